@@ -1,0 +1,42 @@
+# Two commands to remember: make demo, make test.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test bench lint types layers pytest clean
+.DEFAULT_GOAL := demo
+
+$(BIN)/kept: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+# pip before 25.1 cannot read dependency groups, so the tools come through a new enough pip.
+$(VENV)/.dev: pyproject.toml $(BIN)/kept
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[watch]' --group dev
+	@touch $@
+
+demo: $(BIN)/kept
+	@$(BIN)/kept demo
+
+test: lint types layers pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+layers: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+pytest: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

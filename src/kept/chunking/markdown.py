@@ -1,0 +1,257 @@
+"""Markdown to chunks.
+
+A note is cut at its headings, a section that is too long at its paragraphs, a paragraph at its lines, and a line that
+is too long by characters. Only there, inside one section, do chunks overlap: so an edit changes the chunks of its
+own section and no others. Lines are counted exactly; every line that is not blank is in a chunk.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from kept.chunking.tokens import CHARS_PER_TOKEN, weigh
+from kept.records import Chunk
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+CHUNKER_VERSION = 1
+"""Raised when the same text would be cut differently, so that existing indexes are rebuilt."""
+
+HEADING_JOIN = " > "
+_FINE_NOTES = frozenset({"memory.md", "user.md"})
+_HEADING_MARKS = re.compile(r"^\s{0,3}#{1,6}\s+|\s+#+\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSize:
+    tokens: int = 400
+    overlap: int = 80
+
+    @property
+    def limit(self) -> int:
+        return self.tokens * CHARS_PER_TOKEN
+
+    @property
+    def carried(self) -> int:
+        # An overlap of half a chunk or more would make little headway.
+        return min(self.overlap, self.tokens // 2) * CHARS_PER_TOKEN
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Lines ``start`` up to but not including ``end``, counted from 0."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    heading: str
+    body_at: int
+    """The first line below its heading lines."""
+    span: Span
+    blocks: tuple[Span, ...]
+    """The paragraphs, lists, tables and fences in it. Together with blank lines they fill the span."""
+
+
+def chunk_markdown(text: str, *, name: str = "", size: ChunkSize | None = None) -> list[Chunk]:
+    """``name`` decides the grain: MEMORY.md and USER.md are cut finer, a chunk for each list item."""
+    size = size or ChunkSize()
+    lines = text.split("\n")
+    fine = name.rpartition("/")[2].lower() in _FINE_NOTES
+    chunks: list[Chunk] = []
+    for section in split_sections(text, lines, fine=fine):
+        chunks.extend(_chunk_section(section, lines, size, fine=fine))
+    return chunks
+
+
+def split_sections(text: str, lines: list[str], *, fine: bool) -> Iterator[Section]:
+    """Sections in order. A heading with nothing below it but another heading is taken into the next section."""
+    front = _front_matter_end(lines)
+    outline: list[tuple[int, str]] = []
+    start, body_at, blocks = 0, 0, [Span(0, front)] if front else []
+    for kind, span, level in _blocks(lines, front, fine=fine):
+        if kind == "heading":
+            if blocks:
+                yield Section(_path(outline), body_at, Span(start, span.start), tuple(blocks))
+                start, blocks = span.start, []
+            while outline and outline[-1][0] >= level:
+                outline.pop()
+            outline.append((level, _heading_text(lines, span)))
+            body_at = span.end
+        else:
+            blocks.append(span)
+    if start < len(lines):
+        yield Section(_path(outline), body_at, Span(start, len(lines)), tuple(blocks))
+
+
+def _front_matter_end(lines: list[str]) -> int:
+    """Where YAML front matter ends. Markdown itself would take it for a rule and a heading."""
+    if lines[0].rstrip() != "---":
+        return 0
+    for at in range(1, min(len(lines), 200)):
+        if lines[at].rstrip() in ("---", "..."):
+            return at + 1
+    return 0
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark").enable("table")
+    # Only the block structure is needed: emphasis and links are never looked at.
+    parser.core.ruler.enableOnly(["normalize", "block"])
+    return parser
+
+
+def _blocks(lines: list[str], front: int, *, fine: bool) -> Iterator[tuple[str, Span, int]]:
+    for token in _parser().parse("\n".join(lines[front:])):
+        if token.map is None or token.nesting < 0:
+            continue
+        span = Span(token.map[0] + front, token.map[1] + front)
+        if token.level == 0 and token.type == "heading_open":
+            yield "heading", span, int(token.tag[1])
+        elif _is_block(token, fine=fine):
+            yield "block", span, 0
+
+
+def _is_block(token: Token, *, fine: bool) -> bool:
+    if fine and token.type == "list_item_open":
+        return token.level == 1
+    is_list = token.type in ("bullet_list_open", "ordered_list_open")
+    return token.level == 0 and not (fine and is_list)
+
+
+def _heading_text(lines: list[str], span: Span) -> str:
+    return _HEADING_MARKS.sub("", lines[span.start]).strip()
+
+
+def _path(outline: list[tuple[int, str]]) -> str:
+    return HEADING_JOIN.join(title for _, title in outline if title)
+
+
+def _chunk_section(section: Section, lines: list[str], size: ChunkSize, *, fine: bool) -> Iterator[Chunk]:
+    pieces = _fine_pieces(section) if fine else [section.span]
+    for piece in pieces:
+        span = _trimmed(piece, lines)
+        if span is None:
+            continue
+        if _weight(lines, span) <= size.limit:
+            yield _chunk(section, lines, span)
+        else:
+            yield from _cut(section, lines, span, size)
+
+
+def _fine_pieces(section: Section) -> list[Span]:
+    """A piece for each block, the heading lines going with the first."""
+    if len(section.blocks) < 2:
+        return [section.span]
+    starts = [section.span.start, *(block.start for block in section.blocks[1:])]
+    return [Span(a, b) for a, b in zip(starts, [*starts[1:], section.span.end], strict=True)]
+
+
+def _trimmed(span: Span, lines: list[str]) -> Span | None:
+    start, end = span.start, span.end
+    while start < end and not lines[start].strip():
+        start += 1
+    while end > start and not lines[end - 1].strip():
+        end -= 1
+    return Span(start, end) if start < end else None
+
+
+def _weight(lines: list[str], span: Span) -> int:
+    return sum(weigh(lines[at]) + 1 for at in range(span.start, span.end))
+
+
+def _cut(section: Section, lines: list[str], span: Span, size: ChunkSize) -> Iterator[Chunk]:
+    """Packs units, each small enough, into chunks; each chunk after the first begins with the end of the last."""
+    units: list[Span] = []
+    for block in _fill(section.blocks, span):
+        if _weight(lines, block) <= size.limit:
+            units.append(block)
+        else:
+            units.extend(Span(at, at + 1) for at in range(block.start, block.end))
+    begin, weight = 0, 0
+    for at, unit in enumerate(units):
+        cost = _weight(lines, unit)
+        if cost > size.limit:
+            yield from _packed(section, lines, units[begin:at])
+            yield from _cut_line(section, lines, unit.start, size)
+            begin, weight = at + 1, 0
+        elif weight + cost > size.limit and at > begin:
+            yield from _packed(section, lines, units[begin:at])
+            begin, weight = _carry(units, begin, at, lines, size.carried, room=size.limit - cost)
+            weight += cost
+        else:
+            weight += cost
+    yield from _packed(section, lines, units[begin:])
+
+
+def _fill(blocks: tuple[Span, ...], span: Span) -> Iterator[Span]:
+    """The blocks inside a span, stretched over what lies between them, so that no line falls through."""
+    starts = [block.start for block in blocks if span.start < block.start < span.end]
+    edges = [span.start, *starts, span.end]
+    return (Span(a, b) for a, b in pairwise(edges) if a < b)
+
+
+def _carry(units: list[Span], begin: int, at: int, lines: list[str], carried: int, *, room: int) -> tuple[int, int]:
+    """Where the next chunk begins so that it repeats the end of the one before, and what that weighs."""
+    first, weight = at, 0
+    while first > begin + 1:
+        cost = _weight(lines, units[first - 1])
+        if weight + cost > min(carried, room):
+            break
+        first -= 1
+        weight += cost
+    return first, weight
+
+
+def _packed(section: Section, lines: list[str], units: list[Span]) -> Iterator[Chunk]:
+    if units:
+        span = _trimmed(Span(units[0].start, units[-1].end), lines)
+        if span is not None:
+            yield _chunk(section, lines, span)
+
+
+def _cut_line(section: Section, lines: list[str], at: int, size: ChunkSize) -> Iterator[Chunk]:
+    """One line longer than a chunk: pieces of it, all citing that line."""
+    line = lines[at]
+    seen: set[str] = set()
+    start = 0
+    while start < len(line):
+        end = min(len(line), start + size.limit)
+        while weigh(line[start:end]) > size.limit:
+            end = start + max(1, (end - start) * size.limit // weigh(line[start:end]))
+        if end < len(line):
+            end = _word_edge(line, start, end)
+        piece = line[start:end]
+        if piece.strip() and piece not in seen:
+            seen.add(piece)
+            yield _chunk(section, lines, Span(at, at + 1), text=piece)
+        start = end
+
+
+def _word_edge(line: str, start: int, end: int) -> int:
+    space = line.rfind(" ", start + (end - start) // 2, end)
+    return space + 1 if space > 0 else end
+
+
+def _chunk(section: Section, lines: list[str], span: Span, text: str | None = None) -> Chunk:
+    whole = "\n".join(lines[span.start : span.end]) if text is None else text
+    below = whole if span.start >= section.body_at else "\n".join(lines[section.body_at : span.end])
+    return Chunk(
+        start_line=span.start + 1,
+        end_line=span.end,
+        text=whole,
+        heading=section.heading,
+        embed_text=f"{section.heading}\n{below}".strip(),
+    )

@@ -1,0 +1,70 @@
+"""Words for the full-text index.
+
+SQLite's tokenizer parts words at spaces. Thai, Lao, Khmer, Burmese, Chinese, Japanese and Korean are written without
+them, or with endings glued on, so runs of these scripts are cut into overlapping pairs of characters here, on both
+sides: a word inside a sentence is then a phrase of pairs. The last character of a run also stands alone, so that a
+single character is found as the beginning of a pair.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+SEGMENTER_VERSION = 1
+"""Raised when the same text would give other words, so that existing indexes are rebuilt."""
+
+UNSPACED = (
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
+    "\u1100-\u11ff\uac00-\ud7af"  # Hangul
+    "\u3040-\u30ff\u31f0-\u31ff"  # Hiragana, Katakana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+    "々〆〤"
+)
+_RUN = re.compile(f"[{UNSPACED}]+")
+_PICTURES = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff]")
+_SELECTORS = re.compile("[\ufe00-\ufe0f\u200b-\u200d\u2060]")
+
+
+def normalise(text: str) -> str:
+    """One spelling for what looks the same: composed, with full-width letters narrowed."""
+    if text.isascii():
+        return text
+    return _SELECTORS.sub("", unicodedata.normalize("NFKC", text))
+
+
+def segment(text: str) -> str:
+    """The text as the full-text index stores it."""
+    if text.isascii():
+        return text
+    text = normalise(text)
+    text = _PICTURES.sub(lambda found: f" {found.group()} ", text)
+    return _RUN.sub(lambda found: f" {' '.join(_pairs(found.group()))} ", text)
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[at : at + 2] for at in range(len(run))]
+
+
+def segment_run(run: str) -> list[str]:
+    """The words a run in a query stands for: all of its pairs, and not the lone last character."""
+    return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
+
+
+def is_unspaced(text: str) -> bool:
+    return _RUN.fullmatch(text) is not None
+
+
+def split_scripts(word: str) -> list[str]:
+    """A word parted where an unspaced script begins or ends: 'GPT模型' is two words."""
+    parts: list[str] = []
+    at = 0
+    for found in _RUN.finditer(word):
+        if found.start() > at:
+            parts.append(word[at : found.start()])
+        parts.append(found.group())
+        at = found.end()
+    if at < len(word):
+        parts.append(word[at:])
+    return parts

@@ -1,0 +1,21 @@
+"""kept completion"""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(shell: str) -> None:
+    """Print a script that completes commands and options in your shell.
+
+    For bash, add this to ~/.bashrc: eval "$(kept completion bash)"
+    """
+    from kept.cli.root import cli
+
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.UsageError(f"No completion for {shell}.")
+    click.echo(kind(cli, {}, "kept", "_KEPT_COMPLETE").source())

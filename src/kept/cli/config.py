@@ -1,0 +1,89 @@
+"""kept config show | explain | path"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kept.cli.output import console, json_option, print_json, style
+from kept.cli.root import Globals
+from kept.config import LoadedConfig
+from kept.config.layers import settings_of
+
+
+@click.group("config")
+def command() -> None:
+    """Show the settings, and where they come from."""
+
+
+@command.command("show")
+@json_option
+@click.pass_obj
+def show(options: Globals, as_json: bool) -> None:
+    """Every setting, as YAML that could stand in config.yaml."""
+    loaded = options.load()
+    tree: dict[str, Any] = {"agents": {"defaults": {}}}
+    for name, value, _ in _settings(loaded):
+        keys = name.split(".") if name.startswith("gateway.") else ["agents", "defaults", *name.split(".")]
+        into = tree
+        for key in keys[:-1]:
+            into = into.setdefault(key, {})
+        into[keys[-1]] = list(value) if isinstance(value, tuple) else value
+    if as_json:
+        print_json(tree)
+        return
+    import yaml
+
+    click.echo(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), nl=False)
+
+
+@command.command("explain")
+@click.argument("prefix", required=False, default="")
+@json_option
+@click.pass_obj
+def explain(options: Globals, prefix: str, as_json: bool) -> None:
+    """Every setting with the layer it came from; PREFIX limits it, as in 'memory_search.query'."""
+    loaded = options.load()
+    rows = [row for row in _settings(loaded) if row[0].startswith(prefix)]
+    if as_json:
+        print_json([{"setting": name, "value": value, "from": origin} for name, value, origin in rows])
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("Setting", "Value", "From", box=None, pad_edge=False, header_style="bold")
+    for name, value, origin in rows:
+        table.add_row(Text(name), Text(_shown(value)), Text(origin, style="dim" if origin == "default" else "green"))
+    console().print(table)
+
+
+@command.command("path")
+@json_option
+@click.pass_obj
+def path(options: Globals, as_json: bool) -> None:
+    """The files that settings are read from."""
+    loaded = options.load()
+    if as_json:
+        print_json({kind: {"path": where, "exists": exists} for kind, where, exists in loaded.files})
+        return
+    for kind, where, exists in loaded.files:
+        click.echo(f"{kind:<8} {where}  {style('found' if exists else 'not there', dim=True)}")
+
+
+def _settings(loaded: LoadedConfig) -> list[tuple[str, Any, str]]:
+    rows: list[tuple[str, Any, str]] = []
+    parts = ((loaded.config.agent, ""), (loaded.config.gateway, "gateway"))
+    for part, at in parts:
+        for name, value, is_secret in settings_of(part, at):
+            shown = "(set)" if is_secret and value else value
+            rows.append((name, shown, loaded.origins.get(name, "default")))
+    return rows
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value)) or "(none)"
+    return "(none)" if value is None or value == {} else str(value)

@@ -1,0 +1,67 @@
+"""kept demo"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+import click
+
+from kept.cli.output import console, plural, style
+from kept.cli.search import hit_text, parts_text
+from kept.memory import Memory
+from kept.records import SyncReport
+
+SAMPLE = os.path.join(os.path.dirname(__file__), "sample")
+QUESTIONS = (
+    ("who must keep away from nuts?", "asked the way a person would ask"),
+    ("why did nobody notice that backups were broken", "the note says 'failing' and 'had been full'"),
+    ("ref-0200-3", "an exact identifier"),
+    ("抹茶", "a word inside a sentence without spaces"),
+    ("zebra migration patterns of the Serengeti", "something that is not there"),
+)
+NEXT_STEPS = (
+    ("kept init", "make your own workspace"),
+    ("kept add 'We moved the database to port 5433'", "write something down"),
+    ("kept search 'which port is the database on'", "find it again"),
+    ("kept status", "see what is remembered"),
+)
+
+
+@click.command("demo")
+def command() -> None:
+    """Index a small sample workspace and search it. Leaves nothing behind."""
+    with tempfile.TemporaryDirectory(prefix="kept-demo-") as folder:
+        workspace = os.path.join(folder, "workspace")
+        shutil.copytree(SAMPLE, workspace)
+        with Memory.open(workspace, home=os.path.join(folder, "home")) as memory:
+            report = _index(memory)
+            click.echo(
+                f"\nIndexed {plural(report.files, 'note')} as {plural(report.chunks, 'chunk')}"
+                f" in {report.took_ms / 1000:.2f} s, offline.\n"
+            )
+            for question, about in QUESTIONS:
+                _ask(memory, question, about)
+    click.echo(style("Next", bold=True))
+    for line, about in NEXT_STEPS:
+        click.echo(f"  {style(f'{line:<48}', fg='cyan')} {style(about, dim=True)}")
+
+
+def _index(memory: Memory) -> SyncReport:
+    from rich.progress import Progress as Bar
+
+    with Bar(console=console()) as bar:
+        task = bar.add_task("Indexing", total=None)
+        return memory.sync(progress=lambda done, total, _: bar.update(task, completed=done, total=total))
+
+
+def _ask(memory: Memory, question: str, about: str) -> None:
+    click.echo(f"{style('kept search', dim=True)} {style(repr(question), bold=True)}  {style(about, dim=True)}")
+    result = memory.search(question, max_results=1)
+    for hit in result.hits:
+        click.echo(hit_text(hit, question))
+        click.echo(parts_text(hit))
+    if not result.hits:
+        click.echo("      Nothing found, and nothing made up.")
+    click.echo()

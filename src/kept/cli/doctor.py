@@ -1,0 +1,48 @@
+"""kept doctor"""
+
+from __future__ import annotations
+
+import click
+
+from kept.cli.output import json_option, print_json, progress_bar, style
+from kept.cli.root import Globals
+from kept.doctor import Check, examine, mend
+
+
+@click.command("doctor")
+@click.option("--fix", is_flag=True, help="Mend what can be mended. Notes are never changed.")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, fix: bool, as_json: bool) -> None:
+    """Check the index against the notes, every table of it, permissions and the embedder.
+
+    Exits with 1 when something is wrong and was not mended.
+    """
+    options: Globals = ctx.obj
+    with options.memory() as memory, progress_bar("Indexing") as progress:
+        checks = examine(memory)
+        if fix and any(check.remedy for check in checks):
+            checks = mend(memory, checks, progress=progress)
+    if as_json:
+        print_json({"ok": all(check.ok for check in checks), "checks": [check_json(check) for check in checks]})
+    else:
+        show_checks(checks, fixed=fix)
+    ctx.exit(0 if all(check.ok for check in checks) else 1)
+
+
+def check_json(check: Check) -> dict[str, object]:
+    return {"name": check.name, "ok": check.ok, "detail": check.detail, "remedy": check.remedy, "fixed": check.fixed}
+
+
+def show_checks(checks: list[Check], *, fixed: bool) -> None:
+    for check in checks:
+        if check.fixed:
+            mark = style("fixed", fg="green", bold=True)
+        else:
+            mark = style("ok   ", fg="green") if check.ok else style("wrong", fg="red", bold=True)
+        click.echo(f"{mark}  {check.name:<12} {check.detail}")
+        if check.remedy and not check.ok:
+            click.echo(f"       {'':<12} {style('→ ' + check.remedy, dim=True)}")
+    wrong = [check for check in checks if not check.ok]
+    if wrong and not fixed and any(check.remedy for check in wrong):
+        click.echo("\nRun 'kept doctor --fix' to do what the arrows say.")

@@ -1,0 +1,110 @@
+"""The command `kept` and its global options."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kept import __version__
+from kept.errors import UsageError
+
+if TYPE_CHECKING:
+    from kept.config import LoadedConfig
+    from kept.memory import Memory
+
+COMMANDS = {
+    "init": "kept.cli.init",
+    "add": "kept.cli.add",
+    "search": "kept.cli.search",
+    "get": "kept.cli.get",
+    "index": "kept.cli.index",
+    "watch": "kept.cli.watch",
+    "status": "kept.cli.status",
+    "doctor": "kept.cli.doctor",
+    "config": "kept.cli.config",
+    "demo": "kept.cli.demo",
+    "completion": "kept.cli.completion",
+}
+
+
+@dataclass(frozen=True)
+class Globals:
+    """What was said before the command."""
+
+    home: str | None
+    workspace: str | None
+    agent: str | None
+    config_file: str | None
+    settings: dict[str, Any]
+
+    def load(self, *, workspace: str | None = None) -> LoadedConfig:
+        from kept.config import load_config
+
+        return load_config(
+            home=self.home,
+            workspace=workspace or self.workspace,
+            agent=self.agent,
+            config_file=self.config_file,
+            settings=self.settings,
+        )
+
+    def memory(self) -> Memory:
+        from kept.app import open_memory
+
+        return open_memory(self.load())
+
+
+class LazyGroup(click.Group):
+    """Imports a command when it is named: a search does not pay for the doctor."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            ask = f" Did you mean '{near[0]}'?" if near else ""
+            raise click.UsageError(f"There is no command '{args[0]}'.{ask}", ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="kept")
+@click.option("--workspace", metavar="DIR", help="The folder of notes (default: ~/.kept/workspace).")
+@click.option("--home", metavar="DIR", help="Where Kept keeps its index and settings (default: ~/.kept).")
+@click.option("--agent", metavar="NAME", help="Whose memory it is (default: main).")
+@click.option("--config", "config_file", metavar="FILE", help="Settings to use instead of HOME/config.yaml.")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Override one setting for this run.")
+@click.option("--debug", is_flag=True, help="Show a traceback when something goes wrong.")
+@click.pass_context
+def cli(
+    ctx: click.Context,
+    workspace: str | None,
+    home: str | None,
+    agent: str | None,
+    config_file: str | None,
+    settings: tuple[str, ...],
+    debug: bool,
+) -> None:
+    """Memory for AI agents: plain Markdown notes, recalled by meaning and by word."""
+    ctx.obj = Globals(home, workspace, agent, config_file, dict(_pair(one) for one in settings))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--set {text}: expected KEY=VALUE.", hint="For example: --set memory_search.provider=none")
+    return key.strip(), value

@@ -1,0 +1,83 @@
+"""Running a command, and turning whatever goes wrong into one line and an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from kept.errors import (
+    ConfigError,
+    EmbeddingError,
+    KeptError,
+    LockBusy,
+    NoteNotFound,
+    PathRefused,
+    StoreBusy,
+    StoreError,
+    UsageError,
+    WorkspaceError,
+    WorkspaceMissing,
+)
+
+EXIT_CODES: tuple[tuple[type[KeptError], int], ...] = (
+    # The first that fits counts, so what is special comes before what is general.
+    (UsageError, 2),
+    (ConfigError, 2),
+    (NoteNotFound, 3),
+    (WorkspaceMissing, 3),
+    (PathRefused, 4),
+    (LockBusy, 5),
+    (StoreBusy, 5),
+    (StoreError, 6),
+    (EmbeddingError, 7),
+    (WorkspaceError, 8),
+    (KeptError, 1),
+)
+INTERRUPTED = 130
+UNEXPECTED = 70
+
+
+def exit_code(error: KeptError) -> int:
+    return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+
+
+def run() -> NoReturn:
+    from kept.cli.root import cli
+
+    as_json, debug = "--json" in sys.argv, "--debug" in sys.argv
+    try:
+        code = cli.main(prog_name="kept", standalone_mode=False)
+        sys.stdout.flush()
+    except KeptError as exc:
+        if debug:
+            raise
+        fail(exc.code, exc.message, exc.hint, exit_code(exc), as_json=as_json)
+    except click.UsageError as exc:
+        hint = f"See '{exc.ctx.command_path} --help'." if exc.ctx else "See 'kept --help'."
+        fail("usage", exc.format_message(), hint, 2, as_json=as_json)
+    except (KeyboardInterrupt, click.Abort):
+        fail("interrupted", "Interrupted.", "Nothing is lost; run it again.", INTERRUPTED, as_json=as_json)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python would complain about it once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as exc:
+        if debug:
+            raise
+        message = f"Something went wrong that should not: {type(exc).__name__}: {exc}"
+        fail("internal", message, "Run it again with --debug and report what it prints.", UNEXPECTED, as_json=as_json)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def fail(code: str, message: str, hint: str, status: int, *, as_json: bool) -> NoReturn:
+    if as_json:
+        click.echo(json.dumps({"error": {"code": code, "message": message, "hint": hint}}, ensure_ascii=False))
+    else:
+        line = " ".join(f"{message} {hint}".split())
+        coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        click.echo((click.style("Error: ", fg="red", bold=True) if coloured else "Error: ") + line, err=True)
+    sys.exit(status)

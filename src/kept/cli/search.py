@@ -1,0 +1,129 @@
+"""kept search"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from kept.cli.output import json_option, plural, print_json, progress_bar, style, warn
+from kept.cli.root import Globals
+from kept.records import SOURCES, Hit, SearchResult
+
+
+@click.command("search")
+@click.argument("query", nargs=-1, required=True)
+@click.option("-n", "--max-results", type=click.IntRange(1, 200), help="At most this many hits.")
+@click.option("--min-score", type=click.FloatRange(0, 1), help="Leave out hits that score lower.")
+@click.option("--source", type=click.Choice(SOURCES), help="Only notes, or only conversations.")
+@click.option(
+    "--path", metavar="GLOB", help="Only these notes: a path, a folder, or a pattern such as 'memory/2026-*'."
+)
+@click.option("--since", metavar="WHEN", help="Only what is from then on: 2026-03-01, yesterday, 7d.")
+@click.option("--until", metavar="WHEN", help="Only what is from then or before.")
+@click.option("--explain", is_flag=True, help="Show what each score is made of, and what was left out.")
+@json_option
+@click.pass_obj
+def command(
+    options: Globals,
+    query: tuple[str, ...],
+    max_results: int | None,
+    min_score: float | None,
+    source: str | None,
+    path: str | None,
+    since: str | None,
+    until: str | None,
+    explain: bool,
+    as_json: bool,
+) -> None:
+    """Search the notes by meaning and by word."""
+    words = " ".join(query)
+    with options.memory() as memory, progress_bar("Indexing") as progress:
+        result = memory.search(
+            words,
+            max_results=max_results,
+            min_score=min_score,
+            source=source,
+            path=path,
+            since=since,
+            until=until,
+            progress=progress,
+        )
+    if as_json:
+        print_json(result_json(result, explain=explain))
+    else:
+        show_result(result, words, explain=explain)
+
+
+def result_json(result: SearchResult, *, explain: bool) -> dict[str, Any]:
+    shape: dict[str, Any] = {
+        "results": [hit_json(hit, explain=explain) for hit in result.hits],
+        "degraded": list(result.degraded),
+        "provider": result.provider,
+        "model": result.model,
+        "tookMs": round(result.took_ms, 3),
+    }
+    if explain:
+        shape["dropped"] = [
+            {"citation": one.citation, "score": round(one.score, 6), "reason": one.reason} for one in result.dropped
+        ]
+    return shape
+
+
+def hit_json(hit: Hit, *, explain: bool) -> dict[str, Any]:
+    shape: dict[str, Any] = {
+        "path": hit.path,
+        "startLine": hit.start_line,
+        "endLine": hit.end_line,
+        "score": round(hit.score, 6),
+        "vectorScore": None if hit.vector_score is None else round(hit.vector_score, 6),
+        "textScore": None if hit.text_score is None else round(hit.text_score, 6),
+        "snippet": hit.snippet,
+        "source": hit.source,
+        "timestamp": hit.timestamp,
+        "citation": hit.citation,
+    }
+    if explain:
+        shape["parts"] = [{"name": p.name, "value": round(p.value, 6), "detail": p.detail} for p in hit.parts]
+    return shape
+
+
+def show_result(result: SearchResult, query: str, *, explain: bool) -> None:
+    for reason in result.degraded:
+        warn(reason)
+    if not result.hits:
+        click.echo("Nothing found.")
+    for hit in result.hits:
+        click.echo(hit_text(hit, query))
+        if explain:
+            click.echo(parts_text(hit))
+        click.echo()
+    if explain and result.dropped:
+        click.echo(style(f"Left out: {plural(len(result.dropped), 'candidate')}", bold=True))
+        for one in result.dropped[:20]:
+            click.echo(f"  {one.score:.2f}  {one.citation}  {one.reason}")
+    if result.hits:
+        click.echo(style(f"{plural(len(result.hits), 'hit')} in {result.took_ms:.0f} ms", dim=True))
+
+
+def hit_text(hit: Hit, query: str) -> str:
+    where = f"{style(f'{hit.score:.2f}', fg='green', bold=True)}  {style(hit.citation, fg='cyan', bold=True)}"
+    about = "  ".join(part for part in (hit.heading, hit.timestamp[:10]) if part)
+    lines = [line for line in hit.snippet.split("\n") if line.strip()]
+    shown = [f"      {_marked(line, query)}" for line in lines[:8]]
+    if len(lines) > 8:
+        shown.append(style(f"      … {plural(len(lines) - 8, 'more line')}", dim=True))
+    return "\n".join([f"{where}  {style(about, dim=True)}", *shown])
+
+
+def parts_text(hit: Hit) -> str:
+    rows = [f"      {part.name:<8} {part.value:+.3f}  {part.detail}" for part in hit.parts]
+    return style("\n".join([*rows, f"      {'score':<8} {hit.score:+.3f}"]), dim=True)
+
+
+def _marked(line: str, query: str) -> str:
+    words = sorted({re.escape(word) for word in re.findall(r"\w{3,}", query)}, key=len, reverse=True)
+    if not words:
+        return line
+    return re.sub("|".join(words), lambda found: style(found.group(), bold=True), line, flags=re.IGNORECASE)

@@ -1,0 +1,258 @@
+"""Where settings come from, in rising precedence:
+
+defaults → user file → project file → environment → flags.
+
+The project file lies in the workspace, which may be somebody else's repository: it may tune how search works, and
+nothing else. It cannot choose an endpoint, a command, a key, a prompt or a path outside.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from kept.config.read import build, hints, normalise, unknown_key
+from kept.config.schema import AgentConfig, Config, Gateway
+from kept.errors import ConfigError
+
+PROJECT_FILE = ".kept.yaml"
+PROJECT_ALLOWED = (
+    ("memory_search", "chunking"),
+    ("memory_search", "query"),
+    ("memory_search", "sync"),
+    ("memory_search", "max_file_bytes"),
+)
+ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_AGENT", "KEPT_CONFIG")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One source of settings. ``agent`` and ``gateway`` are normalised trees."""
+
+    name: str
+    agent: dict[str, Any] = field(default_factory=dict)
+    gateway: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LoadedConfig:
+    config: Config
+    origins: dict[str, str]
+    """The layer that each setting came from; a setting that is not named has its default."""
+    files: tuple[tuple[str, str, bool], ...]
+    """Every file that is looked at: what it is, where, and whether it is there."""
+
+
+def load_config(
+    *,
+    home: str | None = None,
+    workspace: str | None = None,
+    agent: str | None = None,
+    config_file: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> LoadedConfig:
+    env = os.environ if environ is None else environ
+    home = expand(home or env.get("KEPT_HOME") or "~/.kept")
+    agent_id = check_agent_id(agent or env.get("KEPT_AGENT") or "main")
+    named = config_file or env.get("KEPT_CONFIG")
+    user_file = Path(expand(named)) if named else Path(home, "config.yaml")
+    if named and not user_file.is_file():
+        raise ConfigError(f"{user_file}: there is no such file.", hint="Check --config or KEPT_CONFIG.")
+
+    user = user_layers(user_file, agent_id)
+    from_env = environment_layer(env)
+    flags = flags_layer(workspace, settings or {})
+    place = resolve_workspace(home, [*user, from_env, flags])
+    project_path = Path(place, PROJECT_FILE)
+    layers = [*user, project_layer(project_path), from_env, flags]
+
+    agent_tree: dict[str, Any] = {}
+    gateway_tree: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for layer in layers:
+        merge(agent_tree, layer.agent, layer.name, origins, at="")
+        merge(gateway_tree, layer.gateway, layer.name, origins, at="gateway")
+    agent_tree["workspace"] = place
+    config = Config(
+        home=home,
+        workspace=place,
+        agent_id=agent_id,
+        agent=build(AgentConfig, agent_tree, at="agents.defaults"),
+        gateway=build(Gateway, gateway_tree, at="gateway"),
+    )
+    files = (
+        ("user", str(user_file), user_file.is_file()),
+        ("project", str(project_path), project_path.is_file()),
+    )
+    return LoadedConfig(config, origins, files)
+
+
+def expand(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def check_agent_id(agent_id: str) -> str:
+    """An agent's id is a folder's name: letters, digits, '-', '_' and '.', and no way out of the home."""
+    plain = agent_id.replace("-", "").replace("_", "").replace(".", "")
+    if not plain.isalnum() or not plain.isascii() or agent_id.startswith(".") or len(agent_id) > 64:
+        raise ConfigError(
+            f"'{agent_id}' cannot be an agent's name.",
+            hint="Use up to 64 letters, digits, '-', '_' and '.', not beginning with '.'.",
+        )
+    return agent_id
+
+
+def user_layers(path: Path, agent_id: str) -> list[Layer]:
+    tree = read_yaml(path)
+    agents = tree.pop("agents", None) or {}
+    gateway = normalise(Gateway, tree.pop("gateway", None), at="gateway")
+    if tree:
+        raise _in_file(path, unknown_key(next(iter(tree)), next(iter(tree)), ["agents", "gateway"]))
+    if not isinstance(agents, dict):
+        raise ConfigError(f"{path}: agents: expected 'defaults' and 'list'.")
+    unknown = [key for key in agents if key not in ("defaults", "list")]
+    if unknown:
+        raise _in_file(path, unknown_key(f"agents.{unknown[0]}", unknown[0], ["defaults", "list"]))
+    try:
+        defaults = normalise(AgentConfig, agents.get("defaults"), at="agents.defaults")
+        own = _agent_override(agents.get("list"), agent_id)
+    except ConfigError as exc:
+        raise _in_file(path, exc) from None
+    name = f"user file {path}"
+    return [Layer(name, defaults, gateway), Layer(f"{name}, agent '{agent_id}'", own)]
+
+
+def _agent_override(listed: Any, agent_id: str) -> dict[str, Any]:
+    if not isinstance(listed or [], list):
+        raise ConfigError("agents.list: expected a list of agents, each with an 'id'.")
+    found: dict[str, Any] = {}
+    for at, entry in enumerate(listed or []):
+        where = f"agents.list[{at}]"
+        if not isinstance(entry, dict) or not entry.get("id"):
+            raise ConfigError(f"{where}: every agent needs an 'id'.")
+        own = normalise(AgentConfig, {k: v for k, v in entry.items() if k != "id"}, at=where)
+        if entry["id"] == agent_id:
+            found = own
+    return found
+
+
+def project_layer(path: Path) -> Layer:
+    tree = read_yaml(path)
+    try:
+        agent = normalise(AgentConfig, tree, at="")
+    except ConfigError as exc:
+        raise _in_file(path, exc) from None
+    for keys, _ in leaves(agent):
+        if not any(keys[: len(allowed)] == allowed for allowed in PROJECT_ALLOWED):
+            raise ConfigError(
+                f"{path}: {'.'.join(keys)} cannot be set by a project.",
+                hint=f"A project may set: {', '.join('.'.join(a) for a in PROJECT_ALLOWED)}. "
+                "Put the rest into your own config.yaml.",
+            )
+    return Layer(f"project file {path}", agent)
+
+
+def environment_layer(env: Mapping[str, str]) -> Layer:
+    """KEPT_WORKSPACE, and any setting as KEPT_ and its path: KEPT_MEMORY_SEARCH__PROVIDER=none."""
+    agent: dict[str, Any] = {}
+    for name in sorted(env):
+        if name.startswith("KEPT_") and name not in ENV_NAMES and "__" in name:
+            place(agent, name.removeprefix("KEPT_").lower().split("__"), env[name], at=name)
+    if env.get("KEPT_WORKSPACE"):
+        agent["workspace"] = env["KEPT_WORKSPACE"]
+    return Layer("environment", agent)
+
+
+def flags_layer(workspace: str | None, settings: Mapping[str, Any]) -> Layer:
+    agent: dict[str, Any] = {}
+    for key, value in settings.items():
+        place(agent, key.removeprefix("agents.defaults.").split("."), value, at=key)
+    if workspace:
+        agent["workspace"] = workspace
+    return Layer("flags", agent)
+
+
+def place(tree: dict[str, Any], keys: list[str], value: Any, *, at: str) -> None:
+    """Puts one value into a tree at a dotted path, which must be in the schema."""
+    kind: Any = AgentConfig
+    for key in keys[:-1]:
+        known = hints(kind)
+        tidy = next(iter(normalise(kind, {key: None}, at="")))
+        kind = known[tidy]
+        if not is_dataclass(kind):
+            raise ConfigError(f"{at}: '{tidy}' is a value and has no settings below it.")
+        tree = tree.setdefault(tidy, {})
+    tidy = next(iter(normalise(kind, {keys[-1]: None}, at="")))
+    if is_dataclass(hints(kind)[tidy]):
+        raise ConfigError(f"{at}: '{tidy}' is a group.", hint=f"Set one of: {', '.join(hints(hints(kind)[tidy]))}.")
+    tree[tidy] = value
+
+
+def resolve_workspace(home: str, layers: list[Layer]) -> str:
+    chosen = None
+    for layer in layers:
+        chosen = layer.agent.get("workspace") or chosen
+    return expand(str(chosen)) if chosen else str(Path(home, "workspace"))
+
+
+def merge(into: dict[str, Any], tree: dict[str, Any], name: str, origins: dict[str, str], *, at: str) -> None:
+    for key, value in tree.items():
+        where = f"{at}.{key}" if at else key
+        if isinstance(value, dict) and isinstance(into.get(key, {}), dict) and not where.endswith(".headers"):
+            merge(into.setdefault(key, {}), value, name, origins, at=where)
+        else:
+            into[key] = value
+            origins[where] = name
+
+
+def leaves(tree: dict[str, Any], at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, (*at, key))
+        else:
+            yield (*at, key), value
+
+
+def settings_of(value: Any, at: str = "") -> Iterator[tuple[str, Any, bool]]:
+    """Every setting of a schema object: its dotted name, its value, and whether it is secret."""
+    for spec in fields(value):
+        where = f"{at}.{spec.name}" if at else spec.name
+        inner = getattr(value, spec.name)
+        if is_dataclass(inner):
+            yield from settings_of(inner, where)
+        else:
+            yield where, inner, bool(spec.metadata.get("secret"))
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{path}: cannot be read ({exc}).") from exc
+    if not text.strip():
+        return {}
+    import yaml
+
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        tree = yaml.load(text, Loader=loader)
+    except yaml.YAMLError as exc:
+        mark = getattr(exc, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        problem = getattr(exc, "problem", None) or "not valid YAML"
+        raise ConfigError(f"{path}{line}: {problem}.", hint="Fix the YAML; nothing was changed.") from exc
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path}: expected settings by name, such as 'agents:'.")
+    return tree
+
+
+def _in_file(path: Path, exc: ConfigError) -> ConfigError:
+    return ConfigError(f"{path}: {exc.message}", hint=exc.hint)

@@ -1,0 +1,144 @@
+"""Finding out what is wrong, and mending what is derived. Notes are looked at and never touched."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from kept.errors import KeptError, StoreError
+from kept.memory import Memory
+from kept.records import Progress
+from kept.store.connection import checksum_vfs
+from kept.store.index import index_files
+from kept.store.integrity import check_index
+from kept.workspace.files import read_note
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+    fixed: bool = False
+
+
+def examine(memory: Memory) -> list[Check]:
+    checks: list[Check] = []
+    for check in (_workspace, _permissions, _integrity, _freshness, _embedder):
+        try:
+            checks.extend(check(memory))
+        except KeptError as exc:
+            remedy = "rebuild the index from the notes" if isinstance(exc, StoreError) else exc.hint
+            checks.append(Check(check.__name__.strip("_"), False, exc.message, remedy))
+    return checks
+
+
+def mend(memory: Memory, before: list[Check], *, progress: Progress | None = None) -> list[Check]:
+    """Does what the remedies say, and looks again."""
+    remedies: dict[str, Callable[[], object]] = {
+        "permissions": lambda: _make_private(memory),
+        "integrity": lambda: memory.sync(force=True, progress=progress),
+        # Built anew where a note changed without its state showing it: an ordinary sync would pass over it.
+        "freshness": lambda: memory.sync(force=_passed_over(memory) > 0, progress=progress),
+    }
+    wrong = {check.name for check in before if not check.ok}
+    for name, remedy in remedies.items():
+        if name in wrong:
+            remedy()
+    return [replace(check, fixed=check.ok and check.name in wrong) for check in examine(memory)]
+
+
+def _workspace(memory: Memory) -> Iterator[Check]:
+    root = memory.workspace.root
+    memory.workspace.require()
+    if not os.access(root, os.R_OK | os.X_OK):
+        yield Check("workspace", False, f"{root} cannot be read.", f"make it readable: chmod u+rx '{root}'")
+    elif not os.access(root, os.W_OK):
+        yield Check("workspace", False, f"{root} cannot be written to.", f"make it writable: chmod u+w '{root}'")
+    else:
+        yield Check("workspace", True, root)
+
+
+def _private_paths(memory: Memory) -> list[tuple[str, int]]:
+    home = memory.config.home
+    folders = [home, os.path.join(home, "agents"), os.path.join(home, "agents", memory.config.agent_id)]
+    files = [os.path.join(home, "config.yaml"), *index_files(memory.index_path())]
+    return [(path, 0o700) for path in folders] + [(path, 0o600) for path in files]
+
+
+def _open_to_others(memory: Memory) -> list[tuple[str, int]]:
+    found = []
+    for path, mode in _private_paths(memory):
+        if os.path.exists(path) and stat.S_IMODE(os.stat(path).st_mode) & 0o077:
+            found.append((path, mode))
+    return found
+
+
+def _permissions(memory: Memory) -> Iterator[Check]:
+    exposed = _open_to_others(memory)
+    if exposed:
+        names = ", ".join(path for path, _ in exposed)
+        yield Check("permissions", False, f"Others can look into {names}.", "make them private (0700 and 0600)")
+    else:
+        yield Check("permissions", True, f"{memory.config.home} is private")
+
+
+def _make_private(memory: Memory) -> None:
+    for path, mode in _open_to_others(memory):
+        os.chmod(path, mode)
+
+
+def _integrity(memory: Memory) -> Iterator[Check]:
+    with memory.inspecting() as (index, _):
+        findings = check_index(index)
+        size = index.size_bytes()
+    if not findings:
+        pages = "pages checksummed" if checksum_vfs() else "this build of SQLite has no page checksums"
+        yield Check("integrity", True, f"all tables agree ({size:,} bytes, {pages})")
+    for finding in findings[:5]:
+        yield Check("integrity", False, f"{finding.table}: {finding.problem}", "rebuild the index from the notes")
+
+
+def _freshness(memory: Memory) -> Iterator[Check]:
+    """The index against the files, by their content: what their state promises is not taken on trust here."""
+    with memory.inspecting() as (_, syncer):
+        scan = syncer.scan()
+        plan = syncer.plan(scan)
+    behind = len(plan.to_read) + len(plan.to_remove) + _passed_over(memory)
+    if behind:
+        yield Check("freshness", False, f"{behind} of {len(scan.files)} notes differ from the index.", "index them")
+    else:
+        yield Check("freshness", True, f"{len(scan.files)} notes, all as indexed")
+    for problem in scan.problems:
+        yield Check("notes", False, f"{problem.path}: {problem.reason}")
+
+
+def _passed_over(memory: Memory) -> int:
+    """How many notes changed in a way that their size and times do not show."""
+    with memory.inspecting() as (index, syncer):
+        scan = syncer.scan()
+        planned = {(file.source, file.path) for file in syncer.plan(scan).to_read}
+        with index.reading():
+            known = index.live.file_rows()
+    count = 0
+    for file in scan.files:
+        key = (file.source, file.path)
+        if key in known and key not in planned:
+            note = read_note(file.absolute, max_bytes=memory.settings.max_file_bytes)
+            count += hashlib.sha256(note.raw).hexdigest() != known[key].hash
+    return count
+
+
+def _embedder(memory: Memory) -> Iterator[Check]:
+    problems, embedder = memory.embedder()
+    if problems:
+        yield Check("embedder", False, problems[0], "set memory_search.provider to local or none")
+    elif embedder is None:
+        yield Check("embedder", True, "none: searching by word only, as configured")
+    else:
+        embedder.embed(["Is anybody there?"], role="query")
+        yield Check("embedder", True, f"{embedder.identity.provider}, {embedder.identity.model} answers")

@@ -1,0 +1,148 @@
+"""Every error that Kept raises on purpose.
+
+    KeptError
+    ├── UsageError              what was asked for makes no sense as it stands
+    │   ├── EmptyQuery
+    │   └── EmptyNote
+    ├── ConfigError             a setting is unknown, misplaced or of the wrong kind
+    ├── WorkspaceError
+    │   ├── WorkspaceMissing
+    │   ├── NoteNotFound
+    │   ├── PathRefused         a path that leads out of the workspace, or is not a note
+    │   ├── NoteTooLarge
+    │   ├── WriteFailed         a note could not be written; it is as it was before
+    │   └── LockBusy            another process holds the lock for longer than we wait
+    ├── StoreError              the search index (derived: never a reason to lose a note)
+    │   ├── StoreDamaged
+    │   ├── StoreFull
+    │   ├── StoreBusy
+    │   ├── StoreTooNew
+    │   └── StoreUnavailable
+    └── EmbeddingError
+        ├── UnknownProvider
+        ├── EmbedderUnavailable the provider cannot be used here as configured
+        └── EmbeddingFailed     the provider was asked and did not deliver
+
+Each carries a ``code`` for programs, a ``hint`` that says what to do, and whether trying again can help.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class KeptError(Exception):
+    code: ClassVar[str] = "error"
+    retryable: ClassVar[bool] = False
+    default_hint: ClassVar[str] = ""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = self.default_hint if hint is None else hint
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class UsageError(KeptError):
+    code = "usage"
+
+
+class EmptyQuery(UsageError):
+    code = "empty_query"
+    default_hint = "Say what to look for, for example: kept search 'what did we decide about backups'"
+
+
+class EmptyNote(UsageError):
+    code = "empty_note"
+    default_hint = "Give the text to remember, or '-' to read it from standard input."
+
+
+class ConfigError(KeptError):
+    code = "config"
+    default_hint = "'kept config path' shows the files that are read."
+
+
+class WorkspaceError(KeptError):
+    code = "workspace"
+
+
+class WorkspaceMissing(WorkspaceError):
+    code = "workspace_missing"
+    default_hint = "Create it with 'kept init', or name another with --workspace."
+
+
+class NoteNotFound(WorkspaceError):
+    code = "note_not_found"
+    default_hint = "'kept search' shows paths that exist."
+
+
+class PathRefused(WorkspaceError):
+    code = "path_refused"
+    default_hint = "Name a Markdown file inside the workspace, such as memory/ideas.md."
+
+
+class NoteTooLarge(WorkspaceError):
+    code = "note_too_large"
+    default_hint = "Split the note into smaller files."
+
+
+class WriteFailed(WorkspaceError):
+    code = "write_failed"
+    retryable = True
+    default_hint = "The note is as it was before. Check free space and permissions, then try again."
+
+
+class LockBusy(WorkspaceError):
+    code = "lock_busy"
+    retryable = True
+    default_hint = "Another Kept process is writing. Try again in a moment."
+
+
+class StoreError(KeptError):
+    code = "index"
+
+
+class StoreDamaged(StoreError):
+    code = "index_damaged"
+    default_hint = "Run 'kept index' to rebuild it; notes are not affected."
+
+
+class StoreFull(StoreError):
+    code = "disk_full"
+    retryable = True
+    default_hint = "Free some space and run 'kept index' again; notes are not affected."
+
+
+class StoreBusy(StoreError):
+    code = "index_busy"
+    retryable = True
+    default_hint = "Another process is writing the index. Try again in a moment."
+
+
+class StoreTooNew(StoreError):
+    code = "index_too_new"
+    default_hint = "Upgrade Kept, or delete the index: it is rebuilt from the notes."
+
+
+class StoreUnavailable(StoreError):
+    code = "index_unavailable"
+    default_hint = "Check that the folder exists and is writable, or choose another with --home."
+
+
+class EmbeddingError(KeptError):
+    code = "embedding"
+
+
+class UnknownProvider(EmbeddingError):
+    code = "unknown_provider"
+
+
+class EmbedderUnavailable(EmbeddingError):
+    code = "embedder_unavailable"
+
+
+class EmbeddingFailed(EmbeddingError):
+    code = "embedding_failed"
+    retryable = True

@@ -1,0 +1,1 @@
+"""From files to index: what has to be done (plan), and doing it (sync)."""

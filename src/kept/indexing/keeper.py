@@ -1,0 +1,139 @@
+"""Keeping one index: opening it, bringing it up to date, and replacing it when it is damaged or gone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from kept.clock import Clock
+from kept.config import Config
+from kept.embedding.base import Embedder
+from kept.errors import LockBusy, StoreDamaged, StoreError
+from kept.indexing.freshness import Freshness
+from kept.indexing.sync import Syncer
+from kept.records import Progress, SyncReport
+from kept.store.index import Index, delete_index
+from kept.store.owner import likely_path, open_index
+from kept.workspace.lock import locked
+from kept.workspace.paths import Workspace
+
+SYNC_WAIT_S = 60.0
+SEARCH_WAIT_S = 2.0
+
+T = TypeVar("T")
+
+
+class IndexKeeper:
+    """Not safe between threads by itself; Memory holds a lock around every use."""
+
+    def __init__(self, config: Config, workspace: Workspace, embedder: Embedder | None, clock: Clock) -> None:
+        self.config = config
+        self.settings = config.memory_search
+        self.workspace = workspace
+        self.embedder = embedder
+        self.clock = clock
+        self._index: Index | None = None
+        self._syncer: Syncer | None = None
+        self._freshness = Freshness()
+        self._notices: list[str] = []
+
+    def close(self) -> None:
+        self._close_index()
+        self._freshness.close()
+
+    def index(self) -> Index:
+        """Opened when it is first needed, and again when its file was deleted under us."""
+        if self._index is not None and not self._index.is_current_file():
+            self._close_index()
+            self._notices.append("The index was deleted; it has been rebuilt from the notes.")
+        if self._index is None:
+            chosen = self.settings.store.path
+            self._index = Index(self.path()) if chosen else open_index(self._folder(), self.workspace.root)
+        return self._index
+
+    def path(self) -> str:
+        """Where the index is, opened or not."""
+        if self._index is not None:
+            return self._index.path
+        if self.settings.store.path:
+            return os.path.abspath(os.path.expanduser(self.settings.store.path))
+        return likely_path(self._folder(), self.workspace.root)
+
+    def syncer(self) -> Syncer:
+        index = self.index()
+        if self._syncer is None:
+            self._syncer = Syncer(index, self.workspace, self.embedder, self.settings, self.clock)
+        return self._syncer
+
+    def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
+        syncer = self.syncer()
+        syncer.try_embedder_again()
+        return self._run(syncer, force=force, progress=progress, wait_s=SYNC_WAIT_S)
+
+    def sync_for_search(self, progress: Progress | None) -> tuple[tuple[str, ...], bool]:
+        """What has to be said about the state of the index, and whether it is as new as the notes."""
+        syncer = self.syncer()
+        if not self.settings.sync.on_search:
+            return (), False
+        if self._freshness.is_fresh():
+            return (), True
+        try:
+            report = self._run(syncer, force=False, progress=progress, wait_s=SEARCH_WAIT_S)
+        except LockBusy:
+            return ("Another process is indexing: the newest changes may be missing.",), False
+        except StoreDamaged:
+            raise
+        except StoreError as exc:
+            return (f"The index could not be brought up to date: {exc.message}",), False
+        if report.rebuilt:
+            self._notices.append(f"The index was rebuilt: {report.rebuilt}.")
+        return report.failures, True
+
+    def _run(self, syncer: Syncer, *, force: bool, progress: Progress | None, wait_s: float) -> SyncReport:
+        scan = self._freshness.look(syncer.scan)
+        report = syncer.sync(force=force, progress=progress, wait_s=wait_s, scan=scan)
+        self._freshness.synced(fully=report.ok)
+        return report
+
+    def healing(self, action: Callable[[], T]) -> T:
+        """Does something with the index; where that turns out to be damaged, rebuilds it and tries once more."""
+        try:
+            return action()
+        except StoreDamaged as damage:
+            self._heal(damage)
+            return action()
+
+    def _heal(self, damage: StoreDamaged) -> None:
+        path = self.path()
+        damaged = self._index.opened if self._index else None
+        self._close_index()
+        with locked(f"{path}.lock", wait_s=SYNC_WAIT_S, purpose="indexing"):
+            if not _was_replaced(path, damaged):
+                delete_index(path)
+        self._notices.append(f"{damage.message} It has been rebuilt from the notes.")
+
+    def take_notices(self) -> tuple[str, ...]:
+        """What happened to the index that the user should know of, once."""
+        notices, self._notices = tuple(self._notices), []
+        return notices
+
+    def _folder(self) -> str:
+        return os.path.join(self.config.home, "agents", self.config.agent_id)
+
+    def _close_index(self) -> None:
+        if self._index is not None:
+            self._index.close()
+        self._index = None
+        self._syncer = None
+        self._freshness.forget()
+
+
+def _was_replaced(path: str, damaged: tuple[int, int] | None) -> bool:
+    """Whether another process has already put a sound index in the place of the damaged one."""
+    try:
+        index = Index(path)
+    except StoreError:
+        return False
+    index.close()
+    return damaged is not None and index.opened != damaged

@@ -1,0 +1,117 @@
+"""From a note's text to the rows that the index stores. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from dataclasses import dataclass
+
+from kept.chunking.markdown import CHUNKER_VERSION, ChunkSize, chunk_markdown
+from kept.chunking.segment import SEGMENTER_VERSION, segment
+from kept.records import Chunk, SourceFile
+from kept.store.generation import SCHEMA_VERSION
+from kept.store.rows import FileRow, FileWrite, NewChunk
+from kept.workspace.files import NoteText
+from kept.workspace.paths import DAILY_NOTE
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything that decides what the index of a given text looks like. When it changes, the index is rebuilt."""
+
+    size: ChunkSize
+    identity: str | None
+    model: str | None
+
+    def fingerprint(self) -> dict[str, object]:
+        return {
+            "schema": SCHEMA_VERSION,
+            "chunker": CHUNKER_VERSION,
+            "segmenter": SEGMENTER_VERSION,
+            "tokens": self.size.tokens,
+            "overlap": self.size.overlap,
+            "identity": self.identity,
+            "model": self.model,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedFile:
+    write: FileWrite
+    embed_texts: dict[bytes, str]
+    """What has to be embedded, by its hash."""
+
+
+def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns: int) -> PreparedFile:
+    row = file_row(file, note, checked_ns=checked_ns)
+    day = daily_date(file.path)
+    timestamp_ms = note_timestamp_ms(file.path, note.mtime_ns)
+    model = recipe.model or "none"
+    chunks: list[NewChunk] = []
+    embed_texts: dict[bytes, str] = {}
+    for chunk in chunk_markdown(note.text, name=file.path, size=recipe.size):
+        digest = sha256_hex(chunk.text)
+        embed_hash = hashlib.sha256(chunk.embed_text.encode("utf-8", "replace")).digest()
+        embed_texts[embed_hash] = chunk.embed_text
+        place = f"{file.source}:{file.path}:{chunk.start_line}:{chunk.end_line}:{digest}:{model}"
+        chunks.append(
+            NewChunk(
+                id=sha256_hex(place),
+                start_line=chunk.start_line,
+                end_line=chunk.end_line,
+                hash=digest,
+                embed_hash=embed_hash,
+                model=model,
+                heading=chunk.heading,
+                text=chunk.text,
+                words=segment(chunk.text),
+                context_words=segment(_context(chunk, day)),
+                timestamp_ms=timestamp_ms,
+            )
+        )
+    return PreparedFile(FileWrite(row, tuple(chunks)), embed_texts)
+
+
+def file_row(file: SourceFile, note: NoteText, *, checked_ns: int) -> FileRow:
+    return FileRow(
+        source=file.source,
+        path=file.path,
+        hash=hashlib.sha256(note.raw).hexdigest(),
+        size=note.size,
+        mtime_ns=note.mtime_ns,
+        ctime_ns=note.ctime_ns,
+        checked_ns=checked_ns,
+        warning=note.warning,
+    )
+
+
+def sha256_hex(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _context(chunk: Chunk, day: dt.date | None) -> str:
+    """The date is found by word only: in the embedded text it would make renaming a daily note cost a call."""
+    when = f"{day:%Y-%m-%d %A %d %B %Y}" if day else ""
+    return f"{chunk.heading} {when}".strip()
+
+
+def daily_date(path: str) -> dt.date | None:
+    found = DAILY_NOTE.search(path)
+    if not found:
+        return None
+    try:
+        return dt.date.fromisoformat(found.group(1))
+    except ValueError:
+        return None
+
+
+def note_timestamp_ms(path: str, mtime_ns: int) -> int:
+    """When a note was written: the day it is named after, else when the file was last changed."""
+    day = daily_date(path)
+    if day is None:
+        return mtime_ns // 1_000_000
+    try:
+        midnight = dt.datetime(day.year, day.month, day.day).astimezone()
+    except (OverflowError, OSError, ValueError):  # the year 1 has no local time
+        return mtime_ns // 1_000_000
+    return int(midnight.timestamp() * 1000)

@@ -1,0 +1,318 @@
+"""Bringing the index up to date: one path for every trigger.
+
+Files are read and embedded outside any transaction; then a batch of files is swapped inside one, so readers see each
+file whole, as it was or as it is. A kill at any point leaves batches that were committed and nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from kept.chunking.markdown import ChunkSize
+from kept.clock import Clock
+from kept.config import MemorySearch
+from kept.embedding.base import Embedder
+from kept.errors import EmbeddingError, KeptError, NoteNotFound
+from kept.indexing.plan import SyncPlan, plan_sync
+from kept.indexing.prepare import PreparedFile, Recipe, file_row, note_timestamp_ms, prepare_file
+from kept.records import Problem, Progress, SourceFile, SyncReport
+from kept.store.generation import Generation
+from kept.store.index import Index
+from kept.store.kernels import quantise
+from kept.store.rows import FileRow
+from kept.workspace.files import read_note
+from kept.workspace.lock import locked
+from kept.workspace.paths import Workspace
+from kept.workspace.scan import Scan, scan_workspace
+
+BATCH_FILES = 200
+BATCH_CHARS = 400_000
+EMBEDDER_REST_S = 30.0
+"""After a failure the searches of the next moments do not ask the embedder again for what is missing."""
+_META_RECIPE = "recipe"
+_META_SYNCED = "last_sync"
+
+
+@dataclass
+class _Tally:
+    """What has happened so far in one sync."""
+
+    indexed: int = 0
+    removed: int = 0
+    embedded: int = 0
+    cached: int = 0
+    rebuilt: str | None = None
+    problems: list[Problem] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Files to bring into a generation. ``known`` lets a file whose bytes are the same pass without work."""
+
+    target: Generation
+    files: tuple[SourceFile, ...]
+    removed: tuple[tuple[str, str], ...]
+    known: dict[tuple[str, str], FileRow]
+    recipe: Recipe
+    keep_going: bool
+    """Without an embedder: store what is found by word and embed later, or give up."""
+
+
+class Syncer:
+    def __init__(
+        self, index: Index, workspace: Workspace, embedder: Embedder | None, settings: MemorySearch, clock: Clock
+    ) -> None:
+        self.index = index
+        self.workspace = workspace
+        self.embedder = embedder
+        self.settings = settings
+        self.clock = clock
+        self._embedder_failed_at: float | None = None
+
+    def try_embedder_again(self) -> None:
+        """Forgets that the embedder failed, because somebody asked for a sync by name."""
+        self._embedder_failed_at = None
+
+    def _embedder_rests(self) -> bool:
+        failed_at = self._embedder_failed_at
+        return failed_at is not None and time.monotonic() - failed_at < EMBEDDER_REST_S
+
+    # looking
+
+    def scan(self) -> Scan:
+        return scan_workspace(self.workspace, max_bytes=self.settings.max_file_bytes)
+
+    def plan(self, scan: Scan) -> SyncPlan:
+        with self.index.reading():
+            known = self.index.live.file_rows()
+            waiting = self.index.live.files_awaiting_vectors() if self._awaits_vectors() else set()
+        plan = plan_sync(scan.files, known)
+        if not waiting:
+            return plan
+        planned = {(file.source, file.path) for file in plan.to_read}
+        more = tuple(f for f in scan.files if (f.source, f.path) in waiting and (f.source, f.path) not in planned)
+        return replace(plan, to_read=plan.to_read + more, unchanged=plan.unchanged - len(more))
+
+    def _awaits_vectors(self) -> bool:
+        if self.embedder is None or self._embedder_rests() or not self.vectors_match():
+            return False
+        return self.index.live.count_awaiting_vectors() > 0
+
+    def recipe(self) -> Recipe:
+        """How the index is to be built. Without an embedder, whatever vectors are there stay what they are."""
+        stored = self.index.get_meta(_META_RECIPE) or {}
+        identity = self.embedder.identity if self.embedder else None
+        return Recipe(
+            size=ChunkSize(self.settings.chunking.tokens, self.settings.chunking.overlap),
+            identity=identity.key if identity else stored.get("identity"),
+            model=identity.model if identity else stored.get("model"),
+        )
+
+    def why_rebuild(self) -> str | None:
+        stored = self.index.get_meta(_META_RECIPE)
+        wanted = self.recipe().fingerprint()
+        if stored is None or stored == wanted or self._embedder_rests():
+            return None
+        changed = [key for key in wanted if stored.get(key) != wanted[key]]
+        if "identity" in changed:
+            return f"the embedder changed from {stored.get('model') or 'none'} to {wanted['model'] or 'none'}"
+        if "tokens" in changed or "overlap" in changed:
+            return "the size of chunks changed"
+        return "this version of Kept indexes differently"
+
+    def vectors_match(self) -> bool:
+        """Whether the vectors in the index came from the present embedder."""
+        stored = self.index.get_meta(_META_RECIPE) or {}
+        return self.embedder is not None and stored.get("identity") == self.embedder.identity.key
+
+    # acting
+
+    def sync(
+        self, *, force: bool = False, progress: Progress | None = None, wait_s: float, scan: Scan | None = None
+    ) -> SyncReport:
+        started = time.perf_counter()
+        scan = scan or self.scan()
+        tally = _Tally(problems=list(scan.problems))
+        why = "it was asked for" if force else self.why_rebuild()
+        if why or self.index.get_meta(_META_RECIPE) is None or self.plan(scan):
+            with locked(f"{self.index.path}.lock", wait_s=wait_s, purpose="indexing"):
+                self._sync_locked(scan, force, tally, progress)
+        return self._report(scan, tally, started)
+
+    def _sync_locked(self, scan: Scan, force: bool, tally: _Tally, progress: Progress | None) -> None:
+        # Another process may have done the work while this one waited: everything is looked at again.
+        self.index.drop_leftovers()
+        if self.index.get_meta(_META_RECIPE) is None:
+            with self.index.writing():
+                self.index.put_meta(_META_RECIPE, self.recipe().fingerprint())
+        why = "it was asked for" if force else self.why_rebuild()
+        if why is None or not self._rebuild(scan, why, tally, progress):
+            self._update(scan, tally, progress)
+
+    def _update(self, scan: Scan, tally: _Tally, progress: Progress | None) -> None:
+        plan = self.plan(scan)
+        with self.index.reading():
+            known = self.index.live.file_rows()
+            for key in self.index.live.files_awaiting_vectors() if self._awaits_vectors() else ():
+                known.pop(key, None)
+        if not plan:
+            return
+        self._run(_Job(self.index.live, plan.to_read, plan.to_remove, known, self.recipe(), True), tally, progress)
+        with self.index.writing():
+            self._finish(self.index.live)
+
+    def _rebuild(self, scan: Scan, why: str, tally: _Tally, progress: Progress | None) -> bool:
+        """Builds a new generation beside the live one and switches. On failure the live one stays."""
+        building = self.index.begin_generation()
+        recipe = self.recipe()
+        has_old = self.index.live.counts().chunks > 0
+        job = _Job(building, scan.files, (), {}, recipe, keep_going=not has_old)
+        try:
+            self._run(job, tally, progress)
+        except EmbeddingError as exc:
+            tally.failures.append(f"{exc.message} The index from before is still in use.")
+            self._embedder_failed_at = time.monotonic()
+            self.index.drop_leftovers()
+            return False
+        with self.index.writing():
+            self.index.switch_to(building)
+            self.index.put_meta(_META_RECIPE, recipe.fingerprint())
+            self._finish(self.index.live)
+        tally.rebuilt = why
+        return True
+
+    def _finish(self, target: Generation) -> None:
+        target.vectors.maintain()
+        self.index.cache.evict(self.settings.cache.max_entries if self.settings.cache.enabled else 0)
+        self.index.put_meta(_META_SYNCED, self.clock.now().isoformat(timespec="seconds"))
+
+    def _run(self, job: _Job, tally: _Tally, progress: Progress | None) -> None:
+        done, total = 0, len(job.files)
+        gone = list(job.removed)
+        for batch in _batches(job.files):
+            prepared, touched = self._read(batch, job, tally, gone)
+            vectors, fresh = self._embed(prepared, job, tally)
+            self._write(job, prepared, touched, gone, vectors, fresh)
+            tally.removed += len(gone)
+            gone.clear()
+            done += len(batch)
+            if progress:
+                progress(done, total, batch[-1].path)
+        if gone:
+            self._write(job, [], [], gone, {}, {})
+            tally.removed += len(gone)
+
+    def _read(
+        self, batch: Sequence[SourceFile], job: _Job, tally: _Tally, gone: list[tuple[str, str]]
+    ) -> tuple[list[PreparedFile], list[FileRow]]:
+        prepared: list[PreparedFile] = []
+        touched: list[FileRow] = []
+        for file in batch:
+            checked_ns = self.clock.time_ns()
+            try:
+                note = read_note(file.absolute, max_bytes=self.settings.max_file_bytes)
+            except NoteNotFound:
+                gone.append((file.source, file.path))
+                continue
+            except KeptError as exc:
+                tally.problems.append(Problem(file.path, exc.message))
+                continue
+            if note.warning:
+                tally.problems.append(Problem(file.path, note.warning))
+            row = file_row(file, note, checked_ns=checked_ns)
+            before = job.known.get(row.key)
+            if before is not None and before.hash == row.hash:
+                touched.append(row)
+            else:
+                prepared.append(prepare_file(file, note, job.recipe, checked_ns=checked_ns))
+        tally.indexed += len(prepared)
+        return prepared, touched
+
+    def _embed(
+        self, prepared: list[PreparedFile], job: _Job, tally: _Tally
+    ) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+        """The vectors of all texts, by hash, and those of them that are new."""
+        texts = {key: text for one in prepared for key, text in one.embed_texts.items()}
+        if self.embedder is None or not texts or self._embedder_rests() or not self._fits(job):
+            return {}, {}
+        identity = self.embedder.identity
+        with self.index.reading():
+            known = self.index.cache.find(identity.key, texts, identity.dims)
+        tally.cached += len(known)
+        missing = [key for key in texts if key not in known]
+        if not missing:
+            return known, {}
+        try:
+            matrix = self.embedder.embed([texts[key] for key in missing], role="document")
+        except EmbeddingError as exc:
+            if not job.keep_going:
+                raise
+            self._embedder_failed_at = time.monotonic()
+            tally.failures.append(f"{exc.message} New text is found by word, not yet by meaning.")
+            return known, {}
+        tally.embedded += len(missing)
+        fresh = dict(zip(missing, matrix, strict=True))
+        return known | fresh, fresh
+
+    def _fits(self, job: _Job) -> bool:
+        """Vectors of another embedder than the one the tables were made for are never mixed in."""
+        if job.target is not self.index.live:
+            return True
+        return self.vectors_match()
+
+    def _write(
+        self,
+        job: _Job,
+        prepared: list[PreparedFile],
+        touched: list[FileRow],
+        gone: list[tuple[str, str]],
+        vectors: dict[bytes, bytes],
+        fresh: dict[bytes, bytes],
+    ) -> None:
+        now_s = self.clock.time_ns() // 1_000_000_000
+        with self.index.writing():
+            if self.embedder is not None and self.settings.cache.enabled:
+                key = self.embedder.identity.key
+                self.index.cache.put(key, fresh.items(), now_s=now_s)
+                self.index.cache.used(key, (known for known in vectors if known not in fresh), now_s=now_s)
+            for source, path in gone:
+                job.target.remove_file(source, path)
+            for row in touched:
+                job.target.touch_file(row, note_timestamp_ms(row.path, row.mtime_ns))
+            for one in prepared:
+                job.target.replace_file(one.write)
+                waiting = job.target.rows_awaiting_vector(*one.write.file.key) if vectors else []
+                job.target.vectors.put([(row, quantise(vectors[key])) for row, key in waiting if key in vectors])
+
+    def _report(self, scan: Scan, tally: _Tally, started: float) -> SyncReport:
+        with self.index.reading():
+            counts = self.index.live.counts()
+        return SyncReport(
+            files=len(scan.files),
+            indexed=tally.indexed,
+            removed=tally.removed,
+            unchanged=max(0, len(scan.files) - tally.indexed),
+            chunks=counts.chunks,
+            embedded=tally.embedded,
+            cached=tally.cached,
+            pending=counts.chunks - counts.vectors if self.embedder is not None else 0,
+            rebuilt=tally.rebuilt,
+            problems=tuple(tally.problems),
+            failures=tuple(tally.failures),
+            took_ms=(time.perf_counter() - started) * 1000,
+        )
+
+
+def _batches(files: Sequence[SourceFile]) -> Iterator[Sequence[SourceFile]]:
+    """Files by the handful: enough to share a transaction and an embedding call, not enough to hold much memory."""
+    start, chars = 0, 0
+    for at, file in enumerate(files):
+        if at > start and (at - start >= BATCH_FILES or chars + file.size > BATCH_CHARS):
+            yield files[start:at]
+            start, chars = at, 0
+        chars += file.size
+    if start < len(files):
+        yield files[start:]

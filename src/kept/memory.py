@@ -1,0 +1,294 @@
+"""Memory: everything Kept does, as one object."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from kept.clock import Clock, SystemClock
+from kept.config import Config, Query, load_config
+from kept.embedding.base import Embedder, Identity
+from kept.embedding.registry import choose_embedder
+from kept.errors import ConfigError, EmbeddingError, KeptError, WorkspaceMissing
+from kept.indexing.keeper import IndexKeeper
+from kept.indexing.sync import Syncer
+from kept.records import Dropped, Filter, Hit, Passage, Progress, SearchResult, Status, SyncReport, Written
+from kept.search.query import ParsedQuery, parse_query
+from kept.search.search import Found, search_index
+from kept.search.when import When, parse_when
+from kept.store.index import Index
+from kept.workspace.notes import add_note, read_passage
+from kept.workspace.paths import Workspace
+from kept.workspace.watch import iter_changes
+
+
+class Memory:
+    """One agent's memory: the notes of a workspace, and the index that recalls them.
+
+    >>> with Memory.open(workspace="~/notes") as memory:
+    ...     memory.add("The staging database moved to port 5433.")
+    ...     for hit in memory.search("which port is staging on?"):
+    ...         print(hit.citation, hit.snippet)
+
+    Safe to share between threads; processes that use the same workspace respect each other.
+    """
+
+    def __init__(self, config: Config, *, embedder: Embedder | None = None, clock: Clock | None = None) -> None:
+        self.config = config
+        self.settings = config.memory_search
+        self.workspace = Workspace.at(config.workspace, self.settings.extra_paths)
+        self.clock = clock or SystemClock()
+        self._lock = threading.RLock()
+        self._embedder, self._without_vectors = self._choose(embedder)
+        self._keeper = IndexKeeper(config, self.workspace, self._embedder, self.clock)
+
+    @classmethod
+    def open(
+        cls,
+        workspace: str | os.PathLike[str] | None = None,
+        *,
+        home: str | os.PathLike[str] | None = None,
+        agent: str | None = None,
+        config: str | os.PathLike[str] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        embedder: Embedder | None = None,
+        clock: Clock | None = None,
+        create: bool = False,
+    ) -> Memory:
+        """Opens the memory of an agent.
+
+        ``settings`` overrides single settings by their dotted name, such as ``{"memory_search.provider": "none"}``.
+        ``embedder`` is used instead of the provider that the settings name. ``create`` makes the workspace where
+        there is none.
+        """
+        loaded = load_config(
+            home=os.fspath(home) if home else None,
+            workspace=os.fspath(workspace) if workspace else None,
+            agent=agent,
+            config_file=os.fspath(config) if config else None,
+            settings=settings,
+        )
+        if create:
+            os.makedirs(loaded.config.workspace, mode=0o700, exist_ok=True)
+        if not os.path.isdir(loaded.config.workspace):
+            raise WorkspaceMissing(f"There is no workspace at {loaded.config.workspace}.")
+        return cls(loaded.config, embedder=embedder, clock=clock)
+
+    def __enter__(self) -> Memory:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._keeper.close()
+
+    # remembering
+
+    def add(self, text: str, *, to: str = "daily") -> Written:
+        """Appends a text to today's log, to long-term memory (``to="memory"``) or to a note by its path.
+
+        It is on disk when this returns, and found by the next search.
+        """
+        return add_note(self.workspace, text, to=to, clock=self.clock)
+
+    def read(self, path: str, *, start: int = 1, lines: int | None = None) -> Passage:
+        """Lines of a note."""
+        return read_passage(self.workspace, path, start=start, lines=lines, max_bytes=self.settings.max_file_bytes)
+
+    # recalling
+
+    def search(
+        self,
+        query: str,
+        *,
+        max_results: int | None = None,
+        min_score: float | None = None,
+        source: str | None = None,
+        path: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        progress: Progress | None = None,
+    ) -> SearchResult:
+        """What the notes say about something, best first; fewer than asked for, or none, where little fits."""
+        started = time.perf_counter()
+        self._require_usable()
+        parsed = parse_query(query)
+        filters = self._filter(source, path, since, until)
+        settings = self._query_settings(max_results, min_score)
+        with self._lock:
+            found = self._keeper.healing(lambda: self._search(parsed, settings, filters, progress))
+            degraded = (*self._keeper.take_notices(), *found.degraded)
+        identity = self._identity()
+        return SearchResult(
+            hits=found.hits,
+            degraded=tuple(dict.fromkeys(degraded)),
+            provider=identity.provider if identity else "none",
+            model=identity.model if identity else None,
+            took_ms=(time.perf_counter() - started) * 1000,
+            dropped=found.dropped,
+        )
+
+    def _search(self, query: ParsedQuery, settings: Query, filters: Filter, progress: Progress | None) -> Found:
+        degraded, fresh = self._keeper.sync_for_search(progress)
+        embedder, reason = self._embedder_for_search()
+        now_ms = self.clock.time_ns() // 1_000_000
+        found = search_index(self._keeper.index(), embedder, query, settings, filters, now_ms=now_ms)
+        if not fresh:
+            found = self._without_what_is_gone(found)
+        return replace(found, degraded=(*degraded, *reason, *found.degraded))
+
+    # keeping the index
+
+    def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
+        """Brings the index up to date with the notes. ``force`` builds it anew."""
+        self._require_usable()
+        with self._lock:
+            report = self._keeper.healing(lambda: self._keeper.sync(force=force, progress=progress))
+            notices = self._keeper.take_notices()
+        return replace(
+            report,
+            failures=(*self._without_vectors, *report.failures),
+            rebuilt=notices[0] if notices else report.rebuilt,
+        )
+
+    def watch(self, *, stop: threading.Event, progress: Progress | None = None) -> Iterator[SyncReport]:
+        """Keeps the index current until ``stop`` is set; yields what each sync did, the first one at once."""
+        yield self.sync(progress=progress)
+        for _ in iter_changes(self.workspace, debounce_ms=self.settings.sync.watch_debounce_ms, stop=stop):
+            yield self.sync(progress=progress)
+
+    def status(self) -> Status:
+        """What there is, and what is not as it should be. No note and no setting is changed by looking."""
+        self.workspace.require()
+        with self._lock:
+            return self._keeper.healing(self._status)
+
+    def _status(self) -> Status:
+        index, syncer = self._keeper.index(), self._keeper.syncer()
+        scan = syncer.scan()
+        plan, rebuild = syncer.plan(scan), syncer.why_rebuild()
+        with index.reading():
+            counts = index.live.counts()
+            cache_entries = index.cache.count()
+        identity = self._identity()
+        pending = counts.chunks - counts.vectors if self._embedder is not None else 0
+        degraded = [*self._keeper.take_notices(), *self._without_vectors]
+        if rebuild:
+            degraded.append(f"The index will be rebuilt: {rebuild}.")
+        elif pending:
+            degraded.append(f"{pending} chunks are found by word, not yet by meaning.")
+        return Status(
+            workspace=self.workspace.root,
+            index_path=index.path,
+            agent=self.config.agent_id,
+            provider=identity.provider if identity else "none",
+            requested_provider=self.settings.provider,
+            model=identity.model if identity else None,
+            dims=identity.dims if identity else None,
+            files=counts.files,
+            chunks=counts.chunks,
+            source_counts=counts.by_source,
+            dirty=bool(plan) or rebuild is not None,
+            changed_files=len(plan.to_read) + len(plan.to_remove),
+            pending=pending,
+            index_bytes=index.size_bytes(),
+            cache_entries=cache_entries,
+            cache_max_entries=self.settings.cache.max_entries,
+            last_sync=index.get_meta("last_sync"),
+            degraded=tuple(degraded),
+            problems=scan.problems,
+        )
+
+    # looking inside: for the doctor and for tests
+
+    @contextmanager
+    def inspecting(self) -> Iterator[tuple[Index, Syncer]]:
+        """The index and what keeps it, as they are: nothing is synced or mended."""
+        with self._lock:
+            yield self._keeper.index(), self._keeper.syncer()
+
+    def index_path(self) -> str:
+        return self._keeper.path()
+
+    def embedder(self) -> tuple[tuple[str, ...], Embedder | None]:
+        """Why there is no embedder, where there should be one; and the embedder."""
+        return self._without_vectors, self._embedder
+
+    # inside
+
+    def _choose(self, given: Embedder | None) -> tuple[Embedder | None, tuple[str, ...]]:
+        """The embedder, or why there is none: a broken one must not stand in the way of the words."""
+        try:
+            embedder = given or choose_embedder(self.settings)
+            if embedder is not None:
+                _ = embedder.identity
+            return embedder, ()
+        except EmbeddingError as exc:
+            return None, (f"Searching by word only: {exc.message}",)
+
+    def _require_usable(self) -> None:
+        if not self.settings.enabled:
+            raise ConfigError(
+                "Memory search is switched off.", hint="Set agents.defaults.memory_search.enabled to true."
+            )
+        self.workspace.require()
+
+    def _identity(self) -> Identity | None:
+        return self._embedder.identity if self._embedder else None
+
+    def _query_settings(self, max_results: int | None, min_score: float | None) -> Query:
+        settings = self.settings.query
+        if max_results is not None:
+            settings = replace(settings, max_results=min(200, max(1, max_results)))
+        if min_score is not None:
+            settings = replace(settings, min_score=min(1.0, max(0.0, min_score)))
+        return settings
+
+    def _filter(self, source: str | None, path: str | None, since: When | None, until: When | None) -> Filter:
+        now = self.clock.now()
+        enabled = tuple(self.settings.sources)
+        return Filter(
+            sources=(source,) if source else enabled if len(enabled) == 1 else (),
+            path=path or None,
+            since_ms=parse_when(since, now=now) if since else None,
+            until_ms=parse_when(until, now=now, end=True) if until else None,
+        )
+
+    def _embedder_for_search(self) -> tuple[Embedder | None, tuple[str, ...]]:
+        if self._embedder is None:
+            return None, self._without_vectors
+        if not self._keeper.syncer().vectors_match():
+            model = self._embedder.identity.model
+            return None, (f"Searching by word only: the index does not hold vectors of {model} yet.",)
+        return self._embedder, ()
+
+    def _without_what_is_gone(self, found: Found) -> Found:
+        """Where the index may be behind, a hit whose note is gone, or says something else there now, is not shown."""
+        kept: list[Hit] = []
+        gone: list[Dropped] = []
+        for hit in found.hits:
+            if self._still_says(hit):
+                kept.append(hit)
+            else:
+                gone.append(Dropped(hit.citation, hit.score, "gone from disk"))
+        if not gone:
+            return found
+        reason = f"{len(gone)} outdated {'hit was' if len(gone) == 1 else 'hits were'} left out."
+        return Found(tuple(kept), (*found.dropped, *gone), (*found.degraded, reason))
+
+    def _still_says(self, hit: Hit) -> bool:
+        try:
+            passage = self.read(hit.path, start=hit.start_line, lines=hit.end_line - hit.start_line + 1)
+        except KeptError:
+            return False
+        return hit.snippet.strip("…").strip() in passage.text

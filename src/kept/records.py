@@ -1,0 +1,211 @@
+"""Values that cross folders. All frozen; none of them knows how to do anything but describe itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+Source = Literal["memory", "sessions"]
+SOURCES: tuple[Source, ...] = ("memory", "sessions")
+
+Progress = Callable[[int, int, str], None]
+"""Called with completed, total and a label while something long is running."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A note as the file system shows it: what is needed to tell whether it changed, without reading it."""
+
+    path: str
+    """The name it is cited by: relative to the workspace, or absolute for an extra path outside it."""
+    absolute: str
+    source: Source
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something about one path that the user should know; the rest of the work went on."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A passage of a note. ``text`` is what is shown and cited, exactly lines ``start_line`` to ``end_line``."""
+
+    start_line: int
+    end_line: int
+    text: str
+    heading: str
+    """The headings above it, outermost first, joined by ' > '."""
+    embed_text: str
+    """What is embedded: the heading path and the text below it. Neither line numbers nor the file's name are
+    in it, so that shifting a text or renaming its file finds the embedding that is already there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Rows of little-endian float32, packed. A plain buffer, so that a search needs no numpy."""
+
+    dims: int
+    data: bytes
+
+    def __len__(self) -> int:
+        return len(self.data) // (4 * self.dims) if self.dims else 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        step = 4 * self.dims
+        return (self.data[at : at + step] for at in range(0, len(self.data), step))
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a search is limited to. Empty fields do not limit."""
+
+    sources: tuple[str, ...] = ()
+    path: str | None = None
+    """A glob over cited paths, where '*' crosses folders; or a path or folder by name."""
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.sources or self.path or self.since_ms is not None or self.until_ms is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePart:
+    """One addend of a score. The parts of a hit add up to its score."""
+
+    name: str
+    value: float
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    path: str
+    start_line: int
+    end_line: int
+    score: float
+    vector_score: float | None
+    text_score: float | None
+    snippet: str
+    source: Source
+    timestamp: str
+    """When it was written: the date of a daily note, else when the file was last changed (ISO 8601)."""
+    heading: str = ""
+    parts: tuple[ScorePart, ...] = ()
+
+    @property
+    def citation(self) -> str:
+        if self.start_line == self.end_line:
+            return f"{self.path}#L{self.start_line}"
+        return f"{self.path}#L{self.start_line}-L{self.end_line}"
+
+
+DropReason = Literal["below min_score", "beyond max_results", "near-duplicate", "gone from disk"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A candidate that was not returned, and why."""
+
+    citation: str
+    score: float
+    reason: DropReason
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    hits: tuple[Hit, ...]
+    degraded: tuple[str, ...] = ()
+    """What did not work, in words. Empty when everything did."""
+    provider: str = "none"
+    model: str | None = None
+    took_ms: float = 0.0
+    dropped: tuple[Dropped, ...] = ()
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    files: int = 0
+    indexed: int = 0
+    """Files whose text was new or changed."""
+    removed: int = 0
+    unchanged: int = 0
+    chunks: int = 0
+    embedded: int = 0
+    """Texts given to the embedder. Zero when the cache knew them all."""
+    cached: int = 0
+    pending: int = 0
+    """Chunks that are found by word but not yet by meaning, because the embedder failed."""
+    rebuilt: str | None = None
+    """Why the whole index was built anew, when it was."""
+    problems: tuple[Problem, ...] = ()
+    failures: tuple[str, ...] = ()
+    took_ms: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Lines of a note, as `kept get` shows them."""
+
+    path: str
+    start: int
+    lines: int
+    text: str
+    truncated: bool = False
+    next_from: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where a text that was added now stands."""
+
+    path: str
+    start_line: int
+    end_line: int
+
+    @property
+    def citation(self) -> str:
+        return f"{self.path}#L{self.start_line}-L{self.end_line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The state of one agent's memory."""
+
+    workspace: str
+    index_path: str
+    agent: str
+    provider: str
+    requested_provider: str
+    model: str | None
+    dims: int | None
+    files: int
+    chunks: int
+    source_counts: dict[str, dict[str, int]]
+    dirty: bool
+    changed_files: int
+    pending: int
+    index_bytes: int
+    cache_entries: int
+    cache_max_entries: int
+    last_sync: str | None
+    degraded: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = field(default=())

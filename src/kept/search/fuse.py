@@ -1,0 +1,121 @@
+"""Fusion: two scores become one, and the same code that computes it explains it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from kept.records import DropReason, ScorePart
+
+RRF_K = 60
+RECENCY_SHARE = 0.02
+"""The most that being recent can add: enough to break a tie, not enough to overturn a better match."""
+RECENCY_HALF_LIFE_DAYS = 30.0
+SAME_TEXT = 0.85
+"""Two texts that share this much of their words are near-duplicates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    row: int
+    vector: float | None
+    """Calibrated similarity; None where there is none to compare with."""
+    text: float | None
+    age_days: float
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    vector: float
+    text: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    candidate: Candidate
+    score: float
+    relevance: float
+    """The score without what recency adds: what the threshold is applied to."""
+    parts: tuple[ScorePart, ...]
+
+
+def fuse_weighted(candidates: Sequence[Candidate], weights: Weights) -> list[Scored]:
+    """A weighted sum of two scores that are both calibrated, best first."""
+    return _ranked(
+        _scored(
+            one,
+            ScorePart("vector", weights.vector * (one.vector or 0.0), _detail(weights.vector, one.vector)),
+            ScorePart("text", weights.text * (one.text or 0.0), _detail(weights.text, one.text, one.detail)),
+        )
+        for one in candidates
+    )
+
+
+def fuse_rrf(candidates: Sequence[Candidate], weights: Weights) -> list[Scored]:
+    """Reciprocal ranks instead of scores, scaled so that first on both sides is 1."""
+    vector = _ranks(candidates, lambda one: one.vector)
+    text = _ranks(candidates, lambda one: one.text)
+    scored = []
+    for one in candidates:
+        parts = []
+        for name, weight, ranks in (("vector", weights.vector, vector), ("text", weights.text, text)):
+            rank = ranks.get(one.row)
+            value = weight * (RRF_K + 1) / (RRF_K + rank) if rank else 0.0
+            parts.append(ScorePart(name, value, f"rank {rank}" if rank else "not found"))
+        scored.append(_scored(one, *parts))
+    return _ranked(scored)
+
+
+def _ranks(candidates: Sequence[Candidate], score: Callable[[Candidate], float | None]) -> dict[int, int]:
+    found = [(value, one.row) for one in candidates if (value := score(one))]
+    return {row: at for at, (_, row) in enumerate(sorted(found, key=lambda one: (-one[0], one[1])), start=1)}
+
+
+def _scored(one: Candidate, *parts: ScorePart) -> Scored:
+    relevance = min(1.0, sum(part.value for part in parts))
+    recency = 0.5 ** (max(0.0, one.age_days) / RECENCY_HALF_LIFE_DAYS)
+    boost = min(RECENCY_SHARE * recency, 1.0 - relevance)
+    age = ScorePart("recency", boost, f"{max(0.0, one.age_days):.0f} days old")
+    return Scored(one, relevance + boost, relevance, (*parts, age))
+
+
+def _ranked(scored: Iterable[Scored]) -> list[Scored]:
+    return sorted(scored, key=lambda one: (-one.score, one.candidate.row))
+
+
+def _detail(weight: float, score: float | None, extra: str = "") -> str:
+    if score is None:
+        return "not compared"
+    return f"{weight:.2f} × {score:.3f}" + (f" ({extra})" if extra else "")
+
+
+def select(
+    ranked: Sequence[Scored], *, min_score: float, max_results: int, words_of: Callable[[int], frozenset[str]]
+) -> tuple[list[Scored], list[tuple[Scored, DropReason]]]:
+    """Those that are returned, and why each of the others is not.
+
+    A near-duplicate of a better hit steps back behind everything else; it is returned where there is room.
+    """
+    kept: list[Scored] = []
+    repeats: list[Scored] = []
+    dropped: list[tuple[Scored, DropReason]] = []
+    for one in ranked:
+        if one.relevance < min_score:
+            dropped.append((one, "below min_score"))
+        elif len(kept) >= max_results:
+            dropped.append((one, "beyond max_results"))
+        elif any(_alike(words_of(one.candidate.row), words_of(other.candidate.row)) for other in kept):
+            repeats.append(one)
+        else:
+            kept.append(one)
+    room = max_results - len(kept)
+    dropped.extend((one, "near-duplicate") for one in repeats[room:])
+    return kept + repeats[:room], dropped
+
+
+def _alike(left: frozenset[str], right: frozenset[str]) -> bool:
+    if not left or not right:
+        return left == right
+    shared = len(left & right)
+    return shared >= SAME_TEXT * (len(left) + len(right) - shared)

@@ -1,0 +1,117 @@
+"""The keyword side: BM25, with a score that means the same for every query.
+
+SQLite finds the best chunks; their scores are computed here, because its own cannot be compared between queries and
+vanish in a small index. A term counts by how rare it is. A chunk of mean length that has every term once scores 1
+before it is bent into the range from 0 to 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kept.records import Filter
+from kept.search.query import ParsedQuery, Term
+from kept.store.rows import KeywordMatch
+from kept.store.words import WordIndex
+
+K1 = 1.2
+B = 0.6
+CONTEXT_WEIGHT = 0.5
+"""What a word in the headings above a chunk counts, against one in its text."""
+STEEPNESS = 1.5
+ROWS_BUDGET = 10_000
+"""Above this many rows to rank, only those that have one of the rarer terms are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    term: Term
+    idf: float
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordHit:
+    row: int
+    score: float
+    matched: tuple[str, ...]
+
+
+class KeywordSearch:
+    """One query against the word index. Terms are weighed once and used for finding and for scoring."""
+
+    def __init__(self, words: WordIndex, query: ParsedQuery, *, match_all: bool) -> None:
+        self.words = words
+        self.match_all = match_all
+        chunks = words.chunk_count()
+        self.terms = [w for term in query.terms if (w := _weigh(words, term, chunks)) is not None]
+        self.present = [w for w in self.terms if w.rows > 0]
+        self.total_idf = sum(w.idf for w in self.terms)
+
+    def best(self, limit: int, filters: Filter) -> list[KeywordHit]:
+        if not self.present or (self.match_all and len(self.present) < len(self.terms)):
+            return []
+        expression, first = self._expression()
+        phrases = range(first, first + len(self.present))
+        matches, mean = self.words.match(
+            expression, phrases=phrases, weights=(1.0, CONTEXT_WEIGHT), limit=limit, filters=filters
+        )
+        return sorted((self._hit(m, mean) for m in matches), key=lambda hit: (-hit.score, hit.row))
+
+    def score_rows(self, rows: Sequence[int]) -> list[KeywordHit]:
+        """The scores of given rows: what the vector side found may have some of the words too."""
+        if not self.present or not rows:
+            return []
+        expression = " OR ".join(w.term.expression for w in self.present)
+        matches, mean = self.words.match_rows(expression, rows)
+        return [self._hit(m, mean) for m in matches]
+
+    def _expression(self) -> tuple[str, int]:
+        """What SQLite is asked, and the number of its first phrase that counts."""
+        expressions = [w.term.expression for w in self.present]
+        if self.match_all:
+            return " AND ".join(expressions), 0
+        everything = " OR ".join(expressions)
+        rare = self._rarest()
+        if not rare:
+            return everything, 0
+        return f"({' OR '.join(w.term.expression for w in rare)}) AND ({everything})", len(rare)
+
+    def _rarest(self) -> list[Weighed]:
+        """The rarer terms whose rows are within the budget, or nothing where all of them are."""
+        if sum(w.rows for w in self.present) <= ROWS_BUDGET:
+            return []
+        rare: list[Weighed] = []
+        rows = 0
+        for weighed in sorted(self.present, key=lambda w: w.rows):
+            if rare and rows + weighed.rows > ROWS_BUDGET:
+                break
+            rare.append(weighed)
+            rows += weighed.rows
+        return rare if len(rare) < len(self.present) else []
+
+    def _hit(self, match: KeywordMatch, mean_length: float) -> KeywordHit:
+        score = 0.0
+        matched: list[str] = []
+        damping = K1 * (1 - B + B * match.length / max(1.0, mean_length))
+        for weighed, (in_text, in_context) in zip(self.present, match.counts, strict=True):
+            often = in_text + CONTEXT_WEIGHT * in_context
+            if often:
+                matched.append(weighed.term.text)
+                score += weighed.idf * often * (K1 + 1) / (often + damping)
+        return KeywordHit(match.row, bend(score / self.total_idf), tuple(matched))
+
+
+def bend(fraction: float) -> float:
+    """From 0 and up to 0…1, keeping the order."""
+    return 1 - math.exp(-STEEPNESS * fraction)
+
+
+def _weigh(words: WordIndex, term: Term, chunks: int) -> Weighed | None:
+    stems = words.stems(term.text)
+    if not stems:
+        return None
+    rows = max(1, chunks // 20) if term.kind == "prefix" else min(words.document_frequency(stem) for stem in stems)
+    return Weighed(term, math.log(1 + (chunks - rows + 0.5) / (rows + 0.5)), rows)

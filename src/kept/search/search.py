@@ -1,0 +1,126 @@
+"""One search, from the parsed query to hits that are verified against what was stored."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kept.config import Query
+from kept.embedding.base import Calibration, Embedder
+from kept.errors import EmbeddingError, StoreDamaged
+from kept.records import Dropped, Filter, Hit
+from kept.search.fuse import Candidate, Scored, Weights, fuse_rrf, fuse_weighted, select
+from kept.search.keyword import KeywordHit, KeywordSearch
+from kept.search.query import ParsedQuery
+from kept.search.snippet import make_snippet
+from kept.store.index import Index
+from kept.store.kernels import quantise
+from kept.store.rows import ChunkRow
+
+MAX_CANDIDATES = 200
+_WORD = re.compile(r"\w+")
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    hits: tuple[Hit, ...]
+    dropped: tuple[Dropped, ...]
+    degraded: tuple[str, ...]
+
+
+def search_index(
+    index: Index, embedder: Embedder | None, query: ParsedQuery, settings: Query, filters: Filter, *, now_ms: int
+) -> Found:
+    """``embedder`` is None where there is none, or where the index holds the vectors of another."""
+    code, degraded = _embed_query(embedder, query) if embedder and settings.hybrid.enabled else (None, ())
+    limit = min(MAX_CANDIDATES, max(1, settings.max_results * settings.hybrid.candidate_multiplier))
+    words = index.words
+    with index.reading():
+        keywords = KeywordSearch(words, query, match_all=settings.hybrid.match == "all")
+        text = {hit.row: hit for hit in keywords.best(limit, filters)}
+        cosine = _nearest(index, code, limit, filters, also=list(text)) if code else {}
+        for hit in keywords.score_rows([row for row in cosine if row not in text]):
+            text[hit.row] = hit
+        chunks = index.live.get_chunks(dict.fromkeys([*text, *cosine]))
+    calibration = embedder.calibration if embedder else Calibration()
+    candidates = [
+        _candidate(chunk, cosine.get(row), text.get(row), calibration, now_ms) for row, chunk in chunks.items()
+    ]
+    ranked = _fuse(candidates, settings, calibration, has_vectors=code is not None)
+    kept, dropped = select(
+        ranked,
+        min_score=settings.min_score,
+        max_results=settings.max_results,
+        words_of=lambda row: frozenset(_WORD.findall(chunks[row].text.lower())),
+    )
+    hits = tuple(_hit(one, chunks[one.candidate.row], text.get(one.candidate.row), index.path) for one in kept)
+    lost = tuple(Dropped(_cite(chunks[one.candidate.row]), one.score, reason) for one, reason in dropped)
+    return Found(hits, lost, degraded)
+
+
+def _embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[bytes | None, tuple[str, ...]]:
+    try:
+        matrix = embedder.embed([query.text], role="query")
+    except EmbeddingError as exc:
+        return None, (f"Searched by word only: {exc.message}",)
+    code = quantise(matrix.data)
+    return (code if any(code) else None), ()
+
+
+def _nearest(index: Index, code: bytes, limit: int, filters: Filter, *, also: Sequence[int]) -> dict[int, float]:
+    """The nearest chunks, and how near those are that have the words."""
+    vectors = index.live.vectors
+    among = index.live.rows_matching(filters) if filters else None
+    found = dict(vectors.nearest(code, limit, among=among, generation=index.generation_number()))
+    found.update(vectors.similarities(code, [row for row in also if row not in found]))
+    return found
+
+
+def _candidate(
+    chunk: ChunkRow, cosine: float | None, text: KeywordHit | None, calibration: Calibration, now_ms: int
+) -> Candidate:
+    return Candidate(
+        row=chunk.row,
+        vector=None if cosine is None else calibration.score(cosine),
+        text=text.score if text else None,
+        age_days=(now_ms - chunk.timestamp_ms) / _DAY_MS,
+        detail=", ".join(text.matched[:8]) if text else "",
+    )
+
+
+def _fuse(candidates: list[Candidate], settings: Query, calibration: Calibration, *, has_vectors: bool) -> list[Scored]:
+    hybrid = settings.hybrid
+    vector = calibration.weight if isinstance(hybrid.vector_weight, str) else hybrid.vector_weight
+    weights = Weights(vector, 1.0 - vector) if has_vectors else Weights(0.0, 1.0)
+    return (fuse_rrf if hybrid.fusion == "rrf" else fuse_weighted)(candidates, weights)
+
+
+def _hit(scored: Scored, chunk: ChunkRow, text: KeywordHit | None, index_path: str) -> Hit:
+    # What is shown is what was indexed, or it is not shown.
+    if hashlib.sha256(chunk.text.encode("utf-8", "replace")).hexdigest() != chunk.hash:
+        raise StoreDamaged(f"{index_path}: the index is damaged (a chunk does not match its hash).")
+    return Hit(
+        path=chunk.path,
+        start_line=chunk.start_line,
+        end_line=chunk.end_line,
+        score=scored.score,
+        vector_score=scored.candidate.vector,
+        text_score=scored.candidate.text,
+        snippet=make_snippet(chunk.text, text.matched if text else ()),
+        source=chunk.source,
+        timestamp=_iso(chunk.timestamp_ms),
+        heading=chunk.heading,
+        parts=scored.parts,
+    )
+
+
+def _iso(timestamp_ms: int) -> str:
+    return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(timespec="seconds")
+
+
+def _cite(chunk: ChunkRow) -> str:
+    return f"{chunk.path}#L{chunk.start_line}-L{chunk.end_line}"

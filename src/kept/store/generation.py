@@ -1,0 +1,203 @@
+"""The tables that a rebuild replaces: files, their chunks, and the words and vectors of these."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import apsw
+
+from kept.records import Filter
+from kept.store.rows import ChunkRow, Counts, FileRow, FileWrite, NewChunk
+from kept.store.vectors import VectorTable
+
+SCHEMA_VERSION = 1
+"""Raised with generation.sql: an index of another version is rebuilt."""
+
+TABLES = ("files", "chunks", "chunks_fts", "chunks_vec", "vec_packs", "vec_dead")
+
+
+@cache
+def _ddl() -> str:
+    with open(os.path.join(os.path.dirname(__file__), "generation.sql"), encoding="utf-8") as file:
+        return file.read()
+
+
+class Generation:
+    """One set of these tables, live (no prefix) or being built (`next_`). Callers hold the transaction."""
+
+    def __init__(self, db: apsw.Connection, prefix: str = "") -> None:
+        self.db = db
+        self.prefix = prefix
+        self.vectors = VectorTable(db, prefix)
+
+    def create(self, number: int) -> None:
+        self.db.execute(_ddl().format(p=self.prefix, n=number))
+
+    def exists(self) -> bool:
+        found = self.db.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (f"{self.prefix}files",)).get
+        return found is not None
+
+    def drop(self) -> None:
+        for table in TABLES:
+            self.db.execute(f"DROP TABLE IF EXISTS {self.prefix}{table}")
+
+    def become_live(self) -> None:
+        """Takes the place of the live tables, inside the caller's transaction."""
+        Generation(self.db).drop()
+        for table in TABLES:
+            self.db.execute(f"ALTER TABLE {self.prefix}{table} RENAME TO {table}")
+
+    # files
+
+    def file_rows(self) -> dict[tuple[str, str], FileRow]:
+        query = f"SELECT source, path, hash, size, mtime_ns, ctime_ns, checked_ns, warning FROM {self.prefix}files"
+        return {(row[0], row[1]): FileRow(*row) for row in self.db.execute(query)}
+
+    def put_file(self, file: FileRow) -> None:
+        self.db.execute(
+            f"INSERT OR REPLACE INTO {self.prefix}files"
+            " (source, path, hash, size, mtime_ns, ctime_ns, checked_ns, warning) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                file.source,
+                file.path,
+                file.hash,
+                file.size,
+                file.mtime_ns,
+                file.ctime_ns,
+                file.checked_ns,
+                file.warning,
+            ),
+        )
+
+    def touch_file(self, file: FileRow, timestamp_ms: int | None) -> None:
+        """The bytes are the same, only the file's state is not."""
+        self.put_file(file)
+        if timestamp_ms is not None:
+            self.db.execute(
+                f"UPDATE {self.prefix}chunks SET timestamp = ? WHERE source = ? AND path = ? AND timestamp <> ?",
+                (timestamp_ms, file.source, file.path, timestamp_ms),
+            )
+
+    # chunks
+
+    def replace_file(self, write: FileWrite) -> None:
+        """Swaps a file's chunks. What stayed the same keeps its row."""
+        source, path = write.file.key
+        old = dict(
+            self.db.execute(f"SELECT id, row FROM {self.prefix}chunks WHERE source = ? AND path = ?", (source, path))
+        )
+        new = {chunk.id: chunk for chunk in write.chunks}
+        self._delete_rows([row for id_, row in old.items() if id_ not in new])
+        for id_, chunk in new.items():
+            if id_ not in old:
+                self._insert(source, path, chunk)
+        self.touch_file(write.file, write.chunks[0].timestamp_ms if write.chunks else None)
+
+    def remove_file(self, source: str, path: str) -> None:
+        query = f"SELECT row FROM {self.prefix}chunks WHERE source = ? AND path = ?"
+        self._delete_rows([row for (row,) in self.db.execute(query, (source, path))])
+        self.db.execute(f"DELETE FROM {self.prefix}files WHERE source = ? AND path = ?", (source, path))
+
+    def _insert(self, source: str, path: str, chunk: NewChunk) -> None:
+        self.db.execute(
+            f"INSERT INTO {self.prefix}chunks (id, source, path, start_line, end_line, hash, embed_hash, model,"
+            " heading, text, timestamp) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                chunk.id,
+                source,
+                path,
+                chunk.start_line,
+                chunk.end_line,
+                chunk.hash,
+                chunk.embed_hash,
+                chunk.model,
+                chunk.heading,
+                chunk.text,
+                chunk.timestamp_ms,
+            ),
+        )
+        self.db.execute(
+            f"INSERT INTO {self.prefix}chunks_fts (rowid, text, context) VALUES (?, ?, ?)",
+            (self.db.last_insert_rowid(), chunk.words, chunk.context_words),
+        )
+
+    def _delete_rows(self, rows: list[int]) -> None:
+        for row in rows:
+            self.db.execute(f"DELETE FROM {self.prefix}chunks WHERE row = ?", (row,))
+            self.db.execute(f"DELETE FROM {self.prefix}chunks_fts WHERE rowid = ?", (row,))
+        self.vectors.remove(rows)
+
+    def get_chunks(self, rows: Iterable[int]) -> dict[int, ChunkRow]:
+        query = (
+            "SELECT row, source, path, start_line, end_line, hash, heading, text, timestamp"
+            f" FROM {self.prefix}chunks WHERE row = ?"
+        )
+        found = (self.db.execute(query, (row,)).fetchone() for row in rows)
+        return {values[0]: ChunkRow(*values) for values in found if values is not None}
+
+    def rows_awaiting_vector(self, source: str, path: str) -> list[tuple[int, bytes]]:
+        """A file's chunks that have no vector yet: row, and the hash of what is to be embedded."""
+        found: list[Any] = self.db.execute(
+            f"SELECT c.row, c.embed_hash FROM {self.prefix}chunks c"
+            f" LEFT JOIN {self.prefix}chunks_vec v ON v.row = c.row"
+            " WHERE c.source = ? AND c.path = ? AND v.row IS NULL",
+            (source, path),
+        ).fetchall()
+        return found
+
+    def files_awaiting_vectors(self) -> set[tuple[str, str]]:
+        """Files with chunks that are found by word only."""
+        return set(
+            self.db.execute(
+                f"SELECT DISTINCT source, path FROM {self.prefix}chunks"
+                f" WHERE row NOT IN (SELECT row FROM {self.prefix}chunks_vec)"
+            )
+        )
+
+    def count_awaiting_vectors(self) -> int:
+        query = f"SELECT (SELECT count(*) FROM {self.prefix}chunks) - (SELECT count(*) FROM {self.prefix}chunks_vec)"
+        return int(self.db.execute(query).get)
+
+    def rows_matching(self, filters: Filter) -> list[int]:
+        where, values = filter_sql(filters)
+        return [row for (row,) in self.db.execute(f"SELECT row FROM {self.prefix}chunks c WHERE {where}", values)]
+
+    def counts(self) -> Counts:
+        by_source: dict[str, dict[str, int]] = {}
+        for source, files in self.db.execute(f"SELECT source, count(*) FROM {self.prefix}files GROUP BY source"):
+            by_source[source] = {"files": files, "chunks": 0}
+        for source, chunks in self.db.execute(f"SELECT source, count(*) FROM {self.prefix}chunks GROUP BY source"):
+            by_source.setdefault(source, {"files": 0, "chunks": 0})["chunks"] = chunks
+        return Counts(
+            files=sum(one["files"] for one in by_source.values()),
+            chunks=sum(one["chunks"] for one in by_source.values()),
+            vectors=self.vectors.count(),
+            by_source=by_source,
+        )
+
+
+def filter_sql(filters: Filter) -> tuple[str, list[Any]]:
+    """A condition on `chunks c`."""
+    clauses: list[str] = []
+    values: list[Any] = []
+    if filters.sources:
+        clauses.append(f"c.source IN ({', '.join('?' * len(filters.sources))})")
+        values.extend(filters.sources)
+    if filters.path:
+        if any(sign in filters.path for sign in "*?["):
+            clauses.append("c.path GLOB ?")
+            values.append(filters.path)
+        else:
+            folder = filters.path.rstrip("/")
+            clauses.append("(c.path = ? OR substr(c.path, 1, ?) = ?)")
+            values.extend((folder, len(folder) + 1, folder + "/"))
+    if filters.since_ms is not None:
+        clauses.append("c.timestamp >= ?")
+        values.append(filters.since_ms)
+    if filters.until_ms is not None:
+        clauses.append("c.timestamp < ?")
+        values.append(filters.until_ms)
+    return " AND ".join(clauses) or "1", values

@@ -1,0 +1,125 @@
+"""The index as a whole: opening it, its generations, what it was built with."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import apsw
+
+from kept.errors import StoreDamaged
+from kept.store.cache import EmbeddingCache
+from kept.store.connection import connect, immediate, snapshot, translated
+from kept.store.generation import Generation
+from kept.store.words import WordIndex
+
+
+class Index:
+    """One open index file. Not shared between threads without a lock of the caller's."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.db: apsw.Connection = connect(path)
+        self.opened = _file_number(path)
+        self.cache = EmbeddingCache(self.db)
+        self.live = Generation(self.db)
+        try:
+            with translated(path):
+                if not self.live.exists():
+                    self._create_first_generation()
+        except BaseException:
+            self.db.close()
+            raise
+
+    def _create_first_generation(self) -> None:
+        with immediate(self.db):
+            if not self.live.exists():
+                self.live.create(0)
+
+    @cached_property
+    def words(self) -> WordIndex:
+        with translated(self.path):
+            return WordIndex(self.db)
+
+    def close(self) -> None:
+        self.db.close()
+
+    def is_current_file(self) -> bool:
+        """Whether the file at this path is still the one that was opened: it may have been deleted and made anew."""
+        return _file_number(self.path) == self.opened
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        with translated(self.path), snapshot(self.db):
+            yield
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        with translated(self.path), immediate(self.db):
+            yield
+
+    # what it was built with
+
+    def get_meta(self, key: str) -> Any:
+        with translated(self.path):
+            found = self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).get
+        try:
+            return None if found is None else json.loads(found)
+        except ValueError as exc:
+            raise StoreDamaged(f"{self.path}: the index is damaged (meta.{key} cannot be read).") from exc
+
+    def put_meta(self, key: str, value: Any) -> None:
+        """Inside a transaction of the caller's."""
+        self.db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, json.dumps(value)))
+
+    def generation_number(self) -> int:
+        return int(self.get_meta("generation") or 0)
+
+    # rebuilding
+
+    def begin_generation(self) -> Generation:
+        """Empty tables beside the live ones. What an interrupted rebuild has left is dropped."""
+        building = Generation(self.db, "next_")
+        with self.writing():
+            building.drop()
+            building.create(self.generation_number() + 1)
+        return building
+
+    def switch_to(self, building: Generation) -> None:
+        """Inside a transaction of the caller's: readers see the old tables until it commits, then the new."""
+        building.become_live()
+        self.put_meta("generation", self.generation_number() + 1)
+
+    def drop_leftovers(self) -> None:
+        leftover = Generation(self.db, "next_")
+        if leftover.exists():
+            with self.writing():
+                leftover.drop()
+
+    def size_bytes(self) -> int:
+        return sum(os.path.getsize(p) for p in index_files(self.path) if os.path.exists(p))
+
+
+def index_files(path: str) -> tuple[str, ...]:
+    return path, f"{path}-wal", f"{path}-shm"
+
+
+def delete_index(path: str) -> None:
+    """The main file last: with it gone and its log left, SQLite would take the log for that of the new file."""
+    for part in reversed(index_files(path)):
+        try:
+            os.unlink(part)
+        except FileNotFoundError:
+            pass
+
+
+def _file_number(path: str) -> tuple[int, int] | None:
+    try:
+        state = os.stat(path)
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino

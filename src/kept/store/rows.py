@@ -1,0 +1,80 @@
+"""The rows of the index, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kept.records import Source
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """What the index knows of a file."""
+
+    source: Source
+    path: str
+    hash: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    checked_ns: int
+    warning: str | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.source, self.path
+
+
+@dataclass(frozen=True, slots=True)
+class NewChunk:
+    """A chunk to be stored. ``words`` and ``context_words`` are what the full-text index sees."""
+
+    id: str
+    start_line: int
+    end_line: int
+    hash: str
+    embed_hash: bytes
+    model: str
+    heading: str
+    text: str
+    words: str
+    context_words: str
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileWrite:
+    """A file and all of its chunks, replaced together."""
+
+    file: FileRow
+    chunks: tuple[NewChunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRow:
+    row: int
+    source: Source
+    path: str
+    start_line: int
+    end_line: int
+    hash: str
+    heading: str
+    text: str
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordMatch:
+    """A chunk that has at least one of the words, with how often it has each, in its text and in its context."""
+
+    row: int
+    counts: tuple[tuple[int, int], ...]
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    files: int
+    chunks: int
+    vectors: int
+    by_source: dict[str, dict[str, int]]

@@ -1,0 +1,92 @@
+"""The keyword side of the index: which chunks have which words, how often, and how rare a word is."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import apsw
+
+from kept.records import Filter
+from kept.store.generation import filter_sql
+from kept.store.rows import KeywordMatch
+
+_TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc So"])
+
+
+class WordIndex:
+    def __init__(self, db: apsw.Connection) -> None:
+        self.db = db
+        db.register_fts5_function("phrase_counts", _phrase_counts)
+        db.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', 'chunks_fts', 'row')")
+        self._tokenizer = db.fts5_tokenizer(*_TOKENIZER)
+
+    def stems(self, text: str) -> list[str]:
+        """The words of a text as the index stores them."""
+        tokens: Any = self._tokenizer(text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_QUERY, None)
+        return [token[2] for token in tokens]
+
+    def document_frequency(self, stem: str) -> int:
+        """In how many chunks a stem stands."""
+        return int(self.db.execute("SELECT doc FROM temp.vocabulary WHERE term = ?", (stem,)).get or 0)
+
+    def chunk_count(self) -> int:
+        return int(self.db.execute("SELECT count(*) FROM chunks").get)
+
+    def match(
+        self, expression: str, *, phrases: Sequence[int], weights: tuple[float, float], limit: int, filters: Filter
+    ) -> tuple[list[KeywordMatch], float]:
+        """The best chunks by BM25, and the mean length of a chunk in words.
+
+        ``phrases`` are the phrases of the expression, by number, whose counts are wanted.
+        """
+        rank = f"bm25({weights[0]}, {weights[1]})"
+        values: list[Any] = [expression, rank]
+        if filters:
+            where, extra = filter_sql(filters)
+            source = f"chunks_fts JOIN chunks c ON c.row = chunks_fts.rowid WHERE {where} AND"
+            values = [*extra, *values]
+        else:
+            source = "chunks_fts WHERE"
+        found = self.db.execute(
+            f"SELECT chunks_fts.rowid, phrase_counts(chunks_fts) FROM {source}"
+            " chunks_fts MATCH ? AND rank MATCH ? ORDER BY rank LIMIT ?",
+            (*values, limit),
+        )
+        return _unpack(found, phrases)
+
+    def match_rows(self, expression: str, rows: Sequence[int]) -> tuple[list[KeywordMatch], float]:
+        """The same for given rows, those of them that match."""
+        marks = ", ".join("?" * len(rows))
+        found = self.db.execute(
+            f"SELECT rowid, phrase_counts(chunks_fts) FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid IN ({marks})",
+            (expression, *rows),
+        )
+        return _unpack(found, None)
+
+
+def _unpack(found: Iterable[tuple[int, bytes]], phrases: Sequence[int] | None) -> tuple[list[KeywordMatch], float]:
+    matches: list[KeywordMatch] = []
+    mean = 1.0
+    for row, packed in found:
+        numbers = array("I")
+        numbers.frombytes(packed)
+        length, total, chunks = numbers[0], numbers[1], numbers[2]
+        mean = total / max(1, chunks)
+        wanted = range((len(numbers) - 3) // 2) if phrases is None else phrases
+        counts = tuple((numbers[3 + 2 * at], numbers[4 + 2 * at]) for at in wanted)
+        matches.append(KeywordMatch(row, counts, length))
+    return matches, mean
+
+
+def _phrase_counts(api: apsw.FTS5ExtensionApi, /, *_: Any) -> bytes:
+    """What BM25 needs, for one row: its length, the sum of all lengths, the number of rows, and for each phrase
+    how often it stands in the text and in the context. Called for the rows that are returned, not for all that match.
+    """
+    numbers = array("I", [api.column_size(0), min(api.column_total_size(0), 0xFFFFFFFF), api.row_count])
+    for phrase in range(api.phrase_count):
+        text, context = api.phrase_locations(phrase)
+        numbers.append(len(text))
+        numbers.append(len(context))
+    return numbers.tobytes()

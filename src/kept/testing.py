@@ -1,0 +1,64 @@
+"""For tests of programs that use Kept: an embedder without a model, one that fails, and a clock that stands still."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import re
+from collections.abc import Sequence
+
+from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
+from kept.errors import EmbeddingFailed
+from kept.records import Matrix
+
+_WORD = re.compile(r"\w+")
+
+
+class FakeEmbedder:
+    """Hashed bags of words: texts that share words are near each other, others are not. It ranks.
+
+    ``calls`` and ``texts`` tell what it was asked; ``broken`` makes it fail.
+    """
+
+    calibration = Calibration(floor=0.0, ceiling=1.0, weight=0.5)
+
+    def __init__(self, *, dims: int = 64, model: str = "fake") -> None:
+        self.dims = dims
+        self.model = model
+        self.calls = 0
+        self.texts: list[str] = []
+        self.broken = False
+
+    @property
+    def identity(self) -> Identity:
+        return Identity("fake", self.model, self.dims, "1")
+
+    def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
+        self.calls += 1
+        if self.broken:
+            raise EmbeddingFailed("The embedder is broken.")
+        self.texts.extend(texts)
+        return pack_unit_rows((self._bag(text) for text in texts), self.dims)
+
+    def _bag(self, text: str) -> list[float]:
+        bag = [0.0] * self.dims
+        for word in _WORD.findall(text.lower()):
+            digest = hashlib.sha256(word.encode()).digest()
+            bag[int.from_bytes(digest[:4], "big") % self.dims] += 1.0 if digest[4] % 2 else -1.0
+        return bag
+
+
+class FrozenClock:
+    """Stands at one moment until it is moved."""
+
+    def __init__(self, now: dt.datetime | None = None) -> None:
+        self._now = now or dt.datetime(2026, 3, 14, 15, 9, 26).astimezone()
+
+    def now(self) -> dt.datetime:
+        return self._now
+
+    def time_ns(self) -> int:
+        return int(self._now.timestamp() * 1_000_000_000)
+
+    def move(self, **amount: float) -> None:
+        self._now += dt.timedelta(**amount)

@@ -1,0 +1,39 @@
+"""A lock that processes respect, held by the kernel: it is gone the moment its holder is, however it died."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kept.errors import LockBusy
+
+_POLL_S = 0.01
+
+
+@contextmanager
+def locked(path: str, *, wait_s: float, purpose: str) -> Iterator[None]:
+    """Holds an exclusive lock on a file or a folder. A folder needs no lock file that would be left behind."""
+    if os.path.isdir(path):
+        handle = os.open(path, os.O_RDONLY)
+    else:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _acquire(handle, wait_s, purpose)
+        yield
+    finally:
+        os.close(handle)  # closing is what lets go
+
+
+def _acquire(handle: int, wait_s: float, purpose: str) -> None:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise LockBusy(f"Another process is {purpose}.") from None
+            time.sleep(_POLL_S)

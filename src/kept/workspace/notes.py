@@ -1,0 +1,124 @@
+"""Adding to notes and reading them back: the daily log, long-term memory, and any other note."""
+
+from __future__ import annotations
+
+import os
+
+from kept.clock import Clock
+from kept.errors import EmptyNote, PathRefused
+from kept.records import Passage, Written
+from kept.workspace.files import append_durably, decode, read_note, write_atomic
+from kept.workspace.lock import locked
+from kept.workspace.paths import MEMORY_FOLDER, Workspace, is_indexed_name
+
+LOCK_WAIT_S = 10.0
+DEFAULT_LINES = 200
+MAX_PASSAGE_CHARS = 60_000
+
+
+def add_note(workspace: Workspace, text: str, *, to: str, clock: Clock) -> Written:
+    """Appends a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path."""
+    text = decode(text.encode("utf-8", errors="replace"))[0].strip("\n")
+    if not text.strip():
+        raise EmptyNote("There is nothing to remember.")
+    workspace.require()
+    with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
+        # The date is taken under the lock: two writers around midnight each get the day they wrote on.
+        now = clock.now()
+        if to == "daily":
+            path = f"{MEMORY_FOLDER}/{now:%Y-%m-%d}.md"
+            return _append(workspace, path, f"## {now:%H:%M}\n\n{text}\n", opening=f"# {now:%Y-%m-%d}\n")
+        if to == "memory":
+            entry = text if "\n" in text or text.startswith(("-", "*", "#")) else f"- {text}"
+            return _append(workspace, _memory_name(workspace), entry + "\n", opening="# Memory\n", tight=True)
+        return _append(workspace, _writable(workspace, to), text + "\n")
+
+
+def _memory_name(workspace: Workspace) -> str:
+    lower = os.path.join(workspace.root, "memory.md")
+    upper = os.path.join(workspace.root, "MEMORY.md")
+    return "memory.md" if os.path.isfile(lower) and not os.path.isfile(upper) else "MEMORY.md"
+
+
+def _writable(workspace: Workspace, to: str) -> str:
+    name = workspace.cite(workspace.locate(to, must_exist=False))
+    if not os.path.isabs(name) and not is_indexed_name(name):
+        raise PathRefused(
+            f"{to}: a note there would not be searched.",
+            hint="Put it under memory/, for example memory/" + os.path.basename(name) + ".",
+        )
+    return name
+
+
+def _append(workspace: Workspace, path: str, entry: str, *, opening: str = "", tight: bool = False) -> Written:
+    """One append: the blank line that parts it from what stands before, and the entry."""
+    absolute = workspace.locate(path, must_exist=False)
+    before = _tail_state(absolute)
+    if before.size == 0:
+        lead = opening + "\n" if opening else ""
+    else:
+        lead = "" if before.ends_with_newline else "\n"
+        if not before.ends_with_blank_line and not (tight and before.ends_in_list and entry.startswith("- ")):
+            lead += "\n"
+    append_durably(absolute, (lead + entry).encode("utf-8"))
+    first = before.lines + lead.count("\n") + 1
+    return Written(path, first, first + entry.count("\n") - 1)
+
+
+class _Tail:
+    """How a file ends, which decides what has to stand between it and an appended entry."""
+
+    def __init__(self, raw: bytes) -> None:
+        text, _ = decode(raw)
+        self.size = len(raw)
+        self.lines = text.count("\n")
+        self.ends_with_newline = text.endswith("\n")
+        self.ends_with_blank_line = text.endswith("\n\n")
+        last = text.rstrip("\n").rpartition("\n")[2]
+        self.ends_in_list = last.startswith("- ")
+
+
+def _tail_state(absolute: str) -> _Tail:
+    try:
+        with open(absolute, "rb") as file:
+            return _Tail(file.read())
+    except FileNotFoundError:
+        return _Tail(b"")
+
+
+def create_note(workspace: Workspace, path: str, text: str) -> bool:
+    """Writes a note that is not there yet. False, and nothing changed, where there is one."""
+    absolute = workspace.locate(path, must_exist=False)
+    if os.path.lexists(absolute):
+        return False
+    write_atomic(absolute, text.encode("utf-8"))
+    return True
+
+
+def read_passage(
+    workspace: Workspace, path: str, *, start: int = 1, lines: int | None = None, max_bytes: int
+) -> Passage:
+    """Lines of a note, at most DEFAULT_LINES unless more are asked for."""
+    note = read_note(workspace.locate(path), max_bytes=max_bytes)
+    shown = note.text.split("\n")
+    if shown and shown[-1] == "":
+        shown.pop()
+    first = max(1, start)
+    wanted = DEFAULT_LINES if lines is None else max(1, lines)
+    taken: list[str] = []
+    chars = 0
+    for line in shown[first - 1 : first - 1 + wanted]:
+        if taken and chars + len(line) > MAX_PASSAGE_CHARS:
+            break
+        taken.append(line)
+        chars += len(line) + 1
+    after = first + len(taken)
+    more = after <= len(shown) and bool(taken)
+    return Passage(
+        path=workspace.cite(workspace.locate(path)),
+        start=first,
+        lines=len(taken),
+        text="\n".join(taken),
+        truncated=more,
+        next_from=after if more else None,
+    )

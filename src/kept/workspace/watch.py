@@ -1,0 +1,102 @@
+"""Noticing that notes changed, without looking at each of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from threading import Event
+
+from kept.errors import WorkspaceError
+from kept.workspace.paths import Workspace, is_markdown
+
+
+class ChangeSignal:
+    """The kernel's word on whether anything changed in some folders since it was last asked.
+
+    An event is queued before the call that caused it returns, so an edit that is done is an edit that is seen: unlike
+    a watcher that runs beside, this can take the place of looking. Only Linux has it; elsewhere `available` is false.
+    """
+
+    def __init__(self) -> None:
+        self._inotify: INotify | None = None
+        self._watched: set[str] = set()
+        if sys.platform == "linux":
+            try:
+                from inotify_simple import INotify
+
+                self._inotify = INotify(inheritable=False, nonblocking=True)
+            except (ImportError, OSError):
+                self._inotify = None  # no more instances to be had: look instead
+
+    @property
+    def available(self) -> bool:
+        return self._inotify is not None
+
+    def watch(self, folders: Iterable[str]) -> bool:
+        """Watches these folders too. True when some of them were new: what they hold was not watched until now."""
+        new = set(folders) - self._watched
+        if self._inotify is None or not new:
+            return False
+        from inotify_simple import flags
+
+        mask = (
+            flags.CREATE | flags.DELETE | flags.MODIFY | flags.MOVED_FROM | flags.MOVED_TO | flags.ATTRIB
+            | flags.CLOSE_WRITE | flags.DELETE_SELF | flags.MOVE_SELF | flags.ONLYDIR
+        )  # fmt: skip
+        for folder in new:
+            try:
+                self._inotify.add_watch(folder, mask)
+                self._watched.add(folder)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                self.close()  # the limit of watches is reached: half a signal is none
+                return False
+        return True
+
+    def changed(self) -> bool:
+        """Whether a note or a folder changed since the last call. Without a signal the answer is always yes."""
+        if self._inotify is None:
+            return True
+        from inotify_simple import flags
+
+        seen = False
+        for event in self._inotify.read(timeout=0):
+            about_folder = event.mask & (flags.ISDIR | flags.Q_OVERFLOW | flags.DELETE_SELF | flags.MOVE_SELF)
+            if event.mask & (flags.DELETE_SELF | flags.MOVE_SELF | flags.IGNORED):
+                self._watched.clear()  # a folder went away: all are watched anew after the next look
+            if about_folder or is_markdown(event.name):
+                seen = True
+        return seen
+
+    def close(self) -> None:
+        if self._inotify is not None:
+            self._inotify.close()
+            self._inotify = None
+        self._watched.clear()
+
+
+if sys.platform == "linux":  # only for the annotation above
+    from typing import TYPE_CHECKING
+
+    if TYPE_CHECKING:
+        from inotify_simple import INotify
+
+
+def iter_changes(workspace: Workspace, *, debounce_ms: int, stop: Event) -> Iterator[int]:
+    """Yields, each time notes have changed and then been quiet for a moment, how many did."""
+    try:
+        from watchfiles import DefaultFilter, watch
+    except ImportError as exc:
+        raise WorkspaceError(
+            "Watching needs the package 'watchfiles'.", hint="Install it: pip install 'kept[watch]'"
+        ) from exc
+
+    class Notes(DefaultFilter):
+        def __call__(self, change: object, path: str) -> bool:
+            return is_markdown(path) and super().__call__(change, path)  # type: ignore[arg-type]
+
+    places = [path for path in (workspace.root, *workspace.extra_paths) if os.path.exists(path)]
+    for changes in watch(*places, watch_filter=Notes(), debounce=debounce_ms, stop_event=stop, raise_interrupt=False):
+        yield len(changes)
