@@ -72,7 +72,7 @@ class Hybrid:
 @dataclass(frozen=True)
 class Query:
     max_results: int = bounded(6, 1, 200)
-    min_score: float = bounded(0.35, 0, 1)
+    min_score: float = bounded(0.3, 0, 1)
     hybrid: Hybrid = Hybrid()
 
 

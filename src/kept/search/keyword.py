@@ -114,4 +114,6 @@ def _weigh(words: WordIndex, term: Term, chunks: int) -> Weighed | None:
     if not stems:
         return None
     rows = max(1, chunks // 20) if term.kind == "prefix" else min(words.document_frequency(stem) for stem in stems)
-    return Weighed(term, math.log(1 + (chunks - rows + 0.5) / (rows + 0.5)), rows)
+    # A word that stands nowhere counts like one that stands once: in a few notes its absence says little.
+    known = max(1, rows)
+    return Weighed(term, math.log(1 + (max(chunks, known) - known + 0.5) / (known + 0.5)), rows)
