@@ -43,7 +43,7 @@ def dump(memory: Memory):
         )
         codes = sorted(index.db.execute("SELECT c.id, v.code FROM chunks c JOIN chunks_vec v ON v.row = c.row"))
         files = sorted(index.db.execute("SELECT source, path, hash, size FROM files"))
-        terms = index.db.execute("SELECT term, doc, cnt FROM temp.vocabulary").fetchall() if index.words else []
+        terms = index.db.execute("SELECT term, doc, cnt FROM temp.vocabulary").fetchall()
         return chunks, codes, files, terms
 
 

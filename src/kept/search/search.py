@@ -38,9 +38,8 @@ def search_index(
     """``embedder`` is None where there is none, or where the index holds the vectors of another."""
     code, degraded = _embed_query(embedder, query) if embedder and settings.hybrid.enabled else (None, ())
     limit = min(MAX_CANDIDATES, max(1, settings.max_results * settings.hybrid.candidate_multiplier))
-    words = index.words
     with index.reading():
-        keywords = KeywordSearch(words, query, match_all=settings.hybrid.match == "all")
+        keywords = KeywordSearch(index.words, query, match_all=settings.hybrid.match == "all")
         text = {hit.row: hit for hit in keywords.best(limit, filters)}
         cosine = _nearest(index, code, limit, filters, also=list(text)) if code else {}
         for hit in keywords.score_rows([row for row in cosine if row not in text]):

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any
 
 import apsw
@@ -31,6 +30,7 @@ class Index:
             with translated(path):
                 if not self.live.exists():
                     self._create_first_generation()
+                self.words = WordIndex(self.db)
         except BaseException:
             self.db.close()
             raise
@@ -39,11 +39,6 @@ class Index:
         with immediate(self.db):
             if not self.live.exists():
                 self.live.create(0)
-
-    @cached_property
-    def words(self) -> WordIndex:
-        with translated(self.path):
-            return WordIndex(self.db)
 
     def close(self) -> None:
         self.db.close()
