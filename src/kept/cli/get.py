@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import click
 
-from kept.cli.output import json_option, print_json, style
+from kept.cli.output import json_option, print_json, printable, style
 from kept.cli.root import Globals
 
 _CITED = re.compile(r"^(?P<path>.+\.md)#L(?P<first>\d+)(?:-L?(?P<last>\d+))?$", re.IGNORECASE)
@@ -35,7 +36,7 @@ def command(options: Globals, path: str, start: int | None, lines: int | None, a
             }
         )
         return
-    click.echo(passage.text)
+    click.echo(printable(passage.text) if sys.stdout.isatty() else passage.text)
     if passage.truncated and lines is None:
         click.echo(style(f"… more: kept get {path} --from {passage.next_from}", dim=True), err=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +30,14 @@ def use_colour() -> bool:
 
 def style(text: str, **how: Any) -> str:
     return click.style(text, **how) if use_colour() else text
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """A note is data: on a terminal it must not move the cursor, change colours or ring the bell."""
+    return _CONTROL.sub("�", text)
 
 
 def warn(message: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kept.cli.output import json_option, plural, print_json, progress_bar, style, warn
+from kept.cli.output import json_option, plural, print_json, printable, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.records import SOURCES, Hit, SearchResult
 
@@ -108,9 +108,11 @@ def show_result(result: SearchResult, query: str, *, explain: bool) -> None:
 
 
 def hit_text(hit: Hit, query: str) -> str:
-    where = f"{style(f'{hit.score:.2f}', fg='green', bold=True)}  {style(hit.citation, fg='cyan', bold=True)}"
-    about = "  ".join(part for part in (hit.heading, hit.timestamp[:10]) if part)
-    lines = [line for line in hit.snippet.split("\n") if line.strip()]
+    where = (
+        f"{style(f'{hit.score:.2f}', fg='green', bold=True)}  {style(printable(hit.citation), fg='cyan', bold=True)}"
+    )
+    about = "  ".join(part for part in (printable(hit.heading), hit.timestamp[:10]) if part)
+    lines = [line for line in printable(hit.snippet).split("\n") if line.strip()]
     shown = [f"      {_marked(line, query)}" for line in lines[:8]]
     if len(lines) > 8:
         shown.append(style(f"      … {plural(len(lines) - 8, 'more line')}", dim=True))
