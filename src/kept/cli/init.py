@@ -14,8 +14,8 @@ from kept.workspace.notes import create_note
 from kept.workspace.paths import Workspace
 
 _NOTES = {
-    "MEMORY.md": "# Memory\n\nWhat should be known for good, a line each.\n",
-    "USER.md": "# User\n\nWho the person is, and how they like things.\n",
+    "MEMORY.md": "# Memory\n",
+    "USER.md": "# User\n",
 }
 
 

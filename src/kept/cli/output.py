@@ -54,15 +54,21 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, width=None if stream.isatty() else 160, highlight=False)
 
 
+_WORTH_A_BAR = 100
+"""Fewer notes than this are indexed before a bar could be read."""
+
+
 @contextmanager
 def progress_bar(label: str) -> Iterator[Progress | None]:
-    """A bar on a terminal, nothing elsewhere. It appears with the first report, so quick work shows none."""
+    """A bar on a terminal, nothing elsewhere. Little work shows none."""
     if not sys.stderr.isatty():
         yield None
         return
     bars: list[Any] = []
 
     def report(completed: int, total: int, path: str) -> None:
+        if not bars and total < _WORTH_A_BAR:
+            return
         if not bars:
             bars.append(_start_bar(label, total))
         bar, task = bars[0]

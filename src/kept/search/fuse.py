@@ -76,8 +76,13 @@ def _scored(one: Candidate, *parts: ScorePart) -> Scored:
     relevance = min(1.0, sum(part.value for part in parts))
     recency = 0.5 ** (max(0.0, one.age_days) / RECENCY_HALF_LIFE_DAYS)
     boost = min(RECENCY_SHARE * recency, 1.0 - relevance)
-    age = ScorePart("recency", boost, f"{max(0.0, one.age_days):.0f} days old")
+    age = ScorePart("recency", boost, _age(one.age_days))
     return Scored(one, relevance + boost, relevance, (*parts, age))
+
+
+def _age(days: float) -> str:
+    whole = max(0, int(days))
+    return "from today" if whole == 0 else f"{whole} day{'' if whole == 1 else 's'} old"
 
 
 def _ranked(scored: Iterable[Scored]) -> list[Scored]:

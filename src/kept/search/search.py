@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kept.config import Query
 from kept.embedding.base import Calibration, Embedder
 from kept.errors import EmbeddingError, StoreDamaged
-from kept.records import Dropped, Filter, Hit
+from kept.records import Dropped, DropReason, Filter, Hit, cite
 from kept.search.fuse import Candidate, Scored, Weights, fuse_rrf, fuse_weighted, select
 from kept.search.keyword import KeywordHit, KeywordSearch
 from kept.search.query import ParsedQuery
@@ -57,7 +57,7 @@ def search_index(
         words_of=lambda row: frozenset(_WORD.findall(chunks[row].text.lower())),
     )
     hits = tuple(_hit(one, chunks[one.candidate.row], text.get(one.candidate.row), index.path) for one in kept)
-    lost = tuple(Dropped(_cite(chunks[one.candidate.row]), one.score, reason) for one, reason in dropped)
+    lost = tuple(_dropped(chunks[one.candidate.row], one.score, reason) for one, reason in dropped)
     return Found(hits, lost, degraded)
 
 
@@ -121,5 +121,5 @@ def _iso(timestamp_ms: int) -> str:
     return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(timespec="seconds")
 
 
-def _cite(chunk: ChunkRow) -> str:
-    return f"{chunk.path}#L{chunk.start_line}-L{chunk.end_line}"
+def _dropped(chunk: ChunkRow, score: float, reason: DropReason) -> Dropped:
+    return Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), score, reason)
