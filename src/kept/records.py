@@ -13,6 +13,10 @@ Progress = Callable[[int, int, str], None]
 """Called with completed, total and a label while something long is running."""
 
 
+def cite_lines(path: str, start_line: int, end_line: int) -> str:
+    return f"{path}#L{start_line}" if start_line == end_line else f"{path}#L{start_line}-L{end_line}"
+
+
 @dataclass(frozen=True, slots=True)
 class SourceFile:
     """A note as the file system shows it: what is needed to tell whether it changed, without reading it."""
@@ -103,9 +107,7 @@ class Hit:
 
     @property
     def citation(self) -> str:
-        if self.start_line == self.end_line:
-            return f"{self.path}#L{self.start_line}"
-        return f"{self.path}#L{self.start_line}-L{self.end_line}"
+        return cite_lines(self.path, self.start_line, self.end_line)
 
 
 DropReason = Literal["below min_score", "beyond max_results", "near-duplicate", "gone from disk"]
@@ -183,7 +185,7 @@ class Written:
 
     @property
     def citation(self) -> str:
-        return f"{self.path}#L{self.start_line}-L{self.end_line}"
+        return cite_lines(self.path, self.start_line, self.end_line)
 
 
 @dataclass(frozen=True, slots=True)
