@@ -13,7 +13,7 @@ from pathlib import Path
 from kept import Memory
 from kept.store.integrity import check_index
 from kept.testing import FakeEmbedder
-from tests.support import index_path, open_memory, write
+from support import index_path, open_memory, write
 
 SYNC = """
     import sys

@@ -11,7 +11,7 @@ import pytest
 from kept import Memory
 from kept.errors import StoreTooNew
 from kept.store.connection import connect
-from tests.support import index_path, open_memory, paths, start_kept, write
+from support import index_path, open_memory, paths, start_kept, write
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from kept import Memory
-from tests.support import open_memory, paths, start_kept, write
+from support import open_memory, paths, start_kept, write
 
 
 def test_eight_search_while_one_indexes_and_one_watches(tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kept import Memory
 from kept.errors import EmptyQuery, UsageError
 from kept.testing import FakeEmbedder, FrozenClock
-from tests.support import open_memory, paths, start_kept, write
+from support import open_memory, paths, start_kept, write
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kept import Memory
 from kept.store.integrity import check_index
 from kept.testing import FakeEmbedder
-from tests.test_crash import dump
+from test_crash import dump
 
 NAMES = st.sampled_from(["MEMORY.md", "USER.md", "memory/a.md", "memory/b.md", "memory/2026-01-01.md", "memory/x/c.md"])
 BODIES = st.lists(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from kept.testing import FakeEmbedder
-from tests.support import index_path, open_memory, paths, write
+from support import index_path, open_memory, paths, write
 
 SECTIONS = "# Zoo\n\n## Penguins\n\nFed at noon.\n\n## Lions\n\nFed at dusk.\n"
 

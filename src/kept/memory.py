@@ -101,7 +101,7 @@ class Memory:
 
         It is on disk when this returns, and found by the next search.
         """
-        return add_note(self.workspace, text, to=to, clock=self.clock)
+        return add_note(self.workspace, text, to=to, clock=self.clock, max_bytes=self.settings.max_file_bytes)
 
     def read(self, path: str, *, start: int = 1, lines: int | None = None) -> Passage:
         """Lines of a note."""

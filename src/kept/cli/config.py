@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -10,6 +11,8 @@ from kept.cli.output import console, json_option, print_json, style
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
 from kept.config.layers import settings_of
+from kept.config.read import nearest, snake
+from kept.errors import UsageError
 
 
 @click.group("config")
@@ -44,8 +47,11 @@ def show(options: Globals, as_json: bool) -> None:
 @click.pass_obj
 def explain(options: Globals, prefix: str, as_json: bool) -> None:
     """Every setting with the layer it came from; PREFIX limits it, as in 'memory_search.query'."""
-    loaded = options.load()
-    rows = [row for row in _settings(loaded) if row[0].startswith(prefix)]
+    every = _settings(options.load())
+    wanted = snake(prefix).removeprefix("agents.defaults").removeprefix(".")
+    rows = [row for row in every if row[0].startswith(wanted)]
+    if not rows:
+        raise UsageError(f"No setting begins with '{prefix}'.", hint=nearest(wanted, _prefixes(every)))
     if as_json:
         print_json([{"setting": name, "value": value, "from": origin} for name, value, origin in rows])
         return
@@ -76,9 +82,19 @@ def _settings(loaded: LoadedConfig) -> list[tuple[str, Any, str]]:
     parts = ((loaded.config.agent, ""), (loaded.config.gateway, "gateway"))
     for part, at in parts:
         for name, value, is_secret in settings_of(part, at):
-            shown = "(set)" if is_secret and value else value
+            shown = "(set)" if is_secret and value else _without_secrets(value) if name.endswith("_url") else value
             rows.append((name, shown, loaded.origins.get(name, "default")))
     return rows
+
+
+def _prefixes(rows: list[tuple[str, Any, str]]) -> list[str]:
+    names = (name.split(".") for name, _, _ in rows)
+    return sorted({".".join(keys[:depth]) for keys in names for depth in range(1, len(keys) + 1)})
+
+
+def _without_secrets(url: Any) -> Any:
+    """An address without the password and the query in it, either of which may be a key."""
+    return re.sub(r"\?.*", "?(set)", re.sub(r"//[^/@]*@", "//(set)@", url)) if url else url
 
 
 def _shown(value: Any) -> str:

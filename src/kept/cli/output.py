@@ -50,8 +50,14 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    # In a pipe nobody has said how wide it is, and a table that wraps cannot be read by a program.
-    return Console(stderr=stderr, width=None if stream.isatty() else 160, highlight=False)
+    return Console(
+        stderr=stderr,
+        # In a pipe nobody has said how wide it is, and a table that wraps cannot be read by a program.
+        width=None if stream.isatty() else 10_000,
+        # By itself NO_COLOR would leave bold and dim.
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+        highlight=False,
+    )
 
 
 _WORTH_A_BAR = 100

@@ -9,12 +9,12 @@ nothing else. It cannot choose an endpoint, a command, a key, a prompt or a path
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from kept.config.read import build, hints, normalise, unknown_key
+from kept.config.read import build, coerce, hints, nearest, normalise, unknown_key
 from kept.config.schema import AgentConfig, Config, Gateway
 from kept.errors import ConfigError
 
@@ -26,6 +26,7 @@ PROJECT_ALLOWED = (
     ("memory_search", "max_file_bytes"),
 )
 ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_AGENT", "KEPT_CONFIG")
+MAX_NESTING = 50
 
 
 @dataclass(frozen=True)
@@ -108,17 +109,14 @@ def check_agent_id(agent_id: str) -> str:
 
 def user_layers(path: Path, agent_id: str) -> list[Layer]:
     tree = read_yaml(path)
-    agents = tree.pop("agents", None) or {}
-    gateway = normalise(Gateway, tree.pop("gateway", None), at="gateway")
-    if tree:
-        raise _in_file(path, unknown_key(next(iter(tree)), next(iter(tree)), ["agents", "gateway"]))
-    if not isinstance(agents, dict):
-        raise ConfigError(f"{path}: agents: expected 'defaults' and 'list'.")
-    unknown = [key for key in agents if key not in ("defaults", "list")]
-    if unknown:
-        raise _in_file(path, unknown_key(f"agents.{unknown[0]}", unknown[0], ["defaults", "list"]))
     try:
-        defaults = normalise(AgentConfig, agents.get("defaults"), at="agents.defaults")
+        _refuse_others(tree, ("agents", "gateway"), at="")
+        agents = {} if tree.get("agents") is None else tree["agents"]
+        if not isinstance(agents, dict):
+            raise ConfigError("agents: expected 'defaults' and 'list'.")
+        _refuse_others(agents, ("defaults", "list"), at="agents.")
+        gateway = checked(Gateway, tree.get("gateway"), at="gateway")
+        defaults = checked(AgentConfig, agents.get("defaults"), at="agents.defaults")
         own = _agent_override(agents.get("list"), agent_id)
     except ConfigError as exc:
         raise _in_file(path, exc) from None
@@ -126,24 +124,41 @@ def user_layers(path: Path, agent_id: str) -> list[Layer]:
     return [Layer(name, defaults, gateway), Layer(f"{name}, agent '{agent_id}'", own)]
 
 
+def _refuse_others(tree: dict[Any, Any], known: tuple[str, ...], *, at: str) -> None:
+    for key in tree:
+        if key not in known:
+            raise unknown_key(f"{at}{key}", str(key), list(known))
+
+
+def checked(kind: type, tree: Any, *, at: str) -> dict[str, Any]:
+    """A normalised tree whose values fit: what is wrong is said where it stands, not where layers have met."""
+    tidy = normalise(kind, tree, at=at)
+    build(kind, tidy, at=at)
+    return tidy
+
+
 def _agent_override(listed: Any, agent_id: str) -> dict[str, Any]:
-    if not isinstance(listed or [], list):
+    if listed is None:
+        return {}
+    if not isinstance(listed, list):
         raise ConfigError("agents.list: expected a list of agents, each with an 'id'.")
     found: dict[str, Any] = {}
-    for at, entry in enumerate(listed or []):
+    for at, entry in enumerate(listed):
         where = f"agents.list[{at}]"
-        if not isinstance(entry, dict) or not entry.get("id"):
+        if not isinstance(entry, dict) or not isinstance(entry.get("id"), str | int) or entry["id"] == "":
             raise ConfigError(f"{where}: every agent needs an 'id'.")
-        own = normalise(AgentConfig, {k: v for k, v in entry.items() if k != "id"}, at=where)
-        if entry["id"] == agent_id:
+        own = checked(AgentConfig, {k: v for k, v in entry.items() if k != "id"}, at=where)
+        if str(entry["id"]) == agent_id:
             found = own
     return found
 
 
 def project_layer(path: Path) -> Layer:
+    if path.is_symlink():
+        raise ConfigError(f"{path}: a project's settings cannot be a symbolic link.", hint="Put the file itself there.")
     tree = read_yaml(path)
     try:
-        agent = normalise(AgentConfig, tree, at="")
+        agent = checked(AgentConfig, tree, at="")
     except ConfigError as exc:
         raise _in_file(path, exc) from None
     for keys, _ in leaves(agent):
@@ -160,8 +175,11 @@ def environment_layer(env: Mapping[str, str]) -> Layer:
     """KEPT_WORKSPACE, and any setting as KEPT_ and its path: KEPT_MEMORY_SEARCH__PROVIDER=none."""
     agent: dict[str, Any] = {}
     for name in sorted(env):
-        if name.startswith("KEPT_") and name not in ENV_NAMES and "__" in name:
-            place(agent, name.removeprefix("KEPT_").lower().split("__"), env[name], at=name)
+        if not name.startswith("KEPT_") or name in ENV_NAMES:
+            continue
+        if "__" not in name:
+            raise ConfigError(f"{name}: there is no such variable.", hint=nearest(name, list(ENV_NAMES)))
+        place(agent, name.removeprefix("KEPT_").lower().split("__"), env[name], at=name)
     if env.get("KEPT_WORKSPACE"):
         agent["workspace"] = env["KEPT_WORKSPACE"]
     return Layer("environment", agent)
@@ -180,16 +198,23 @@ def place(tree: dict[str, Any], keys: list[str], value: Any, *, at: str) -> None
     """Puts one value into a tree at a dotted path, which must be in the schema."""
     kind: Any = AgentConfig
     for key in keys[:-1]:
-        known = hints(kind)
-        tidy = next(iter(normalise(kind, {key: None}, at="")))
-        kind = known[tidy]
+        tidy = _known_key(kind, key, at=at)
+        kind = hints(kind)[tidy]
         if not is_dataclass(kind):
             raise ConfigError(f"{at}: '{tidy}' is a value and has no settings below it.")
         tree = tree.setdefault(tidy, {})
-    tidy = next(iter(normalise(kind, {keys[-1]: None}, at="")))
-    if is_dataclass(hints(kind)[tidy]):
-        raise ConfigError(f"{at}: '{tidy}' is a group.", hint=f"Set one of: {', '.join(hints(hints(kind)[tidy]))}.")
-    tree[tidy] = value
+    tidy = _known_key(kind, keys[-1], at=at)
+    wanted = hints(kind)[tidy]
+    if is_dataclass(wanted):
+        raise ConfigError(f"{at}: '{tidy}' is a group.", hint=f"Set one of: {', '.join(hints(cast('type', wanted)))}.")
+    tree[tidy] = coerce(wanted, value, at)
+
+
+def _known_key(kind: type, key: str, *, at: str) -> str:
+    try:
+        return next(iter(normalise(kind, {key: None}, at="")))
+    except ConfigError as exc:
+        raise ConfigError(f"{at}: {exc.message}", hint=exc.hint) from None
 
 
 def resolve_workspace(home: str, layers: list[Layer]) -> str:
@@ -233,7 +258,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, UnicodeDecodeError) as exc:
+    except (OSError, ValueError) as exc:  # ValueError: not UTF-8, or not a path at all
         raise ConfigError(f"{path}: cannot be read ({exc}).") from exc
     if not text.strip():
         return {}
@@ -241,17 +266,37 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
+        if len(text) > MAX_NESTING * 20:
+            _refuse_deep(path, yaml.parse(text, Loader=loader))
         tree = yaml.load(text, Loader=loader)
     except yaml.YAMLError as exc:
         mark = getattr(exc, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         problem = getattr(exc, "problem", None) or "not valid YAML"
-        raise ConfigError(f"{path}{line}: {problem}.", hint="Fix the YAML; nothing was changed.") from exc
+        raise ConfigError(f"{path}{line}: {problem}.", hint=_FIX_YAML) from exc
+    except (ValueError, LookupError, AttributeError) as exc:
+        # What the YAML library lets through where a text has the form of a date or a number and is none.
+        raise ConfigError(f"{path}: a value cannot be read ({exc}).", hint=_FIX_YAML) from exc
     if tree is None:
         return {}
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}: expected settings by name, such as 'agents:'.")
     return tree
+
+
+_FIX_YAML = "Fix the YAML; nothing was changed."
+
+
+def _refuse_deep(path: Path, events: Iterable[Any]) -> None:
+    """The library builds a tree by recursion in C, where nesting without end takes the whole process down."""
+    depth = 0
+    for event in events:
+        name = type(event).__name__
+        depth += name.endswith(("SequenceStartEvent", "MappingStartEvent"))
+        depth -= name.endswith(("SequenceEndEvent", "MappingEndEvent"))
+        if depth > MAX_NESTING:
+            line = event.start_mark.line + 1
+            raise ConfigError(f"{path}, line {line}: nested too deeply.", hint=_FIX_YAML)
 
 
 def _in_file(path: Path, exc: ConfigError) -> ConfigError:

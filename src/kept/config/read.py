@@ -48,11 +48,14 @@ def normalise(kind: type, tree: Any, *, at: str) -> dict[str, Any]:
 
 
 def unknown_key(where: str, key: str, known: list[str]) -> ConfigError:
+    return ConfigError(f"{where}: there is no such setting.", hint=nearest(snake(key), known))
+
+
+def nearest(name: str, known: list[str]) -> str:
     import difflib
 
-    near = difflib.get_close_matches(snake(key), known, n=1, cutoff=0.5)
-    ask = f"Did you mean '{near[0]}'?" if near else f"Known here: {', '.join(sorted(known))}."
-    return ConfigError(f"{where}: there is no such setting.", hint=ask)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"Did you mean '{near[0]}'?" if near else f"Known here: {', '.join(sorted(known))}."
 
 
 def build(kind: type[T], tree: dict[str, Any], *, at: str) -> T:
@@ -62,7 +65,7 @@ def build(kind: type[T], tree: dict[str, Any], *, at: str) -> T:
     for spec in dataclasses.fields(kind):  # type: ignore[arg-type]
         if spec.name not in tree:
             continue
-        where = f"{at}.{spec.name}"
+        where = f"{at}.{spec.name}" if at else spec.name
         wanted = known[spec.name]
         if dataclasses.is_dataclass(wanted):
             values[spec.name] = build(wanted, tree[spec.name], at=where)  # type: ignore[arg-type]
@@ -125,7 +128,8 @@ def _mapping(value: Any, where: str) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ConfigError(f"{where}: expected names and values, got {describe(value)}.")
+        # Not repeated: headers carry keys.
+        raise ConfigError(f"{where}: expected names and values, got {describe(value, hide=True)}.")
     return {str(key): str(one) for key, one in value.items()}
 
 
@@ -150,7 +154,7 @@ def _number(wanted: type, value: Any, where: str) -> int | float:
     kind = "a whole number" if wanted is int else "a number"
     try:
         number = float(value) if not isinstance(value, bool) else math.nan
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number) or (wanted is int and number != int(number)):
         raise ConfigError(f"{where}: expected {kind}, got {describe(value)}.")
@@ -177,9 +181,11 @@ def _normalise_weights(hybrid: Hybrid) -> Hybrid:
     return dataclasses.replace(hybrid, vector_weight=vector / total, text_weight=text / total)
 
 
-def describe(value: Any) -> str:
+def describe(value: Any, *, hide: bool = False) -> str:
     if isinstance(value, dict):
         return "a group of settings"
     if isinstance(value, list | tuple):
         return "a list"
-    return "nothing" if value is None else f"'{value}'"
+    if value is None:
+        return "nothing"
+    return "a single value" if hide else f"'{value}'"

@@ -124,7 +124,7 @@ class Model:
     base_url: str | None = None
     api_key: str | None = secret()
     context_window: int = bounded(200_000, 1_000, 100_000_000)
-    timeout_s: float = bounded(300, 1, 86_400)
+    timeout_s: float = bounded(300.0, 1, 86_400)
 
 
 @dataclass(frozen=True)

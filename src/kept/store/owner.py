@@ -32,7 +32,7 @@ def open_index(folder: str, workspace: str) -> Index:
 
 
 def _own_path(folder: str, workspace: str) -> str:
-    return os.path.join(folder, f"index-{hashlib.sha256(workspace.encode()).hexdigest()[:12]}.sqlite")
+    return os.path.join(folder, f"index-{hashlib.sha256(os.fsencode(workspace)).hexdigest()[:12]}.sqlite")
 
 
 def _claim(index: Index, workspace: str) -> bool:

@@ -76,6 +76,7 @@ def write_atomic(absolute: str, data: bytes) -> None:
         mode = _mode_of(absolute)
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
+            os.fchmod(handle, mode)  # the umask has no say where a file was shared on purpose
             _write_all(handle, data)
             os.fsync(handle)
         finally:
@@ -105,6 +106,8 @@ def append_durably(absolute: str, data: bytes) -> None:
                 os.fsync(handle)
             except OSError:
                 os.ftruncate(handle, before)
+                if is_new:
+                    os.unlink(absolute)
                 raise
         finally:
             os.close(handle)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kept.errors import LockBusy
+from kept.errors import LockBusy, WorkspaceError
 
 _POLL_S = 0.01
 
@@ -16,10 +16,11 @@ _POLL_S = 0.01
 @contextmanager
 def locked(path: str, *, wait_s: float, purpose: str) -> Iterator[None]:
     """Holds an exclusive lock on a file or a folder. A folder needs no lock file that would be left behind."""
-    if os.path.isdir(path):
-        handle = os.open(path, os.O_RDONLY)
-    else:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDONLY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT
+    try:
+        handle = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    except OSError as exc:
+        raise WorkspaceError(f"{path}: cannot be locked ({exc.strerror}).", hint="Check its permissions.") from exc
     try:
         _acquire(handle, wait_s, purpose)
         yield

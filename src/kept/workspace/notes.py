@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 
 from kept.clock import Clock
-from kept.errors import EmptyNote, PathRefused
+from kept.errors import EmptyNote, NoteTooLarge, PathRefused, WriteFailed
 from kept.records import Passage, Written
 from kept.workspace.files import append_durably, decode, read_note, write_atomic
 from kept.workspace.lock import locked
-from kept.workspace.paths import MEMORY_FOLDER, Workspace, is_indexed_name
+from kept.workspace.paths import MEMORY_FOLDER, Workspace
 
 LOCK_WAIT_S = 10.0
 DEFAULT_LINES = 200
 MAX_PASSAGE_CHARS = 60_000
 
 
-def add_note(workspace: Workspace, text: str, *, to: str, clock: Clock) -> Written:
+def add_note(workspace: Workspace, text: str, *, to: str, clock: Clock, max_bytes: int) -> Written:
     """Appends a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path."""
     text = decode(text.encode("utf-8", errors="replace"))[0].strip("\n")
     if not text.strip():
@@ -26,12 +26,17 @@ def add_note(workspace: Workspace, text: str, *, to: str, clock: Clock) -> Writt
         # The date is taken under the lock: two writers around midnight each get the day they wrote on.
         now = clock.now()
         if to == "daily":
-            path = f"{MEMORY_FOLDER}/{now:%Y-%m-%d}.md"
-            return _append(workspace, path, f"## {now:%H:%M}\n\n{text}\n", opening=f"# {now:%Y-%m-%d}\n")
-        if to == "memory":
-            entry = text if "\n" in text or text.startswith(("-", "*", "#")) else f"- {text}"
-            return _append(workspace, _memory_name(workspace), entry + "\n", opening="# Memory\n", tight=True)
-        return _append(workspace, _writable(workspace, to), text + "\n")
+            path, entry, opening = (
+                f"{MEMORY_FOLDER}/{now:%Y-%m-%d}.md",
+                f"## {now:%H:%M}\n\n{text}",
+                f"# {now:%Y-%m-%d}\n",
+            )
+        elif to == "memory":
+            item = text if "\n" in text or text.startswith(("-", "*", "#")) else f"- {text}"
+            path, entry, opening = _memory_name(workspace), item, "# Memory\n"
+        else:
+            path, entry, opening = _writable(workspace, to), text, ""
+        return _append(workspace, path, entry + "\n", opening=opening, tight=to == "memory", max_bytes=max_bytes)
 
 
 def _memory_name(workspace: Workspace) -> str:
@@ -41,8 +46,9 @@ def _memory_name(workspace: Workspace) -> str:
 
 
 def _writable(workspace: Workspace, to: str) -> str:
-    name = workspace.cite(workspace.locate(to, must_exist=False))
-    if not os.path.isabs(name) and not is_indexed_name(name):
+    absolute = workspace.locate(to, must_exist=False)
+    name = workspace.cite(absolute)
+    if not workspace.is_indexed(absolute):
         raise PathRefused(
             f"{to}: a note there would not be searched.",
             hint="Put it under memory/, for example memory/" + os.path.basename(name) + ".",
@@ -50,7 +56,7 @@ def _writable(workspace: Workspace, to: str) -> str:
     return name
 
 
-def _append(workspace: Workspace, path: str, entry: str, *, opening: str = "", tight: bool = False) -> Written:
+def _append(workspace: Workspace, path: str, entry: str, *, opening: str, tight: bool, max_bytes: int) -> Written:
     """One append: the blank line that parts it from what stands before, and the entry."""
     absolute = workspace.locate(path, must_exist=False)
     before = _tail_state(absolute)
@@ -60,7 +66,10 @@ def _append(workspace: Workspace, path: str, entry: str, *, opening: str = "", t
         lead = "" if before.ends_with_newline else "\n"
         if not before.ends_with_blank_line and not (tight and before.ends_in_list and entry.startswith("- ")):
             lead += "\n"
-    append_durably(absolute, (lead + entry).encode("utf-8"))
+    data = (lead + entry).encode("utf-8")
+    if before.size + len(data) > max_bytes:
+        raise NoteTooLarge(f"{path}: with this it would have more than the limit of {max_bytes:,} bytes.")
+    append_durably(absolute, data)
     first = before.lines + lead.count("\n") + 1
     return Written(path, first, first + entry.count("\n") - 1)
 
@@ -69,11 +78,13 @@ class _Tail:
     """How a file ends, which decides what has to stand between it and an appended entry."""
 
     def __init__(self, raw: bytes) -> None:
-        text, _ = decode(raw)
+        # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
+        half = raw.endswith(b"\r")
+        text, _ = decode(raw.removesuffix(b"\r"))
         self.size = len(raw)
         self.lines = text.count("\n")
-        self.ends_with_newline = text.endswith("\n")
-        self.ends_with_blank_line = text.endswith("\n\n")
+        self.ends_with_newline = text.endswith("\n") and not half
+        self.ends_with_blank_line = text.endswith("\n\n") and not half
         last = text.rstrip("\n").rpartition("\n")[2]
         self.ends_in_list = last.startswith("- ")
 
@@ -84,6 +95,8 @@ def _tail_state(absolute: str) -> _Tail:
             return _Tail(file.read())
     except FileNotFoundError:
         return _Tail(b"")
+    except OSError as exc:
+        raise WriteFailed(f"{absolute}: could not be read before writing ({exc.strerror}).") from exc
 
 
 def create_note(workspace: Workspace, path: str, text: str) -> bool:

@@ -54,6 +54,13 @@ class Workspace:
             return absolute[len(self.root) + 1 :].replace(os.sep, "/")
         return absolute
 
+    def is_indexed(self, absolute: str) -> bool:
+        """Whether a note at this place is one that discovery finds."""
+        if is_indexed_name(self.cite(absolute)) or absolute in self.extra_paths:
+            return True
+        below = (absolute[len(extra) + 1 :] for extra in self.extra_paths if absolute.startswith(extra + os.sep))
+        return any(not _hidden(rest) for rest in below)
+
     def locate(self, path: str, *, must_exist: bool = True) -> str:
         """The absolute path of a note that a caller named, or a refusal.
 
@@ -71,6 +78,8 @@ class Workspace:
         base = self._base_of(absolute)
         if base is None:
             raise PathRefused(f"{path}: outside the workspace.")
+        if base != self.root and os.path.islink(base):
+            raise PathRefused(f"{path}: symbolic links are not followed.")
         exists = _refuse_links(base, absolute, path)
         if must_exist and not exists:
             raise NoteNotFound(f"{path}: there is no such note.")

@@ -23,7 +23,7 @@ def scan_workspace(workspace: Workspace, *, max_bytes: int) -> Scan:
     """Symbolic links are excluded, and a file that can be reached by two names is taken once."""
     walk = _Walk(workspace, max_bytes)
     walk.root_notes()
-    walk.folder(os.path.join(workspace.root, MEMORY_FOLDER))
+    walk.memory_folder()
     for extra in workspace.extra_paths:
         walk.extra(extra)
     return Scan(tuple(walk.found.values()), tuple(walk.problems), tuple(walk.folders))
@@ -50,6 +50,13 @@ class _Walk:
             if name in present:
                 self.file(os.path.join(self.workspace.root, name))
 
+    def memory_folder(self) -> None:
+        path = os.path.join(self.workspace.root, MEMORY_FOLDER)
+        if os.path.islink(path):
+            self.problem(path, "is a symbolic link, which is not followed")
+        else:
+            self.folder(path)
+
     def extra(self, path: str) -> None:
         try:
             mode = os.lstat(path).st_mode
@@ -67,13 +74,19 @@ class _Walk:
             self.problem(path, "extra path is neither a folder nor Markdown")
 
     def folder(self, path: str) -> None:
-        for entry in self.entries(path):
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                self.folder(entry.path)
-            elif is_markdown(entry.name):
-                self.file(entry.path, entry)
+        """Depth first, and not by recursion: folders may lie deeper than Python's stack is high."""
+        open_folders = [self.entries(path)]
+        while open_folders:
+            for entry in open_folders[-1]:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    open_folders.append(self.entries(entry.path))
+                    break
+                if is_markdown(entry.name):
+                    self.file(entry.path, entry)
+            else:
+                open_folders.pop()
 
     def entries(self, path: str) -> Iterator[os.DirEntry[str]]:
         try:
@@ -97,10 +110,11 @@ class _Walk:
             return
         if not stat.S_ISREG(state.st_mode):
             return
+        cited = self.workspace.cite(path)
         try:
-            path.encode("utf-8")
+            cited.encode("utf-8")
         except UnicodeEncodeError:
-            self.problem(path.encode("utf-8", "replace").decode(), "its name is not valid UTF-8")
+            self.problem(path, "its name is not valid UTF-8")
             return
         if state.st_size > self.max_bytes:
             self.problem(path, f"{state.st_size:,} bytes, more than the limit of {self.max_bytes:,}; not indexed")
@@ -108,7 +122,7 @@ class _Walk:
         self.found.setdefault(
             (state.st_dev, state.st_ino),
             SourceFile(
-                path=self.workspace.cite(path),
+                path=cited,
                 absolute=path,
                 source="memory",
                 size=state.st_size,
@@ -118,4 +132,5 @@ class _Walk:
         )
 
     def problem(self, path: str, reason: str) -> None:
-        self.problems.append(Problem(self.workspace.cite(path), reason))
+        shown = self.workspace.cite(path).encode("utf-8", "replace").decode()
+        self.problems.append(Problem(shown, reason))
