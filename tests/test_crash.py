@@ -158,7 +158,7 @@ def test_the_lock_of_a_killed_process_is_gone_with_it(tmp_path):
         memory.sync()
     script = """
         import sys
-        from kept.workspace.lock import locked
+        from kept.lock import locked
         with locked(sys.argv[1], wait_s=1, purpose="testing"):
             print("locked", flush=True)
             sys.stdin.read()

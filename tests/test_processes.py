@@ -61,7 +61,7 @@ def test_a_search_during_a_long_sync_answers_from_what_is_there_and_says_so(tmp_
     workspace = tmp_path / "workspace"
     write(workspace, "memory/a.md", "The parrot is green.\n")
     monkeypatch.setattr("kept.indexing.keeper.SEARCH_WAIT_S", 0.05)
-    from kept.workspace.lock import locked
+    from kept.lock import locked
 
     with open_memory(tmp_path) as memory:
         memory.sync()

@@ -15,9 +15,10 @@ import pytest
 
 from conftest import tree_of, write
 from kept import Memory
+from kept.durable import write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WorkspaceMissing
 from kept.testing import FrozenClock
-from kept.workspace.files import read_note, write_atomic
+from kept.workspace.files import read_note
 
 EXTRA = "memory_search.extra_paths"
 LIMIT = "memory_search.max_file_bytes"
@@ -544,7 +545,7 @@ def test_an_atomic_write_that_fails_leaves_no_trace(workspace):
 DISK_OF_N_BYTES = """
 import json, resource, signal, sys
 from kept import KeptError, Memory
-from kept.workspace.files import write_atomic
+from kept.durable import write_atomic
 workspace, home, size, *jobs = json.loads(sys.argv[1])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
@@ -681,7 +682,7 @@ def test_a_writer_that_was_killed_holds_no_lock(memory, workspace):
         [
             sys.executable,
             "-c",
-            "import sys; from kept.workspace.lock import locked\n"
+            "import sys; from kept.lock import locked\n"
             "with locked(sys.argv[1], wait_s=5, purpose='testing'): print('held', flush=True); sys.stdin.readline()",
             workspace,
         ],

@@ -13,10 +13,10 @@ from typing import Any
 
 from kept.clock import Clock, SystemClock
 from kept.config import Config, Query, load_config
+from kept.durable import make_private_folder
 from kept.embedding.base import Embedder, Identity
 from kept.embedding.registry import choose_embedder
 from kept.errors import ConfigError, EmbeddingError, KeptError, StoreDamaged, WorkspaceMissing
-from kept.folders import make_private_folder
 from kept.indexing.keeper import IndexKeeper
 from kept.indexing.sync import Syncer
 from kept.records import Dropped, Filter, Hit, Passage, Progress, SearchResult, Status, SyncReport, Written

@@ -8,8 +8,7 @@ import click
 
 from kept.cli.output import json_option, print_json, style
 from kept.cli.root import Globals
-from kept.folders import make_private_folder
-from kept.workspace.files import write_atomic
+from kept.durable import make_private_folder, write_atomic
 from kept.workspace.notes import create_note
 from kept.workspace.paths import Workspace
 

@@ -12,11 +12,11 @@ from kept.embedding.base import Embedder
 from kept.errors import LockBusy, StoreDamaged, StoreError
 from kept.indexing.freshness import Freshness
 from kept.indexing.sync import Syncer
+from kept.lock import locked
 from kept.records import Progress, SyncReport
 from kept.store.index import Index, delete_index
 from kept.store.integrity import check_pages_if_quick
 from kept.store.owner import likely_path, open_index
-from kept.workspace.lock import locked
 from kept.workspace.paths import Workspace
 
 SYNC_WAIT_S = 60.0

@@ -17,13 +17,13 @@ from kept.embedding.base import Embedder
 from kept.errors import EmbeddingError, KeptError, NoteNotFound
 from kept.indexing.plan import SyncPlan, plan_sync
 from kept.indexing.prepare import PreparedFile, Recipe, file_row, note_timestamp_ms, prepare_file
+from kept.lock import locked
 from kept.records import Problem, Progress, SourceFile, SyncReport
 from kept.store.generation import Generation
 from kept.store.index import Index
 from kept.store.kernels import quantise
 from kept.store.rows import FileRow
 from kept.workspace.files import read_note
-from kept.workspace.lock import locked
 from kept.workspace.paths import Workspace
 from kept.workspace.scan import Scan, scan_workspace
 

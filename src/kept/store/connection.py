@@ -10,6 +10,7 @@ from functools import cache
 
 import apsw
 
+from kept.durable import make_private_folder
 from kept.errors import (
     StoreBusy,
     StoreDamaged,
@@ -18,7 +19,6 @@ from kept.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
-from kept.folders import make_private_folder
 
 BUSY_TIMEOUT_MS = 5_000
 _WAL_TRIES = 50

@@ -1,13 +1,11 @@
-"""Reading tolerantly, and the only two ways a note is changed: an atomic write and a durable append."""
+"""Reading a note, whatever its bytes are like."""
 
 from __future__ import annotations
 
 import os
-import secrets
 from dataclasses import dataclass
 
-from kept.errors import NoteNotFound, NoteTooLarge, WorkspaceError, WriteFailed
-from kept.folders import make_private_folder
+from kept.errors import NoteNotFound, NoteTooLarge, WorkspaceError
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -65,81 +63,3 @@ def decode(raw: bytes) -> tuple[str, str | None]:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text, warning
-
-
-def write_atomic(absolute: str, data: bytes) -> None:
-    """The whole file or nothing: a temporary file beside it, fsync, rename, fsync of the folder."""
-    folder = os.path.dirname(absolute)
-    temporary = os.path.join(folder, f".{os.path.basename(absolute)}.{secrets.token_hex(6)}.tmp")
-    try:
-        make_private_folder(folder)
-        mode = _mode_of(absolute)
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        try:
-            os.fchmod(handle, mode)  # the umask has no say where a file was shared on purpose
-            _write_all(handle, data)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        os.replace(temporary, absolute)
-        _sync_folder(folder)
-    except OSError as exc:
-        _remove_quietly(temporary)
-        raise WriteFailed(f"{absolute}: could not be written ({exc.strerror}).") from exc
-
-
-def append_durably(absolute: str, data: bytes) -> None:
-    """Adds to the end of a file and returns when it is on disk. On failure the file is cut back to what it was.
-
-    The caller holds the workspace's lock, so the size cannot change in between.
-    """
-    folder = os.path.dirname(absolute)
-    try:
-        make_private_folder(folder)
-        is_new = not os.path.exists(absolute)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(absolute, flags, 0o600)
-        try:
-            before = os.fstat(handle).st_size
-            try:
-                _write_all(handle, data)
-                os.fsync(handle)
-            except OSError:
-                os.ftruncate(handle, before)
-                if is_new:
-                    os.unlink(absolute)
-                raise
-        finally:
-            os.close(handle)
-        if is_new:
-            _sync_folder(folder)
-    except OSError as exc:
-        raise WriteFailed(f"{absolute}: could not be written ({exc.strerror}).") from exc
-
-
-def _write_all(handle: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(handle, view) :]
-
-
-def _mode_of(absolute: str) -> int:
-    try:
-        return os.stat(absolute).st_mode & 0o777
-    except FileNotFoundError:
-        return 0o600
-
-
-def _sync_folder(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _remove_quietly(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 
 from kept.clock import Clock
+from kept.durable import append_durably, write_atomic
 from kept.errors import EmptyNote, NoteTooLarge, PathRefused, WriteFailed
+from kept.lock import locked
 from kept.records import Passage, Written
-from kept.workspace.files import append_durably, decode, read_note, write_atomic
-from kept.workspace.lock import locked
+from kept.workspace.files import decode, read_note
 from kept.workspace.paths import MEMORY_FOLDER, Workspace
 
 LOCK_WAIT_S = 10.0
