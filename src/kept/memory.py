@@ -75,7 +75,7 @@ class Memory:
             settings=settings,
         )
         if create:
-            os.makedirs(loaded.config.workspace, mode=0o700, exist_ok=True)
+            Workspace.at(loaded.config.workspace).make()
         if not os.path.isdir(loaded.config.workspace):
             raise WorkspaceMissing(f"There is no workspace at {loaded.config.workspace}.")
         return cls(loaded.config, embedder=embedder, clock=clock)

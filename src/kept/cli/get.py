@@ -6,7 +6,7 @@ import re
 
 import click
 
-from kept.cli.output import json_option, print_json, style
+from kept.cli.output import json_option, print_json, printable, style
 from kept.cli.root import Globals
 
 _CITED = re.compile(r"^(?P<path>.+\.md)#L(?P<first>\d+)(?:-L?(?P<last>\d+))?$", re.IGNORECASE)
@@ -35,7 +35,8 @@ def command(options: Globals, path: str, start: int | None, lines: int | None, a
             }
         )
         return
-    click.echo(passage.text)
+    # As it is: by default the library takes out of a pipe what looks like colour.
+    click.echo(printable(passage.text), color=True)
     if passage.truncated and lines is None:
         click.echo(style(f"… more: kept get {path} --from {passage.next_from}", dim=True), err=True)
 

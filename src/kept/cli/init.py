@@ -29,8 +29,8 @@ def command(options: Globals, workspace: str | None, as_json: bool) -> None:
     """
     loaded = options.load(workspace=workspace)
     root = loaded.config.workspace
-    os.makedirs(os.path.join(root, "memory"), mode=0o700, exist_ok=True)
     place = Workspace.at(root)
+    place.make()
     made = [name for name, text in _NOTES.items() if create_note(place, name, text)]
     config = next(where for kind, where, _ in loaded.files if kind == "user")
     if not os.path.exists(config):

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kept.cli.output import json_option, plural, print_json, progress_bar, style, warn
+from kept.cli.output import json_option, plural, print_json, printable, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.records import SOURCES, Hit, SearchResult
 
@@ -37,7 +37,7 @@ def command(
     explain: bool,
     as_json: bool,
 ) -> None:
-    """Search the notes by meaning and by word."""
+    """Search the notes by meaning and by word; QUERY is a question or words, in any language."""
     words = " ".join(query)
     with options.memory() as memory, progress_bar("Indexing") as progress:
         result = memory.search(
@@ -102,15 +102,17 @@ def show_result(result: SearchResult, query: str, *, explain: bool) -> None:
     if explain and result.dropped:
         click.echo(style(f"Left out: {plural(len(result.dropped), 'candidate')}", bold=True))
         for one in result.dropped[:20]:
-            click.echo(f"  {one.score:.2f}  {one.citation}  {one.reason}")
+            click.echo(f"  {one.score:.2f}  {printable(one.citation)}  {one.reason}")
     if result.hits:
         click.echo(style(f"{plural(len(result.hits), 'hit')} in {result.took_ms:.0f} ms", dim=True))
 
 
 def hit_text(hit: Hit, query: str) -> str:
-    where = f"{style(f'{hit.score:.2f}', fg='green', bold=True)}  {style(hit.citation, fg='cyan', bold=True)}"
-    about = "  ".join(part for part in (hit.heading, hit.timestamp[:10]) if part)
-    lines = [line for line in hit.snippet.split("\n") if line.strip()]
+    where = (
+        f"{style(f'{hit.score:.2f}', fg='green', bold=True)}  {style(printable(hit.citation), fg='cyan', bold=True)}"
+    )
+    about = "  ".join(part for part in (printable(hit.heading), hit.timestamp[:10]) if part)
+    lines = [line for line in printable(hit.snippet).split("\n") if line.strip()]
     shown = [f"      {_marked(line, query)}" for line in lines[:8]]
     if len(lines) > 8:
         shown.append(style(f"      … {plural(len(lines) - 8, 'more line')}", dim=True))

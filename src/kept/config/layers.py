@@ -256,7 +256,7 @@ def settings_of(value: Any, at: str = "") -> Iterator[tuple[str, Any, bool]]:
 def read_yaml(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as exc:  # ValueError: not UTF-8, or not a path at all
         raise ConfigError(f"{path}: cannot be read ({exc}).") from exc
