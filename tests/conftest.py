@@ -28,8 +28,9 @@ settings.load_profile("kept")
 @pytest.fixture(autouse=True)
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """No test sees the settings, the home or the colours of whoever runs it."""
+    unwanted = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS", "PYTHONDONTWRITEBYTECODE")
     for name in [*os.environ]:
-        if name.startswith("KEPT_") or name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS"):
+        if name.startswith("KEPT_") or name in unwanted:
             monkeypatch.delenv(name)
     (tmp_path / "user").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "user"))

@@ -532,7 +532,7 @@ agents:
 """
 
 
-@pytest.mark.parametrize("args", [("config", "show"), ("config", "explain"), ("config", "path"), ("status",)])
+@pytest.mark.parametrize("args", [("config", "show"), ("config", "explain")])
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_secrets_are_never_shown(kept, home, args, form):
     user_file(home, SECRETS)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kept import Memory
 from kept.errors import EmptyQuery, UsageError
 from kept.testing import FakeEmbedder, FrozenClock
-from support import open_memory, paths, start_kept, write
+from support import open_memory, paths, write
 
 
 @pytest.fixture
@@ -360,12 +360,3 @@ def test_switched_off_means_off(tmp_path, notes):
         pytest.raises(Exception, match="switched off"),
     ):
         memory.search("tomatoes")
-
-
-def test_a_note_cannot_send_control_sequences_to_the_terminal(tmp_path):
-    write(tmp_path / "workspace", "memory/evil.md", "# \x1b[31mRed\n\nparrot \x1b]0;owned\x07 \x1b[2J screech\n")
-    process = start_kept(tmp_path, "search", "parrot screech")
-    out, _ = process.communicate(timeout=60)
-    assert "screech" in out
-    assert "\x1b" not in out
-    assert "\x07" not in out

@@ -13,7 +13,6 @@ from typing import Any
 
 from kept.clock import Clock, SystemClock
 from kept.config import Config, Query, load_config
-from kept.durable import make_private_folder
 from kept.embedding.base import Embedder, Identity
 from kept.embedding.registry import choose_embedder
 from kept.errors import ConfigError, EmbeddingError, KeptError, StoreDamaged, WorkspaceMissing
@@ -77,7 +76,7 @@ class Memory:
             settings=settings,
         )
         if create:
-            make_private_folder(loaded.config.workspace)
+            Workspace.at(loaded.config.workspace).make()
         if not os.path.isdir(loaded.config.workspace):
             raise WorkspaceMissing(f"There is no workspace at {loaded.config.workspace}.")
         return cls(loaded.config, embedder=embedder, clock=clock)

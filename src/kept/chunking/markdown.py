@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-CHUNKER_VERSION = 1
+CHUNKER_VERSION = 2
 """Raised when the same text would be cut differently, so that existing indexes are rebuilt."""
 
 HEADING_JOIN = " > "
+MAX_HEADING_CHARS = 200
+"""A heading goes into every chunk below it, so what is longer than a heading can sensibly be is a paragraph."""
 _FINE_NOTES = frozenset({"memory.md", "user.md"})
 _HEADING_MARKS = re.compile(r"^\s{0,3}#{1,6}\s+|\s+#+\s*$")
 
@@ -74,13 +76,14 @@ def chunk_markdown(text: str, *, name: str = "", size: ChunkSize | None = None) 
 
 
 def split_sections(text: str, lines: list[str], *, fine: bool) -> Iterator[Section]:
-    """Sections in order. A heading with nothing below it but another heading is taken into the next section."""
+    """Sections in order. A heading with nothing below it but a deeper heading is taken into the next section."""
     front = _front_matter_end(lines)
     outline: list[tuple[int, str]] = []
     start, body_at, blocks = 0, 0, [Span(0, front)] if front else []
     for kind, span, level in _blocks(lines, front, fine=fine):
         if kind == "heading":
-            if blocks:
+            names_nothing_else = body_at > start and outline[-1][0] >= level
+            if blocks or names_nothing_else:
                 yield Section(_path(outline), body_at, Span(start, span.start), tuple(blocks))
                 start, blocks = span.start, []
             while outline and outline[-1][0] >= level:
@@ -118,10 +121,15 @@ def _blocks(lines: list[str], front: int, *, fine: bool) -> Iterator[tuple[str, 
         if token.map is None or token.nesting < 0:
             continue
         span = Span(token.map[0] + front, token.map[1] + front)
-        if token.level == 0 and token.type == "heading_open":
+        if token.level == 0 and token.type == "heading_open" and _is_title(lines, span):
             yield "heading", span, int(token.tag[1])
         elif _is_block(token, fine=fine):
             yield "block", span, 0
+
+
+def _is_title(lines: list[str], span: Span) -> bool:
+    """A paragraph of several lines above a rule is a heading to Markdown, and to nobody who writes it."""
+    return span.end - span.start <= 2 and len(lines[span.start]) <= MAX_HEADING_CHARS
 
 
 def _is_block(token: Token, *, fine: bool) -> bool:

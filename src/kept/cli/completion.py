@@ -9,7 +9,7 @@ from click.shell_completion import get_completion_class
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """Print a script that completes commands and options in your shell.
+    """Print a script that completes commands and options in SHELL.
 
     For bash, add this to ~/.bashrc: eval "$(kept completion bash)"
     """

@@ -8,16 +8,18 @@ from typing import Any
 import click
 
 from kept.cli.output import console, json_option, print_json, style
-from kept.cli.root import Globals
+from kept.cli.root import Globals, show_help_without_command
 from kept.config import LoadedConfig
 from kept.config.layers import settings_of
 from kept.config.read import nearest, snake
 from kept.errors import UsageError
 
 
-@click.group("config")
-def command() -> None:
+@click.group("config", invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
     """Show the settings, and where they come from."""
+    show_help_without_command(ctx)
 
 
 @command.command("show")

@@ -8,8 +8,10 @@ import tempfile
 
 import click
 
+from kept.app import open_memory
 from kept.cli.output import console, plural, style
 from kept.cli.search import hit_text, parts_text
+from kept.config import load_config
 from kept.memory import Memory
 from kept.records import SyncReport
 
@@ -35,7 +37,9 @@ def command() -> None:
     with tempfile.TemporaryDirectory(prefix="kept-demo-") as folder:
         workspace = os.path.join(folder, "workspace")
         shutil.copytree(SAMPLE, workspace)
-        with Memory.open(workspace, home=os.path.join(folder, "home")) as memory:
+        # The user's own settings could lead it to the user's own index.
+        loaded = load_config(workspace=workspace, home=os.path.join(folder, "home"), environ={})
+        with open_memory(loaded) as memory:
             report = _index(memory)
             click.echo(
                 f"\nIndexed {plural(report.files, 'note')} as {plural(report.chunks, 'chunk')}"

@@ -8,7 +8,7 @@ import click
 
 from kept.cli.output import json_option, print_json, style
 from kept.cli.root import Globals
-from kept.durable import make_private_folder, write_atomic
+from kept.durable import write_atomic
 from kept.workspace.notes import create_note
 from kept.workspace.paths import Workspace
 
@@ -29,8 +29,8 @@ def command(options: Globals, workspace: str | None, as_json: bool) -> None:
     """
     loaded = options.load(workspace=workspace)
     root = loaded.config.workspace
-    make_private_folder(os.path.join(root, "memory"))
     place = Workspace.at(root)
+    place.make()
     made = [name for name, text in _NOTES.items() if create_note(place, name, text)]
     config = next(where for kind, where, _ in loaded.files if kind == "user")
     if not os.path.exists(config):

@@ -21,7 +21,25 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 
 
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    click.echo(json_text(value, indent=2))
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=not _shows_every_letter(), indent=indent)
+
+
+def _shows_every_letter() -> bool:
+    return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
+
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text: str, *, stderr: bool = False) -> str:
+    """A note's text for a terminal, which would obey the codes in it. In a pipe it stays as it is."""
+    if not (sys.stderr if stderr else sys.stdout).isatty():
+        return text
+    return _CONTROLS.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
 
 
 def use_colour() -> bool:
@@ -32,18 +50,12 @@ def style(text: str, **how: Any) -> str:
     return click.style(text, **how) if use_colour() else text
 
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
-def printable(text: str) -> str:
-    """A note is data: on a terminal it must not move the cursor, change colours or ring the bell."""
-    return _CONTROL.sub("�", text)
-
-
 def warn(message: str) -> None:
     """Something that did not stop the work. To standard error, so that it never mixes with results."""
     coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    click.echo((click.style("Note: ", fg="yellow") if coloured else "Note: ") + message, err=True)
+    click.echo(
+        (click.style("Note: ", fg="yellow") if coloured else "Note: ") + printable(message, stderr=True), err=True
+    )
 
 
 def console(*, stderr: bool = False) -> Console:

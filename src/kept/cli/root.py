@@ -81,7 +81,18 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def show_help_without_command(ctx: click.Context) -> None:
+    """Whoever names no command wants to know which there are; a script that forgot it has made a mistake."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(2)
+
+
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="kept")
 @click.option("--workspace", metavar="DIR", help="The folder of notes (default: ~/.kept/workspace).")
 @click.option("--home", metavar="DIR", help="Where Kept keeps its index and settings (default: ~/.kept).")
@@ -100,6 +111,7 @@ def cli(
     debug: bool,
 ) -> None:
     """Memory for AI agents: plain Markdown notes, recalled by meaning and by word."""
+    show_help_without_command(ctx)
     ctx.obj = Globals(home, workspace, agent, config_file, dict(_pair(one) for one in settings))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import io
 import os
 import sys
 from typing import NoReturn
 
 import click
 
+from kept.cli.output import json_text, printable
 from kept.errors import (
     ConfigError,
     EmbeddingError,
@@ -48,6 +49,9 @@ def exit_code(error: KeptError) -> int:
 def run() -> NoReturn:
     from kept.cli.root import cli
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a letter that cannot be shown is no reason to stop
     as_json, debug = "--json" in sys.argv, "--debug" in sys.argv
     try:
         code = cli.main(prog_name="kept", standalone_mode=False)
@@ -62,8 +66,7 @@ def run() -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         fail("interrupted", "Interrupted.", "Nothing is lost; run it again.", INTERRUPTED, as_json=as_json)
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain about it once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_the_reader()
         sys.exit(0)
     except Exception as exc:
         if debug:
@@ -73,11 +76,19 @@ def run() -> NoReturn:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _forget_the_reader() -> None:
+    """Whoever read our output has seen enough. Python would complain about it once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def fail(code: str, message: str, hint: str, status: int, *, as_json: bool) -> NoReturn:
     if as_json:
-        click.echo(json.dumps({"error": {"code": code, "message": message, "hint": hint}}, ensure_ascii=False))
+        try:
+            click.echo(json_text({"error": {"code": code, "message": message, "hint": hint}}))
+        except BrokenPipeError:
+            _forget_the_reader()
     else:
-        line = " ".join(f"{message} {hint}".split())
+        line = printable(" ".join(f"{message} {hint}".split()), stderr=True)
         coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         click.echo((click.style("Error: ", fg="red", bold=True) if coloured else "Error: ") + line, err=True)
     sys.exit(status)

@@ -37,7 +37,7 @@ def command(
     explain: bool,
     as_json: bool,
 ) -> None:
-    """Search the notes by meaning and by word."""
+    """Search the notes by meaning and by word; QUERY is a question or words, in any language."""
     words = " ".join(query)
     with options.memory() as memory, progress_bar("Indexing") as progress:
         result = memory.search(
@@ -102,7 +102,7 @@ def show_result(result: SearchResult, query: str, *, explain: bool) -> None:
     if explain and result.dropped:
         click.echo(style(f"Left out: {plural(len(result.dropped), 'candidate')}", bold=True))
         for one in result.dropped[:20]:
-            click.echo(f"  {one.score:.2f}  {one.citation}  {one.reason}")
+            click.echo(f"  {one.score:.2f}  {printable(one.citation)}  {one.reason}")
     if result.hits:
         click.echo(style(f"{plural(len(result.hits), 'hit')} in {result.took_ms:.0f} ms", dim=True))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kept.cli.output import console, json_option, plural, print_json, size_text
+from kept.cli.output import console, json_option, plural, print_json, printable, size_text
 from kept.cli.root import Globals
 from kept.records import Status
 
@@ -73,4 +73,4 @@ def show_status(status: Status) -> None:
     for reason in status.degraded:
         out.print(Text("! " + reason, style="yellow"))
     for problem in status.problems:
-        out.print(Text(f"! {problem.path}: {problem.reason}", style="yellow"))
+        out.print(Text(printable(f"! {problem.path}: {problem.reason}"), style="yellow"))

@@ -37,6 +37,8 @@ class PieceEncoder:
     def encode(self, text: str) -> list[int]:
         known = self._known
         ids: list[int] = []
+        if not text:
+            return ids
         for unit in _UNIT.findall(_SPACE + text.replace(" ", _SPACE)):
             found = known.get(unit)
             if found is None:

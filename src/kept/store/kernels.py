@@ -53,6 +53,8 @@ def _kernels() -> tuple[Kernel, Kernel]:
 
 def _simd_kernels(simsimd: Any) -> tuple[Kernel, Kernel]:
     def scan(query: bytes, packed: bytes | memoryview, *, form: str, metric: str, dtype: str) -> list[float]:
+        if not packed:
+            return []
         shape = (len(packed) // len(query), len(query))
         one = memoryview(query).cast(form, (1, shape[1]))  # type: ignore[call-overload]
         rows = memoryview(packed).cast(form, shape)  # type: ignore[call-overload]
@@ -61,6 +63,8 @@ def _simd_kernels(simsimd: Any) -> tuple[Kernel, Kernel]:
         return distances
 
     def cosine(query: bytes, codes: bytes | memoryview) -> list[float]:
+        if not any(query):  # a code of zeros points nowhere; to the kernel it would equal another of zeros
+            return [1.0] * (len(codes) // len(query))
         return scan(query, codes, form="b", metric="cosine", dtype="int8")
 
     def hamming(query: bytes, bits: bytes | memoryview) -> list[float]:

@@ -7,7 +7,8 @@ import re
 import stat
 from dataclasses import dataclass, field
 
-from kept.errors import NoteNotFound, PathRefused, WorkspaceMissing
+from kept.durable import make_private_folder
+from kept.errors import NoteNotFound, PathRefused, WorkspaceError, WorkspaceMissing
 
 ROOT_NOTES = ("MEMORY.md", "memory.md", "USER.md", "SOUL.md", "AGENTS.md")
 MEMORY_FOLDER = "memory"
@@ -47,6 +48,16 @@ class Workspace:
     def require(self) -> None:
         if not os.path.isdir(self.root):
             raise WorkspaceMissing(f"There is no workspace at {self.root}.")
+
+    def make(self) -> None:
+        """The folder, where it is missing, and the one for the notes in it."""
+        try:
+            make_private_folder(os.path.join(self.root, MEMORY_FOLDER))
+        except OSError as exc:
+            raise WorkspaceError(
+                f"{self.root}: a workspace cannot be made there ({exc.strerror}).",
+                hint="Name another place with --workspace.",
+            ) from exc
 
     def cite(self, absolute: str) -> str:
         """The name a file is cited by: relative inside the workspace, absolute outside it."""

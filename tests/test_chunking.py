@@ -1,0 +1,441 @@
+"""From text to chunks: nothing is lost, every line is cited exactly, and an edit stays in its section."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kept.chunking.markdown import ChunkSize, chunk_markdown
+from kept.chunking.segment import normalise, segment, segment_run, split_scripts
+from kept.chunking.tokens import estimate_tokens, weigh
+from kept.records import Chunk
+
+SMALL = ChunkSize(tokens=16, overlap=4)
+
+# Lines that mean something in Markdown, so that they meet in every order.
+PIECES = st.sampled_from(
+    [
+        "",
+        "",
+        "text",
+        "more words on a line",
+        "# One",
+        "## Two",
+        "### Three",
+        "#",
+        "# ",
+        "#hash",
+        "===",
+        "---",
+        "***",
+        "- item",
+        "  - nested",
+        "    code",
+        "\tcode",
+        "1. first",
+        "> quote",
+        "> # quoted heading",
+        "```",
+        "~~~",
+        "```python",
+        "````",
+        "| a | b |",
+        "|---|---|",
+        "<div>",
+        "</div>",
+        "<!--",
+        "-->",
+        "[ref]: http://x",
+        "[ref]:",
+        "...",
+        "漢字かな交じり文",
+        "ภาษาไทย",
+        "😀",
+        " ",
+        "\t",
+        "\u2028",
+        "\x0c",
+        "\x85",
+        "\xa0",
+        "\\",
+        "- ",
+        "-",
+        "*",
+        "&amp;",
+        "word " * 40,
+        "x" * 200,
+        "漢" * 50,
+    ]
+)
+MARKDOWN = st.lists(PIECES, max_size=30).map("\n".join)
+ANY_TEXT = st.text(st.characters(exclude_characters="\r", exclude_categories=["Cs"]), max_size=300)
+NAMES = st.sampled_from(["memory/x.md", "MEMORY.md", "USER.md"])
+SIZES = st.builds(ChunkSize, tokens=st.integers(16, 60), overlap=st.integers(0, 60))
+
+
+def check(text: str, chunks: list[Chunk], size: ChunkSize) -> None:
+    """What holds for every note."""
+    lines = text.split("\n")
+    covered: set[int] = set()
+    pieces: dict[int, list[str]] = {}
+    for chunk in chunks:
+        assert 1 <= chunk.start_line <= chunk.end_line <= len(lines)
+        assert weigh(chunk.text) <= size.limit
+        assert chunk.text.strip()
+        cited = "\n".join(lines[chunk.start_line - 1 : chunk.end_line])
+        if chunk.text == cited:
+            covered.update(range(chunk.start_line, chunk.end_line + 1))
+        else:
+            assert chunk.start_line == chunk.end_line, "only one over-long line is cut"
+            assert chunk.text in cited
+            pieces.setdefault(chunk.start_line, []).append(chunk.text)
+    for number, parts in pieces.items():
+        assert weigh(lines[number - 1]) + 1 > size.limit
+        rest = lines[number - 1]
+        for part in sorted(parts, key=len, reverse=True):
+            rest = rest.replace(part, "")
+        assert not rest.strip() or number in covered
+        covered.add(number)
+    assert covered >= {number for number, line in enumerate(lines, 1) if line.strip()}
+    assert [chunk.start_line for chunk in chunks] == sorted(chunk.start_line for chunk in chunks)
+
+
+@given(text=MARKDOWN | ANY_TEXT, name=NAMES, size=SIZES)
+@example(text="", name="x.md", size=SMALL)
+@example(text="\n\n \n", name="x.md", size=SMALL)
+@example(text="---\n---\n# a", name="x.md", size=SMALL)
+@example(text="---\na: b\n", name="x.md", size=SMALL)
+def test_every_line_that_is_not_blank_is_in_a_chunk_that_cites_exactly_its_lines(text, name, size):
+    check(text, chunk_markdown(text, name=name, size=size), size)
+
+
+@given(text=MARKDOWN, name=NAMES, size=SIZES)
+def test_every_word_of_the_note_is_in_what_is_embedded(text, name, size):
+    embedded = " ".join(chunk.embed_text for chunk in chunk_markdown(text, name=name, size=size))
+    for word in ("text", "words", "item", "nested", "quote", "first", "code", "Three"):
+        if word in text:
+            assert word in embedded
+
+
+@given(text=MARKDOWN, size=SIZES)
+def test_cutting_is_the_same_each_time(text, size):
+    assert chunk_markdown(text, size=size) == chunk_markdown(text, size=size)
+
+
+# sections
+
+
+def texts(text: str, **options) -> list[str]:
+    return [chunk.text for chunk in chunk_markdown(text, **options)]
+
+
+def headings(text: str, **options) -> list[str]:
+    return [chunk.heading for chunk in chunk_markdown(text, **options)]
+
+
+def test_a_note_is_cut_at_its_headings():
+    assert texts("intro\n\n# A\n\na\n\n## B\n\nb\n\n# C\nc\n") == ["intro", "# A\n\na", "## B\n\nb", "# C\nc"]
+
+
+def test_the_heading_path_names_every_level_above():
+    note = "# Top\n\nx\n\n## Mid\n\nx\n\n#### Deep\n\nx\n\n## Other\n\nx\n\n# Next\n\nx\n"
+    assert headings(note) == ["Top", "Top > Mid", "Top > Mid > Deep", "Top > Other", "Next"]
+
+
+def test_a_heading_without_a_text_goes_with_the_section_below_it():
+    assert texts("# Top\n\n## Mid\n\ntext\n\n## Alone\n") == ["# Top\n\n## Mid\n\ntext", "## Alone"]
+
+
+def test_a_heading_with_neither_a_text_nor_a_section_below_it_stands_alone():
+    assert embedded("# Call Ada\n# Buy milk\n## Where\n# Rest\n\ntext") == {
+        "Call Ada",
+        "Buy milk > Where",
+        "Rest\n\ntext",
+    }
+
+
+def test_the_marks_of_a_heading_are_not_part_of_its_name():
+    assert headings("## Closed ##\nx\n\n   ### Spaced   \nx\n\n# C#\nx\n") == ["Closed", "Closed > Spaced", "C#"]
+
+
+def test_underlined_headings_count():
+    note = "Title\n=====\n\nx\n\nPart\n----\n\ny\n"
+    assert headings(note) == ["Title", "Title > Part"]
+
+
+def test_a_paragraph_above_a_rule_is_a_paragraph_and_is_embedded_whole():
+    """Markdown takes it for a heading of many lines; whoever wrote it meant a rule below a paragraph."""
+    note = "# Top\n\nWe met Ada.\nShe likes tea.\nAnd lighthouses.\n---\n\nafter\n"
+    (chunk,) = chunk_markdown(note)
+    assert chunk.heading == "Top"
+    for said in ("Ada", "tea", "lighthouses", "after"):
+        assert said in chunk.embed_text
+
+
+@pytest.mark.parametrize(
+    "fenced",
+    [
+        "```\n# not a heading\n```",
+        "~~~~\n# no\n~~~\n## no\n~~~~",
+        "    # indented code",
+        "```\n# unterminated\n\n## still\n",
+        "> # quoted",
+        "- # in a list",
+        "<!--\n# commented\n-->",
+        "<pre>\n# raw\n</pre>",
+        "\\# escaped",
+        "#hashtag",
+        "####### seven",
+    ],
+)
+def test_what_looks_like_a_heading_and_is_none_does_not_split(fenced):
+    assert headings(f"# Real\n\nbefore\n\n{fenced}") == ["Real"]
+
+
+def test_front_matter_is_a_chunk_of_its_own_and_no_heading():
+    note = "---\ntitle: x\ntags: [a]\n---\n\n# Top\n\ntext\n"
+    first, second = chunk_markdown(note)
+    assert (first.text, first.heading) == ("---\ntitle: x\ntags: [a]\n---", "")
+    assert (second.text, second.heading, second.start_line) == ("# Top\n\ntext", "Top", 6)
+
+
+def test_front_matter_that_is_not_closed_is_ordinary_text():
+    assert headings("---\n\n# Top\n\ntext") == ["", "Top"]
+
+
+def test_lines_are_counted_over_front_matter_code_and_blank_lines():
+    note = "---\na: b\n---\n\n\n\n# A\n\n```\n\n\n# x\n```\n\n\n# B\nend"
+    assert [(chunk.start_line, chunk.end_line) for chunk in chunk_markdown(note)] == [(1, 3), (7, 13), (16, 17)]
+
+
+@pytest.mark.parametrize("name", ["MEMORY.md", "memory.md", "USER.md", "notes/MEMORY.md"])
+def test_long_term_memory_is_cut_by_the_item(name):
+    note = "# Memory\n\n- Ada likes tea.\n- Bob:\n  - coffee\n  - no sugar\n\n1. first\n2. second\n\nA paragraph.\n"
+    assert texts(note, name=name) == [
+        "# Memory\n\n- Ada likes tea.",
+        "- Bob:\n  - coffee\n  - no sugar",
+        "1. first",
+        "2. second",
+        "A paragraph.",
+    ]
+    assert set(headings(note, name=name)) == {"Memory"}
+    assert len(texts(note, name="memory/x.md")) == 1
+
+
+# long sections
+
+
+def test_a_long_section_is_cut_at_paragraphs_and_overlaps_only_inside_it():
+    paragraphs = [f"Paragraph {n} " + "word " * 20 for n in range(12)]
+    note = "# A\n\n" + "\n\n".join(paragraphs) + "\n\n# B\n\nnext"
+    size = ChunkSize(tokens=100, overlap=40)
+    chunks = chunk_markdown(note, size=size)
+    check(note, chunks, size)
+    inside = [chunk for chunk in chunks if chunk.heading == "A"]
+    assert len(inside) > 2
+    for before, after in pairwise(inside):
+        assert before.start_line < after.start_line <= before.end_line, "each begins with the end of the one before"
+    assert chunks[-1].text == "# B\n\nnext"
+    assert all(chunk.embed_text.startswith("A\n") for chunk in inside)
+
+
+def test_without_overlap_no_line_is_in_two_chunks():
+    note = "\n".join(f"line {n} " + "word " * 10 for n in range(100))
+    chunks = chunk_markdown(note, size=ChunkSize(tokens=50, overlap=0))
+    for before, after in pairwise(chunks):
+        assert after.start_line == before.end_line + 1
+
+
+@pytest.mark.parametrize(
+    "line", ["x" * 100_000, "word " * 20_000, "漢" * 100_000, "😀" * 50_000, "a" + " " * 99_999 + "b"]
+)
+def test_a_line_of_a_hundred_thousand_characters_is_cut_and_covered(line):
+    note = f"# Top\n\nbefore\n{line}\nafter"
+    check(note, chunk_markdown(note), ChunkSize())
+
+
+def test_pieces_of_a_line_part_between_words():
+    line = " ".join(f"word{n}" for n in range(1000))
+    pieces = texts(line)
+    assert "".join(pieces) == line
+    assert all(piece.endswith(" ") for piece in pieces[:-1])
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", 0),
+        ("abcd", 1),
+        ("abcde", 2),
+        ("漢字", 2),
+        ("ไทย", 3),
+        ("한국", 2),
+        ("かな", 2),
+        ("漢abcd", 2),
+        ("é" * 4, 1),
+        ("𠀀", 1),
+    ],
+)
+def test_dense_scripts_weigh_a_token_for_each_character(text, tokens):
+    assert estimate_tokens(text) == tokens
+
+
+def test_a_chunk_of_dense_script_holds_a_quarter_of_the_characters():
+    for script in ("漢", "ก"):
+        assert max(map(len, texts(f"{script * 60}\n" * 40))) <= 400
+
+
+# edits
+
+
+SECTIONS = ["# Alpha\n\nThe first thing.\n", "# Beta\n\nThe second thing.\n\n- a\n- b\n", "# Gamma\n\nThe third.\n"]
+
+
+def embedded(text: str, **options) -> set[str]:
+    return {chunk.embed_text for chunk in chunk_markdown(text, **options)}
+
+
+BODIES = st.lists(
+    st.sampled_from(["text", "- item", "> quote", "", "word " * 30, "| a |", "漢字"]), min_size=1, max_size=6
+)
+
+
+@given(bodies=st.lists(BODIES, min_size=2, max_size=5), edited=BODIES, at=st.integers(0, 4), name=NAMES)
+def test_editing_one_section_changes_what_is_embedded_of_that_section_only(bodies, edited, at, name):
+    at %= len(bodies)
+
+    def note(sections: list[list[str]]) -> str:
+        return "\n\n".join(f"# S{n}\n\n" + "\n".join(body) for n, body in enumerate(sections))
+
+    def of_others(sections: list[list[str]]) -> list[tuple[str, str]]:
+        chunks = chunk_markdown(note(sections), name=name, size=ChunkSize(tokens=40, overlap=8))
+        return [(chunk.heading, chunk.embed_text) for chunk in chunks if chunk.heading != f"S{at}"]
+
+    # A section without a text is taken into the next one, so each is given one.
+    bodies = [["begin", "", *body] for body in bodies]
+    assert of_others([*bodies[:at], ["begin", "", *edited], *bodies[at + 1 :]]) == of_others(bodies)
+
+
+@given(line=st.sampled_from(["A new line.", "- a new item", "", "> quoted", "![](x.png)"]), name=NAMES)
+def test_a_line_inserted_at_the_top_changes_nothing_that_was_embedded(line, name):
+    note = "\n".join(SECTIONS)
+    assert embedded(note, name=name) <= embedded(f"{line}\n{note}", name=name)
+
+
+def test_moving_a_section_changes_nothing_that_was_embedded():
+    shuffled = SECTIONS[:]
+    random.Random(7).shuffle(shuffled)
+    assert shuffled != SECTIONS
+    assert embedded("\n".join(shuffled)) == embedded("\n".join(SECTIONS))
+
+
+def test_the_name_of_the_file_is_not_embedded():
+    assert embedded("# A\n\nx", name="memory/one.md") == embedded("# A\n\nx", name="memory/two.md")
+
+
+# hostile notes
+
+
+@pytest.mark.parametrize("name", ["memory/x.md", "MEMORY.md"])
+@pytest.mark.parametrize(
+    "note",
+    [
+        "> " * 5000 + "x",
+        ">" * 5000 + "x",
+        "- " * 5000 + "x",
+        "1. " * 5000 + "x",
+        "> - " * 2500 + "x",
+        "\n".join("> " * depth + "x" for depth in range(300)),
+        "\n".join("  " * depth + "- x" for depth in range(300)),
+        "```\n" + "# h\ntext\n" * 5000,
+        "```\n" * 5000,
+        "# h\n" * 5000,
+        "---\n" * 5000,
+        "a\n" * 5000 + "===\n",
+        "[" * 50_000,
+        "[a]: b\n" * 3000,
+        "[a\n" * 5000,
+        "<!--\n" * 5000,
+        "|a" * 2000 + "|\n" + "|-" * 2000 + "|\n|x|",
+        "\t" * 20_000 + "x",
+        "\\" * 50_000,
+        "*_" * 25_000,
+        "<" * 50_000,
+    ],
+    ids=lambda note: repr(note[:12]),
+)
+def test_hostile_notes_are_cut_correctly_and_at_once(note, name):
+    check(note, chunk_markdown(note, name=name), ChunkSize())
+
+
+@pytest.mark.parametrize(
+    "note", ["# " + "x" * 200_000, "# " + "x " * 100_000 + "\n\nbody\n", "y" * 200_000 + "\n===\n\nbody"]
+)
+def test_a_heading_without_end_does_not_go_into_every_chunk(note):
+    chunks = chunk_markdown(note)
+    check(note, chunks, ChunkSize())
+    assert sum(len(chunk.embed_text) + len(chunk.heading) for chunk in chunks) < 3 * len(note)
+
+
+def test_headings_of_every_level_as_long_as_they_may_be_keep_what_is_embedded_bounded():
+    note = "\n".join(f"{'#' * level} {'h' * 150}{level}\n\ntext {level}\n" for level in range(1, 7))
+    assert max(len(chunk.embed_text) for chunk in chunk_markdown(note)) < 1200
+
+
+# words for the full-text index
+
+
+def test_text_in_plain_letters_is_stored_as_it_is():
+    assert segment("Plain text, v2.1_x") == "Plain text, v2.1_x"
+
+
+RUNS = st.text(st.sampled_from("漢字かなカナ한글กขคงລາວ々"), min_size=1, max_size=12)
+
+
+@given(before=st.text("ab .", max_size=4), run=RUNS, data=st.data())
+def test_every_part_of_an_unspaced_run_is_a_phrase_of_its_pairs(before, run, data):
+    run = normalise(run)
+    start = data.draw(st.integers(0, len(run) - 1))
+    end = data.draw(st.integers(start + 1, len(run)))
+    words = segment(before + run).split()
+    wanted = segment_run(run[start:end])
+    if end - start == 1:
+        assert any(word.startswith(wanted[0]) for word in words)
+    else:
+        places = [at for at in range(len(words)) if words[at : at + len(wanted)] == wanted]
+        assert places
+
+
+def test_one_spelling_for_what_looks_the_same():
+    assert normalise("Ｋｅｐｔ　①") == "Kept 1"
+    assert normalise("e\u0301") == "é"
+    assert normalise("❤\ufe0f") == normalise("❤")
+
+
+def test_pictures_are_words_of_their_own():
+    assert segment("ship🚀now").split() == ["ship", "🚀", "now"]
+
+
+@pytest.mark.parametrize(
+    ("word", "parts"),
+    [
+        ("GPT模型", ["GPT", "模型"]),
+        ("模型v2", ["模型", "v2"]),
+        ("plain", ["plain"]),
+        ("模型", ["模型"]),
+        ("", []),
+        ("a模b", ["a", "模", "b"]),
+    ],
+)
+def test_a_word_is_parted_where_an_unspaced_script_begins_or_ends(word, parts):
+    assert split_scripts(word) == parts
+
+
+@given(st.text(max_size=100))
+def test_segmenting_takes_any_text_and_loses_no_letter(text):
+    kept = set(segment(text))
+    assert {letter for letter in normalise(text) if not letter.isspace()} <= kept

@@ -1,0 +1,82 @@
+"""What `kept` promises to those who import it."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import kept
+from kept import Memory, records
+
+
+def test_public_names_are_sorted_and_each_can_be_imported():
+    assert list(kept.__all__) == sorted(kept.__all__)
+    for name in kept.__all__:
+        assert getattr(kept, name) is not None
+
+
+def test_public_names_are_all_there_is_to_be_had():
+    from_types = {
+        alias.asname or alias.name
+        for node in ast.walk(ast.parse(inspect.getsource(kept)))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kept.")
+        for alias in node.names
+    }
+    assert from_types | {"__version__"} == set(kept.__all__), "what type checkers see is what there is"
+
+
+def test_whatever_the_public_methods_return_is_public():
+    named = set()
+    for name, method in inspect.getmembers(Memory, inspect.isfunction):
+        if not name.startswith("_") and name not in ("inspecting", "embedder"):
+            named |= set(re.findall(r"\w+", str(inspect.signature(method).return_annotation)))
+    ours = {name for name, value in vars(records).items() if getattr(value, "__module__", "") == "kept.records"}
+    assert named & ours <= set(kept.__all__)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    assert not hasattr(kept, "Memroy")
+
+
+def test_every_module_can_be_imported_on_its_own():
+    package = Path(kept.__file__).parent
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        importlib.import_module(".".join(parts).removesuffix(".__init__"))
+
+
+def test_importing_the_package_costs_next_to_nothing():
+    code = (
+        "import sys; import kept; print([name for name in sys.modules if name.startswith(('kept.', 'apsw', 'click'))])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def examples(request) -> dict[str, str]:
+    """Every example of Python that a reader may copy."""
+    parse = doctest.DocTestParser().get_examples
+    readme = (request.config.rootpath / "README.md").read_text()
+    found = {
+        "the docstring of kept": (kept.__doc__ or "").partition("\n\n")[2],
+        "the docstring of Memory": "".join(example.source for example in parse(Memory.__doc__ or "")),
+    }
+    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL), 1):
+        found[f"README.md, example {number}"] = block
+    return found
+
+
+def test_the_examples_run_as_they_stand(request, tmp_path):
+    (Path.home() / "notes").mkdir()
+    for name, code in examples(request).items():
+        lead = "" if "import" in code else "from kept import Memory\n"
+        ended = subprocess.run(
+            [sys.executable, "-W", "error", "-c", lead + code], capture_output=True, text=True, cwd=tmp_path, timeout=60
+        )
+        assert ended.stderr == "", name
+        assert re.search(r"memory/\d{4}-\d\d-\d\d\.md#L\d+.*5433", ended.stdout, re.DOTALL) or "README" in name
