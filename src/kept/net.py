@@ -191,14 +191,15 @@ class HttpClient:
             if not isinstance(outcome, RemoteError):
                 return self._parse(outcome)
             delay_s = self._backoff(attempt) if wait_s is None else wait_s
-            if not outcome.retryable or attempt == TRIES or pace.monotonic() + delay_s >= deadline:
+            failure = outcome
+            if not failure.retryable or attempt == TRIES or pace.monotonic() + delay_s >= deadline:
                 break
-            log.info("%s Trying again in %.1f s.", outcome.message, delay_s)
+            log.info("%s Trying again in %.1f s.", failure.message, delay_s)
             self.retries += 1
             pace.sleep(delay_s)
-        if isinstance(outcome, EndpointDown):
-            self._breaker.trip(origin, outcome.message, now_s=pace.monotonic())
-        raise outcome
+        if isinstance(failure, EndpointDown):
+            self._breaker.trip(origin, failure.message, now_s=pace.monotonic())
+        raise failure
 
     def abort(self) -> None:
         """Ends the calls of other threads, which would otherwise hold up the end of the process."""
@@ -298,7 +299,7 @@ class HttpClient:
         import httpx
 
         origin, tries = self.endpoint.origin, _after(attempt)
-        reason = self._redact(_one_line(str(exc)) or type(exc).__name__)
+        reason = self._say(str(exc) or type(exc).__name__)
         if was_cut or isinstance(exc, httpx.TimeoutException):
             message = f"{origin} did not answer within {timeout_s:.3g} s{tries}."
         elif isinstance(exc, httpx.ConnectError):
@@ -308,7 +309,7 @@ class HttpClient:
         return EndpointDown(message, hint="Check that the service is running and that the network is up.")
 
     def _failure(self, reply: _Reply, attempt: int) -> RemoteError:
-        detail = self._redact(_summary(reply))
+        detail = self._say(_summary(reply))
         message = f"{self.endpoint.origin} answered {reply.status}{_after(attempt)}: {detail.rstrip('.')}."
         if reply.status == 402 or b"insufficient_quota" in reply.body or _is_daily_quota(reply):
             return QuotaExhausted(message, status=reply.status, detail=detail)
@@ -324,11 +325,15 @@ class HttpClient:
         try:
             return json.loads(reply.body)
         except (ValueError, RecursionError) as exc:
-            said = self._redact(_summary(reply))
+            said = self._say(_summary(reply))
             raise BadAnswer(
                 f"{self.endpoint.origin} answered with something that is not JSON: {said}.",
                 hint="Check memory_search.remote.base_url: something else may be answering there.",
             ) from exc
+
+    def _say(self, text: str) -> str:
+        """Redacted before it is shortened: half a key is still a key."""
+        return _shorten(self._redact(_one_line(text)))
 
     def _backoff(self, attempt: int) -> float:
         """Twice as long each time, and never the same for two who were turned away together."""
@@ -407,7 +412,7 @@ def _request_headers(endpoint: Endpoint, given: Mapping[str, str]) -> dict[str, 
     for name, value in given.items():
         if not _HEADER_NAME.fullmatch(name) or not fits_header(value):
             raise ConfigError(
-                f"memory_search.remote.headers: '{_one_line(name)}' cannot be sent as a header.",
+                f"memory_search.remote.headers: '{_shorten(_one_line(name))}' cannot be sent as a header.",
                 hint="Names have no spaces; values are plain text on one line.",
             )
         headers[name.lower()] = value
@@ -429,7 +434,7 @@ def _secrets_in(endpoint: Endpoint, headers: Mapping[str, str]) -> Iterable[str]
 
 _TOO_LARGE = re.compile(
     r"context.{0,3}(length|size|window)|max_tokens_per_request|too many tokens|token limit|tokens? per (request|batch)"
-    r"|max.{0,30}tokens|tokens.{0,30}exceed|too (large|long)|request size|batch size",
+    r"|max.{0,30}tokens|exceeds the|tokens.{0,30}exceed|too (large|long)|request size|batch size",
     re.IGNORECASE,
 )
 _BAD_KEY = re.compile(r"api.?key.{0,20}(not valid|invalid|expired|not found)|API_KEY_INVALID", re.IGNORECASE)
@@ -483,7 +488,10 @@ def _message_in(tree: Any) -> str:
 
 
 def _one_line(text: str) -> str:
-    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+
+
+def _shorten(line: str) -> str:
     return line if len(line) <= _LONGEST_DETAIL else line[:_LONGEST_DETAIL].rstrip() + "…"
 
 
