@@ -175,6 +175,8 @@ class HttpClient:
         self._max_bytes = max_bytes
         self._idle: list[_Line] = []
         self._busy: set[_Line] = set()
+        self._lock = threading.Lock()
+        self._aborts = 0
         self.calls = 0
         self.retries = 0
         weakref.finalize(self, _close_lines, self._idle)
@@ -184,7 +186,7 @@ class HttpClient:
         pace, origin = self._pace, self.endpoint.origin
         self._breaker.check(origin, now_s=pace.monotonic())
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
-        deadline = pace.monotonic() + patience.total_s
+        deadline, aborts = pace.monotonic() + patience.total_s, self._aborts
         for attempt in range(1, TRIES + 1):
             left_s = deadline - pace.monotonic()
             outcome, wait_s = self._attempt(path, content, min(patience.attempt_s, left_s), attempt)
@@ -192,10 +194,12 @@ class HttpClient:
                 return self._parse(outcome)
             delay_s = self._backoff(attempt) if wait_s is None else wait_s
             failure = outcome
+            if aborts != self._aborts:
+                raise failure
             if not failure.retryable or attempt == TRIES or pace.monotonic() + delay_s >= deadline:
                 break
             log.info("%s Trying again in %.1f s.", failure.message, delay_s)
-            self.retries += 1
+            self._count(retries=1)
             pace.sleep(delay_s)
         if isinstance(failure, EndpointDown):
             self._breaker.trip(origin, failure.message, now_s=pace.monotonic())
@@ -203,17 +207,23 @@ class HttpClient:
 
     def abort(self) -> None:
         """Ends the calls of other threads, which would otherwise hold up the end of the process."""
+        self._aborts += 1
         for line in tuple(self._busy):
             line.cut()
 
     def close(self) -> None:
         _close_lines(self._idle)
 
+    def _count(self, *, calls: int = 0, retries: int = 0) -> None:
+        with self._lock:
+            self.calls += calls
+            self.retries += retries
+
     def _attempt(
         self, path: str, content: bytes, timeout_s: float, attempt: int
     ) -> tuple[_Reply | RemoteError, float | None]:
         """The reply or what went wrong, and how long the service asks to wait."""
-        self.calls += 1
+        self._count(calls=1)
         try:
             reply = self._send(path, content, timeout_s, attempt)
         except (EndpointDown, BadAnswer) as exc:

@@ -1,4 +1,4 @@
-"""What the tests of remote providers stand on: no keys but those of the test, no waiting, and a process without a past."""
+"""What the tests of remote providers stand on: no keys but the test's, no waiting, and a process without a past."""
 
 from __future__ import annotations
 

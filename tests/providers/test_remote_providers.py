@@ -13,7 +13,7 @@ import pytest
 import servers
 from servers import KEY, FakePace
 
-from kept.embedding.base import Embedder, Role
+from kept.embedding.base import Embedder
 from kept.embedding.batch import Item, iter_batches, token_bound
 from kept.embedding.gemini import GeminiEmbedder
 from kept.embedding.ollama import OllamaEmbedder, host_url
@@ -425,7 +425,16 @@ def test_one_bad_text_does_not_sink_its_batch(pair):
     assert len(pair.server.requests) <= 14
 
 
-def test_if_every_text_is_bad_that_is_a_failure(pair):
+def test_texts_that_are_bad_are_gaps_even_if_there_are_no_others(pair):
+    pair.server.refuses = lambda text: "poison" in text
+    matrix = pair.embedder().embed(["poison", "more poison"], role="document")
+    assert [(gap.row, gap.temporary) for gap in matrix.gaps] == [(0, False), (1, False)]
+    assert len(matrix) == 2
+    with pytest.raises(EmbeddingFailed, match="not welcome"):
+        pair.embedder().embed(["poison"], role="query")
+
+
+def test_a_provider_that_takes_no_text_at_all_has_failed(pair):
     pair.server.refuses = lambda text: True
     error = pair.failure()
     assert "Not one of 2 texts could be embedded." in error.message
@@ -466,6 +475,42 @@ def test_a_used_up_quota_makes_the_provider_unavailable(openai):
     assert len(openai.server.requests) == 1
 
 
+def test_an_interruption_ends_the_calls_that_are_under_way(openai):
+    arrived = threading.Semaphore(0)
+
+    def hang(handler: servers.Handler, request: servers.Request) -> None:
+        arrived.release()
+        servers.hangs(handler, request)
+
+    openai.server.always = hang
+    embedder = openai.embedder()
+    failures: list[EmbeddingError] = []
+
+    def work() -> None:
+        try:
+            embedder.embed(["hello"], role="document")
+        except EmbeddingError as exc:
+            failures.append(exc)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    assert arrived.acquire(timeout=5)
+    embedder._client.abort()
+    worker.join(timeout=5)
+    assert not worker.is_alive()
+    assert len(failures) == len(openai.server.requests) == 1
+
+
+def test_what_was_used_is_counted_as_the_provider_counts_it(pair):
+    embedder = pair.embedder()
+    pair.server.faults.append(servers.says(503))
+    embedder.embed(["one", "two"], role="document")
+    usage = embedder.usage
+    assert (usage.calls, usage.retries, usage.texts) == (2, 1, 2)
+    told = {"openai": 8, "voyage": 8}
+    assert usage.tokens == told.get(pair.name, sum(token_bound(sent(pair, text)) for text in ("one", "two")))
+
+
 # batches
 
 
@@ -481,7 +526,3 @@ def test_the_bound_on_tokens_is_above_what_dense_scripts_cost():
     assert token_bound("日本語のテキスト") >= 8
     assert token_bound("a" * 300) >= 100
     assert token_bound("\ud800") >= 1
-
-
-def test_roles_are_what_the_protocol_says():
-    assert Role.__args__ == ("query", "document")

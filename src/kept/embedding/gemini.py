@@ -21,7 +21,7 @@ class GeminiEmbedder(RemoteEmbedder):
     known_dims: ClassVar[Mapping[str, int]] = {"gemini-embedding-001": 3072, "text-embedding-004": 768}
     max_items = 100
     # Estimates from published examples, until they are measured: unrelated texts are far from 0 here.
-    calibration = Calibration(floor=0.55, ceiling=0.85, weight=0.6)
+    calibration = Calibration(floor=0.55, ceiling=0.85, weight=0.5)
 
     @classmethod
     def from_settings(cls, settings: MemorySearch, keys: ProviderKeys) -> GeminiEmbedder:
@@ -35,10 +35,10 @@ class GeminiEmbedder(RemoteEmbedder):
     def _ask(self, texts: Sequence[str], role: Role) -> Iterable[Any]:
         path = f"/models/{quote(self.model, safe='')}"
         if role == "query" and len(texts) == 1:
-            answer = self._post(f"{path}:embedContent", self._request(texts[0], role), role)
+            answer = self._post(f"{path}:embedContent", self._request(texts[0], role), role, texts)
             return [_values(_field(answer, "embedding", dict, self._origin))]
         requests = [self._request(text, role) for text in texts]
-        answer = self._post(f"{path}:batchEmbedContents", {"requests": requests}, role)
+        answer = self._post(f"{path}:batchEmbedContents", {"requests": requests}, role, texts)
         return [_values(one) for one in _field(answer, "embeddings", list, self._origin)]
 
     def _request(self, text: str, role: Role) -> dict[str, Any]:

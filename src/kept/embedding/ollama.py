@@ -56,10 +56,12 @@ class OllamaEmbedder(RemoteEmbedder):
         body: dict[str, Any] = {"model": self.model, "input": texts}
         if self.dimensions:
             body["dimensions"] = self.dimensions
-        return self._list_in(self._post("/api/embed", body, role), "embeddings")
+        return self._list_in(self._post("/api/embed", body, role, texts), "embeddings")
 
     def _ask_alone(self, text: str, role: Role) -> Any:
-        return self._list_in(self._post("/api/embeddings", {"model": self.model, "prompt": text}, role), "embedding")
+        return self._list_in(
+            self._post("/api/embeddings", {"model": self.model, "prompt": text}, role, [text]), "embedding"
+        )
 
     def _list_in(self, answer: Any, name: str) -> list[Any]:
         found = answer.get(name) if isinstance(answer, dict) else None

@@ -22,7 +22,7 @@ class OpenAIEmbedder(RemoteEmbedder):
         "text-embedding-ada-002": 1536,
     }
     # Estimates from published examples, until they are measured.
-    calibration = Calibration(floor=0.15, ceiling=0.65, weight=0.6)
+    calibration = Calibration(floor=0.15, ceiling=0.65, weight=0.5)
 
     @classmethod
     def from_settings(cls, settings: MemorySearch, keys: ProviderKeys) -> OpenAIEmbedder:
@@ -33,7 +33,7 @@ class OpenAIEmbedder(RemoteEmbedder):
         body: dict[str, Any] = {"model": self.model, "input": list(texts), "encoding_format": "float"}
         if self.dimensions:
             body["dimensions"] = self.dimensions
-        return rows_by_index(self._post("/embeddings", body, role), len(texts), self._origin)
+        return rows_by_index(self._post("/embeddings", body, role, texts), len(texts), self._origin)
 
 
 def rows_by_index(answer: Any, count: int, origin: str) -> list[Any]:

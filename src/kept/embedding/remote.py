@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from kept.config import KEY_VARIABLES, MemorySearch, ProviderKeys, Remote
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
-from kept.embedding.batch import MAX_ITEMS, Item, iter_batches
+from kept.embedding.batch import MAX_ITEMS, Item, iter_batches, token_bound
 from kept.errors import (
     AccessRefused,
     BadAnswer,
@@ -61,6 +61,18 @@ class Account:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an embedder has used since it was made."""
+
+    calls: int = 0
+    """HTTP calls, failed ones and retries among them."""
+    retries: int = 0
+    texts: int = 0
+    tokens: int = 0
+    """As the provider counts them; where it does not say, our estimate, which is rather too high."""
+
+
 @dataclass
 class _Run:
     """One call of `embed`, as the threads that share its work see it."""
@@ -98,6 +110,8 @@ class RemoteEmbedder(ABC):
         self.dimensions = dimensions or None
         self._patience = {"query": query_patience, "document": document_patience}
         self._seen_dims = 0
+        self._texts = 0
+        self._tokens = 0
         self._lock = threading.Lock()
         key = (account.api_key or "").strip() or None
         if key is not None and not fits_header(key):
@@ -118,13 +132,9 @@ class RemoteEmbedder(ABC):
         return self._identity
 
     @property
-    def calls(self) -> int:
-        """HTTP calls so far, failed ones and retries among them."""
-        return self._client.calls
-
-    @property
-    def retries(self) -> int:
-        return self._client.retries
+    def usage(self) -> Usage:
+        with self._lock:
+            return Usage(self._client.calls, self._client.retries, self._texts, self._tokens)
 
     def close(self) -> None:
         self._client.close()
@@ -138,24 +148,38 @@ class RemoteEmbedder(ABC):
     def _ask(self, texts: Sequence[str], role: Role) -> Iterable[Any]:
         """The vector of each text, in order, as the provider gives them. Raises RemoteError."""
 
-    def _post(self, path: str, body: Any, role: Role) -> Any:
-        return self._client.post_json(path, body, patience=self._patience[role])
+    def _post(self, path: str, body: Any, role: Role, texts: Sequence[str]) -> Any:
+        answer = self._client.post_json(path, body, patience=self._patience[role])
+        tokens = _tokens_used(answer)
+        with self._lock:
+            self._texts += len(texts)
+            self._tokens += sum(map(token_bound, texts)) if tokens is None else tokens
+        return answer
 
     # what is the same for all
 
     def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
-        """Raises only if not one text could be embedded. Blank texts are never sent; their rows are gaps."""
+        """Raises only if not one text could be embedded, and not because of the texts themselves.
+
+        Blank texts are never sent; their rows are gaps.
+        """
         run = _Run(role)
         items = [Item(row, text) for row, text in enumerate(texts) if text.strip()]
         for row in {*range(len(texts))} - {item.row for item in items}:
             run.gaps[row] = Gap(row, "There is nothing in it to embed.", temporary=False)
         self._work(run, list(iter_batches(items, max_items=self.max_items)))
-        if items and not run.rows:
+        if items and not run.rows and (run.error or role == "query" or not self._takes_other_texts()):
             raise run.error or EmbeddingFailed(self._nothing_embedded(run, items))
         dims = self._seen_dims or self.identity.dims
         if texts and not dims:
             raise EmbeddingFailed("There is nothing to embed.")
         return self._matrix(run, len(texts), items, dims)
+
+    def _takes_other_texts(self) -> bool:
+        """Tells a provider that refuses these texts from one that refuses whatever it is asked."""
+        probe = _Run("document")
+        self._embed_batch([Item(0, "hello")], probe)
+        return bool(probe.rows)
 
     def _matrix(self, run: _Run, count: int, items: list[Item], dims: int) -> Matrix:
         for item in items:
@@ -301,6 +325,19 @@ def fingerprint(endpoint: Endpoint, headers: Mapping[str, str]) -> str:
     plain = sorted((name.lower(), value) for name, value in headers.items() if not is_auth_header(name))
     whole = "\n".join([endpoint.public_url, *(f"{name}: {value}" for name, value in plain)])
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
+
+
+def _tokens_used(answer: Any) -> int | None:
+    """What the answer says it cost, under the names that providers have for it."""
+    if not isinstance(answer, dict):
+        return None
+    places = ("usage", "total_tokens"), ("usageMetadata", "promptTokenCount"), ("", "prompt_eval_count")
+    for group, name in places:
+        told = answer.get(group) if group else answer
+        tokens = told.get(name) if isinstance(told, dict) else None
+        if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0:
+            return tokens
+    return None
 
 
 def _numbers(vector: Any, origin: str) -> list[float]:

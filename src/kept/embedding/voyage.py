@@ -32,7 +32,7 @@ class VoyageEmbedder(RemoteEmbedder):
         "voyage-law-2": 1024,
     }
     # Estimates from published examples, until they are measured.
-    calibration = Calibration(floor=0.25, ceiling=0.75, weight=0.6)
+    calibration = Calibration(floor=0.25, ceiling=0.75, weight=0.5)
 
     @classmethod
     def from_settings(cls, settings: MemorySearch, keys: ProviderKeys) -> VoyageEmbedder:
@@ -43,4 +43,4 @@ class VoyageEmbedder(RemoteEmbedder):
         body: dict[str, Any] = {"model": self.model, "input": list(texts), "input_type": role}
         if self.dimensions:
             body["output_dimension"] = self.dimensions
-        return rows_by_index(self._post("/embeddings", body, role), len(texts), self._origin)
+        return rows_by_index(self._post("/embeddings", body, role, texts), len(texts), self._origin)

@@ -33,6 +33,8 @@ EMBEDDER_REST_S = 30.0
 """After a failure the searches of the next moments do not ask the embedder again for what is missing."""
 _META_RECIPE = "recipe"
 _META_SYNCED = "last_sync"
+_META_REFUSED = "refused"
+MAX_REFUSALS = 10_000
 
 
 @dataclass
@@ -71,12 +73,25 @@ class Syncer:
         self.settings = settings
         self.clock = clock
         self._embedder_failed_at: float | None = None
-        self._refused: set[bytes] = set()
+        self._refused = self._stored_refusals()
         """Texts that the embedder does not take, by hash: asking for them again is a call for nothing."""
 
     def try_embedder_again(self) -> None:
         """Forgets that the embedder failed, because somebody asked for a sync by name."""
         self._embedder_failed_at = None
+
+    def _stored_refusals(self) -> set[bytes]:
+        match self.index.get_meta(_META_REFUSED):
+            case {"identity": str(identity), "hashes": [*hashes]}:
+                if self.embedder is not None and identity == self.embedder.identity.key:
+                    return {bytes.fromhex(key) for key in hashes}
+        return set()
+
+    def _store_refusals(self) -> None:
+        """Inside a transaction of the caller's."""
+        if self.embedder is not None:
+            hashes = sorted(key.hex() for key in self._refused)[:MAX_REFUSALS]
+            self.index.put_meta(_META_REFUSED, {"identity": self.embedder.identity.key, "hashes": hashes})
 
     def _embedder_rests(self) -> bool:
         failed_at = self._embedder_failed_at
@@ -158,6 +173,8 @@ class Syncer:
 
     def _sync_locked(self, scan: Scan, force: bool, tally: _Tally, progress: Progress | None) -> None:
         # Another process may have done the work while this one waited: everything is looked at again.
+        if force:
+            self._refused = set()
         self.index.drop_leftovers()
         if self.index.get_meta(_META_RECIPE) is None:
             with self.index.writing():
@@ -286,7 +303,11 @@ class Syncer:
             for gap in {gaps[key].reason: gaps[key] for key in one.embed_texts if key in gaps}.values():
                 if not gap.temporary:
                     tally.problems.append(Problem(one.write.file.path, f"In part found by word only: {gap.reason}"))
-        self._refused.update(key for key, gap in gaps.items() if not gap.temporary)
+        refused = {key for key, gap in gaps.items() if not gap.temporary}
+        if refused:
+            self._refused |= refused
+            with self.index.writing():
+                self._store_refusals()
         waiting = [gap for gap in gaps.values() if gap.temporary]
         if not waiting:
             return
