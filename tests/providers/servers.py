@@ -61,6 +61,7 @@ Fault = Callable[["Handler", Request], None]
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # headers and body are two packets, and must not wait for each other
     server: _Http
 
     def do_POST(self) -> None:
