@@ -13,7 +13,7 @@ from servers import FakePace
 from kept.errors import BadAnswer, ConfigError, EndpointDown, Overloaded, QuotaExhausted, RemoteError, RequestRefused
 from kept.net import Breaker, HttpClient, Patience, parse_endpoint
 
-SOON = Patience(attempt_s=0.15, total_s=100.0)
+SOON = Patience(attempt_s=0.08, total_s=100.0)
 LATER = Patience(attempt_s=5.0, total_s=100.0)
 BODY = {"model": "m", "input": ["hello"], "encoding_format": "float"}
 
@@ -139,13 +139,13 @@ def test_silence_ends_with_the_timeout(server, client):
     server.always = servers.hangs
     error = failure(client, SOON)
     assert isinstance(error, EndpointDown)
-    assert error.message == f"{server.origin} did not answer within 0.15 s after 3 tries."
+    assert error.message == f"{server.origin} did not answer within 0.08 s after 3 tries."
 
 
 @pytest.mark.parametrize("fault", [servers.drips, servers.drips_headers])
 def test_a_byte_now_and_then_does_not_keep_a_call_alive(server, client, fault):
     server.always = fault
-    assert f"{server.origin} did not answer within 0.15 s" in failure(client, SOON).message
+    assert f"{server.origin} did not answer within 0.08 s" in failure(client, SOON).message
     assert len(server.requests) == 3
 
 

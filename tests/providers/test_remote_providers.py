@@ -21,7 +21,7 @@ from kept.embedding.openai import OpenAIEmbedder
 from kept.embedding.remote import Account, RemoteEmbedder
 from kept.embedding.voyage import VoyageEmbedder
 from kept.errors import AccessRefused, EmbedderUnavailable, EmbeddingError, EmbeddingFailed
-from kept.net import Patience
+from kept.net import DOCUMENTS, Patience
 from kept.records import Matrix
 
 KINDS: dict[str, tuple[type[servers.Provider], type[RemoteEmbedder]]] = {
@@ -30,7 +30,7 @@ KINDS: dict[str, tuple[type[servers.Provider], type[RemoteEmbedder]]] = {
     "voyage": (servers.Voyage, VoyageEmbedder),
     "ollama": (servers.Ollama, OllamaEmbedder),
 }
-SOON = Patience(attempt_s=0.15, total_s=100.0)
+SOON = Patience(attempt_s=0.08, total_s=100.0)
 
 
 @dataclass
@@ -290,8 +290,8 @@ def test_a_key_with_a_line_break_in_it_is_refused_without_being_repeated(pair, k
         (servers.says(429, retry_after="1"), "answered 429 after 3 tries: Too Many Requests"),
         (servers.says(500), "answered 500 after 3 tries: Internal Server Error"),
         (servers.bad_gateway, "answered 502 after 3 tries: a web page, '502 Bad Gateway'"),
-        (servers.hangs, "did not answer within 0.15 s after 3 tries"),
-        (servers.drips, "did not answer within 0.15 s after 3 tries"),
+        (servers.hangs, "did not answer within 0.08 s after 3 tries"),
+        (servers.drips, "did not answer within 0.08 s after 3 tries"),
         (servers.breaks_off, "broke off the connection after 3 tries"),
         (servers.says(200, b'{"data": [{"embe'), "not JSON"),
         (servers.says(200, b"[]"), "answered without"),
@@ -305,7 +305,8 @@ def test_a_key_with_a_line_break_in_it_is_refused_without_being_repeated(pair, k
 )
 def test_whatever_goes_wrong_is_said_in_one_line_and_once_it_is_over_all_is_well(pair, fault, says):
     pair.server.always = fault
-    error = pair.failure(pair.embedder(document_patience=SOON))
+    patience = SOON if "did not answer" in says else DOCUMENTS
+    error = pair.failure(pair.embedder(document_patience=patience))
     assert isinstance(error, EmbeddingFailed)
     assert says in error.message
     assert error.message.startswith(f"{pair.name}: {pair.server.origin}")
