@@ -104,6 +104,8 @@ def test_ollama_is_found_where_its_variable_says_unless_the_settings_say_otherwi
         assert len(server.requests) == 1
     elsewhere = chosen({"OLLAMA_HOST": "gpu"}, provider="ollama", remote__base_url="http://other:1")
     assert elsewhere._client.endpoint.origin == "http://other:1"
+    with pytest.raises(ConfigError, match="OLLAMA_HOST: not an address"):
+        chosen({"OLLAMA_HOST": "http://[::1"}, provider="ollama")
 
 
 def test_keys_are_not_shown_where_a_configuration_is_printed():

@@ -218,7 +218,7 @@ def test_a_model_that_ollama_does_not_have_is_named_with_the_command_that_gets_i
     error = ollama.failure(ollama.embedder(model="mxbai-embed-large"))
     assert isinstance(error, EmbedderUnavailable)
     assert "not found, try pulling it first" in error.message
-    assert error.hint == "Get the model with: ollama pull mxbai-embed-large"
+    assert "'ollama pull mxbai-embed-large'" in error.hint
     assert len(ollama.server.requests) == 1
 
 

@@ -9,6 +9,7 @@ from kept.config import MemorySearch, ProviderKeys
 from kept.embedding.base import Calibration, Role
 from kept.embedding.remote import Account, RemoteEmbedder
 from kept.errors import BadAnswer, RequestRefused
+from kept.net import parse_endpoint
 
 BASE_URL = "http://127.0.0.1:11434"
 _PORT = 11434
@@ -36,7 +37,10 @@ class OllamaEmbedder(RemoteEmbedder):
     @classmethod
     def from_settings(cls, settings: MemorySearch, keys: ProviderKeys) -> OllamaEmbedder:
         remote = settings.remote
-        url = remote.base_url or (host_url(keys.ollama_host) if keys.ollama_host else BASE_URL)
+        url = remote.base_url or BASE_URL
+        if keys.ollama_host and not remote.base_url:
+            url = host_url(keys.ollama_host)
+            parse_endpoint(url, setting="OLLAMA_HOST")
         account = Account(url, remote.api_key, remote.headers)
         return cls(account, model=settings.model, dimensions=settings.dimensions)
 
@@ -70,7 +74,7 @@ class OllamaEmbedder(RemoteEmbedder):
         return found
 
     def _not_found_hint(self) -> str:
-        return f"Get the model with: ollama pull {self.model}"
+        return f"Get the model with 'ollama pull {self.model}', or check memory_search.remote.base_url."
 
 
 def host_url(host: str) -> str:
