@@ -100,7 +100,7 @@ def test_after_three_tries_it_is_over(server, client, fake):
     error = failure(client)
     assert isinstance(error, Overloaded)
     assert error.message == f"{server.origin} answered 500 after 3 tries: The server had an error."
-    assert len(server.requests) == 3
+    assert client.calls == 3
 
 
 def test_a_web_page_instead_of_an_error_is_summed_up_in_one_line(server, client):
@@ -146,7 +146,7 @@ def test_silence_ends_with_the_timeout(server, client):
 def test_a_byte_now_and_then_does_not_keep_a_call_alive(server, client, fault):
     server.always = fault
     assert f"{server.origin} did not answer within 0.08 s" in failure(client, SOON).message
-    assert len(server.requests) == 3
+    assert client.calls == 3
 
 
 def test_a_query_is_not_waited_for_longer_than_it_may_take_in_all(server, client, fake):
