@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from servers import FakePace
 
 from kept import net
+from providers.servers import FakePace
 
 
 @pytest.fixture

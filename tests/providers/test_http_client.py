@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from email.utils import formatdate
 
 import pytest
-import servers
-from servers import FakePace
 
 from kept.errors import BadAnswer, ConfigError, EndpointDown, Overloaded, QuotaExhausted, RemoteError, RequestRefused
 from kept.net import Breaker, HttpClient, Patience, parse_endpoint
+from providers import servers
+from providers.servers import FakePace
 
 SOON = Patience(attempt_s=0.08, total_s=100.0)
 LATER = Patience(attempt_s=5.0, total_s=100.0)

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import servers
 
 from kept import Memory
 from kept.config import load_config
@@ -18,6 +17,7 @@ from kept.embedding.registry import choose_embedder
 from kept.embedding.static import StaticEmbedder
 from kept.embedding.voyage import VoyageEmbedder
 from kept.errors import AccessRefused, ConfigError, EmbedderUnavailable, UnknownProvider
+from providers import servers
 
 ENVIRONMENT = {
     "OPENAI_API_KEY": "sk-openai-00000000",

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-import servers
-from servers import KEY, FakePace
 
 from kept.embedding.base import Embedder
 from kept.embedding.batch import Item, iter_batches, token_bound
@@ -23,6 +21,8 @@ from kept.embedding.voyage import VoyageEmbedder
 from kept.errors import AccessRefused, EmbedderUnavailable, EmbeddingError, EmbeddingFailed
 from kept.net import DOCUMENTS, Patience
 from kept.records import Matrix
+from providers import servers
+from providers.servers import KEY, FakePace
 
 KINDS: dict[str, tuple[type[servers.Provider], type[RemoteEmbedder]]] = {
     "openai": (servers.OpenAI, OpenAIEmbedder),

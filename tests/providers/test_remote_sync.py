@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import servers
-from servers import KEY, FakePace
 
 from kept import Memory
 from kept.embedding.gemini import GeminiEmbedder
@@ -16,6 +14,8 @@ from kept.embedding.ollama import OllamaEmbedder
 from kept.embedding.openai import OpenAIEmbedder
 from kept.embedding.remote import Account, RemoteEmbedder
 from kept.embedding.voyage import VoyageEmbedder
+from providers import servers
+from providers.servers import KEY, FakePace
 
 SECRETS = {
     "openai": "sk-proj-AAAABBBBCCCC",
