@@ -259,7 +259,7 @@ def test_a_flag_has_to_name_one_setting(load, key):
         ("memory_search.query.hybrid.vector_weight", "heavy", "a number"),
         ("memory_search.enabled", "maybe", "true or false"),
         ("memory_search.enabled", "2", "true or false"),
-        ("memory_search.provider", "skynet", "not one of the choices"),
+        ("memory_search.backend", "skynet", "not one of the choices"),
         ("memory_search.provider", "{a: b}", "not one of the choices"),
         ("memory_search.sources", "[memory, dreams]", "not one of the choices"),
         ("memory_search.extra_paths", "{a: b}", "a list"),
@@ -297,8 +297,8 @@ def test_a_wrong_value_names_the_place_it_was_given_in(load, home, workspace):
 
 
 def test_a_mistake_in_another_agents_settings_is_not_kept_for_later(load, home):
-    user_file(home, "agents: {list: [{id: ada, memory_search: {provider: skynet}}]}")
-    assert "agents.list[0].memory_search.provider" in refusal(load, agent="main").message
+    user_file(home, "agents: {list: [{id: ada, memory_search: {backend: skynet}}]}")
+    assert "agents.list[0].memory_search.backend" in refusal(load, agent="main").message
 
 
 @pytest.mark.parametrize("value", ["true", "Yes", "on", "1"])

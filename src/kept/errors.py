@@ -18,10 +18,17 @@
     │   ├── StoreBusy
     │   ├── StoreTooNew
     │   └── StoreUnavailable
-    └── EmbeddingError
-        ├── UnknownProvider
-        ├── EmbedderUnavailable the provider cannot be used here as configured
-        └── EmbeddingFailed     the provider was asked and did not deliver
+    ├── EmbeddingError
+    │   ├── UnknownProvider
+    │   ├── EmbedderUnavailable the provider cannot be used here as configured
+    │   │   └── AccessRefused   it wants a key, or does not accept the one it got
+    │   └── EmbeddingFailed     the provider was asked and did not deliver
+    └── RemoteError             a service on the network; whoever called it says what that means for the user
+        ├── EndpointDown        it cannot be reached, or does not answer in time
+        ├── Overloaded          it answers that it cannot at the moment
+        ├── RequestRefused      it does not accept the request
+        │   └── QuotaExhausted  ... because what was paid for is used up
+        └── BadAnswer           what it answers cannot be understood
 
 Each carries a ``code`` for programs, a ``hint`` that says what to do, and whether trying again can help.
 """
@@ -143,6 +150,43 @@ class EmbedderUnavailable(EmbeddingError):
     code = "embedder_unavailable"
 
 
+class AccessRefused(EmbedderUnavailable):
+    code = "access_refused"
+
+
 class EmbeddingFailed(EmbeddingError):
     code = "embedding_failed"
     retryable = True
+
+
+class RemoteError(KeptError):
+    code = "remote"
+
+
+class EndpointDown(RemoteError):
+    code = "endpoint_down"
+    retryable = True
+
+
+class Overloaded(RemoteError):
+    code = "overloaded"
+    retryable = True
+
+
+class RequestRefused(RemoteError):
+    """``status`` is the HTTP status, or the one that the answer should have had; ``detail`` what the service says."""
+
+    code = "request_refused"
+
+    def __init__(self, message: str, *, status: int, detail: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.detail = detail
+
+
+class QuotaExhausted(RequestRefused):
+    code = "quota_exhausted"
+
+
+class BadAnswer(RemoteError):
+    code = "bad_answer"

@@ -15,7 +15,7 @@ from kept.clock import Clock, SystemClock
 from kept.config import Config, Query, load_config
 from kept.embedding.base import Embedder, Identity
 from kept.embedding.registry import choose_embedder
-from kept.errors import ConfigError, EmbeddingError, KeptError, StoreDamaged, WorkspaceMissing
+from kept.errors import ConfigError, EmbeddingError, KeptError, StoreDamaged, UnknownProvider, WorkspaceMissing
 from kept.indexing.keeper import IndexKeeper
 from kept.indexing.sync import Syncer
 from kept.records import Dropped, Filter, Hit, Passage, Progress, SearchResult, Status, SyncReport, Written
@@ -240,12 +240,14 @@ class Memory:
     def _choose(self, given: Embedder | None) -> tuple[Embedder | None, tuple[str, ...]]:
         """The embedder, or why there is none: a broken one must not stand in the way of the words."""
         try:
-            embedder = given or choose_embedder(self.settings)
+            embedder = given or choose_embedder(self.settings, self.config.keys)
             if embedder is not None:
                 _ = embedder.identity
             return embedder, ()
+        except UnknownProvider:
+            raise  # a misspelt setting is an error, like any other
         except EmbeddingError as exc:
-            return None, (f"Searching by word only: {exc.message}",)
+            return None, (f"Searching by word only: {exc.message} {exc.hint}".rstrip(),)
 
     def _require_usable(self) -> None:
         if not self.settings.enabled:

@@ -54,11 +54,22 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """A text that got no vector, and why. Its row holds zeros, which are no vector: never store or compare them."""
+
+    row: int
+    reason: str
+    temporary: bool
+    """Whether asking again later can help. A text that the provider refuses stays refused."""
+
+
+@dataclass(frozen=True, slots=True)
 class Matrix:
     """Rows of little-endian float32, packed. A plain buffer, so that a search needs no numpy."""
 
     dims: int
     data: bytes
+    gaps: tuple[Gap, ...] = ()
 
     def __len__(self) -> int:
         return len(self.data) // (4 * self.dims) if self.dims else 0

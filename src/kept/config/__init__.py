@@ -3,6 +3,7 @@
 The only package that reads the environment.
 """
 
+from kept.config.keys import KEY_VARIABLES, ProviderKeys
 from kept.config.layers import Layer, LoadedConfig, load_config
 from kept.config.schema import (
     AgentConfig,
@@ -12,10 +13,12 @@ from kept.config.schema import (
     Hybrid,
     MemorySearch,
     Query,
+    Remote,
     Sync,
 )
 
 __all__ = [
+    "KEY_VARIABLES",
     "AgentConfig",
     "Cache",
     "Chunking",
@@ -24,7 +27,9 @@ __all__ = [
     "Layer",
     "LoadedConfig",
     "MemorySearch",
+    "ProviderKeys",
     "Query",
+    "Remote",
     "Sync",
     "load_config",
 ]

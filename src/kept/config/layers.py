@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from kept.config.keys import read_keys
 from kept.config.read import build, coerce, hints, nearest, normalise, unknown_key
 from kept.config.schema import AgentConfig, Config, Gateway
 from kept.errors import ConfigError
@@ -84,6 +85,7 @@ def load_config(
         agent_id=agent_id,
         agent=build(AgentConfig, agent_tree, at="agents.defaults"),
         gateway=build(Gateway, gateway_tree, at="gateway"),
+        keys=read_keys(env),
     )
     files = (
         ("user", str(user_file), user_file.is_file()),

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Provider = Literal["auto", "local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"]
+from kept.config.keys import ProviderKeys
+
+Provider = Literal["auto", "local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"] | str
+"""Those that come with Kept, or the name of one that another package adds. The registry knows which there are."""
 Weight = float | Literal["auto"]
 
 
@@ -15,8 +18,8 @@ def bounded(default: Any, low: float, high: float) -> Any:
 
 
 def secret(default: Any = None) -> Any:
-    """A value that is never shown."""
-    return field(default=default, metadata={"secret": True})
+    """A value that is never shown, not even where a whole configuration is printed."""
+    return field(default=default, repr=False, metadata={"secret": True})
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class RemoteBatch:
 class Remote:
     base_url: str | None = None
     api_key: str | None = secret()
-    headers: dict[str, str] = field(default_factory=dict, metadata={"secret": True})
+    headers: dict[str, str] = field(default_factory=dict, repr=False, metadata={"secret": True})
     batch: RemoteBatch = RemoteBatch()
 
 
@@ -107,6 +110,8 @@ class MemorySearch:
     provider: Provider = "auto"
     fallback: Provider = "none"
     model: str | None = None
+    dimensions: int | None = bounded(None, 0, 100_000)
+    """How long vectors are to be, for models that leave the choice. 0 is the provider's default."""
     remote: Remote = Remote()
     local: Local = Local()
     store: Store = Store()
@@ -185,6 +190,7 @@ class Config:
     agent_id: str
     agent: AgentConfig
     gateway: Gateway
+    keys: ProviderKeys = ProviderKeys()
 
     @property
     def memory_search(self) -> MemorySearch:

@@ -20,6 +20,7 @@ class Identity:
     """What a vector came from. Vectors of two identities are never compared.
 
     ``fingerprint`` tells apart what the names do not: another endpoint, other weights. It never holds a secret.
+    ``dims`` is 0 where only the answer to a first call would tell: an identity costs no call.
     """
 
     provider: str
@@ -57,7 +58,10 @@ class Embedder(Protocol):
     def calibration(self) -> Calibration: ...
 
     def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
-        """A unit vector for each text, in order. Raises EmbeddingError; never returns fewer rows."""
+        """A unit vector for each text, in order. Raises EmbeddingError; never returns fewer rows.
+
+        Where some texts could be embedded and others not, the others are rows of zeros, named in ``gaps``.
+        """
         ...
 
 

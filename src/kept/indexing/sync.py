@@ -14,11 +14,11 @@ from kept.chunking.markdown import ChunkSize
 from kept.clock import Clock
 from kept.config import MemorySearch
 from kept.embedding.base import Embedder
-from kept.errors import EmbeddingError, KeptError, NoteNotFound
+from kept.errors import EmbeddingError, EmbeddingFailed, KeptError, NoteNotFound
 from kept.indexing.plan import SyncPlan, plan_sync
 from kept.indexing.prepare import PreparedFile, Recipe, file_row, note_timestamp_ms, prepare_file
 from kept.lock import locked
-from kept.records import Problem, Progress, SourceFile, SyncReport
+from kept.records import Gap, Problem, Progress, SourceFile, SyncReport
 from kept.store.generation import Generation
 from kept.store.index import Index
 from kept.store.kernels import quantise
@@ -33,6 +33,8 @@ EMBEDDER_REST_S = 30.0
 """After a failure the searches of the next moments do not ask the embedder again for what is missing."""
 _META_RECIPE = "recipe"
 _META_SYNCED = "last_sync"
+_META_REFUSED = "refused"
+MAX_REFUSALS = 10_000
 
 
 @dataclass
@@ -71,10 +73,25 @@ class Syncer:
         self.settings = settings
         self.clock = clock
         self._embedder_failed_at: float | None = None
+        self._refused = self._stored_refusals()
+        """Texts that the embedder does not take, by hash: asking for them again is a call for nothing."""
 
     def try_embedder_again(self) -> None:
         """Forgets that the embedder failed, because somebody asked for a sync by name."""
         self._embedder_failed_at = None
+
+    def _stored_refusals(self) -> set[bytes]:
+        match self.index.get_meta(_META_REFUSED):
+            case {"identity": str(identity), "hashes": [*hashes]}:
+                if self.embedder is not None and identity == self.embedder.identity.key:
+                    return {bytes.fromhex(key) for key in hashes}
+        return set()
+
+    def _store_refusals(self) -> None:
+        """Inside a transaction of the caller's."""
+        if self.embedder is not None:
+            hashes = sorted(key.hex() for key in self._refused)[:MAX_REFUSALS]
+            self.index.put_meta(_META_REFUSED, {"identity": self.embedder.identity.key, "hashes": hashes})
 
     def _embedder_rests(self) -> bool:
         failed_at = self._embedder_failed_at
@@ -88,7 +105,7 @@ class Syncer:
     def plan(self, scan: Scan) -> SyncPlan:
         with self.index.reading():
             known = self.index.live.file_rows()
-            waiting = self.index.live.files_awaiting_vectors() if self._awaits_vectors() else set()
+            waiting = self._files_awaiting_vectors()
         plan = plan_sync(scan.files, known)
         if not waiting:
             return plan
@@ -119,6 +136,18 @@ class Syncer:
         if self.embedder is None or self._embedder_rests() or not self.vectors_match():
             return False
         return self.index.live.count_awaiting_vectors() > 0
+
+    def _files_awaiting_vectors(self) -> set[tuple[str, str]]:
+        """Files with chunks that the embedder can be asked for, and has not given."""
+        if not self._awaits_vectors():
+            return set()
+        live = self.index.live
+        waiting = live.files_awaiting_vectors()
+        if not self._refused:
+            return waiting
+        return {
+            file for file in waiting if any(key not in self._refused for _, key in live.rows_awaiting_vector(*file))
+        }
 
     def recipe(self) -> Recipe:
         """How the index is to be built. Without an embedder, whatever vectors are there stay what they are."""
@@ -163,6 +192,8 @@ class Syncer:
 
     def _sync_locked(self, scan: Scan, force: bool, tally: _Tally, progress: Progress | None) -> None:
         # Another process may have done the work while this one waited: everything is looked at again.
+        if force:
+            self._refused = set()
         self.index.drop_leftovers()
         if self.index.get_meta(_META_RECIPE) is None:
             with self.index.writing():
@@ -175,7 +206,7 @@ class Syncer:
         plan = self.plan(scan)
         with self.index.reading():
             known = self.index.live.file_rows()
-            for key in self.index.live.files_awaiting_vectors() if self._awaits_vectors() else ():
+            for key in self._files_awaiting_vectors():
                 known.pop(key, None)
         if not plan:
             return
@@ -261,7 +292,7 @@ class Syncer:
         with self.index.reading():
             known = self.index.cache.find(identity.key, texts, identity.dims)
         tally.cached += len(known)
-        missing = [key for key in texts if key not in known]
+        missing = [key for key in texts if key not in known and key not in self._refused]
         if not missing:
             return known, {}
         try:
@@ -272,9 +303,39 @@ class Syncer:
             self._embedder_failed_at = time.monotonic()
             tally.failures.append(f"{exc.message} New text is found by word, not yet by meaning.")
             return known, {}
-        tally.embedded += len(missing)
-        fresh = dict(zip(missing, matrix, strict=True))
+        without = {missing[gap.row]: gap for gap in matrix.gaps}
+        fresh = {key: row for key, row in zip(missing, matrix, strict=True) if key not in without}
+        tally.embedded += len(fresh)
+        self._note_gaps(without, fresh, prepared, job, tally)
         return known | fresh, fresh
+
+    def _note_gaps(
+        self,
+        gaps: dict[bytes, Gap],
+        fresh: dict[bytes, bytes],
+        prepared: list[PreparedFile],
+        job: _Job,
+        tally: _Tally,
+    ) -> None:
+        """Says which texts got no vector. Where it is for now only, the embedder is given a rest."""
+        for one in prepared:
+            for gap in {gaps[key].reason: gaps[key] for key in one.embed_texts if key in gaps}.values():
+                if not gap.temporary:
+                    tally.problems.append(Problem(one.write.file.path, f"In part found by word only: {gap.reason}"))
+        refused = {key for key, gap in gaps.items() if not gap.temporary}
+        if refused:
+            self._refused |= refused
+            with self.index.writing():
+                self._store_refusals()
+        waiting = [gap for gap in gaps.values() if gap.temporary]
+        if not waiting:
+            return
+        if not job.keep_going:
+            with self.index.writing():
+                self._remember(fresh, {})  # paid for, and the next attempt will want them
+            raise EmbeddingFailed(waiting[0].reason)
+        self._embedder_failed_at = time.monotonic()
+        tally.failures.append(f"{waiting[0].reason} New text is found by word, not yet by meaning.")
 
     def _fits(self, job: _Job) -> bool:
         """Vectors of another embedder than the one the tables were made for are never mixed in."""
@@ -291,12 +352,8 @@ class Syncer:
         vectors: dict[bytes, bytes],
         fresh: dict[bytes, bytes],
     ) -> None:
-        now_s = self.clock.time_ns() // 1_000_000_000
         with self.index.writing():
-            if self.embedder is not None and self.settings.cache.enabled:
-                key = self.embedder.identity.key
-                self.index.cache.put(key, fresh.items(), now_s=now_s)
-                self.index.cache.used(key, (known for known in vectors if known not in fresh), now_s=now_s)
+            self._remember(fresh, vectors)
             for source, path in gone:
                 job.target.remove_file(source, path)
             for row in touched:
@@ -305,6 +362,14 @@ class Syncer:
                 job.target.replace_file(one.write)
                 waiting = job.target.rows_awaiting_vector(*one.write.file.key) if vectors else []
                 job.target.vectors.put([(row, quantise(vectors[key])) for row, key in waiting if key in vectors])
+
+    def _remember(self, fresh: dict[bytes, bytes], used: dict[bytes, bytes]) -> None:
+        """Inside a transaction of the caller's."""
+        if self.embedder is not None and self.settings.cache.enabled:
+            now_s = self.clock.time_ns() // 1_000_000_000
+            key = self.embedder.identity.key
+            self.index.cache.put(key, fresh.items(), now_s=now_s)
+            self.index.cache.used(key, (known for known in used if known not in fresh), now_s=now_s)
 
     def _report(self, scan: Scan, tally: _Tally, started: float) -> SyncReport:
         with self.index.reading():

@@ -14,11 +14,12 @@ class EmbeddingCache:
         self.db = db
 
     def find(self, identity: str, hashes: Iterable[bytes], dims: int) -> dict[bytes, bytes]:
+        """``dims`` is 0 where the embedder does not know its dimensions before it is asked."""
         query = "SELECT embedding FROM embedding_cache WHERE identity = ? AND hash = ?"
         found: dict[bytes, bytes] = {}
         for key in hashes:
             value = self.db.execute(query, (identity, key)).get
-            if isinstance(value, bytes) and len(value) == 4 * dims:
+            if isinstance(value, bytes) and value and len(value) == 4 * (dims or len(value) // 4):
                 found[key] = value
         return found
 
