@@ -62,7 +62,8 @@ class Place:
         return os.path.join(self.scratch, f"home-{name}")
 
     def environment(self, workspace: str, home: str) -> dict[str, str]:
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("KEPT_")}
+        # What Python is told by the environment, such as never to keep compiled modules, is not what users run with.
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("KEPT_", "PYTHON"))}
         return {**kept, "KEPT_WORKSPACE": workspace, "KEPT_HOME": self.home(home), "NO_COLOR": "1"}
 
     def indexed(self, home: str, extra: dict[str, str]) -> dict[str, str]:

@@ -162,7 +162,7 @@ class Syncer:
             return
         self._run(_Job(self.index.live, plan.to_read, plan.to_remove, known, self.recipe(), True), tally, progress)
         with self.index.writing():
-            self._finish(self.index.live)
+            self._finish(self.index.live, tally)
 
     def _rebuild(self, scan: Scan, why: str, tally: _Tally, progress: Progress | None) -> bool:
         """Builds a new generation beside the live one and switches. On failure the live one stays."""
@@ -180,12 +180,12 @@ class Syncer:
         with self.index.writing():
             self.index.switch_to(building)
             self.index.put_meta(_META_RECIPE, recipe.fingerprint())
-            self._finish(self.index.live)
+            self._finish(self.index.live, tally)
         tally.rebuilt = why
         return True
 
-    def _finish(self, target: Generation) -> None:
-        target.vectors.maintain()
+    def _finish(self, target: Generation, tally: _Tally) -> None:
+        target.settle(changed_files=tally.indexed + tally.removed)
         self.index.cache.evict(self.settings.cache.max_entries if self.settings.cache.enabled else 0)
         self.index.put_meta(_META_SYNCED, self.clock.now().isoformat(timespec="seconds"))
 

@@ -120,9 +120,13 @@ class VectorTable:
             if len(packed) != len(rows) * len(query):
                 continue  # of another embedder; the tables are rebuilt before these are ever asked for
             distances = measure(query, packed)
-            close = [(d, rows[at]) for at, d in enumerate(distances) if d <= worst]
             if dead or allowed is not None:
+                close = [(d, rows[at]) for at, d in enumerate(distances) if d <= worst]
                 close = [one for one in close if one[1] not in dead and (allowed is None or one[1] in allowed)]
+            else:
+                # Most rows are told from their distance alone, before anything is made for them.
+                bound = worst if len(best) == limit else heapq.nsmallest(limit, distances)[-1]
+                close = [(d, rows[at]) for at, d in enumerate(distances) if d <= bound]
             best = heapq.nsmallest(limit, best + close) if len(best) + len(close) > limit else best + close
             if len(best) == limit:
                 worst = max(best)[0]
