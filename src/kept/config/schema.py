@@ -1,9 +1,9 @@
 """What can be set, with its default and its bounds. The shape of config.yaml is the shape of these classes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from kept.config.group import Group
 
 Provider = Literal["auto", "local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"]
 Weight = float | Literal["auto"]
@@ -19,8 +19,7 @@ def secret(default: Any = None) -> Any:
     return field(default=default, metadata={"secret": True})
 
 
-@dataclass(frozen=True)
-class RemoteBatch:
+class RemoteBatch(Group):
     enabled: bool = False
     wait: bool = True
     concurrency: int = bounded(2, 1, 16)
@@ -28,39 +27,33 @@ class RemoteBatch:
     timeout_minutes: int = bounded(60, 1, 1440)
 
 
-@dataclass(frozen=True)
-class Remote:
+class Remote(Group):
     base_url: str | None = None
     api_key: str | None = secret()
     headers: dict[str, str] = field(default_factory=dict, metadata={"secret": True})
     batch: RemoteBatch = RemoteBatch()
 
 
-@dataclass(frozen=True)
-class Local:
+class Local(Group):
     model_path: str | None = None
 
 
-@dataclass(frozen=True)
-class VectorStore:
+class VectorStore(Group):
     enabled: bool = True
 
 
-@dataclass(frozen=True)
-class Store:
+class Store(Group):
     driver: Literal["sqlite"] = "sqlite"
     path: str | None = None
     vector: VectorStore = VectorStore()
 
 
-@dataclass(frozen=True)
-class Chunking:
+class Chunking(Group):
     tokens: int = bounded(400, 16, 8000)
     overlap: int = bounded(80, 0, 4000)
 
 
-@dataclass(frozen=True)
-class Hybrid:
+class Hybrid(Group):
     enabled: bool = True
     fusion: Literal["weighted", "rrf"] = "weighted"
     match: Literal["any", "all"] = "any"
@@ -69,21 +62,18 @@ class Hybrid:
     candidate_multiplier: int = bounded(4, 1, 20)
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(Group):
     max_results: int = bounded(6, 1, 200)
     min_score: float = bounded(0.35, 0, 1)
     hybrid: Hybrid = Hybrid()
 
 
-@dataclass(frozen=True)
-class SyncSessions:
+class SyncSessions(Group):
     delta_bytes: int = bounded(100_000, 0, 1 << 40)
     delta_messages: int = bounded(50, 0, 1 << 30)
 
 
-@dataclass(frozen=True)
-class Sync:
+class Sync(Group):
     on_session_start: bool = True
     on_search: bool = True
     watch: bool = True
@@ -92,14 +82,12 @@ class Sync:
     sessions: SyncSessions = SyncSessions()
 
 
-@dataclass(frozen=True)
-class Cache:
+class Cache(Group):
     enabled: bool = True
     max_entries: int = bounded(50_000, 0, 1 << 30)
 
 
-@dataclass(frozen=True)
-class MemorySearch:
+class MemorySearch(Group):
     enabled: bool = True
     sources: tuple[Literal["memory", "sessions"], ...] = ("memory", "sessions")
     extra_paths: tuple[str, ...] = ()
@@ -117,8 +105,7 @@ class MemorySearch:
     backend: Literal["builtin", "qmd"] = "builtin"
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(Group):
     provider: Literal["claude_cli", "anthropic", "openai", "extractive"] | None = None
     name: str | None = None
     base_url: str | None = None
@@ -127,32 +114,27 @@ class Model:
     timeout_s: float = bounded(300, 1, 86_400)
 
 
-@dataclass(frozen=True)
-class MemoryFlush:
+class MemoryFlush(Group):
     enabled: bool = True
     soft_threshold_tokens: int = bounded(4_000, 0, 10_000_000)
 
 
-@dataclass(frozen=True)
-class Compaction:
+class Compaction(Group):
     reserve_tokens: int = bounded(20_000, 0, 10_000_000)
     keep_recent_tokens: int = bounded(20_000, 0, 10_000_000)
     memory_flush: MemoryFlush = MemoryFlush()
 
 
-@dataclass(frozen=True)
-class Reset:
+class Reset(Group):
     mode: Literal["idle", "daily", "none"] = "idle"
     idle_minutes: int = bounded(240, 1, 10_000_000)
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(Group):
     reset: Reset = Reset()
 
 
-@dataclass(frozen=True)
-class AgentConfig:
+class AgentConfig(Group):
     """What one agent works with; ``agents.list`` overrides ``agents.defaults`` key by key."""
 
     workspace: str | None = None
@@ -162,8 +144,7 @@ class AgentConfig:
     session: Session = Session()
 
 
-@dataclass(frozen=True)
-class AutoResponder:
+class AutoResponder(Group):
     enabled: bool = True
     max_concurrent: int = bounded(3, 1, 100)
     debounce_ms: int = bounded(1500, 0, 600_000)
@@ -173,8 +154,7 @@ class AutoResponder:
     memory_search_max_results: int = bounded(5, 0, 200)
 
 
-@dataclass(frozen=True)
-class Gateway:
+class Gateway(Group):
     auto_responder: AutoResponder = AutoResponder()
 
 
