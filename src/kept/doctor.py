@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -14,7 +13,6 @@ from kept.records import Progress
 from kept.store.connection import checksum_vfs
 from kept.store.index import index_files
 from kept.store.integrity import check_index
-from kept.workspace.files import read_note
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +40,7 @@ def mend(memory: Memory, before: list[Check], *, progress: Progress | None = Non
     remedies: dict[str, Callable[[], object]] = {
         "permissions": lambda: _make_private(memory),
         "integrity": lambda: memory.sync(force=True, progress=progress),
-        # Built anew where a note changed without its state showing it: an ordinary sync would pass over it.
-        "freshness": lambda: memory.sync(force=_passed_over(memory) > 0, progress=progress),
+        "freshness": lambda: memory.sync(force=_changed_unseen(memory), progress=progress),
     }
     wrong = {check.name for check in before if not check.ok}
     for name, remedy in remedies.items():
@@ -107,8 +104,7 @@ def _freshness(memory: Memory) -> Iterator[Check]:
     """The index against the files, by their content: what their state promises is not taken on trust here."""
     with memory.inspecting() as (_, syncer):
         scan = syncer.scan()
-        plan = syncer.plan(scan)
-    behind = len(plan.to_read) + len(plan.to_remove) + _passed_over(memory)
+        behind = syncer.count_changed(scan, thoroughly=True)
     if behind:
         yield Check("freshness", False, f"{behind} of {len(scan.files)} notes differ from the index.", "index them")
     else:
@@ -117,20 +113,11 @@ def _freshness(memory: Memory) -> Iterator[Check]:
         yield Check("notes", False, f"{problem.path}: {problem.reason}")
 
 
-def _passed_over(memory: Memory) -> int:
-    """How many notes changed in a way that their size and times do not show."""
-    with memory.inspecting() as (index, syncer):
+def _changed_unseen(memory: Memory) -> bool:
+    """Whether a note changed in a way that its size and times do not show: an ordinary sync would pass over it."""
+    with memory.inspecting() as (_, syncer):
         scan = syncer.scan()
-        planned = {(file.source, file.path) for file in syncer.plan(scan).to_read}
-        with index.reading():
-            known = index.live.file_rows()
-    count = 0
-    for file in scan.files:
-        key = (file.source, file.path)
-        if key in known and key not in planned:
-            note = read_note(file.absolute, max_bytes=memory.settings.max_file_bytes)
-            count += hashlib.sha256(note.raw).hexdigest() != known[key].hash
-    return count
+        return syncer.count_changed(scan, thoroughly=True) > syncer.count_changed(scan)
 
 
 def _embedder(memory: Memory) -> Iterator[Check]:

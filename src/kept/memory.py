@@ -15,7 +15,8 @@ from kept.clock import Clock, SystemClock
 from kept.config import Config, Query, load_config
 from kept.embedding.base import Embedder, Identity
 from kept.embedding.registry import choose_embedder
-from kept.errors import ConfigError, EmbeddingError, KeptError, WorkspaceMissing
+from kept.errors import ConfigError, EmbeddingError, KeptError, StoreDamaged, WorkspaceMissing
+from kept.folders import make_private_folder
 from kept.indexing.keeper import IndexKeeper
 from kept.indexing.sync import Syncer
 from kept.records import Dropped, Filter, Hit, Passage, Progress, SearchResult, Status, SyncReport, Written
@@ -23,6 +24,7 @@ from kept.search.query import ParsedQuery, parse_query
 from kept.search.search import Found, search_index
 from kept.search.when import When, parse_when
 from kept.store.index import Index
+from kept.store.integrity import check_pages_if_quick
 from kept.workspace.notes import add_note, read_passage
 from kept.workspace.paths import Workspace
 from kept.workspace.watch import iter_changes
@@ -75,7 +77,7 @@ class Memory:
             settings=settings,
         )
         if create:
-            os.makedirs(loaded.config.workspace, mode=0o700, exist_ok=True)
+            make_private_folder(loaded.config.workspace)
         if not os.path.isdir(loaded.config.workspace):
             raise WorkspaceMissing(f"There is no workspace at {loaded.config.workspace}.")
         return cls(loaded.config, embedder=embedder, clock=clock)
@@ -170,40 +172,50 @@ class Memory:
     def status(self) -> Status:
         """What there is, and what is not as it should be. No note and no setting is changed by looking."""
         self.workspace.require()
-        with self._lock:
-            return self._keeper.healing(self._status)
-
-    def _status(self) -> Status:
-        index, syncer = self._keeper.index(), self._keeper.syncer()
-        scan = syncer.scan()
-        plan, rebuild = syncer.plan(scan), syncer.why_rebuild()
-        with index.reading():
-            counts = index.live.counts()
-            cache_entries = index.cache.count()
         identity = self._identity()
-        pending = counts.chunks - counts.vectors if self._embedder is not None else 0
-        degraded = [*self._keeper.take_notices(), *self._without_vectors]
-        if rebuild:
-            degraded.append(f"The index will be rebuilt: {rebuild}.")
-        elif pending:
-            degraded.append(f"{pending} chunks are found by word, not yet by meaning.")
-        return Status(
+        blank = Status(
             workspace=self.workspace.root,
-            index_path=index.path,
+            index_path=self.index_path(),
             agent=self.config.agent_id,
             provider=identity.provider if identity else "none",
             requested_provider=self.settings.provider,
             model=identity.model if identity else None,
             dims=identity.dims if identity else None,
+            cache_max_entries=self.settings.cache.max_entries,
+            degraded=self._without_vectors,
+        )
+        with self._lock:
+            try:
+                return self._filled(blank)
+            except StoreDamaged as exc:
+                reason = f"{exc.message} The next search, or 'kept index', rebuilds it from the notes."
+                return replace(blank, dirty=True, degraded=(*blank.degraded, reason))
+
+    def _filled(self, blank: Status) -> Status:
+        index, syncer = self._keeper.index(), self._keeper.syncer()
+        check_pages_if_quick(index)
+        scan, rebuild = syncer.scan(), syncer.why_rebuild()
+        changed = syncer.count_changed(scan)
+        with index.reading():
+            counts = index.live.counts()
+            cache_entries = index.cache.count()
+        pending = counts.chunks - counts.vectors if self._embedder is not None else 0
+        degraded = [*blank.degraded]
+        if rebuild:
+            degraded.append(f"The index will be rebuilt: {rebuild}.")
+        elif pending:
+            degraded.append(f"{pending} chunks are found by word, not yet by meaning.")
+        return replace(
+            blank,
+            index_path=index.path,
             files=counts.files,
             chunks=counts.chunks,
             source_counts=counts.by_source,
-            dirty=bool(plan) or rebuild is not None,
-            changed_files=len(plan.to_read) + len(plan.to_remove),
+            dirty=changed > 0 or rebuild is not None,
+            changed_files=changed,
             pending=pending,
             index_bytes=index.size_bytes(),
             cache_entries=cache_entries,
-            cache_max_entries=self.settings.cache.max_entries,
             last_sync=index.get_meta("last_sync"),
             degraded=tuple(degraded),
             problems=scan.problems,

@@ -197,15 +197,15 @@ class Status:
     requested_provider: str
     model: str | None
     dims: int | None
-    files: int
-    chunks: int
-    source_counts: dict[str, dict[str, int]]
-    dirty: bool
-    changed_files: int
-    pending: int
-    index_bytes: int
-    cache_entries: int
     cache_max_entries: int
-    last_sync: str | None
+    files: int = 0
+    chunks: int = 0
+    source_counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    dirty: bool = False
+    changed_files: int = 0
+    pending: int = 0
+    index_bytes: int = 0
+    cache_entries: int = 0
+    last_sync: str | None = None
     degraded: tuple[str, ...] = ()
-    problems: tuple[Problem, ...] = field(default=())
+    problems: tuple[Problem, ...] = ()

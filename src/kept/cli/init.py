@@ -8,6 +8,7 @@ import click
 
 from kept.cli.output import json_option, print_json, style
 from kept.cli.root import Globals
+from kept.folders import make_private_folder
 from kept.workspace.files import write_atomic
 from kept.workspace.notes import create_note
 from kept.workspace.paths import Workspace
@@ -29,7 +30,7 @@ def command(options: Globals, workspace: str | None, as_json: bool) -> None:
     """
     loaded = options.load(workspace=workspace)
     root = loaded.config.workspace
-    os.makedirs(os.path.join(root, "memory"), mode=0o700, exist_ok=True)
+    make_private_folder(os.path.join(root, "memory"))
     place = Workspace.at(root)
     made = [name for name, text in _NOTES.items() if create_note(place, name, text)]
     config = next(where for kind, where, _ in loaded.files if kind == "user")

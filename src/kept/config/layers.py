@@ -231,7 +231,7 @@ def settings_of(value: Any, at: str = "") -> Iterator[tuple[str, Any, bool]]:
 def read_yaml(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{path}: cannot be read ({exc}).") from exc

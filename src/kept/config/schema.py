@@ -64,7 +64,7 @@ class Hybrid(Group):
 
 class Query(Group):
     max_results: int = bounded(6, 1, 200)
-    min_score: float = bounded(0.35, 0, 1)
+    min_score: float = bounded(0.3, 0, 1)
     hybrid: Hybrid = Hybrid()
 
 

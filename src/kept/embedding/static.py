@@ -35,7 +35,7 @@ _FEW_TOKENS = 6_000
 class StaticEmbedder:
     """Adds up in 64-bit floats, where sums of 16-bit floats are exact: any order gives the same vector."""
 
-    calibration = Calibration(floor=0.15, ceiling=0.75, weight=0.35)
+    calibration = Calibration(floor=0.15, ceiling=0.75, weight=0.3)
 
     def __init__(self, folder: str | None = None) -> None:
         self._folder = folder or model_folder()

@@ -35,6 +35,7 @@ class Freshness:
         if self._looked_before and self._signal is None:
             self._signal = ChangeSignal()
         self._looked_before = True
+        self._in_step = False  # until a sync has taken in what this look sees
         if self._signal is not None:
             self._signal.changed()  # what happened until now, the scan will see
         self._looked_at = time.monotonic()

@@ -14,6 +14,7 @@ from kept.indexing.freshness import Freshness
 from kept.indexing.sync import Syncer
 from kept.records import Progress, SyncReport
 from kept.store.index import Index, delete_index
+from kept.store.integrity import check_pages_if_quick
 from kept.store.owner import likely_path, open_index
 from kept.workspace.lock import locked
 from kept.workspace.paths import Workspace
@@ -68,6 +69,7 @@ class IndexKeeper:
 
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
         syncer = self.syncer()
+        check_pages_if_quick(self.index())
         syncer.try_embedder_again()
         return self._run(syncer, force=force, progress=progress, wait_s=SYNC_WAIT_S)
 

@@ -96,6 +96,25 @@ class Syncer:
         more = tuple(f for f in scan.files if (f.source, f.path) in waiting and (f.source, f.path) not in planned)
         return replace(plan, to_read=plan.to_read + more, unchanged=plan.unchanged - len(more))
 
+    def count_changed(self, scan: Scan, *, thoroughly: bool = False) -> int:
+        """How many notes the index does not have as they are. Those whose state differs are read to be sure;
+        ``thoroughly`` reads all of them."""
+        with self.index.reading():
+            known = self.index.live.file_rows()
+        plan = plan_sync(scan.files, known, everything=thoroughly)
+        changed = len(plan.to_remove)
+        for file in plan.to_read:
+            row = known.get((file.source, file.path))
+            changed += row is None or row.hash != self._hash_on_disk(file)
+        return changed
+
+    def _hash_on_disk(self, file: SourceFile) -> str | None:
+        try:
+            note = read_note(file.absolute, max_bytes=self.settings.max_file_bytes)
+        except KeptError:
+            return None
+        return file_row(file, note, checked_ns=0).hash
+
     def _awaits_vectors(self) -> bool:
         if self.embedder is None or self._embedder_rests() or not self.vectors_match():
             return False

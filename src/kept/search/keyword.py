@@ -109,9 +109,20 @@ def bend(fraction: float) -> float:
     return 1 - math.exp(-STEEPNESS * fraction)
 
 
+def _rows_with(words: WordIndex, term: Term, stems: list[str]) -> int:
+    if term.kind == "prefix":
+        return words.phrase_frequency(term.expression, cap=ROWS_BUDGET)
+    rows = min(words.document_frequency(stem) for stem in stems)
+    if len(stems) == 1 or rows == 0:
+        return rows
+    return words.phrase_frequency(term.expression, cap=rows)
+
+
 def _weigh(words: WordIndex, term: Term, chunks: int) -> Weighed | None:
     stems = words.stems(term.text)
     if not stems:
         return None
-    rows = max(1, chunks // 20) if term.kind == "prefix" else min(words.document_frequency(stem) for stem in stems)
-    return Weighed(term, math.log(1 + (chunks - rows + 0.5) / (rows + 0.5)), rows)
+    rows = _rows_with(words, term, stems)
+    # A word that stands nowhere counts like one that stands once: in a few notes its absence says little.
+    known = max(1, rows)
+    return Weighed(term, math.log(1 + (max(chunks, known) - known + 0.5) / (known + 0.5)), rows)

@@ -18,6 +18,7 @@ from kept.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
+from kept.folders import make_private_folder
 
 BUSY_TIMEOUT_MS = 5_000
 _WAL_TRIES = 50
@@ -30,7 +31,7 @@ def connect(path: str) -> apsw.Connection:
     with translated(path):
         folder = os.path.dirname(path)
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            make_private_folder(folder)
             # Created here so that it is private from the first moment on.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         except OSError as exc:

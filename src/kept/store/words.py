@@ -31,6 +31,11 @@ class WordIndex:
         """In how many chunks a stem stands."""
         return int(self.db.execute("SELECT doc FROM temp.vocabulary WHERE term = ?", (stem,)).get or 0)
 
+    def phrase_frequency(self, expression: str, *, cap: int) -> int:
+        """In how many chunks a phrase stands, counted up to a cap. Its words alone do not tell."""
+        query = "SELECT count(*) FROM (SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT ?)"
+        return int(self.db.execute(query, (expression, cap)).get)
+
     def chunk_count(self) -> int:
         return int(self.db.execute("SELECT count(*) FROM chunks").get)
 

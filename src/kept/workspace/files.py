@@ -7,6 +7,7 @@ import secrets
 from dataclasses import dataclass
 
 from kept.errors import NoteNotFound, NoteTooLarge, WorkspaceError, WriteFailed
+from kept.folders import make_private_folder
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -71,7 +72,7 @@ def write_atomic(absolute: str, data: bytes) -> None:
     folder = os.path.dirname(absolute)
     temporary = os.path.join(folder, f".{os.path.basename(absolute)}.{secrets.token_hex(6)}.tmp")
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_private_folder(folder)
         mode = _mode_of(absolute)
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
@@ -93,7 +94,7 @@ def append_durably(absolute: str, data: bytes) -> None:
     """
     folder = os.path.dirname(absolute)
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_private_folder(folder)
         is_new = not os.path.exists(absolute)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(absolute, flags, 0o600)
