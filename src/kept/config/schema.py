@@ -1,9 +1,9 @@
 """What can be set, with its default and its bounds. The shape of config.yaml is the shape of these classes."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import Any, Literal
-
-from kept.config.group import Group
 
 Provider = Literal["auto", "local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"]
 Weight = float | Literal["auto"]
@@ -19,7 +19,8 @@ def secret(default: Any = None) -> Any:
     return field(default=default, metadata={"secret": True})
 
 
-class RemoteBatch(Group):
+@dataclass(frozen=True)
+class RemoteBatch:
     enabled: bool = False
     wait: bool = True
     concurrency: int = bounded(2, 1, 16)
@@ -27,33 +28,39 @@ class RemoteBatch(Group):
     timeout_minutes: int = bounded(60, 1, 1440)
 
 
-class Remote(Group):
+@dataclass(frozen=True)
+class Remote:
     base_url: str | None = None
     api_key: str | None = secret()
     headers: dict[str, str] = field(default_factory=dict, metadata={"secret": True})
     batch: RemoteBatch = RemoteBatch()
 
 
-class Local(Group):
+@dataclass(frozen=True)
+class Local:
     model_path: str | None = None
 
 
-class VectorStore(Group):
+@dataclass(frozen=True)
+class VectorStore:
     enabled: bool = True
 
 
-class Store(Group):
+@dataclass(frozen=True)
+class Store:
     driver: Literal["sqlite"] = "sqlite"
     path: str | None = None
     vector: VectorStore = VectorStore()
 
 
-class Chunking(Group):
+@dataclass(frozen=True)
+class Chunking:
     tokens: int = bounded(400, 16, 8000)
     overlap: int = bounded(80, 0, 4000)
 
 
-class Hybrid(Group):
+@dataclass(frozen=True)
+class Hybrid:
     enabled: bool = True
     fusion: Literal["weighted", "rrf"] = "weighted"
     match: Literal["any", "all"] = "any"
@@ -62,18 +69,21 @@ class Hybrid(Group):
     candidate_multiplier: int = bounded(4, 1, 20)
 
 
-class Query(Group):
+@dataclass(frozen=True)
+class Query:
     max_results: int = bounded(6, 1, 200)
     min_score: float = bounded(0.3, 0, 1)
     hybrid: Hybrid = Hybrid()
 
 
-class SyncSessions(Group):
+@dataclass(frozen=True)
+class SyncSessions:
     delta_bytes: int = bounded(100_000, 0, 1 << 40)
     delta_messages: int = bounded(50, 0, 1 << 30)
 
 
-class Sync(Group):
+@dataclass(frozen=True)
+class Sync:
     on_session_start: bool = True
     on_search: bool = True
     watch: bool = True
@@ -82,12 +92,14 @@ class Sync(Group):
     sessions: SyncSessions = SyncSessions()
 
 
-class Cache(Group):
+@dataclass(frozen=True)
+class Cache:
     enabled: bool = True
     max_entries: int = bounded(50_000, 0, 1 << 30)
 
 
-class MemorySearch(Group):
+@dataclass(frozen=True)
+class MemorySearch:
     enabled: bool = True
     sources: tuple[Literal["memory", "sessions"], ...] = ("memory", "sessions")
     extra_paths: tuple[str, ...] = ()
@@ -105,7 +117,8 @@ class MemorySearch(Group):
     backend: Literal["builtin", "qmd"] = "builtin"
 
 
-class Model(Group):
+@dataclass(frozen=True)
+class Model:
     provider: Literal["claude_cli", "anthropic", "openai", "extractive"] | None = None
     name: str | None = None
     base_url: str | None = None
@@ -114,27 +127,32 @@ class Model(Group):
     timeout_s: float = bounded(300, 1, 86_400)
 
 
-class MemoryFlush(Group):
+@dataclass(frozen=True)
+class MemoryFlush:
     enabled: bool = True
     soft_threshold_tokens: int = bounded(4_000, 0, 10_000_000)
 
 
-class Compaction(Group):
+@dataclass(frozen=True)
+class Compaction:
     reserve_tokens: int = bounded(20_000, 0, 10_000_000)
     keep_recent_tokens: int = bounded(20_000, 0, 10_000_000)
     memory_flush: MemoryFlush = MemoryFlush()
 
 
-class Reset(Group):
+@dataclass(frozen=True)
+class Reset:
     mode: Literal["idle", "daily", "none"] = "idle"
     idle_minutes: int = bounded(240, 1, 10_000_000)
 
 
-class Session(Group):
+@dataclass(frozen=True)
+class Session:
     reset: Reset = Reset()
 
 
-class AgentConfig(Group):
+@dataclass(frozen=True)
+class AgentConfig:
     """What one agent works with; ``agents.list`` overrides ``agents.defaults`` key by key."""
 
     workspace: str | None = None
@@ -144,7 +162,8 @@ class AgentConfig(Group):
     session: Session = Session()
 
 
-class AutoResponder(Group):
+@dataclass(frozen=True)
+class AutoResponder:
     enabled: bool = True
     max_concurrent: int = bounded(3, 1, 100)
     debounce_ms: int = bounded(1500, 0, 600_000)
@@ -154,7 +173,8 @@ class AutoResponder(Group):
     memory_search_max_results: int = bounded(5, 0, 200)
 
 
-class Gateway(Group):
+@dataclass(frozen=True)
+class Gateway:
     auto_responder: AutoResponder = AutoResponder()
 
 
