@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from kept.values import frozen
 
 Source = Literal["memory", "sessions"]
 SOURCES: tuple[Source, ...] = ("memory", "sessions")
@@ -13,7 +15,7 @@ Progress = Callable[[int, int, str], None]
 """Called with completed, total and a label while something long is running."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceFile:
     """A note as the file system shows it: what is needed to tell whether it changed, without reading it."""
 
@@ -26,7 +28,7 @@ class SourceFile:
     ctime_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """Something about one path that the user should know; the rest of the work went on."""
 
@@ -34,7 +36,7 @@ class Problem:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chunk:
     """A passage of a note. ``text`` is what is shown and cited, exactly lines ``start_line`` to ``end_line``."""
 
@@ -48,7 +50,7 @@ class Chunk:
     in it, so that shifting a text or renaming its file finds the embedding that is already there."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Matrix:
     """Rows of little-endian float32, packed. A plain buffer, so that a search needs no numpy."""
 
@@ -63,7 +65,7 @@ class Matrix:
         return (self.data[at : at + step] for at in range(0, len(self.data), step))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filter:
     """What a search is limited to. Empty fields do not limit."""
 
@@ -77,7 +79,7 @@ class Filter:
         return bool(self.sources or self.path or self.since_ms is not None or self.until_ms is not None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScorePart:
     """One addend of a score. The parts of a hit add up to its score."""
 
@@ -86,7 +88,7 @@ class ScorePart:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hit:
     path: str
     start_line: int
@@ -111,7 +113,7 @@ class Hit:
 DropReason = Literal["below min_score", "beyond max_results", "near-duplicate", "gone from disk"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dropped:
     """A candidate that was not returned, and why."""
 
@@ -120,7 +122,7 @@ class Dropped:
     reason: DropReason
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchResult:
     hits: tuple[Hit, ...]
     degraded: tuple[str, ...] = ()
@@ -137,7 +139,7 @@ class SearchResult:
         return len(self.hits)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SyncReport:
     files: int = 0
     indexed: int = 0
@@ -161,7 +163,7 @@ class SyncReport:
         return not self.failures
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Passage:
     """Lines of a note, as `kept get` shows them."""
 
@@ -173,7 +175,7 @@ class Passage:
     next_from: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Written:
     """Where a text that was added now stands."""
 
@@ -186,7 +188,7 @@ class Written:
         return f"{self.path}#L{self.start_line}-L{self.end_line}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Status:
     """The state of one agent's memory."""
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from kept.config.read import build, hints, normalise, unknown_key
 from kept.config.schema import AgentConfig, Config, Gateway
 from kept.errors import ConfigError
+from kept.values import frozen
 
 PROJECT_FILE = ".kept.yaml"
 PROJECT_ALLOWED = (
@@ -28,7 +29,7 @@ PROJECT_ALLOWED = (
 ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_AGENT", "KEPT_CONFIG")
 
 
-@dataclass(frozen=True)
+@frozen
 class Layer:
     """One source of settings. ``agent`` and ``gateway`` are normalised trees."""
 
@@ -37,7 +38,7 @@ class Layer:
     gateway: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@frozen
 class LoadedConfig:
     config: Config
     origins: dict[str, str]

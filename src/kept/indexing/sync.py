@@ -22,6 +22,7 @@ from kept.store.generation import Generation
 from kept.store.index import Index
 from kept.store.kernels import quantise
 from kept.store.rows import FileRow
+from kept.values import frozen
 from kept.workspace.files import read_note
 from kept.workspace.lock import locked
 from kept.workspace.paths import Workspace
@@ -48,7 +49,7 @@ class _Tally:
     failures: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Job:
     """Files to bring into a generation. ``known`` lets a file whose bytes are the same pass without work."""
 

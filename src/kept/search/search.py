@@ -6,7 +6,6 @@ import datetime as dt
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kept.config import Query
 from kept.embedding.base import Calibration, Embedder
@@ -19,13 +18,14 @@ from kept.search.snippet import make_snippet
 from kept.store.index import Index
 from kept.store.kernels import quantise
 from kept.store.rows import ChunkRow
+from kept.values import frozen
 
 MAX_CANDIDATES = 200
 _WORD = re.compile(r"\w+")
 _DAY_MS = 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     hits: tuple[Hit, ...]
     dropped: tuple[Dropped, ...]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kept.errors import NoteNotFound, PathRefused, WorkspaceMissing
+from kept.values import frozen
 
 ROOT_NOTES = ("MEMORY.md", "memory.md", "USER.md", "SOUL.md", "AGENTS.md")
 MEMORY_FOLDER = "memory"
@@ -30,7 +31,7 @@ def _hidden(relative: str) -> bool:
     return any(part.startswith(".") for part in relative.split("/"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Workspace:
     """A folder of notes, and the extra files and folders that count as part of it."""
 
