@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, is_dataclass
-from pathlib import Path
 from typing import Any
 
 from kept.config.read import build, hints, normalise, unknown_key
@@ -60,15 +59,15 @@ def load_config(
     home = expand(home or env.get("KEPT_HOME") or "~/.kept")
     agent_id = check_agent_id(agent or env.get("KEPT_AGENT") or "main")
     named = config_file or env.get("KEPT_CONFIG")
-    user_file = Path(expand(named)) if named else Path(home, "config.yaml")
-    if named and not user_file.is_file():
+    user_file = expand(named) if named else os.path.join(home, "config.yaml")
+    if named and not os.path.isfile(user_file):
         raise ConfigError(f"{user_file}: there is no such file.", hint="Check --config or KEPT_CONFIG.")
 
     user = user_layers(user_file, agent_id)
     from_env = environment_layer(env)
     flags = flags_layer(workspace, settings or {})
     place = resolve_workspace(home, [*user, from_env, flags])
-    project_path = Path(place, PROJECT_FILE)
+    project_path = os.path.join(place, PROJECT_FILE)
     layers = [*user, project_layer(project_path), from_env, flags]
 
     agent_tree: dict[str, Any] = {}
@@ -86,8 +85,8 @@ def load_config(
         gateway=build(Gateway, gateway_tree, at="gateway"),
     )
     files = (
-        ("user", str(user_file), user_file.is_file()),
-        ("project", str(project_path), project_path.is_file()),
+        ("user", user_file, os.path.isfile(user_file)),
+        ("project", project_path, os.path.isfile(project_path)),
     )
     return LoadedConfig(config, origins, files)
 
@@ -107,7 +106,7 @@ def check_agent_id(agent_id: str) -> str:
     return agent_id
 
 
-def user_layers(path: Path, agent_id: str) -> list[Layer]:
+def user_layers(path: str, agent_id: str) -> list[Layer]:
     tree = read_yaml(path)
     agents = tree.pop("agents", None) or {}
     gateway = normalise(Gateway, tree.pop("gateway", None), at="gateway")
@@ -141,7 +140,7 @@ def _agent_override(listed: Any, agent_id: str) -> dict[str, Any]:
     return found
 
 
-def project_layer(path: Path) -> Layer:
+def project_layer(path: str) -> Layer:
     tree = read_yaml(path)
     try:
         agent = normalise(AgentConfig, tree, at="")
@@ -197,7 +196,7 @@ def resolve_workspace(home: str, layers: list[Layer]) -> str:
     chosen = None
     for layer in layers:
         chosen = layer.agent.get("workspace") or chosen
-    return expand(str(chosen)) if chosen else str(Path(home, "workspace"))
+    return expand(str(chosen)) if chosen else os.path.join(home, "workspace")
 
 
 def merge(into: dict[str, Any], tree: dict[str, Any], name: str, origins: dict[str, str], *, at: str) -> None:
@@ -229,9 +228,10 @@ def settings_of(value: Any, at: str = "") -> Iterator[tuple[str, Any, bool]]:
             yield where, inner, bool(spec.metadata.get("secret"))
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: str) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with open(path, encoding="utf-8-sig") as file:
+            text = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError) as exc:
@@ -255,5 +255,5 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return tree
 
 
-def _in_file(path: Path, exc: ConfigError) -> ConfigError:
+def _in_file(path: str, exc: ConfigError) -> ConfigError:
     return ConfigError(f"{path}: {exc.message}", hint=exc.hint)
