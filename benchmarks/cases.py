@@ -134,20 +134,21 @@ def yardstick(name: str, what: str, command: list[str]) -> Case:
 
 
 def warm_case(name: str, size: str, target: Target, *, notes: int, sections: int, slow: bool = False) -> Case:
-    """Many searches in one process, after it has indexed everything."""
+    """Notes indexed once by one process, then many searches in another."""
 
     def run(place: Place) -> Iterator[Row]:
         workspace = place.workspace(notes=notes, sections=sections)
-        place.say(f"indexing {size} chunks, then searching")
-        command = [sys.executable, "-m", "benchmarks.warm", workspace, place.home(name)]
-        whole, printed = run_once(command, place.environment(workspace, name))
+        env = place.environment(workspace, name)
+        place.say(f"indexing {size} chunks")
+        index, _ = run_once(kept("index"), env)
+        yield Row(f"{name}-index", f"index {size} chunks in {notes:,} notes from nothing", index)
+        place.say("searching")
+        whole, printed = run_once([sys.executable, "-m", "benchmarks.warm", workspace, place.home(name)], env)
         found = json.loads(printed)
         what = f"warm `Memory.search`, {found['chunks']:,} chunks"
         for share, limit in ((50, target), (95, NO_TARGET)):
             cpu_s, wall_s = (values[len(values) * share // 100] for values in (found["cpu_s"], found["wall_s"]))
             yield Row(f"{name}-p{share}", f"{what}, p{share}", Cost(cpu_s, wall_s, whole.peak_mb), limit)
-        index = Cost(found["index_cpu_s"], found["index_wall_s"], found["index_peak_kb"] / 1024)
-        yield Row(f"{name}-index", f"index {found['chunks']:,} chunks from nothing, {notes:,} notes", index)
 
     return Case(name, run, slow)
 
