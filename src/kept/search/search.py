@@ -6,6 +6,7 @@ import datetime as dt
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import cache
 
 from kept.config import Query
 from kept.embedding.base import Calibration, Embedder
@@ -55,7 +56,7 @@ def search_index(
         ranked,
         min_score=settings.min_score,
         max_results=settings.max_results,
-        words_of=lambda row: frozenset(_WORD.findall(chunks[row].text.lower())),
+        words_of=cache(lambda row: frozenset(_WORD.findall(chunks[row].text.lower()))),
     )
     hits = tuple(_hit(one, chunks[one.candidate.row], text.get(one.candidate.row), index.path) for one in kept)
     lost = tuple(Dropped(_cite(chunks[one.candidate.row]), one.score, reason) for one, reason in dropped)
