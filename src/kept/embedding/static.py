@@ -57,7 +57,7 @@ class StaticEmbedder:
         sums = []
         for ids in encoded:
             rows = [unpack(view, start + number * _ROW_BYTES) for number in ids]
-            sums.append(list(map(sum, zip(*rows, strict=True))) or [0.0] * DIMS)
+            sums.append([sum(column) for column in zip(*rows, strict=True)] or [0.0] * DIMS)
         return sums
 
     def _sum_many(self, encoded: list[list[int]]) -> list[list[float]]:

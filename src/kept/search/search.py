@@ -52,11 +52,16 @@ def search_index(
         _candidate(chunk, cosine.get(row), text.get(row), calibration, now_ms) for row, chunk in chunks.items()
     ]
     ranked = _fuse(candidates, settings, calibration, has_vectors=code is not None)
+
+    @cache
+    def words_of(row: int) -> frozenset[str]:
+        return frozenset(_WORD.findall(chunks[row].text.lower()))
+
     kept, dropped = select(
         ranked,
         min_score=settings.min_score,
         max_results=settings.max_results,
-        words_of=cache(lambda row: frozenset(_WORD.findall(chunks[row].text.lower()))),
+        words_of=words_of,
     )
     hits = tuple(_hit(one, chunks[one.candidate.row], text.get(one.candidate.row), index.path) for one in kept)
     lost = tuple(Dropped(_cite(chunks[one.candidate.row]), one.score, reason) for one, reason in dropped)

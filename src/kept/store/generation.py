@@ -172,8 +172,10 @@ class Generation:
         )
 
     def count_awaiting_vectors(self) -> int:
-        query = f"SELECT (SELECT count(*) FROM {self.prefix}chunks) - (SELECT count(*) FROM {self.prefix}chunks_vec)"
-        return int(self.db.execute(query).get)
+        return self.count_chunks() - self.vectors.count()
+
+    def count_chunks(self) -> int:
+        return int(self.db.execute(f"SELECT count(*) FROM {self.prefix}chunks").get)
 
     def rows_matching(self, filters: Filter) -> list[int]:
         where, values = filter_sql(filters)
