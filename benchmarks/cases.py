@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from benchmarks.measure import Cost, median_cost, run_once
 
-QUESTION = "where did we write down how the staging database is backed up"
+QUESTION = "{a question that the notes answer}"
+CHOSEN_NOTE = os.path.join("memory", "005", "note-00500.md")
 NO_EMBEDDER = {"KEPT_MEMORY_SEARCH__PROVIDER": "none"}
 
 
@@ -58,6 +59,12 @@ class Place:
             self.filled.add(path)
         return path
 
+    def question(self) -> str:
+        """About the subject of one of the 1,000 notes and about somebody who stands in many of them."""
+        with open(os.path.join(self.workspace(notes=1_000), CHOSEN_NOTE), encoding="utf-8") as file:
+            subject = file.readline().strip("# \n")
+        return f"what did Noor Almeida say about {subject.lower()}?"
+
     def home(self, name: str) -> str:
         return os.path.join(self.scratch, f"home-{name}")
 
@@ -94,7 +101,8 @@ def command_case(
 
     def run(place: Place) -> Iterator[Row]:
         env = place.indexed("keywords" if extra else "local", extra or {})
-        yield Row(name, what, median_cost(command, env), target)
+        asked = [place.question() if part == QUESTION else part for part in command]
+        yield Row(name, what, median_cost(asked, env), target)
 
     return Case(name, run)
 
@@ -114,7 +122,7 @@ def from_nothing_case(name: str, what: str, target: Target = NO_TARGET, *, extra
 def one_changed_case(name: str, what: str, target: Target = NO_TARGET) -> Case:
     def run(place: Place) -> Iterator[Row]:
         env = place.indexed("local", {})
-        note = os.path.join(place.workspace(notes=1_000), "memory", "005", "note-00500.md")
+        note = os.path.join(place.workspace(notes=1_000), CHOSEN_NOTE)
         edits = iter(range(1_000))
 
         def edit() -> None:
