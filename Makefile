@@ -9,6 +9,7 @@ BIN    := $(VENV)/bin
 $(BIN)/kept: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m compileall -q src/kept
 	@touch $@
 
 # pip before 25.1 cannot read dependency groups, so the tools come through a new enough pip.

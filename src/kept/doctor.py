@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kept.errors import KeptError, StoreError
 from kept.memory import Memory
@@ -13,9 +13,10 @@ from kept.records import Progress
 from kept.store.connection import checksum_vfs
 from kept.store.index import index_files
 from kept.store.integrity import check_index
+from kept.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Check:
     name: str
     ok: bool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 
 from kept.errors import WriteFailed
 
@@ -11,7 +10,7 @@ from kept.errors import WriteFailed
 def write_atomic(absolute: str, data: bytes) -> None:
     """The whole file or nothing: a temporary file beside it, fsync, rename, fsync of the folder."""
     folder = os.path.dirname(absolute)
-    temporary = os.path.join(folder, f".{os.path.basename(absolute)}.{secrets.token_hex(6)}.tmp")
+    temporary = os.path.join(folder, f".{os.path.basename(absolute)}.{os.urandom(6).hex()}.tmp")
     try:
         make_private_folder(folder)
         mode = _mode_of(absolute)

@@ -20,13 +20,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from kept.errors import BadAnswer, ConfigError, EndpointDown, Overloaded, QuotaExhausted, RemoteError, RequestRefused
+from kept.values import frozen
 
 if TYPE_CHECKING:
     import httpx
@@ -44,7 +44,7 @@ _CONNECT_S = 10.0
 _LONGEST_DETAIL = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Patience:
     """How long one attempt may take from first to last byte, and how long all of them with the pauses between."""
 
@@ -57,7 +57,7 @@ QUERY = Patience(60.0, 60.0)
 DOCUMENTS = Patience(120.0, 480.0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pace:
     """Time and chance, as something that can be handed in."""
 
@@ -108,7 +108,7 @@ class Redactor:
         return self._KEYS.sub("(secret)", text)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Endpoint:
     """A base address taken apart, so that what may be secret in it never stands where addresses are shown."""
 
@@ -147,7 +147,7 @@ def parse_endpoint(base_url: str, *, setting: str = "memory_search.remote.base_u
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Reply:
     status: int
     headers: Mapping[str, str]

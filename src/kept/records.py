@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from kept.values import frozen
 
 Source = Literal["memory", "sessions"]
 SOURCES: tuple[Source, ...] = ("memory", "sessions")
@@ -18,7 +20,7 @@ def cite(path: str, start_line: int, end_line: int) -> str:
     return f"{path}#L{start_line}" if start_line == end_line else f"{path}#L{start_line}-L{end_line}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceFile:
     """A note as the file system shows it: what is needed to tell whether it changed, without reading it."""
 
@@ -31,7 +33,7 @@ class SourceFile:
     ctime_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """Something about one path that the user should know; the rest of the work went on."""
 
@@ -39,7 +41,7 @@ class Problem:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chunk:
     """A passage of a note. ``text`` is what is shown and cited, exactly lines ``start_line`` to ``end_line``."""
 
@@ -53,7 +55,7 @@ class Chunk:
     in it, so that shifting a text or renaming its file finds the embedding that is already there."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gap:
     """A text that got no vector, and why. Its row holds zeros, which are no vector: never store or compare them."""
 
@@ -63,7 +65,7 @@ class Gap:
     """Whether asking again later can help. A text that the provider refuses stays refused."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Matrix:
     """Rows of little-endian float32, packed. A plain buffer, so that a search needs no numpy."""
 
@@ -79,7 +81,7 @@ class Matrix:
         return (self.data[at : at + step] for at in range(0, len(self.data), step))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filter:
     """What a search is limited to. Empty fields do not limit."""
 
@@ -93,7 +95,7 @@ class Filter:
         return bool(self.sources or self.path or self.since_ms is not None or self.until_ms is not None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScorePart:
     """One addend of a score. The parts of a hit add up to its score."""
 
@@ -102,7 +104,7 @@ class ScorePart:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hit:
     path: str
     start_line: int
@@ -125,7 +127,7 @@ class Hit:
 DropReason = Literal["below min_score", "beyond max_results", "near-duplicate", "gone from disk"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dropped:
     """A candidate that was not returned, and why."""
 
@@ -134,7 +136,7 @@ class Dropped:
     reason: DropReason
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchResult:
     hits: tuple[Hit, ...]
     degraded: tuple[str, ...] = ()
@@ -151,7 +153,7 @@ class SearchResult:
         return len(self.hits)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SyncReport:
     files: int = 0
     indexed: int = 0
@@ -175,7 +177,7 @@ class SyncReport:
         return not self.failures
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Passage:
     """Lines of a note, as `kept get` shows them."""
 
@@ -187,7 +189,7 @@ class Passage:
     next_from: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Written:
     """Where a text that was added now stands."""
 
@@ -200,7 +202,7 @@ class Written:
         return cite(self.path, self.start_line, self.end_line)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Status:
     """The state of one agent's memory."""
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kept.chunking.tokens import CHARS_PER_TOKEN, weigh
 from kept.records import Chunk
+from kept.values import frozen
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -31,7 +31,7 @@ _FINE_NOTES = frozenset({"memory.md", "user.md"})
 _HEADING_MARKS = re.compile(r"^\s{0,3}#{1,6}\s+|\s+#+\s*$")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChunkSize:
     tokens: int = 400
     overlap: int = 80
@@ -46,7 +46,7 @@ class ChunkSize:
         return min(self.overlap, self.tokens // 2) * CHARS_PER_TOKEN
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """Lines ``start`` up to but not including ``end``, counted from 0."""
 
@@ -54,7 +54,7 @@ class Span:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Section:
     heading: str
     body_at: int

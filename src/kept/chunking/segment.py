@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 
 SEGMENTER_VERSION = 1
 """Raised when the same text would give other words, so that existing indexes are rebuilt."""
@@ -22,9 +23,14 @@ UNSPACED = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
     "々〆〤"
 )
-_RUN = re.compile(f"[{UNSPACED}]+")
 _PICTURES = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff]")
 _SELECTORS = re.compile("[\ufe00-\ufe0f\u200b-\u200d\u2060]")
+
+
+@cache
+def _runs() -> re.Pattern[str]:
+    """Compiled when it is first needed: such wide ranges take milliseconds, and ASCII text needs none of them."""
+    return re.compile(f"[{UNSPACED}]+")
 
 
 def normalise(text: str) -> str:
@@ -40,7 +46,7 @@ def segment(text: str) -> str:
         return text
     text = normalise(text)
     text = _PICTURES.sub(lambda found: f" {found.group()} ", text)
-    return _RUN.sub(lambda found: f" {' '.join(_pairs(found.group()))} ", text)
+    return _runs().sub(lambda found: f" {' '.join(_pairs(found.group()))} ", text)
 
 
 def _pairs(run: str) -> list[str]:
@@ -53,14 +59,16 @@ def segment_run(run: str) -> list[str]:
 
 
 def is_unspaced(text: str) -> bool:
-    return _RUN.fullmatch(text) is not None
+    return not text.isascii() and _runs().fullmatch(text) is not None
 
 
 def split_scripts(word: str) -> list[str]:
     """A word parted where an unspaced script begins or ends: 'GPT模型' is two words."""
+    if word.isascii():
+        return [word] if word else []
     parts: list[str] = []
     at = 0
-    for found in _RUN.finditer(word):
+    for found in _runs().finditer(word):
         if found.start() > at:
             parts.append(word[at : found.start()])
         parts.append(found.group())

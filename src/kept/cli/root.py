@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kept import __version__
 from kept.errors import UsageError
+from kept.values import frozen
 
 if TYPE_CHECKING:
     from kept.config import LoadedConfig
@@ -30,7 +30,7 @@ COMMANDS = {
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class Globals:
     """What was said before the command."""
 

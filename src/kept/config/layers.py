@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from pathlib import Path
+from dataclasses import field, fields, is_dataclass
 from typing import Any, cast
 
 from kept.config.keys import read_keys
 from kept.config.read import build, coerce, hints, nearest, normalise, unknown_key
 from kept.config.schema import AgentConfig, Config, Gateway
 from kept.errors import ConfigError
+from kept.values import frozen
 
 PROJECT_FILE = ".kept.yaml"
 PROJECT_ALLOWED = (
@@ -30,7 +30,7 @@ ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_AGENT", "KEPT_CONFIG")
 MAX_NESTING = 50
 
 
-@dataclass(frozen=True)
+@frozen
 class Layer:
     """One source of settings. ``agent`` and ``gateway`` are normalised trees."""
 
@@ -39,7 +39,7 @@ class Layer:
     gateway: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@frozen
 class LoadedConfig:
     config: Config
     origins: dict[str, str]
@@ -61,15 +61,15 @@ def load_config(
     home = expand(home or env.get("KEPT_HOME") or "~/.kept")
     agent_id = check_agent_id(agent or env.get("KEPT_AGENT") or "main")
     named = config_file or env.get("KEPT_CONFIG")
-    user_file = Path(expand(named)) if named else Path(home, "config.yaml")
-    if named and not user_file.is_file():
+    user_file = expand(named) if named else os.path.join(home, "config.yaml")
+    if named and not os.path.isfile(user_file):
         raise ConfigError(f"{user_file}: there is no such file.", hint="Check --config or KEPT_CONFIG.")
 
     user = user_layers(user_file, agent_id)
     from_env = environment_layer(env)
     flags = flags_layer(workspace, settings or {})
     place = resolve_workspace(home, [*user, from_env, flags])
-    project_path = Path(place, PROJECT_FILE)
+    project_path = os.path.join(place, PROJECT_FILE)
     layers = [*user, project_layer(project_path), from_env, flags]
 
     agent_tree: dict[str, Any] = {}
@@ -88,8 +88,8 @@ def load_config(
         keys=read_keys(env),
     )
     files = (
-        ("user", str(user_file), user_file.is_file()),
-        ("project", str(project_path), project_path.is_file()),
+        ("user", user_file, os.path.isfile(user_file)),
+        ("project", project_path, os.path.isfile(project_path)),
     )
     return LoadedConfig(config, origins, files)
 
@@ -109,7 +109,7 @@ def check_agent_id(agent_id: str) -> str:
     return agent_id
 
 
-def user_layers(path: Path, agent_id: str) -> list[Layer]:
+def user_layers(path: str, agent_id: str) -> list[Layer]:
     tree = read_yaml(path)
     try:
         _refuse_others(tree, ("agents", "gateway"), at="")
@@ -155,8 +155,8 @@ def _agent_override(listed: Any, agent_id: str) -> dict[str, Any]:
     return found
 
 
-def project_layer(path: Path) -> Layer:
-    if path.is_symlink():
+def project_layer(path: str) -> Layer:
+    if os.path.islink(path):
         raise ConfigError(f"{path}: a project's settings cannot be a symbolic link.", hint="Put the file itself there.")
     tree = read_yaml(path)
     try:
@@ -223,7 +223,7 @@ def resolve_workspace(home: str, layers: list[Layer]) -> str:
     chosen = None
     for layer in layers:
         chosen = layer.agent.get("workspace") or chosen
-    return expand(str(chosen)) if chosen else str(Path(home, "workspace"))
+    return expand(str(chosen)) if chosen else os.path.join(home, "workspace")
 
 
 def merge(into: dict[str, Any], tree: dict[str, Any], name: str, origins: dict[str, str], *, at: str) -> None:
@@ -255,9 +255,10 @@ def settings_of(value: Any, at: str = "") -> Iterator[tuple[str, Any, bool]]:
             yield where, inner, bool(spec.metadata.get("secret"))
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: str) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with open(path, encoding="utf-8-sig") as file:
+            text = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as exc:  # ValueError: not UTF-8, or not a path at all
@@ -289,7 +290,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 _FIX_YAML = "Fix the YAML; nothing was changed."
 
 
-def _refuse_deep(path: Path, events: Iterable[Any]) -> None:
+def _refuse_deep(path: str, events: Iterable[Any]) -> None:
     """The library builds a tree by recursion in C, where nesting without end takes the whole process down."""
     depth = 0
     for event in events:
@@ -301,5 +302,5 @@ def _refuse_deep(path: Path, events: Iterable[Any]) -> None:
             raise ConfigError(f"{path}, line {line}: nested too deeply.", hint=_FIX_YAML)
 
 
-def _in_file(path: Path, exc: ConfigError) -> ConfigError:
+def _in_file(path: str, exc: ConfigError) -> ConfigError:
     return ConfigError(f"{path}: {exc.message}", hint=exc.hint)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from kept.config.keys import ProviderKeys
+from kept.values import frozen
 
 Provider = Literal["auto", "local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"] | str
 """Those that come with Kept, or the name of one that another package adds. The registry knows which there are."""
@@ -22,7 +23,7 @@ def secret(default: Any = None) -> Any:
     return field(default=default, repr=False, metadata={"secret": True})
 
 
-@dataclass(frozen=True)
+@frozen
 class RemoteBatch:
     enabled: bool = False
     wait: bool = True
@@ -31,7 +32,7 @@ class RemoteBatch:
     timeout_minutes: int = bounded(60, 1, 1440)
 
 
-@dataclass(frozen=True)
+@frozen
 class Remote:
     base_url: str | None = None
     api_key: str | None = secret()
@@ -39,30 +40,30 @@ class Remote:
     batch: RemoteBatch = RemoteBatch()
 
 
-@dataclass(frozen=True)
+@frozen
 class Local:
     model_path: str | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class VectorStore:
     enabled: bool = True
 
 
-@dataclass(frozen=True)
+@frozen
 class Store:
     driver: Literal["sqlite"] = "sqlite"
     path: str | None = None
     vector: VectorStore = VectorStore()
 
 
-@dataclass(frozen=True)
+@frozen
 class Chunking:
     tokens: int = bounded(400, 16, 8000)
     overlap: int = bounded(80, 0, 4000)
 
 
-@dataclass(frozen=True)
+@frozen
 class Hybrid:
     enabled: bool = True
     fusion: Literal["weighted", "rrf"] = "weighted"
@@ -72,20 +73,20 @@ class Hybrid:
     candidate_multiplier: int = bounded(4, 1, 20)
 
 
-@dataclass(frozen=True)
+@frozen
 class Query:
     max_results: int = bounded(6, 1, 200)
     min_score: float = bounded(0.3, 0, 1)
     hybrid: Hybrid = Hybrid()
 
 
-@dataclass(frozen=True)
+@frozen
 class SyncSessions:
     delta_bytes: int = bounded(100_000, 0, 1 << 40)
     delta_messages: int = bounded(50, 0, 1 << 30)
 
 
-@dataclass(frozen=True)
+@frozen
 class Sync:
     on_session_start: bool = True
     on_search: bool = True
@@ -95,13 +96,13 @@ class Sync:
     sessions: SyncSessions = SyncSessions()
 
 
-@dataclass(frozen=True)
+@frozen
 class Cache:
     enabled: bool = True
     max_entries: int = bounded(50_000, 0, 1 << 30)
 
 
-@dataclass(frozen=True)
+@frozen
 class MemorySearch:
     enabled: bool = True
     sources: tuple[Literal["memory", "sessions"], ...] = ("memory", "sessions")
@@ -122,7 +123,7 @@ class MemorySearch:
     backend: Literal["builtin", "qmd"] = "builtin"
 
 
-@dataclass(frozen=True)
+@frozen
 class Model:
     provider: Literal["claude_cli", "anthropic", "openai", "extractive"] | None = None
     name: str | None = None
@@ -132,31 +133,31 @@ class Model:
     timeout_s: float = bounded(300.0, 1, 86_400)
 
 
-@dataclass(frozen=True)
+@frozen
 class MemoryFlush:
     enabled: bool = True
     soft_threshold_tokens: int = bounded(4_000, 0, 10_000_000)
 
 
-@dataclass(frozen=True)
+@frozen
 class Compaction:
     reserve_tokens: int = bounded(20_000, 0, 10_000_000)
     keep_recent_tokens: int = bounded(20_000, 0, 10_000_000)
     memory_flush: MemoryFlush = MemoryFlush()
 
 
-@dataclass(frozen=True)
+@frozen
 class Reset:
     mode: Literal["idle", "daily", "none"] = "idle"
     idle_minutes: int = bounded(240, 1, 10_000_000)
 
 
-@dataclass(frozen=True)
+@frozen
 class Session:
     reset: Reset = Reset()
 
 
-@dataclass(frozen=True)
+@frozen
 class AgentConfig:
     """What one agent works with; ``agents.list`` overrides ``agents.defaults`` key by key."""
 
@@ -167,7 +168,7 @@ class AgentConfig:
     session: Session = Session()
 
 
-@dataclass(frozen=True)
+@frozen
 class AutoResponder:
     enabled: bool = True
     max_concurrent: int = bounded(3, 1, 100)
@@ -178,12 +179,12 @@ class AutoResponder:
     memory_search_max_results: int = bounded(5, 0, 200)
 
 
-@dataclass(frozen=True)
+@frozen
 class Gateway:
     auto_responder: AutoResponder = AutoResponder()
 
 
-@dataclass(frozen=True)
+@frozen
 class Config:
     home: str
     workspace: str

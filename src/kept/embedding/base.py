@@ -7,15 +7,15 @@ import math
 import struct
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 from kept.records import Matrix
+from kept.values import frozen
 
 Role = Literal["query", "document"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Identity:
     """What a vector came from. Vectors of two identities are never compared.
 
@@ -34,7 +34,7 @@ class Identity:
         return hashlib.sha256(whole.encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Calibration:
     """What a cosine of this embedder means: at ``floor`` two texts are unrelated, at ``ceiling`` they agree.
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from kept.values import frozen
 
 MAX_TOKENS = 8_000
 MAX_ITEMS = 256
 """More vectors than this in one answer are megabytes of digits, and a lost answer loses them all."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Item:
     """A text on its way, and the row that its vector belongs to."""
 

@@ -11,12 +11,16 @@ import heapq
 import json
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 
 _SPACE = "▁"
 _UNIT = re.compile(f"{_SPACE}*[^{_SPACE}]+|{_SPACE}+")
 _RUNS_OF_SPACES_MERGE_LAST = 1 << 20
 _FIRST_BYTE_PIECE = 3
+_FIRST_PLAIN_PIECE = _FIRST_BYTE_PIECE + 256
 _REMEMBERED_WORDS = 200_000
+_LONGEST_WORD = 48
+_NEVER = (1 << 30, 0, 0)
 
 
 def read_pieces(path: str) -> dict[str, int]:
@@ -49,7 +53,32 @@ class PieceEncoder:
         return ids
 
     def _merge(self, unit: str) -> list[str]:
-        """Merges neighbours, lowest piece first, until none is left that may."""
+        """Merges neighbours, lowest piece first, until none is left that may.
+
+        Every plain piece of the vocabulary is what its own letters merge to, so a unit that is one is done.
+        """
+        if self._pieces.get(unit, 0) >= _FIRST_PLAIN_PIECE:
+            return [unit]
+        return self._merge_word(unit) if len(unit) <= _LONGEST_WORD else self._merge_long(unit)
+
+    def _merge_word(self, unit: str) -> list[str]:
+        """In a word the next pair is found sooner by looking at all of them than by keeping a heap."""
+        parts = list(unit)
+        ranks = [self._rank(left, right) or _NEVER for left, right in pairwise(parts)]
+        while ranks:
+            lowest = min(ranks)
+            if lowest is _NEVER:
+                break
+            at = ranks.index(lowest)
+            parts[at] += parts.pop(at + 1)
+            del ranks[at]
+            if at > 0:
+                ranks[at - 1] = self._rank(parts[at - 1], parts[at]) or _NEVER
+            if at < len(ranks):
+                ranks[at] = self._rank(parts[at], parts[at + 1]) or _NEVER
+        return parts
+
+    def _merge_long(self, unit: str) -> list[str]:
         parts: list[str | None] = list(unit)
         after = list(range(1, len(parts) + 1))
         before = list(range(-1, len(parts) - 1))
@@ -83,12 +112,13 @@ class PieceEncoder:
         return [part for part in parts if part is not None]
 
     def _rank(self, left: str, right: str) -> tuple[int, int, int] | None:
-        merged = self._pieces.get(left + right)
-        if merged is None or left not in self._pieces or right not in self._pieces:
+        pieces = self._pieces
+        merged = pieces.get(left + right)
+        if merged is None or left not in pieces or right not in pieces:
             return None
-        if left[0] == _SPACE and not (left + right).strip(_SPACE):
+        if left[0] == _SPACE and right[0] == _SPACE and not (left + right).strip(_SPACE):
             merged += _RUNS_OF_SPACES_MERGE_LAST
-        return merged, self._pieces[left], self._pieces[right]
+        return merged, pieces[left], pieces[right]
 
     def _numbers(self, parts: Iterable[str]) -> Iterable[int]:
         for part in parts:

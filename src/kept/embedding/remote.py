@@ -40,6 +40,7 @@ from kept.net import (
     parse_endpoint,
 )
 from kept.records import Gap, Matrix
+from kept.values import frozen
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ _REFUSALS_BEFORE_ANY_ANSWER = 24
 texts that the provider objects to, and asking for each of them alone would help nobody."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Account:
     """Where a provider is asked, and as whom."""
 
@@ -61,7 +62,7 @@ class Account:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Usage:
     """What an embedder has used since it was made."""
 

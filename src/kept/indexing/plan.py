@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from kept.records import SourceFile
 from kept.store.rows import FileRow
+from kept.values import frozen
 
 # File systems stamp a change with a clock that ticks, every 10 ms at the slowest common setting. A file that was
 # changed again within the tick in which it was read looks the same, so such a file is read once more.
 RACY_NS = 20_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SyncPlan:
     to_read: tuple[SourceFile, ...]
     """New, or changed as far as their state tells; the hash decides."""

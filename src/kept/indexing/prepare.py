@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from dataclasses import dataclass
 
 from kept.chunking.markdown import CHUNKER_VERSION, ChunkSize, chunk_markdown
 from kept.chunking.segment import SEGMENTER_VERSION, segment
 from kept.records import Chunk, SourceFile
 from kept.store.generation import SCHEMA_VERSION
 from kept.store.rows import FileRow, FileWrite, NewChunk
+from kept.values import frozen
 from kept.workspace.files import NoteText
 from kept.workspace.paths import DAILY_NOTE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recipe:
     """Everything that decides what the index of a given text looks like. When it changes, the index is rebuilt."""
 
@@ -35,7 +35,7 @@ class Recipe:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreparedFile:
     write: FileWrite
     embed_texts: dict[bytes, str]

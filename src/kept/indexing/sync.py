@@ -23,6 +23,7 @@ from kept.store.generation import Generation
 from kept.store.index import Index
 from kept.store.kernels import quantise
 from kept.store.rows import FileRow
+from kept.values import frozen
 from kept.workspace.files import read_note
 from kept.workspace.paths import Workspace
 from kept.workspace.scan import Scan, scan_workspace
@@ -50,7 +51,7 @@ class _Tally:
     failures: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Job:
     """Files to bring into a generation. ``known`` lets a file whose bytes are the same pass without work."""
 
@@ -103,9 +104,15 @@ class Syncer:
         return scan_workspace(self.workspace, max_bytes=self.settings.max_file_bytes)
 
     def plan(self, scan: Scan) -> SyncPlan:
+        return self._plan(scan, *self._known())
+
+    def _known(self) -> tuple[dict[tuple[str, str], FileRow], set[tuple[str, str]]]:
+        """What the index knows of each file, and which of them have chunks that wait for vectors."""
         with self.index.reading():
-            known = self.index.live.file_rows()
             waiting = self._files_awaiting_vectors()
+            return self.index.live.file_rows(), waiting
+
+    def _plan(self, scan: Scan, known: dict[tuple[str, str], FileRow], waiting: set[tuple[str, str]]) -> SyncPlan:
         plan = plan_sync(scan.files, known)
         if not waiting:
             return plan
@@ -203,22 +210,21 @@ class Syncer:
             self._update(scan, tally, progress)
 
     def _update(self, scan: Scan, tally: _Tally, progress: Progress | None) -> None:
-        plan = self.plan(scan)
-        with self.index.reading():
-            known = self.index.live.file_rows()
-            for key in self._files_awaiting_vectors():
-                known.pop(key, None)
+        known, waiting = self._known()
+        plan = self._plan(scan, known, waiting)
         if not plan:
             return
+        for key in waiting:
+            known.pop(key, None)
         self._run(_Job(self.index.live, plan.to_read, plan.to_remove, known, self.recipe(), True), tally, progress)
         with self.index.writing():
-            self._finish(self.index.live)
+            self._finish(self.index.live, tally)
 
     def _rebuild(self, scan: Scan, why: str, tally: _Tally, progress: Progress | None) -> bool:
         """Builds a new generation beside the live one and switches. On failure the live one stays."""
         building = self.index.begin_generation()
         recipe = self.recipe()
-        has_old = self.index.live.counts().chunks > 0
+        has_old = self.index.live.count_chunks() > 0
         job = _Job(building, scan.files, (), {}, recipe, keep_going=not has_old)
         try:
             self._run(job, tally, progress)
@@ -230,12 +236,12 @@ class Syncer:
         with self.index.writing():
             self.index.switch_to(building)
             self.index.put_meta(_META_RECIPE, recipe.fingerprint())
-            self._finish(self.index.live)
+            self._finish(self.index.live, tally)
         tally.rebuilt = why
         return True
 
-    def _finish(self, target: Generation) -> None:
-        target.vectors.maintain()
+    def _finish(self, target: Generation, tally: _Tally) -> None:
+        target.settle(changed_files=tally.indexed + tally.removed)
         self.index.cache.evict(self.settings.cache.max_entries if self.settings.cache.enabled else 0)
         self.index.put_meta(_META_SYNCED, self.clock.now().isoformat(timespec="seconds"))
 
@@ -373,16 +379,17 @@ class Syncer:
 
     def _report(self, scan: Scan, tally: _Tally, started: float) -> SyncReport:
         with self.index.reading():
-            counts = self.index.live.counts()
+            chunks = self.index.live.count_chunks()
+            vectors = self.index.live.vectors.count() if self.embedder is not None else chunks
         return SyncReport(
             files=len(scan.files),
             indexed=tally.indexed,
             removed=tally.removed,
             unchanged=max(0, len(scan.files) - tally.indexed),
-            chunks=counts.chunks,
+            chunks=chunks,
             embedded=tally.embedded,
             cached=tally.cached,
-            pending=counts.chunks - counts.vectors if self.embedder is not None else 0,
+            pending=chunks - vectors,
             rebuilt=tally.rebuilt,
             problems=tuple(tally.problems),
             failures=tuple(tally.failures),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from kept.records import DropReason, ScorePart
+from kept.values import frozen
 
 RRF_K = 60
 RECENCY_SHARE = 0.02
@@ -15,7 +15,7 @@ SAME_TEXT = 0.85
 """Two texts that share this much of their words are near-duplicates."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     row: int
     vector: float | None
@@ -25,13 +25,13 @@ class Candidate:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Weights:
     vector: float
     text: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scored:
     candidate: Candidate
     score: float

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kept.records import Filter
 from kept.search.query import ParsedQuery, Term
 from kept.store.rows import KeywordMatch
 from kept.store.words import WordIndex
+from kept.values import frozen
 
 K1 = 1.2
 B = 0.6
@@ -25,14 +25,14 @@ ROWS_BUDGET = 10_000
 """Above this many rows to rank, only those that have one of the rarer terms are looked at."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Weighed:
     term: Term
     idf: float
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeywordHit:
     row: int
     score: float

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from kept.chunking.segment import is_unspaced, normalise, segment_run, split_scripts
 from kept.errors import EmptyQuery
 from kept.search.stopwords import ENGLISH
+from kept.values import frozen
 
 MAX_TERMS = 96
 MAX_CHARS = 4_000
@@ -29,7 +29,7 @@ _APOSTROPHES = re.compile("[’‘ʼ`´]")
 _POSSESSIVE = re.compile(r"'s$", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Term:
     text: str
     kind: Kind
@@ -41,7 +41,7 @@ class Term:
         return quoted + " *" if self.kind == "prefix" else quoted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParsedQuery:
     text: str
     terms: tuple[Term, ...]

@@ -6,7 +6,7 @@ import datetime as dt
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cache
 
 from kept.config import Query
 from kept.embedding.base import Calibration, Embedder
@@ -19,13 +19,14 @@ from kept.search.snippet import make_snippet
 from kept.store.index import Index
 from kept.store.kernels import quantise
 from kept.store.rows import ChunkRow
+from kept.values import frozen
 
 MAX_CANDIDATES = 200
 _WORD = re.compile(r"\w+")
 _DAY_MS = 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     hits: tuple[Hit, ...]
     dropped: tuple[Dropped, ...]
@@ -50,11 +51,16 @@ def search_index(
         _candidate(chunk, cosine.get(row), text.get(row), calibration, now_ms) for row, chunk in chunks.items()
     ]
     ranked = _fuse(candidates, settings, calibration, has_vectors=code is not None)
+
+    @cache
+    def words_of(row: int) -> frozenset[str]:
+        return frozenset(_WORD.findall(chunks[row].text.lower()))
+
     kept, dropped = select(
         ranked,
         min_score=settings.min_score,
         max_results=settings.max_results,
-        words_of=lambda row: frozenset(_WORD.findall(chunks[row].text.lower())),
+        words_of=words_of,
     )
     hits = tuple(_hit(one, chunks[one.candidate.row], text.get(one.candidate.row), index.path) for one in kept)
     lost = tuple(_dropped(chunks[one.candidate.row], one.score, reason) for one, reason in dropped)

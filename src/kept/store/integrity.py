@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
 import apsw
 
 from kept.errors import StoreDamaged, StoreError
 from kept.store.connection import translate, translated
 from kept.store.index import Index
+from kept.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     table: str
     problem: str

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kept.records import Source
+from kept.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileRow:
     """What the index knows of a file."""
 
@@ -25,7 +24,7 @@ class FileRow:
         return self.source, self.path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewChunk:
     """A chunk to be stored. ``words`` and ``context_words`` are what the full-text index sees."""
 
@@ -42,7 +41,7 @@ class NewChunk:
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileWrite:
     """A file and all of its chunks, replaced together."""
 
@@ -50,7 +49,7 @@ class FileWrite:
     chunks: tuple[NewChunk, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChunkRow:
     row: int
     source: Source
@@ -63,7 +62,7 @@ class ChunkRow:
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeywordMatch:
     """A chunk that has at least one of the words, with how often it has each, in its text and in its context."""
 
@@ -72,7 +71,7 @@ class KeywordMatch:
     length: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counts:
     files: int
     chunks: int

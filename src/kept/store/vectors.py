@@ -81,7 +81,13 @@ class VectorTable:
     # reading
 
     def count(self) -> int:
-        return int(self.db.execute(f"SELECT count(*) FROM {self.prefix}chunks_vec").get)
+        """Counted in the two indexes that part the table: they are a fraction of it, and this is asked often."""
+        table = f"{self.prefix}chunks_vec"
+        query = (
+            f"SELECT (SELECT count(*) FROM {table} WHERE pack IS NULL)"
+            f" + (SELECT count(*) FROM {table} WHERE pack IS NOT NULL)"
+        )
+        return int(self.db.execute(query).get)
 
     def nearest(
         self, code: bytes, limit: int, *, among: Sequence[int] | None = None, generation: object = None
@@ -120,9 +126,13 @@ class VectorTable:
             if len(packed) != len(rows) * len(query):
                 continue  # of another embedder; the tables are rebuilt before these are ever asked for
             distances = measure(query, packed)
-            close = [(d, rows[at]) for at, d in enumerate(distances) if d <= worst]
             if dead or allowed is not None:
+                close = [(d, rows[at]) for at, d in enumerate(distances) if d <= worst]
                 close = [one for one in close if one[1] not in dead and (allowed is None or one[1] in allowed)]
+            else:
+                # Most rows are told from their distance alone, before anything is made for them.
+                bound = worst if len(best) == limit else heapq.nsmallest(limit, distances)[-1]
+                close = [(d, rows[at]) for at, d in enumerate(distances) if d <= bound]
             best = heapq.nsmallest(limit, best + close) if len(best) + len(close) > limit else best + close
             if len(best) == limit:
                 worst = max(best)[0]

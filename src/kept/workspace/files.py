@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from kept.errors import NoteNotFound, NoteTooLarge, WorkspaceError
+from kept.values import frozen
 
 _BOM = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoteText:
     """A note as it was read: its bytes, its text with '\\n' line ends, and what had to be mended for that."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kept.durable import make_private_folder
 from kept.errors import NoteNotFound, PathRefused, WorkspaceError, WorkspaceMissing
+from kept.values import frozen
 
 ROOT_NOTES = ("MEMORY.md", "memory.md", "USER.md", "SOUL.md", "AGENTS.md")
 MEMORY_FOLDER = "memory"
@@ -31,7 +32,7 @@ def _hidden(relative: str) -> bool:
     return any(part.startswith(".") for part in relative.split("/"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Workspace:
     """A folder of notes, and the extra files and folders that count as part of it."""
 

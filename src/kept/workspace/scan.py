@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kept.records import Problem, SourceFile
+from kept.values import frozen
 from kept.workspace.paths import MEMORY_FOLDER, ROOT_NOTES, Workspace, is_markdown
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scan:
     files: tuple[SourceFile, ...]
     problems: tuple[Problem, ...]

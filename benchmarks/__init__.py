@@ -1,0 +1,1 @@
+"""How fast Kept is: figures, not tests. `make bench` runs them."""
