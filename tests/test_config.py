@@ -122,6 +122,16 @@ def test_camel_case_is_accepted_in_every_layer(load, home, workspace):
     assert (search.query.max_results, search.query.hybrid.candidate_multiplier) == (4, 3)
 
 
+def test_the_gateway_is_set_like_everything_else(load, home):
+    user_file(home, "gateway: {auto_responder: {max_concurrent: 4, debounce_ms: 5, max_history_messages: 6}}")
+    env = {"KEPT_GATEWAY__AUTO_RESPONDER__DEBOUNCE_MS": "7"}
+    loaded = load(env=env, settings={"gateway.autoResponder.maxHistoryMessages": "8"})
+    responder = loaded.config.gateway.auto_responder
+    assert (responder.max_concurrent, responder.debounce_ms, responder.max_history_messages) == (4, 7, 8)
+    assert loaded.origins["gateway.auto_responder.debounce_ms"] == "environment"
+    assert "gateway.auto_responder.x" in refusal(load, settings={"gateway.auto_responder.x": 1}).message
+
+
 def test_a_setting_given_in_both_spellings_is_refused(load, home):
     user_file(home, "agents: {defaults: {memorySearch: {}, memory_search: {}}}")
     assert "given twice" in refusal(load).message

@@ -17,7 +17,7 @@ from kept.cli.root import Globals
 @click.pass_obj
 def command(options: Globals, text: tuple[str, ...], to: str, as_json: bool) -> None:
     """Remember TEXT; '-' reads it from standard input."""
-    said = _standard_input() if text == ("-",) else " ".join(text)
+    said = sys.stdin.buffer.read().decode("utf-8", "replace") if text == ("-",) else " ".join(text)
     with options.memory() as memory:
         written = memory.add(said, to=to)
     if as_json:
@@ -31,8 +31,3 @@ def command(options: Globals, text: tuple[str, ...], to: str, as_json: bool) -> 
         )
     else:
         click.echo(f"Kept in {style(written.citation, fg='cyan')}.")
-
-
-def _standard_input() -> str:
-    # There is none at all where it was closed before the start.
-    return sys.stdin.buffer.read().decode("utf-8", "replace") if sys.stdin else ""

@@ -49,9 +49,7 @@ def exit_code(error: KeptError) -> int:
 def run() -> NoReturn:
     from kept.cli.root import cli
 
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a letter that cannot be shown is no reason to stop
+    _ready_streams()
     as_json, debug = "--json" in sys.argv, "--debug" in sys.argv
     try:
         code = cli.main(prog_name="kept", standalone_mode=False)
@@ -74,6 +72,16 @@ def run() -> NoReturn:
         message = f"Something went wrong that should not: {type(exc).__name__}: {exc}"
         fail("internal", message, "Run it again with --debug and report what it prints.", UNEXPECTED, as_json=as_json)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _ready_streams() -> None:
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # It was closed before the start. Its number would go to the next file that is opened.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a letter that cannot be shown is no reason to stop
 
 
 def _forget_the_reader() -> None:

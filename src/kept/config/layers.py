@@ -175,30 +175,33 @@ def project_layer(path: str) -> Layer:
 
 def environment_layer(env: Mapping[str, str]) -> Layer:
     """KEPT_WORKSPACE, and any setting as KEPT_ and its path: KEPT_MEMORY_SEARCH__PROVIDER=none."""
-    agent: dict[str, Any] = {}
+    layer = Layer("environment")
     for name in sorted(env):
         if not name.startswith("KEPT_") or name in ENV_NAMES:
             continue
         if "__" not in name:
             raise ConfigError(f"{name}: there is no such variable.", hint=nearest(name, list(ENV_NAMES)))
-        place(agent, name.removeprefix("KEPT_").lower().split("__"), env[name], at=name)
+        place(layer, name.removeprefix("KEPT_").lower().split("__"), env[name], at=name)
     if env.get("KEPT_WORKSPACE"):
-        agent["workspace"] = env["KEPT_WORKSPACE"]
-    return Layer("environment", agent)
+        layer.agent["workspace"] = env["KEPT_WORKSPACE"]
+    return layer
 
 
 def flags_layer(workspace: str | None, settings: Mapping[str, Any]) -> Layer:
-    agent: dict[str, Any] = {}
+    layer = Layer("flags")
     for key, value in settings.items():
-        place(agent, key.removeprefix("agents.defaults.").split("."), value, at=key)
+        place(layer, key.removeprefix("agents.defaults.").split("."), value, at=key)
     if workspace:
-        agent["workspace"] = workspace
-    return Layer("flags", agent)
+        layer.agent["workspace"] = workspace
+    return layer
 
 
-def place(tree: dict[str, Any], keys: list[str], value: Any, *, at: str) -> None:
-    """Puts one value into a tree at a dotted path, which must be in the schema."""
+def place(layer: Layer, keys: list[str], value: Any, *, at: str) -> None:
+    """Puts one value into a layer at a dotted path, which must be in the schema."""
     kind: Any = AgentConfig
+    tree = layer.agent
+    if keys[0] == "gateway" and len(keys) > 1:
+        kind, tree, keys = Gateway, layer.gateway, keys[1:]
     for key in keys[:-1]:
         tidy = _known_key(kind, key, at=at)
         kind = hints(kind)[tidy]
