@@ -17,8 +17,10 @@ from kept.errors import (
     LockBusy,
     NoteNotFound,
     PathRefused,
+    RemoteError,
     StoreBusy,
     StoreError,
+    UnknownProvider,
     UsageError,
     WorkspaceError,
     WorkspaceMissing,
@@ -28,6 +30,7 @@ EXIT_CODES: tuple[tuple[type[KeptError], int], ...] = (
     # The first that fits counts, so what is special comes before what is general.
     (UsageError, 2),
     (ConfigError, 2),
+    (UnknownProvider, 2),
     (NoteNotFound, 3),
     (WorkspaceMissing, 3),
     (PathRefused, 4),
@@ -35,6 +38,7 @@ EXIT_CODES: tuple[tuple[type[KeptError], int], ...] = (
     (StoreBusy, 5),
     (StoreError, 6),
     (EmbeddingError, 7),
+    (RemoteError, 7),
     (WorkspaceError, 8),
     (KeptError, 1),
 )

@@ -17,8 +17,9 @@ from kept.embedding.base import Embedder
 from kept.errors import EmbeddingError, EmbeddingFailed, KeptError, NoteNotFound
 from kept.indexing.plan import SyncPlan, plan_sync
 from kept.indexing.prepare import PreparedFile, Recipe, file_row, note_timestamp_ms, prepare_file
+from kept.indexing.vectorise import Vectoriser, Vectors
 from kept.lock import locked
-from kept.records import Gap, Problem, Progress, SourceFile, SyncReport
+from kept.records import Problem, Progress, SourceFile, SyncReport
 from kept.store.generation import Generation
 from kept.store.index import Index
 from kept.store.kernels import quantise
@@ -30,12 +31,8 @@ from kept.workspace.scan import Scan, scan_workspace
 
 BATCH_FILES = 200
 BATCH_CHARS = 400_000
-EMBEDDER_REST_S = 30.0
-"""After a failure the searches of the next moments do not ask the embedder again for what is missing."""
 _META_RECIPE = "recipe"
 _META_SYNCED = "last_sync"
-_META_REFUSED = "refused"
-MAX_REFUSALS = 10_000
 
 
 @dataclass
@@ -73,30 +70,15 @@ class Syncer:
         self.embedder = embedder
         self.settings = settings
         self.clock = clock
-        self._embedder_failed_at: float | None = None
-        self._refused = self._stored_refusals()
-        """Texts that the embedder does not take, by hash: asking for them again is a call for nothing."""
+        self.vectors = Vectoriser(index, embedder, settings.cache, clock) if embedder else None
 
     def try_embedder_again(self) -> None:
         """Forgets that the embedder failed, because somebody asked for a sync by name."""
-        self._embedder_failed_at = None
+        if self.vectors:
+            self.vectors.failed_at = None
 
-    def _stored_refusals(self) -> set[bytes]:
-        match self.index.get_meta(_META_REFUSED):
-            case {"identity": str(identity), "hashes": [*hashes]}:
-                if self.embedder is not None and identity == self.embedder.identity.key:
-                    return {bytes.fromhex(key) for key in hashes}
-        return set()
-
-    def _store_refusals(self) -> None:
-        """Inside a transaction of the caller's."""
-        if self.embedder is not None:
-            hashes = sorted(key.hex() for key in self._refused)[:MAX_REFUSALS]
-            self.index.put_meta(_META_REFUSED, {"identity": self.embedder.identity.key, "hashes": hashes})
-
-    def _embedder_rests(self) -> bool:
-        failed_at = self._embedder_failed_at
-        return failed_at is not None and time.monotonic() - failed_at < EMBEDDER_REST_S
+    def embedder_failed(self) -> bool:
+        return self.vectors is not None and self.vectors.rests()
 
     # looking
 
@@ -140,7 +122,7 @@ class Syncer:
         return file_row(file, note, checked_ns=0).hash
 
     def _awaits_vectors(self) -> bool:
-        if self.embedder is None or self._embedder_rests() or not self.vectors_match():
+        if self.embedder is None or self.embedder_failed() or not self.vectors_match():
             return False
         return self.index.live.count_awaiting_vectors() > 0
 
@@ -150,11 +132,10 @@ class Syncer:
             return set()
         live = self.index.live
         waiting = live.files_awaiting_vectors()
-        if not self._refused:
+        refused = self.vectors.refused if self.vectors else set()
+        if not refused:
             return waiting
-        return {
-            file for file in waiting if any(key not in self._refused for _, key in live.rows_awaiting_vector(*file))
-        }
+        return {file for file in waiting if any(key not in refused for _, key in live.rows_awaiting_vector(*file))}
 
     def recipe(self) -> Recipe:
         """How the index is to be built. Without an embedder, whatever vectors are there stay what they are."""
@@ -169,7 +150,7 @@ class Syncer:
     def why_rebuild(self) -> str | None:
         stored = self.index.get_meta(_META_RECIPE)
         wanted = self.recipe().fingerprint()
-        if stored is None or stored == wanted or self._embedder_rests():
+        if stored is None or stored == wanted or self.embedder_failed():
             return None
         changed = [key for key in wanted if stored.get(key) != wanted[key]]
         if "identity" in changed:
@@ -199,8 +180,8 @@ class Syncer:
 
     def _sync_locked(self, scan: Scan, force: bool, tally: _Tally, progress: Progress | None) -> None:
         # Another process may have done the work while this one waited: everything is looked at again.
-        if force:
-            self._refused = set()
+        if force and self.vectors:
+            self.vectors.forget_refusals()
         self.index.drop_leftovers()
         if self.index.get_meta(_META_RECIPE) is None:
             with self.index.writing():
@@ -230,7 +211,6 @@ class Syncer:
             self._run(job, tally, progress)
         except EmbeddingError as exc:
             tally.failures.append(f"{exc.message} The index from before is still in use.")
-            self._embedder_failed_at = time.monotonic()
             self.index.drop_leftovers()
             return False
         with self.index.writing():
@@ -250,15 +230,15 @@ class Syncer:
         gone = list(job.removed)
         for batch in _batches(job.files):
             prepared, touched = self._read(batch, job, tally, gone)
-            vectors, fresh = self._embed(prepared, job, tally)
-            self._write(job, prepared, touched, gone, vectors, fresh)
+            vectors = self._embed(prepared, job, tally)
+            self._write(job, prepared, touched, gone, vectors)
             tally.removed += len(gone)
             gone.clear()
             done += len(batch)
             if progress:
                 progress(done, total, batch[-1].path)
         if gone:
-            self._write(job, [], [], gone, {}, {})
+            self._write(job, [], [], gone, None)
             tally.removed += len(gone)
 
     def _read(
@@ -287,67 +267,27 @@ class Syncer:
         tally.indexed += len(prepared)
         return prepared, touched
 
-    def _embed(
-        self, prepared: list[PreparedFile], job: _Job, tally: _Tally
-    ) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
-        """The vectors of all texts, by hash, and those of them that are new."""
+    def _embed(self, prepared: list[PreparedFile], job: _Job, tally: _Tally) -> Vectors | None:
         texts = {key: text for one in prepared for key, text in one.embed_texts.items()}
-        if self.embedder is None or not texts or self._embedder_rests() or not self._fits(job):
-            return {}, {}
-        identity = self.embedder.identity
-        with self.index.reading():
-            known = self.index.cache.find(identity.key, texts, identity.dims)
-        tally.cached += len(known)
-        missing = [key for key in texts if key not in known and key not in self._refused]
-        if not missing:
-            return known, {}
-        try:
-            matrix = self.embedder.embed([texts[key] for key in missing], role="document")
-        except EmbeddingError as exc:
-            if not job.keep_going:
-                raise
-            self._embedder_failed_at = time.monotonic()
-            tally.failures.append(f"{exc.message} New text is found by word, not yet by meaning.")
-            return known, {}
-        without = {missing[gap.row]: gap for gap in matrix.gaps}
-        fresh = {key: row for key, row in zip(missing, matrix, strict=True) if key not in without}
-        tally.embedded += len(fresh)
-        self._note_gaps(without, fresh, prepared, job, tally)
-        return known | fresh, fresh
-
-    def _note_gaps(
-        self,
-        gaps: dict[bytes, Gap],
-        fresh: dict[bytes, bytes],
-        prepared: list[PreparedFile],
-        job: _Job,
-        tally: _Tally,
-    ) -> None:
-        """Says which texts got no vector. Where it is for now only, the embedder is given a rest."""
+        if self.vectors is None or not texts or self.embedder_failed() or not self._fits(job):
+            return None
+        vectors = self.vectors.vectors_of(texts)
+        tally.cached += len(vectors.known)
+        tally.embedded += len(vectors.fresh)
         for one in prepared:
-            for gap in {gaps[key].reason: gaps[key] for key in one.embed_texts if key in gaps}.values():
-                if not gap.temporary:
-                    tally.problems.append(Problem(one.write.file.path, f"In part found by word only: {gap.reason}"))
-        refused = {key for key, gap in gaps.items() if not gap.temporary}
-        if refused:
-            self._refused |= refused
+            for reason in {vectors.refused[key] for key in one.embed_texts if key in vectors.refused}:
+                tally.problems.append(Problem(one.write.file.path, f"In part found by word only: {reason}"))
+        if vectors.waiting and not job.keep_going:
             with self.index.writing():
-                self._store_refusals()
-        waiting = [gap for gap in gaps.values() if gap.temporary]
-        if not waiting:
-            return
-        if not job.keep_going:
-            with self.index.writing():
-                self._remember(fresh, {})  # paid for, and the next attempt will want them
-            raise EmbeddingFailed(waiting[0].reason)
-        self._embedder_failed_at = time.monotonic()
-        tally.failures.append(f"{waiting[0].reason} New text is found by word, not yet by meaning.")
+                self.vectors.remember(vectors)  # paid for, and the next attempt will want them
+            raise EmbeddingFailed(vectors.waiting)
+        if vectors.waiting:
+            tally.failures.append(f"{vectors.waiting} New text is found by word, not yet by meaning.")
+        return vectors
 
     def _fits(self, job: _Job) -> bool:
         """Vectors of another embedder than the one the tables were made for are never mixed in."""
-        if job.target is not self.index.live:
-            return True
-        return self.vectors_match()
+        return job.target is not self.index.live or self.vectors_match()
 
     def _write(
         self,
@@ -355,27 +295,21 @@ class Syncer:
         prepared: list[PreparedFile],
         touched: list[FileRow],
         gone: list[tuple[str, str]],
-        vectors: dict[bytes, bytes],
-        fresh: dict[bytes, bytes],
+        vectors: Vectors | None,
     ) -> None:
         with self.index.writing():
-            self._remember(fresh, vectors)
+            if self.vectors and vectors:
+                self.vectors.remember(vectors)
             for source, path in gone:
                 job.target.remove_file(source, path)
             for row in touched:
                 job.target.touch_file(row, note_timestamp_ms(row.path, row.mtime_ns))
             for one in prepared:
                 job.target.replace_file(one.write)
-                waiting = job.target.rows_awaiting_vector(*one.write.file.key) if vectors else []
-                job.target.vectors.put([(row, quantise(vectors[key])) for row, key in waiting if key in vectors])
-
-    def _remember(self, fresh: dict[bytes, bytes], used: dict[bytes, bytes]) -> None:
-        """Inside a transaction of the caller's."""
-        if self.embedder is not None and self.settings.cache.enabled:
-            now_s = self.clock.time_ns() // 1_000_000_000
-            key = self.embedder.identity.key
-            self.index.cache.put(key, fresh.items(), now_s=now_s)
-            self.index.cache.used(key, (known for known in used if known not in fresh), now_s=now_s)
+                if vectors:
+                    waiting = job.target.rows_awaiting_vector(*one.write.file.key)
+                    found = ((row, vectors.find(key)) for row, key in waiting)
+                    job.target.vectors.put([(row, quantise(vector)) for row, vector in found if vector])
 
     def _report(self, scan: Scan, tally: _Tally, started: float) -> SyncReport:
         with self.index.reading():

@@ -41,15 +41,21 @@ class Scored:
 
 
 def fuse_weighted(candidates: Sequence[Candidate], weights: Weights) -> list[Scored]:
-    """A weighted sum of two scores that are both calibrated, best first."""
-    return _ranked(
-        _scored(
-            one,
-            ScorePart("vector", weights.vector * (one.vector or 0.0), _detail(weights.vector, one.vector)),
-            ScorePart("text", weights.text * (one.text or 0.0), _detail(weights.text, one.text, one.detail)),
+    """A weighted sum of two scores that are both calibrated, best first.
+
+    What has no vector, because it waits for one, is judged by its words alone.
+    """
+    scored = []
+    for one in candidates:
+        vector, text = (weights.vector, weights.text) if one.vector is not None else (0.0, 1.0)
+        scored.append(
+            _scored(
+                one,
+                ScorePart("vector", vector * (one.vector or 0.0), _detail(vector, one.vector)),
+                ScorePart("text", text * (one.text or 0.0), _detail(text, one.text, one.detail)),
+            )
         )
-        for one in candidates
-    )
+    return _ranked(scored)
 
 
 def fuse_rrf(candidates: Sequence[Candidate], weights: Weights) -> list[Scored]:
