@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from kept.errors import BadAnswer, ConfigError, EndpointDown, Overloaded, QuotaExhausted, RemoteError, RequestRefused
@@ -123,8 +123,11 @@ class Endpoint:
     def public_url(self) -> str:
         return self.origin + self.path
 
-    def target(self, path: str) -> bytes:
-        return f"{quote(self.path, safe='/%:@!$&()*+,;=~')}{path}{'?' + self.query if self.query else ''}".encode()
+    def target(self, path: str, *, query: str = "", base: str | None = None) -> bytes:
+        """``base`` takes the place of the address's own path."""
+        start = quote(self.path if base is None else base, safe="/%:@!$&()*+,;=~")
+        whole = "&".join(part for part in (query, self.query) if part)
+        return f"{start}{path}{'?' + whole if whole else ''}".encode()
 
 
 def parse_endpoint(base_url: str, *, setting: str = "memory_search.remote.base_url") -> Endpoint:
@@ -148,6 +151,17 @@ def parse_endpoint(base_url: str, *, setting: str = "memory_search.remote.base_u
 
 
 @frozen
+class _Call:
+    method: str
+    target: bytes
+    headers: Mapping[str, str]
+    content: bytes | None = None
+    sink: IO[bytes] | None = None
+    """Where the body of an answer goes that is too long to be held."""
+    max_bytes: int = MAX_ANSWER_BYTES
+
+
+@frozen
 class _Reply:
     status: int
     headers: Mapping[str, str]
@@ -155,7 +169,10 @@ class _Reply:
 
 
 class HttpClient:
-    """Posts JSON to one endpoint. Safe to share between threads; each call has a connection to itself."""
+    """Speaks JSON with one endpoint, and brings files there and back.
+
+    Safe to share between threads; each call has a connection to itself.
+    """
 
     def __init__(
         self,
@@ -170,7 +187,7 @@ class HttpClient:
         self.endpoint = parse_endpoint(base_url)
         self._headers = _request_headers(self.endpoint, headers or {})
         self._redact = Redactor([*secrets, *_secrets_in(self.endpoint, self._headers)])
-        self._pace = pace or Pace()
+        self.pace = pace or Pace()
         self._breaker = breaker or BREAKER
         self._max_bytes = max_bytes
         self._idle: list[_Line] = []
@@ -181,22 +198,83 @@ class HttpClient:
         self.retries = 0
         weakref.finalize(self, _close_lines, self._idle)
 
-    def post_json(self, path: str, body: Any, *, patience: Patience) -> Any:
-        """The answer, parsed. Raises RemoteError, in words that can be shown."""
-        pace, origin = self._pace, self.endpoint.origin
-        self._breaker.check(origin, now_s=pace.monotonic())
+    def post_json(self, path: str, body: Any, *, patience: Patience, tries: int = TRIES) -> Any:
+        """The answer, parsed. Raises RemoteError, in words that can be shown.
+
+        ``tries`` is 1 for what must not be done twice: a request whose answer was lost may have been heard.
+        """
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        call = _Call("POST", self.endpoint.target(path), self._headers, content, max_bytes=self._max_bytes)
+        return self._parse(self._reply(call, patience, tries))
+
+    def get_json(self, path: str, *, query: str = "", patience: Patience) -> Any:
+        target = self.endpoint.target(path, query=query)
+        call = _Call("GET", target, self._without_content("application/json"), max_bytes=self._max_bytes)
+        return self._parse(self._reply(call, patience))
+
+    def upload(
+        self,
+        path: str,
+        content: bytes,
+        *,
+        content_type: str,
+        patience: Patience,
+        base: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Sends a body that is not JSON; the answer is."""
+        sent = {**self._headers, **(headers or {}), "content-type": content_type}
+        call = _Call("POST", self.endpoint.target(path, base=base), sent, content, max_bytes=self._max_bytes)
+        return self._parse(self._reply(call, patience))
+
+    def download(
+        self,
+        path: str,
+        sink: IO[bytes],
+        *,
+        patience: Patience,
+        max_bytes: int,
+        query: str = "",
+        base: str | None = None,
+    ) -> None:
+        """Writes what is there into ``sink``, from its beginning.
+
+        Where the service points to a store of files elsewhere, that is asked without any of our headers: the key
+        stays at home.
+        """
+        target = self.endpoint.target(path, query=query, base=base)
+        reply = self._reply(_Call("GET", target, self._without_content("*/*"), None, sink, max_bytes), patience)
+        if reply.status in _REDIRECTS:
+            elsewhere = HttpClient(reply.headers["location"], pace=self.pace, breaker=self._breaker)
+            there = elsewhere.endpoint
+            call = _Call("GET", there.target(""), elsewhere._without_content("*/*"), None, sink, max_bytes)
+            try:
+                if elsewhere._reply(call, patience).status in _REDIRECTS:
+                    raise BadAnswer(f"{there.origin} points to yet another place for a file.")
+            finally:
+                elsewhere.close()
+
+    def say(self, text: str) -> str:
+        """What a service said, fit to be shown: on one line, short, without secrets."""
+        return self._say(text)
+
+    def _without_content(self, accept: str) -> dict[str, str]:
+        return {**{name: value for name, value in self._headers.items() if name != "content-type"}, "accept": accept}
+
+    def _reply(self, call: _Call, patience: Patience, tries: int = TRIES) -> _Reply:
+        pace, origin = self.pace, self.endpoint.origin
+        self._breaker.check(origin, now_s=pace.monotonic())
         deadline, aborts = pace.monotonic() + patience.total_s, self._aborts
-        for attempt in range(1, TRIES + 1):
+        for attempt in range(1, tries + 1):
             left_s = deadline - pace.monotonic()
-            outcome, wait_s = self._attempt(path, content, min(patience.attempt_s, left_s), attempt)
+            outcome, wait_s = self._attempt(call, min(patience.attempt_s, left_s), attempt)
             if not isinstance(outcome, RemoteError):
-                return self._parse(outcome)
+                return outcome
             delay_s = self._backoff(attempt) if wait_s is None else wait_s
             failure = outcome
             if aborts != self._aborts:
                 raise failure
-            if not failure.retryable or attempt == TRIES or pace.monotonic() + delay_s >= deadline:
+            if not failure.retryable or attempt == tries or pace.monotonic() + delay_s >= deadline:
                 break
             log.info("%s Trying again in %.1f s.", failure.message, delay_s)
             self._count(retries=1)
@@ -219,21 +297,19 @@ class HttpClient:
             self.calls += calls
             self.retries += retries
 
-    def _attempt(
-        self, path: str, content: bytes, timeout_s: float, attempt: int
-    ) -> tuple[_Reply | RemoteError, float | None]:
+    def _attempt(self, call: _Call, timeout_s: float, attempt: int) -> tuple[_Reply | RemoteError, float | None]:
         """The reply or what went wrong, and how long the service asks to wait."""
         self._count(calls=1)
         try:
-            reply = self._send(path, content, timeout_s, attempt)
+            reply = self._send(call, timeout_s, attempt)
         except (EndpointDown, BadAnswer) as exc:
             return exc, None
         self._breaker.reset(self.endpoint.origin)  # whatever it says, it is there
-        if 200 <= reply.status < 300:
+        if 200 <= reply.status < 300 or (call.sink and _leads_elsewhere(reply)):
             return reply, None
-        return self._failure(reply, attempt), _asked_to_wait_s(reply, now=self._pace.now())
+        return self._failure(reply, attempt), _asked_to_wait_s(reply, now=self.pace.now())
 
-    def _send(self, path: str, content: bytes, timeout_s: float, attempt: int) -> _Reply:
+    def _send(self, call: _Call, timeout_s: float, attempt: int) -> _Reply:
         import httpx
 
         line = self._take_line()
@@ -242,14 +318,14 @@ class HttpClient:
             line.begin(timeout_s)
             # The path travels apart from the address, because httpx logs addresses and a key may stand in this one.
             with line.client.stream(
-                "POST",
+                call.method,
                 self.endpoint.origin,
-                content=content,
-                headers=self._headers,
+                content=call.content,
+                headers=dict(call.headers),
                 timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S)),
-                extensions={"target": self.endpoint.target(path), "trace": line.trace},
+                extensions={"target": call.target, "trace": line.trace},
             ) as response:
-                body = self._read_body(response)
+                body = self._read_body(response, call)
             whole = True
             return _Reply(response.status_code, response.headers, body)
         except httpx.DecodingError as exc:
@@ -294,14 +370,22 @@ class HttpClient:
         plain = self.endpoint.is_loopback and self.endpoint.origin.startswith("http:")
         return False if plain else httpx.create_ssl_context()
 
-    def _read_body(self, response: httpx.Response) -> bytes:
-        limit = self._max_bytes if response.is_success else _MAX_ERROR_BYTES
-        body = bytearray()
+    def _read_body(self, response: httpx.Response, call: _Call) -> bytes:
+        limit = call.max_bytes if response.is_success else _MAX_ERROR_BYTES
+        sink = call.sink if response.is_success else None
+        if sink is not None:
+            sink.seek(0)
+            sink.truncate()  # an attempt before this one may have left something
+        body, length = bytearray(), 0
         for part in response.iter_bytes():
-            body += part
-            if len(body) > limit:
-                if response.is_success:
-                    raise BadAnswer(f"{self.endpoint.origin} answered with more than {limit:,} bytes.")
+            length += len(part)
+            if length > limit and response.is_success:
+                raise BadAnswer(f"{self.endpoint.origin} answered with more than {limit:,} bytes.")
+            if sink is not None:
+                sink.write(part)
+            else:
+                body += part
+            if length > limit:
                 break
         return bytes(body)
 
@@ -348,7 +432,7 @@ class HttpClient:
     def _backoff(self, attempt: int) -> float:
         """Twice as long each time, and never the same for two who were turned away together."""
         whole: float = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** (attempt - 1))
-        return whole * (0.5 + 0.5 * self._pace.random())
+        return whole * (0.5 + 0.5 * self.pace.random())
 
 
 class _Line:
@@ -450,6 +534,19 @@ _TOO_LARGE = re.compile(
 _BAD_KEY = re.compile(r"api.?key.{0,20}(not valid|invalid|expired|not found)|API_KEY_INVALID", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _RETRY_INFO = re.compile(rb'"retryDelay"\s*:\s*"([0-9.]+)s"')
+
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+def _leads_elsewhere(reply: _Reply) -> bool:
+    if reply.status not in _REDIRECTS:
+        return False
+    try:
+        place = parse_endpoint(reply.headers.get("location", ""))
+    except ConfigError:
+        return False
+    return place.is_loopback or place.origin.startswith("https:")
 
 
 def _is_daily_quota(reply: _Reply) -> bool:

@@ -33,15 +33,20 @@ class GeminiEmbedder(RemoteEmbedder):
         return {"x-goog-api-key": key} if key else {}
 
     def _ask(self, texts: Sequence[str], role: Role) -> Iterable[Any]:
-        path = f"/models/{quote(self.model, safe='')}"
+        path = self.model_path
         if role == "query" and len(texts) == 1:
-            answer = self._post(f"{path}:embedContent", self._request(texts[0], role), role, texts)
+            answer = self._post(f"{path}:embedContent", self.request(texts[0], role), role, texts)
             return [_values(_field(answer, "embedding", dict, self._origin))]
-        requests = [self._request(text, role) for text in texts]
+        requests = [self.request(text, role) for text in texts]
         answer = self._post(f"{path}:batchEmbedContents", {"requests": requests}, role, texts)
         return [_values(one) for one in _field(answer, "embeddings", list, self._origin)]
 
-    def _request(self, text: str, role: Role) -> dict[str, Any]:
+    @property
+    def model_path(self) -> str:
+        return f"/models/{quote(self.model, safe='')}"
+
+    def request(self, text: str, role: Role) -> dict[str, Any]:
+        """An EmbedContentRequest."""
         request: dict[str, Any] = {
             "model": f"models/{self.model}",
             "content": {"parts": [{"text": text}]},

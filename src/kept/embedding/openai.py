@@ -30,10 +30,14 @@ class OpenAIEmbedder(RemoteEmbedder):
         return cls(account, model=settings.model, dimensions=settings.dimensions)
 
     def _ask(self, texts: Sequence[str], role: Role) -> Iterable[Any]:
+        return rows_by_index(self._post("/embeddings", self.body(texts), role, texts), len(texts), self._origin)
+
+    def body(self, texts: Sequence[str]) -> dict[str, Any]:
+        """What the endpoint is sent."""
         body: dict[str, Any] = {"model": self.model, "input": list(texts), "encoding_format": "float"}
         if self.dimensions:
             body["dimensions"] = self.dimensions
-        return rows_by_index(self._post("/embeddings", body, role, texts), len(texts), self._origin)
+        return body
 
 
 def rows_by_index(answer: Any, count: int, origin: str) -> list[Any]:

@@ -137,8 +137,26 @@ class RemoteEmbedder(ABC):
         with self._lock:
             return Usage(self._client.calls, self._client.retries, self._texts, self._tokens)
 
+    @property
+    def client(self) -> HttpClient:
+        return self._client
+
     def close(self) -> None:
         self._client.close()
+
+    def pack(self, vector: Any) -> bytes | None:
+        """A vector that came by another way than `embed`, checked as all are; None where it has no direction.
+
+        Raises BadAnswer or EmbeddingFailed where it is none of this model's.
+        """
+        numbers = _numbers(vector, self._origin)
+        self._check_dims(len(numbers))
+        return pack_unit_rows([numbers], len(numbers)).data if any(numbers) else None
+
+    def count_usage(self, *, texts: int, tokens: int) -> None:
+        with self._lock:
+            self._texts += texts
+            self._tokens += tokens
 
     # what a provider says about itself
 
@@ -151,10 +169,8 @@ class RemoteEmbedder(ABC):
 
     def _post(self, path: str, body: Any, role: Role, texts: Sequence[str]) -> Any:
         answer = self._client.post_json(path, body, patience=self._patience[role])
-        tokens = _tokens_used(answer)
-        with self._lock:
-            self._texts += len(texts)
-            self._tokens += sum(map(token_bound, texts)) if tokens is None else tokens
+        tokens = tokens_used(answer)
+        self.count_usage(texts=len(texts), tokens=sum(map(token_bound, texts)) if tokens is None else tokens)
         return answer
 
     # what is the same for all
@@ -328,7 +344,7 @@ def fingerprint(endpoint: Endpoint, headers: Mapping[str, str]) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
-def _tokens_used(answer: Any) -> int | None:
+def tokens_used(answer: Any) -> int | None:
     """What the answer says it cost, under the names that providers have for it."""
     if not isinstance(answer, dict):
         return None

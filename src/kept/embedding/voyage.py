@@ -40,7 +40,12 @@ class VoyageEmbedder(RemoteEmbedder):
         return cls(account, model=settings.model, dimensions=settings.dimensions)
 
     def _ask(self, texts: Sequence[str], role: Role) -> Iterable[Any]:
-        body: dict[str, Any] = {"model": self.model, "input": list(texts), "input_type": role}
-        if self.dimensions:
-            body["output_dimension"] = self.dimensions
+        body = {**self.parameters(role), "input": list(texts)}
         return rows_by_index(self._post("/embeddings", body, role, texts), len(texts), self._origin)
+
+    def parameters(self, role: Role) -> dict[str, Any]:
+        """All of a request but its texts."""
+        parameters: dict[str, Any] = {"model": self.model, "input_type": role}
+        if self.dimensions:
+            parameters["output_dimension"] = self.dimensions
+        return parameters

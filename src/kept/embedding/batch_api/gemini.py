@@ -1,0 +1,140 @@
+"""Gemini's batches: a file through the Files API, `models/…:asyncBatchEmbedContent`, an operation that is looked at.
+
+Up to 2 GB a file. The operation's `metadata` tells its state (`BATCH_STATE_…`), its `response` the file of answers,
+one for each line with the `key` that we gave it. Files are brought and fetched beside the API: below `/upload` and
+`/download`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+from kept.embedding.batch_api.base import (
+    FILES,
+    LIST_PAGE,
+    LIST_PAGES,
+    PATIENCE,
+    Answer,
+    BatchApi,
+    BatchStatus,
+    get_text,
+    only_texts,
+)
+from kept.embedding.gemini import GeminiEmbedder
+from kept.errors import BadAnswer
+
+_FILE = re.compile(r"files/[\w-]+")
+_BATCH = re.compile(r"batches/[\w-]+")
+_ENDED = ("FAILED", "CANCELLED", "EXPIRED")
+
+
+class GeminiBatches(BatchApi):
+    def __init__(self, embedder: GeminiEmbedder) -> None:
+        super().__init__(embedder)
+        self._request = embedder.request
+        self._model_path = embedder.model_path
+
+    def line(self, id: str, text: str) -> dict[str, Any]:  # noqa: A002
+        return {"key": id, "request": self._request(text, "document")}
+
+    def upload(self, key: str, content: bytes) -> str:
+        body, content_type = related(key, content)
+        headers = {"x-goog-upload-protocol": "multipart"}
+        answer = self.client.upload(
+            "/files", body, content_type=content_type, headers=headers, base=self._beside("upload"), patience=FILES
+        )
+        name = get_text(answer.get("file") if isinstance(answer, dict) else None, "name", self.origin)
+        return self._checked(name, _FILE)
+
+    def create(self, key: str, file_id: str) -> str:
+        batch = {"displayName": key, "inputConfig": {"fileName": file_id}}
+        path = f"{self._model_path}:asyncBatchEmbedContent"
+        answer = self.client.post_json(path, {"batch": batch}, patience=PATIENCE, tries=1)
+        return self._checked(get_text(answer, "name", self.origin), _BATCH)
+
+    def find(self, key: str, file_id: str) -> str | None:
+        token = ""
+        for _ in range(LIST_PAGES):
+            query = f"pageSize={LIST_PAGE}" + (f"&pageToken={quote(token, safe='')}" if token else "")
+            answer = self.client.get_json("/batches", query=query, patience=PATIENCE)
+            if not isinstance(answer, dict):
+                raise BadAnswer(f"{self.origin} answered without a list of batches.")
+            for operation in answer.get("operations") or ():
+                match operation:
+                    case {"name": str(name), "metadata": {"displayName": mark}} if mark == key:
+                        return self._checked(name, _BATCH)
+                    case {"name": str(name), "metadata": {"inputConfig": {"fileName": source}}} if source == file_id:
+                        return self._checked(name, _BATCH)
+            token = answer.get("nextPageToken") or ""
+            if not token:
+                return None
+        return None
+
+    def poll(self, batch_id: str) -> BatchStatus:
+        answer = self.client.get_json(f"/{self._checked(batch_id, _BATCH)}", patience=PATIENCE)
+        if not isinstance(answer, dict):
+            raise BadAnswer(f"{self.origin} answered with something that is no operation.")
+        metadata = _object(answer, "metadata")
+        word = str(metadata.get("state") or "").rpartition("STATE_")[2]
+        error = _object(answer, "error")
+        files = only_texts((_object(answer, "response").get("responsesFile"),)) or only_texts(
+            (_object(metadata, "output").get("responsesFile"),)
+        )
+        if error or word in _ENDED:
+            reason = error.get("message")
+            said = self.client.say(reason) if isinstance(reason, str) else ""
+            return BatchStatus("failed", (word or "FAILED").lower(), said, files)
+        if word == "SUCCEEDED" or (answer.get("done") is True and not word):
+            return BatchStatus("done", "succeeded", files=files)
+        return BatchStatus("running", (word or "PENDING").lower())
+
+    def cancel(self, batch_id: str) -> None:
+        self.client.post_json(f"/{self._checked(batch_id, _BATCH)}:cancel", {}, patience=PATIENCE)
+
+    def iter_answers(self, status: BatchStatus) -> Iterator[Answer]:
+        for name in status.files:
+            path = f"/{self._checked(name, _FILE)}:download"
+            for line in self._iter_lines(path, query="alt=media", base=self._beside("download")):
+                match line:
+                    case {"key": str(id_), "response": {"embedding": {"values": values}} as response}:
+                        yield Answer(id_, values, _tokens(response))
+                    case {"key": str(id_)}:
+                        yield Answer(id_, None)
+
+    def _beside(self, place: str) -> str:
+        """`/v1beta` becomes `/upload/v1beta`, whatever stands before it."""
+        before, _, version = self.client.endpoint.path.rpartition("/")
+        return f"{before}/{place}/{version}"
+
+    def _checked(self, name: str, form: re.Pattern[str]) -> str:
+        if not form.fullmatch(name):
+            raise BadAnswer(f"{self.origin} gave a name that is none.")
+        return name
+
+
+def related(key: str, content: bytes) -> tuple[bytes, str]:
+    """A description and the file it is of, in one body, and its type."""
+    boundary = f"kept-{os.urandom(16).hex()}"
+    about = json.dumps({"file": {"displayName": key, "mimeType": "application/jsonl"}})
+    head = (
+        f"--{boundary}\r\nContent-Type: application/json; charset=utf-8\r\n\r\n{about}\r\n"
+        f"--{boundary}\r\nContent-Type: application/jsonl\r\n\r\n"
+    )
+    return head.encode() + content + f"\r\n--{boundary}--".encode(), f"multipart/related; boundary={boundary}"
+
+
+def _object(tree: dict[str, Any], name: str) -> dict[str, Any]:
+    found = tree.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _tokens(response: dict[str, Any]) -> int:
+    match response:
+        case {"usageMetadata": {"promptTokenCount": int(count)}} | {"tokenCount": int(count)}:
+            return count
+    return 0
