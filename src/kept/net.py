@@ -279,7 +279,7 @@ class HttpClient:
             log.info("%s Trying again in %.1f s.", failure.message, delay_s)
             self._count(retries=1)
             pace.sleep(delay_s)
-        if isinstance(failure, EndpointDown):
+        if isinstance(failure, EndpointDown) and tries == TRIES:
             self._breaker.trip(origin, failure.message, now_s=pace.monotonic())
         raise failure
 

@@ -36,6 +36,7 @@ class Request:
     path: str
     headers: dict[str, str]
     body: Any
+    method: str = "POST"
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,16 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True  # headers and body are two packets, and must not wait for each other
     server: _Http
 
+    def do_GET(self) -> None:
+        self._serve(None)
+
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("content-length", 0)))
-        request = Request(self.path, {name.lower(): value for name, value in self.headers.items()}, json.loads(raw))
+        self._serve(raw if self.headers["content-type"].startswith("multipart/") else json.loads(raw))
+
+    def _serve(self, body: Any) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        request = Request(self.path, headers, body, self.command)
         provider = self.server.provider
         with provider.lock:
             provider.requests.append(request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 from collections.abc import Iterator
 from email.utils import formatdate
@@ -196,6 +197,58 @@ def test_an_endpoint_that_is_down_is_down_for_all_clients_of_the_process_and_no_
         failure(client)
         assert client.calls == expected
     ask(HttpClient(server.base_url, headers={"authorization": f"Bearer {servers.KEY}"}, breaker=breaker))
+
+
+# what must not be done twice, and files
+
+
+def test_what_must_not_be_done_twice_is_tried_once_and_does_not_declare_the_endpoint_dead(server, client, fake):
+    server.faults.append(servers.breaks_off)
+    with pytest.raises(EndpointDown):
+        client.post_json("/embeddings", BODY, patience=LATER, tries=1)
+    assert (client.calls, fake.slept) == (1, [])
+    ask(client)
+
+
+def test_a_download_that_broke_off_begins_again_from_the_start(server, client):
+    server.faults.extend([half_of(b"abcdefgh"), servers.says(200, b"abcdefgh")])
+    sink = io.BytesIO(b"something longer from before")
+    client.download("/files/x", sink, query="alt=media", patience=LATER, max_bytes=100)
+    assert sink.getvalue() == b"abcdefgh"
+    assert [request.path for request in server.requests] == ["/v1/files/x?alt=media"] * 2
+    assert "content-type" not in server.requests[0].headers
+
+
+def half_of(body: bytes) -> servers.Fault:
+    def fault(handler: servers.Handler, request: servers.Request) -> None:
+        handler.send_response(200)
+        handler.send_header("content-length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body[: len(body) // 2])
+        handler.wfile.flush()
+        handler.break_off()
+
+    return fault
+
+
+def test_a_download_is_not_longer_than_it_may_be(server, client):
+    server.always = servers.says(200, b"x" * 1000)
+    with pytest.raises(BadAnswer, match="more than 100 bytes"):
+        client.download("/files/x", io.BytesIO(), patience=LATER, max_bytes=100)
+
+
+@pytest.mark.parametrize("place", ["http://files.example/x", "ftp://files.example/x", "/elsewhere", "", "https://"])
+def test_a_download_follows_only_to_a_safe_place(server, client, place):
+    server.always = servers.says(302, location=place)
+    with pytest.raises(RequestRefused, match="302"):
+        client.download("/files/x", io.BytesIO(), patience=LATER, max_bytes=100)
+
+
+def test_a_download_is_not_sent_from_place_to_place(server, client):
+    server.always = servers.says(302, location=f"{server.origin}/round/and/round")
+    with pytest.raises(BadAnswer, match="yet another place"):
+        client.download("/files/x", io.BytesIO(), patience=LATER, max_bytes=100)
+    assert len(server.requests) == 2
 
 
 # answers

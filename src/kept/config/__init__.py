@@ -14,6 +14,7 @@ from kept.config.schema import (
     MemorySearch,
     Query,
     Remote,
+    RemoteBatch,
     Sync,
 )
 
@@ -30,6 +31,7 @@ __all__ = [
     "ProviderKeys",
     "Query",
     "Remote",
+    "RemoteBatch",
     "Sync",
     "load_config",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kept.clock import Clock
 from kept.config import Config
@@ -18,6 +18,9 @@ from kept.store.index import Index, delete_index
 from kept.store.integrity import check_pages_if_quick
 from kept.store.owner import likely_path, open_index
 from kept.workspace.paths import Workspace
+
+if TYPE_CHECKING:
+    from kept.indexing.batch_jobs import BatchJobs
 
 SYNC_WAIT_S = 60.0
 SEARCH_WAIT_S = 2.0
@@ -64,8 +67,16 @@ class IndexKeeper:
     def syncer(self) -> Syncer:
         index = self.index()
         if self._syncer is None:
-            self._syncer = Syncer(index, self.workspace, self.embedder, self.settings, self.clock)
+            self._syncer = Syncer(index, self.workspace, self.embedder, self.settings, self.clock, self._batch_jobs())
         return self._syncer
+
+    def _batch_jobs(self) -> BatchJobs | None:
+        settings = self.settings.remote.batch
+        if not settings.enabled:
+            return None
+        from kept.indexing.batch_jobs import make_batch_jobs
+
+        return make_batch_jobs(self.embedder, settings, self._folder(), self.workspace.root, self.clock)
 
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
         syncer = self.syncer()
@@ -94,7 +105,7 @@ class IndexKeeper:
 
     def _run(self, syncer: Syncer, *, force: bool, progress: Progress | None, wait_s: float) -> SyncReport:
         scan = self._freshness.look(syncer.scan)
-        report = syncer.sync(force=force, progress=progress, wait_s=wait_s, scan=scan)
+        report = syncer.sync(force=force, progress=progress, wait_s=wait_s, scan=scan, hurry=wait_s < SYNC_WAIT_S)
         self._freshness.synced(fully=report.ok)
         return report
 

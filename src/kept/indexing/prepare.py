@@ -51,7 +51,7 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
     embed_texts: dict[bytes, str] = {}
     for chunk in chunk_markdown(note.text, name=file.path, size=recipe.size):
         digest = sha256_hex(chunk.text)
-        embed_hash = hashlib.sha256(chunk.embed_text.encode("utf-8", "replace")).digest()
+        embed_hash = _embed_hash(chunk)
         embed_texts[embed_hash] = chunk.embed_text
         place = f"{file.source}:{file.path}:{chunk.start_line}:{chunk.end_line}:{digest}:{model}"
         chunks.append(
@@ -70,6 +70,17 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
             )
         )
     return PreparedFile(FileWrite(row, tuple(chunks)), embed_texts)
+
+
+def embed_texts_of(file: SourceFile, note: NoteText, recipe: Recipe) -> dict[bytes, str]:
+    """What would have to be embedded, by its hash, without the rest of the work."""
+    return {
+        _embed_hash(chunk): chunk.embed_text for chunk in chunk_markdown(note.text, name=file.path, size=recipe.size)
+    }
+
+
+def _embed_hash(chunk: Chunk) -> bytes:
+    return hashlib.sha256(chunk.embed_text.encode("utf-8", "replace")).digest()
 
 
 def file_row(file: SourceFile, note: NoteText, *, checked_ns: int) -> FileRow:

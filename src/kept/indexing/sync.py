@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from kept.chunking.markdown import ChunkSize
 from kept.clock import Clock
@@ -16,7 +17,7 @@ from kept.config import MemorySearch
 from kept.embedding.base import Embedder
 from kept.errors import EmbeddingError, EmbeddingFailed, KeptError, NoteNotFound
 from kept.indexing.plan import SyncPlan, plan_sync
-from kept.indexing.prepare import PreparedFile, Recipe, file_row, note_timestamp_ms, prepare_file
+from kept.indexing.prepare import PreparedFile, Recipe, embed_texts_of, file_row, note_timestamp_ms, prepare_file
 from kept.indexing.vectorise import Vectoriser, Vectors
 from kept.lock import locked
 from kept.records import Problem, Progress, SourceFile, SyncReport
@@ -28,6 +29,9 @@ from kept.values import frozen
 from kept.workspace.files import read_note
 from kept.workspace.paths import Workspace
 from kept.workspace.scan import Scan, scan_workspace
+
+if TYPE_CHECKING:
+    from kept.indexing.batch_jobs import BatchJobs
 
 BATCH_FILES = 200
 BATCH_CHARS = 400_000
@@ -63,7 +67,13 @@ class _Job:
 
 class Syncer:
     def __init__(
-        self, index: Index, workspace: Workspace, embedder: Embedder | None, settings: MemorySearch, clock: Clock
+        self,
+        index: Index,
+        workspace: Workspace,
+        embedder: Embedder | None,
+        settings: MemorySearch,
+        clock: Clock,
+        batches: BatchJobs | None = None,
     ) -> None:
         self.index = index
         self.workspace = workspace
@@ -71,6 +81,7 @@ class Syncer:
         self.settings = settings
         self.clock = clock
         self.vectors = Vectoriser(index, embedder, settings.cache, clock) if embedder else None
+        self.batches = batches
 
     def try_embedder_again(self) -> None:
         """Forgets that the embedder failed, because somebody asked for a sync by name."""
@@ -167,15 +178,26 @@ class Syncer:
     # acting
 
     def sync(
-        self, *, force: bool = False, progress: Progress | None = None, wait_s: float, scan: Scan | None = None
+        self,
+        *,
+        force: bool = False,
+        progress: Progress | None = None,
+        wait_s: float,
+        scan: Scan | None = None,
+        hurry: bool = False,
     ) -> SyncReport:
+        """``hurry`` is a search's: what takes hours is begun, and not waited for."""
         started = time.perf_counter()
+        if self.batches:
+            self.batches.prepare(force=force, hurry=hurry)
         scan = scan or self.scan()
         tally = _Tally(problems=list(scan.problems))
         why = "it was asked for" if force else self.why_rebuild()
         if why or self.index.get_meta(_META_RECIPE) is None or self.plan(scan):
             with locked(f"{self.index.path}.lock", wait_s=wait_s, purpose="indexing"):
                 self._sync_locked(scan, force, tally, progress)
+            if self.vectors and self.vectors.held:
+                self.vectors.failed_at = time.monotonic()  # the searches of the next moments need not look
         return self._report(scan, tally, started)
 
     def _sync_locked(self, scan: Scan, force: bool, tally: _Tally, progress: Progress | None) -> None:
@@ -226,6 +248,7 @@ class Syncer:
         self.index.put_meta(_META_SYNCED, self.clock.now().isoformat(timespec="seconds"))
 
     def _run(self, job: _Job, tally: _Tally, progress: Progress | None) -> None:
+        self._fetch_in_bulk(job, tally, progress)
         done, total = 0, len(job.files)
         gone = list(job.removed)
         for batch in _batches(job.files):
@@ -240,6 +263,28 @@ class Syncer:
         if gone:
             self._write(job, [], [], gone, None)
             tally.removed += len(gone)
+
+    def _fetch_in_bulk(self, job: _Job, tally: _Tally, progress: Progress | None) -> None:
+        """Where many vectors are missing, the provider's batch API brings them into the cache first."""
+        if self.batches is None or self.vectors is None or self.embedder_failed() or not self._fits(job):
+            return
+        fetched = self.batches.fetch(self._missing_texts(job, self.vectors), self.vectors.keep, progress)
+        self.vectors.hold(fetched.held, fetched.reason)
+        tally.embedded += fetched.vectors
+        tally.cached -= fetched.vectors  # they are about to be found there, and were not there before
+        tally.problems += [Problem("batches.json", reason) for reason in fetched.problems]
+
+    def _missing_texts(self, job: _Job, vectors: Vectoriser) -> dict[bytes, str]:
+        missing: dict[bytes, str] = {}
+        for file in job.files:
+            try:
+                note = read_note(file.absolute, max_bytes=self.settings.max_file_bytes)
+            except KeptError:
+                continue  # told when its turn comes
+            before = job.known.get((file.source, file.path))
+            if before is None or before.hash != file_row(file, note, checked_ns=0).hash:
+                missing |= vectors.find_missing(embed_texts_of(file, note, job.recipe))
+        return missing
 
     def _read(
         self, batch: Sequence[SourceFile], job: _Job, tally: _Tally, gone: list[tuple[str, str]]
@@ -282,7 +327,8 @@ class Syncer:
                 self.vectors.remember(vectors)  # paid for, and the next attempt will want them
             raise EmbeddingFailed(vectors.waiting)
         if vectors.waiting:
-            tally.failures.append(f"{vectors.waiting} New text is found by word, not yet by meaning.")
+            failure = f"{vectors.waiting} New text is found by word, not yet by meaning."
+            tally.failures += [failure] if failure not in tally.failures else []
         return vectors
 
     def _fits(self, job: _Job) -> bool:
@@ -322,7 +368,7 @@ class Syncer:
             unchanged=max(0, len(scan.files) - tally.indexed),
             chunks=chunks,
             embedded=tally.embedded,
-            cached=tally.cached,
+            cached=max(0, tally.cached),
             pending=chunks - vectors,
             rebuilt=tally.rebuilt,
             problems=tuple(tally.problems),

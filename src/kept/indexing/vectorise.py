@@ -44,6 +44,9 @@ class Vectoriser:
         self.clock = clock
         self.failed_at: float | None = None
         self.refused = self._stored_refusals()
+        self.held: frozenset[bytes] = frozenset()
+        """Texts that are paid for and on their way. They are not asked for again."""
+        self._held_reason = ""
 
     def rests(self) -> bool:
         return self.failed_at is not None and time.monotonic() - self.failed_at < EMBEDDER_REST_S
@@ -51,9 +54,10 @@ class Vectoriser:
     def vectors_of(self, texts: Mapping[bytes, str]) -> Vectors:
         """Never raises EmbeddingError: what is missing, and why, is part of the answer."""
         known = self.find_cached(texts)
-        missing = [key for key in texts if key not in known and key not in self.refused]
+        missing = [key for key in texts if key not in known and key not in self.refused and key not in self.held]
+        on_their_way = self._held_reason if any(key in self.held and key not in known for key in texts) else None
         if not missing:
-            return Vectors(known, {}, {})
+            return Vectors(known, {}, {}, waiting=on_their_way)
         try:
             matrix = self.embedder.embed([texts[key] for key in missing], role="document")
         except EmbeddingError as exc:
@@ -61,12 +65,16 @@ class Vectoriser:
             return Vectors(known, {}, {}, waiting=exc.message)
         gaps = {missing[gap.row]: gap for gap in matrix.gaps}
         fresh = {key: row for key, row in zip(missing, matrix, strict=True) if key not in gaps}
-        return Vectors(known, fresh, self._note_refusals(gaps), waiting=self._note_waiting(gaps))
+        return Vectors(known, fresh, self._note_refusals(gaps), waiting=self._note_waiting(gaps) or on_their_way)
 
     def find_cached(self, texts: Mapping[bytes, str]) -> dict[bytes, bytes]:
         identity = self.embedder.identity
         with self.index.reading():
             return self.index.cache.find(identity.key, texts, identity.dims)
+
+    def find_missing(self, texts: Mapping[bytes, str]) -> dict[bytes, str]:
+        known = self.find_cached(texts)
+        return {key: text for key, text in texts.items() if key not in known and key not in self.refused}
 
     def remember(self, vectors: Vectors) -> None:
         """Puts into the cache what was paid for. Inside a transaction of the caller's."""
@@ -74,6 +82,17 @@ class Vectoriser:
             key, now_s = self.embedder.identity.key, self.clock.time_ns() // 1_000_000_000
             self.index.cache.put(key, vectors.fresh.items(), now_s=now_s)
             self.index.cache.used(key, vectors.known, now_s=now_s)
+
+    def hold(self, keys: frozenset[bytes], reason: str) -> None:
+        self.held = keys
+        self._held_reason = reason
+
+    def keep(self, vectors: Mapping[bytes, bytes]) -> None:
+        """Puts into the cache what came by another way. At least until the end of a sync, it is kept there."""
+        if vectors:
+            with self.index.writing():
+                now_s = self.clock.time_ns() // 1_000_000_000
+                self.index.cache.put(self.embedder.identity.key, vectors.items(), now_s=now_s)
 
     def forget_refusals(self) -> None:
         self.refused = set()
