@@ -18,7 +18,7 @@ from providers import servers
 from providers.servers import KEY, Refused, Reply, Request, only, require
 
 
-class _Batches(servers.Provider):
+class BatchProvider(servers.Provider):
     """What the three have in common. `steps` is what they were asked for, in order."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ def parts_of(request: Request) -> list[tuple[Any, bytes]]:
     return [(part, part.get_payload(decode=True)) for part in email.message_from_bytes(whole).get_payload()]
 
 
-class _FileBatches(_Batches):
+class _FileBatches(BatchProvider):
     window = ""
     terminal = ("completed", "failed", "expired", "cancelled")
 
@@ -247,7 +247,7 @@ class Voyage(_FileBatches, servers.Voyage):
         return {"batch_id": batch["id"], "custom_id": line["custom_id"], "response": None, "error": error}
 
 
-class Gemini(_Batches, servers.Gemini):
+class Gemini(BatchProvider, servers.Gemini):
     def step_of(self, request: Request) -> str:
         path = urlsplit(request.path).path
         for step, method, form in (

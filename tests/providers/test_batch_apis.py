@@ -22,14 +22,14 @@ from kept.embedding.openai import OpenAIEmbedder
 from kept.embedding.remote import Account, RemoteEmbedder
 from kept.embedding.voyage import VoyageEmbedder
 from kept.indexing.batch_book import Book, Job, Trouble, dump_book, parse_book
-from kept.indexing.batch_jobs import THRESHOLD, iter_groups
+from kept.indexing.batch_jobs import THRESHOLD, plan_groups
 from kept.records import SyncReport
 from kept.testing import FrozenClock
 from providers import batch_servers, servers
 from providers.servers import KEY, FakePace, Reply
 from support import KEPT
 
-KINDS: dict[str, tuple[type[batch_servers._Batches], type[RemoteEmbedder]]] = {
+KINDS: dict[str, tuple[type[batch_servers.BatchProvider], type[RemoteEmbedder]]] = {
     "openai": (batch_servers.OpenAI, OpenAIEmbedder),
     "gemini": (batch_servers.Gemini, GeminiEmbedder),
     "voyage": (batch_servers.Voyage, VoyageEmbedder),
@@ -171,10 +171,9 @@ def test_no_more_batches_than_allowed_are_under_way_at_once(openai, monkeypatch)
 
 def test_texts_are_shared_out_by_count_and_by_size():
     texts = [(bytes([number]) * 32, "x" * size) for number, size in enumerate([5, 5, 5, 40, 5, 200, 5])]
-    groups = list(iter_groups(texts, lambda id_, text: text.encode(), max_requests=2, max_bytes=50))
-    assert [[int(one[:2], 16) for one in group.hashes] for group in groups] == [[0, 1], [2, 3], [4, 6]]
-    assert [len(group.content) for group in groups] == [10, 45, 10]
-    assert list(iter_groups([], lambda id_, text: b"", max_requests=2, max_bytes=50)) == []
+    groups = plan_groups(texts, lambda custom_id, text: text.encode(), max_requests=2, max_bytes=50)
+    assert [[key[0] for key in group] for group in groups] == [[0, 1], [2, 3], [4, 6]]
+    assert plan_groups([], lambda custom_id, text: b"", max_requests=2, max_bytes=50) == []
 
 
 def test_usage_counts_what_a_batch_brought(openai):

@@ -18,7 +18,7 @@ from kept.clock import Clock
 from kept.config import RemoteBatch
 from kept.embedding.base import Embedder
 from kept.embedding.batch_api import find_batch_api
-from kept.embedding.batch_api.base import BatchApi, BatchStatus
+from kept.embedding.batch_api.base import HURRY, PATIENCE, BatchApi, BatchStatus
 from kept.errors import EmbeddingError, EndpointDown, QuotaExhausted, RemoteError, RequestRefused, WorkspaceError
 from kept.indexing.batch_book import MAX_FAILURES, Book, BookFile, Job, request_id
 from kept.records import Progress
@@ -39,31 +39,23 @@ KEEP_EVERY = 500
 Keep = Callable[[Mapping[bytes, bytes]], None]
 
 
-@frozen
-class Group:
-    """The texts of one batch, as its file has them."""
-
-    hashes: tuple[str, ...]
-    content: bytes
-
-
-def iter_groups(
+def plan_groups(
     texts: Iterable[tuple[bytes, str]], encode: Callable[[str, str], bytes], *, max_requests: int, max_bytes: int
-) -> Iterator[Group]:
-    """In order, each as full as the limits allow. A text that no batch could take is left out."""
-    hashes: list[str] = []
-    content = bytearray()
+) -> list[tuple[bytes, ...]]:
+    """The texts of each batch, in order, each as full as the limits allow. A text that none could take is left out."""
+    groups: list[tuple[bytes, ...]] = []
+    group: list[bytes] = []
+    size = 0
     for key, text in texts:
-        line = encode(request_id(key.hex()), text)
-        if len(line) > max_bytes or not text.strip():
+        length = len(encode(request_id(key.hex()), text))
+        if length > max_bytes or not text.strip():
             continue
-        if hashes and (len(hashes) >= max_requests or len(content) + len(line) > max_bytes):
-            yield Group(tuple(hashes), bytes(content))
-            hashes, content = [], bytearray()
-        hashes.append(key.hex())
-        content += line
-    if hashes:
-        yield Group(tuple(hashes), bytes(content))
+        if group and (len(group) >= max_requests or size + length > max_bytes):
+            groups.append(tuple(group))
+            group, size = [], 0
+        group.append(key)
+        size += length
+    return [*groups, tuple(group)] if group else groups
 
 
 @frozen
@@ -96,7 +88,7 @@ class _Run:
     texts: Mapping[bytes, str]
     keep: Keep
     wait: bool
-    queue: deque[Group] = field(default_factory=deque)
+    queue: deque[tuple[bytes, ...]] = field(default_factory=deque)
     active: list[_Watched] = field(default_factory=list)
     left: list[Job] = field(default_factory=list)
     """Jobs that go on, and are no longer waited for."""
@@ -105,9 +97,8 @@ class _Run:
 
     def outcome(self, provider: str) -> Fetched:
         under_way = [watched.job for watched in self.active] + self.left
-        named = [digest for job in under_way for digest in job.hashes]
-        named += [digest for group in self.queue for digest in group.hashes]
-        held = frozenset(map(bytes.fromhex, named)) & self.texts.keys() - self.got
+        named = {bytes.fromhex(digest) for job in under_way for digest in job.hashes}
+        held = named.union(*self.queue) & self.texts.keys() - self.got
         reason = f"{provider} has {len(held):,} texts in a batch that is not done yet." if held else ""
         return Fetched(len(self.got & self.texts.keys()), frozenset(held), reason, tuple(self.problems))
 
@@ -128,6 +119,7 @@ class BatchJobs:
         """``force`` tries batches again where they were given up; ``hurry`` is a search's: nothing is waited for."""
         self.force = force
         self.hurry = hurry
+        self.api.patience = HURRY if hurry else PATIENCE
 
     def fetch(self, texts: Mapping[bytes, str], keep: Keep, progress: Progress | None = None) -> Fetched:
         """Gets vectors for texts that have none, if they are many or were asked for before. Never raises RemoteError.
@@ -139,6 +131,7 @@ class BatchJobs:
             self._begin(run)
             self._see_through(run, progress)
         except WorkspaceError as exc:
+            run.queue.clear()  # what cannot be written down is not begun
             run.problems.append(exc.message)
         run.problems[:0] = self.book.notices
         self.book.notices.clear()
@@ -162,7 +155,7 @@ class BatchJobs:
             run.problems.append(_switched_off(book))
             return
         limits = {"max_requests": self.api.max_requests, "max_bytes": self.api.max_bytes}
-        run.queue.extend(iter_groups(fresh.items(), self.api.encode, **limits))
+        run.queue.extend(plan_groups(fresh.items(), self.api.encode, **limits))
 
     def _tidy(self, book: Book) -> Book:
         """Leaves out what was intended and cannot have been paid for, and what nobody will ever collect."""
@@ -186,18 +179,19 @@ class BatchJobs:
                 progress(len(run.got), len(run.texts), f"waiting for {self.api.provider}")
             self.api.client.pace.sleep(self.settings.poll_interval_ms / 1000)
 
-    def _submit(self, group: Group, run: _Run) -> None:
+    def _submit(self, group: tuple[bytes, ...], run: _Run) -> None:
         job = Job(
             key=f"kept-{uuid.uuid4().hex}",
             workspace=self.workspace,
             identity=self._identity,
             provider=self.api.provider,
             intended_s=self._time_s(),
-            hashes=group.hashes,
+            hashes=tuple(key.hex() for key in group),
         )
-        self.book.change(lambda book: book.with_job(job))
+        self.book.change(lambda book: book.without_old(job.intended_s).with_job(job))
+        content = b"".join(self.api.encode(request_id(key.hex()), run.texts[key]) for key in group)
         try:
-            file_id = self.api.upload(job.key, group.content)
+            file_id = self.api.upload(job.key, content)
         except RemoteError as exc:
             self._give_up(job, run, exc)
             return

@@ -20,6 +20,7 @@ MAX_BYTES = 50_000_000
 MAX_OUTPUT_BYTES = 2_000_000_000
 
 PATIENCE = Patience(60.0, 180.0)
+HURRY = Patience(10.0, 20.0)
 FILES = Patience(600.0, 1800.0)
 
 LIST_PAGE = 20
@@ -54,6 +55,8 @@ class BatchApi(ABC):
 
     def __init__(self, embedder: RemoteEmbedder) -> None:
         self.embedder = embedder
+        self.patience = PATIENCE
+        """With all calls but those that bring files."""
 
     @property
     def provider(self) -> str:
@@ -72,7 +75,7 @@ class BatchApi(ABC):
         return self.client.endpoint.origin
 
     @abstractmethod
-    def line(self, id: str, text: str) -> dict[str, Any]:  # noqa: A002
+    def line(self, custom_id: str, text: str) -> dict[str, Any]:
         """The request for one text, as it stands in the file."""
 
     @abstractmethod
@@ -97,8 +100,8 @@ class BatchApi(ABC):
     def iter_answers(self, status: BatchStatus) -> Iterator[Answer]:
         """In whatever order they come. Lines that cannot be understood are left out."""
 
-    def encode(self, id: str, text: str) -> bytes:  # noqa: A002
-        return json.dumps(self.line(id, text), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    def encode(self, custom_id: str, text: str) -> bytes:
+        return json.dumps(self.line(custom_id, text), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
     def _iter_lines(self, path: str, *, query: str = "", base: str | None = None) -> Iterator[dict[str, Any]]:
         """The objects in a file of lines, through a temporary file: it may be larger than memory."""

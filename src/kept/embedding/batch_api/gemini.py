@@ -18,7 +18,6 @@ from kept.embedding.batch_api.base import (
     FILES,
     LIST_PAGE,
     LIST_PAGES,
-    PATIENCE,
     Answer,
     BatchApi,
     BatchStatus,
@@ -39,8 +38,8 @@ class GeminiBatches(BatchApi):
         self._request = embedder.request
         self._model_path = embedder.model_path
 
-    def line(self, id: str, text: str) -> dict[str, Any]:  # noqa: A002
-        return {"key": id, "request": self._request(text, "document")}
+    def line(self, custom_id: str, text: str) -> dict[str, Any]:
+        return {"key": custom_id, "request": self._request(text, "document")}
 
     def upload(self, key: str, content: bytes) -> str:
         body, content_type = related(key, content)
@@ -54,14 +53,14 @@ class GeminiBatches(BatchApi):
     def create(self, key: str, file_id: str) -> str:
         batch = {"displayName": key, "inputConfig": {"fileName": file_id}}
         path = f"{self._model_path}:asyncBatchEmbedContent"
-        answer = self.client.post_json(path, {"batch": batch}, patience=PATIENCE, tries=1)
+        answer = self.client.post_json(path, {"batch": batch}, patience=self.patience, tries=1)
         return self._checked(get_text(answer, "name", self.origin), _BATCH)
 
     def find(self, key: str, file_id: str) -> str | None:
         token = ""
         for _ in range(LIST_PAGES):
             query = f"pageSize={LIST_PAGE}" + (f"&pageToken={quote(token, safe='')}" if token else "")
-            answer = self.client.get_json("/batches", query=query, patience=PATIENCE)
+            answer = self.client.get_json("/batches", query=query, patience=self.patience)
             if not isinstance(answer, dict):
                 raise BadAnswer(f"{self.origin} answered without a list of batches.")
             for operation in answer.get("operations") or ():
@@ -76,7 +75,7 @@ class GeminiBatches(BatchApi):
         return None
 
     def poll(self, batch_id: str) -> BatchStatus:
-        answer = self.client.get_json(f"/{self._checked(batch_id, _BATCH)}", patience=PATIENCE)
+        answer = self.client.get_json(f"/{self._checked(batch_id, _BATCH)}", patience=self.patience)
         if not isinstance(answer, dict):
             raise BadAnswer(f"{self.origin} answered with something that is no operation.")
         metadata = _object(answer, "metadata")
@@ -94,7 +93,7 @@ class GeminiBatches(BatchApi):
         return BatchStatus("running", (word or "PENDING").lower())
 
     def cancel(self, batch_id: str) -> None:
-        self.client.post_json(f"/{self._checked(batch_id, _BATCH)}:cancel", {}, patience=PATIENCE)
+        self.client.post_json(f"/{self._checked(batch_id, _BATCH)}:cancel", {}, patience=self.patience)
 
     def iter_answers(self, status: BatchStatus) -> Iterator[Answer]:
         for name in status.files:

@@ -15,7 +15,6 @@ from kept.embedding.batch_api.base import (
     FILES,
     LIST_PAGE,
     LIST_PAGES,
-    PATIENCE,
     Answer,
     BatchApi,
     BatchStatus,
@@ -48,7 +47,7 @@ class FileBatches(BatchApi):
             "metadata": {"kept_job": key},
             **self._batch_parameters(),
         }
-        answer = self.client.post_json("/batches", body, patience=PATIENCE, tries=1)
+        answer = self.client.post_json("/batches", body, patience=self.patience, tries=1)
         return get_text(answer, "id", self.origin)
 
     def _batch_parameters(self) -> dict[str, Any]:
@@ -58,7 +57,7 @@ class FileBatches(BatchApi):
         after = ""
         for _ in range(LIST_PAGES):
             query = f"limit={LIST_PAGE}" + (f"&after={quote(after, safe='')}" if after else "")
-            answer = self.client.get_json("/batches", query=query, patience=PATIENCE)
+            answer = self.client.get_json("/batches", query=query, patience=self.patience)
             batches = answer.get("data") if isinstance(answer, dict) else None
             if not isinstance(batches, list):
                 raise BadAnswer(f"{self.origin} answered without a list of batches.")
@@ -74,7 +73,7 @@ class FileBatches(BatchApi):
         return None
 
     def poll(self, batch_id: str) -> BatchStatus:
-        answer = self.client.get_json(f"/batches/{quote(batch_id, safe='')}", patience=PATIENCE)
+        answer = self.client.get_json(f"/batches/{quote(batch_id, safe='')}", patience=self.patience)
         word = get_text(answer, "status", self.origin)
         state: Literal["running", "done", "failed"] = "failed" if word in _ENDED else "running"
         files = only_texts((answer.get("output_file_id"), answer.get("error_file_id")))
@@ -87,7 +86,7 @@ class FileBatches(BatchApi):
         return ""
 
     def cancel(self, batch_id: str) -> None:
-        self.client.post_json(f"/batches/{quote(batch_id, safe='')}/cancel", {}, patience=PATIENCE)
+        self.client.post_json(f"/batches/{quote(batch_id, safe='')}/cancel", {}, patience=self.patience)
 
     def iter_answers(self, status: BatchStatus) -> Iterator[Answer]:
         for file_id in status.files:
@@ -106,8 +105,8 @@ class OpenAIBatches(FileBatches):
         super().__init__(embedder)
         self._body = embedder.body
 
-    def line(self, id: str, text: str) -> dict[str, Any]:  # noqa: A002
-        return {"custom_id": id, "method": "POST", "url": ENDPOINT, "body": self._body([text])}
+    def line(self, custom_id: str, text: str) -> dict[str, Any]:
+        return {"custom_id": custom_id, "method": "POST", "url": ENDPOINT, "body": self._body([text])}
 
 
 def form(key: str, content: bytes) -> tuple[bytes, str]:

@@ -18,8 +18,8 @@ class VoyageBatches(FileBatches):
         super().__init__(embedder)
         self._parameters = embedder.parameters
 
-    def line(self, id: str, text: str) -> dict[str, Any]:  # noqa: A002
-        return {"custom_id": id, "body": {"input": [text]}}
+    def line(self, custom_id: str, text: str) -> dict[str, Any]:
+        return {"custom_id": custom_id, "body": {"input": [text]}}
 
     def _batch_parameters(self) -> dict[str, Any]:
         return {"request_params": self._parameters("document")}
