@@ -469,6 +469,7 @@ def test_a_search_begins_a_batch_and_does_not_wait_for_it(place):
     assert place.fake.slept == []
     assert place.server.steps == ["upload", "create"]
     memory.search("topic78")
+    assert place.server.texts() == ["topic77", "topic78"]  # the queries
     assert place.server.steps == ["upload", "create"]  # it is not looked at by every search
     assert memory.sync().pending == 0
     assert len(place.server.batches) == 1
