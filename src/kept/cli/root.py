@@ -24,6 +24,7 @@ COMMANDS = {
     "watch": "kept.cli.watch",
     "status": "kept.cli.status",
     "doctor": "kept.cli.doctor",
+    "providers": "kept.cli.providers",
     "config": "kept.cli.config",
     "demo": "kept.cli.demo",
     "completion": "kept.cli.completion",
