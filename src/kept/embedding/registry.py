@@ -17,6 +17,10 @@ def choose_embedder(settings: MemorySearch) -> Embedder | None:
     match settings.provider:
         case "none":
             return None
+        case "auto" | "local" | "llama_cpp" as name if settings.local.model_path or name == "llama_cpp":
+            from kept.embedding.local_model import open_local_model
+
+            return open_local_model(settings.local, gguf_only=name == "llama_cpp")
         case "auto" | "local":
             from kept.embedding.static import StaticEmbedder
 

@@ -36,7 +36,7 @@ def search_index(
     index: Index, embedder: Embedder | None, query: ParsedQuery, settings: Query, filters: Filter, *, now_ms: int
 ) -> Found:
     """``embedder`` is None where there is none, or where the index holds the vectors of another."""
-    code, degraded = _embed_query(embedder, query) if embedder and settings.hybrid.enabled else (None, ())
+    code, calibration, degraded = _embed_query(embedder if settings.hybrid.enabled else None, query)
     limit = min(MAX_CANDIDATES, max(1, settings.max_results * settings.hybrid.candidate_multiplier))
     with index.reading():
         keywords = KeywordSearch(index.words, query, match_all=settings.hybrid.match == "all")
@@ -45,7 +45,6 @@ def search_index(
         for hit in keywords.score_rows([row for row in cosine if row not in text]):
             text[hit.row] = hit
         chunks = index.live.get_chunks(dict.fromkeys([*text, *cosine]))
-    calibration = embedder.calibration if embedder else Calibration()
     candidates = [
         _candidate(chunk, cosine.get(row), text.get(row), calibration, now_ms) for row, chunk in chunks.items()
     ]
@@ -61,13 +60,16 @@ def search_index(
     return Found(hits, lost, degraded)
 
 
-def _embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[bytes | None, tuple[str, ...]]:
+def _embed_query(embedder: Embedder | None, query: ParsedQuery) -> tuple[bytes | None, Calibration, tuple[str, ...]]:
+    if embedder is None:
+        return None, Calibration(), ()
     try:
         matrix = embedder.embed([query.text], role="query")
+        calibration = embedder.calibration  # a local model measures it, so this may fail as well
     except EmbeddingError as exc:
-        return None, (f"Searched by word only: {exc.message}",)
+        return None, Calibration(), (f"Searched by word only: {exc.message}",)
     code = quantise(matrix.data)
-    return (code if any(code) else None), ()
+    return (code if any(code) else None), calibration, ()
 
 
 def _nearest(index: Index, code: bytes, limit: int, filters: Filter, *, also: Sequence[int]) -> dict[int, float]:
