@@ -50,6 +50,7 @@ def write_onnx(
     pooled: bool = False,
     per_token: bool = True,
     known_width: bool = True,
+    shapes: bool = True,
     seed: int = 1,
 ) -> None:
     """A table of token vectors; ``pooled`` adds the output `sentence_embedding`, the greatest of them by dimension."""
@@ -72,10 +73,14 @@ def write_onnx(
     outputs = []
     if per_token:
         nodes.append(helper.make_node("Cast", [last], ["last_hidden_state"], to=floats))
-        outputs.append(helper.make_tensor_value_info("last_hidden_state", floats, ["batch", "sequence", width]))
+        outputs.append(
+            helper.make_tensor_value_info("last_hidden_state", floats, ["batch", "sequence", width] if shapes else None)
+        )
     if pooled:
         nodes.append(helper.make_node("ReduceMax", [last], ["sentence_embedding"], axes=[1], keepdims=0))
-        outputs.append(helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", width]))
+        outputs.append(
+            helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", width] if shapes else None)
+        )
     constants = {
         "table": token_table(seed),
         "types": np.full((2, DIMS), 0.25, np.float32),

@@ -107,20 +107,23 @@ def test_the_library_listens_only_where_nobody_else_may_go(model):
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_a_process_that_embeds_says_nothing_and_leaves_nothing_behind(tiny, tmp_path):
+@pytest.mark.parametrize("deep", [False, True], ids=["a short path", "a path too long for a socket"])
+def test_a_process_that_embeds_says_nothing_and_leaves_nothing_behind(tiny, tmp_path, deep):
+    folder = tmp_path / ("d" * 90) if deep else tmp_path
+    folder.mkdir(exist_ok=True)
     code = (
         "import sys; from kept.config import Local; from kept.embedding.local_model import open_local_model;"
         "open_local_model(Local(model_path=sys.argv[1])).embed(['king'], role='query')"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tiny)],
-        env={"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)},
+        env={"PATH": os.environ["PATH"], "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
         timeout=60,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 3, 30, 200, 20_000])

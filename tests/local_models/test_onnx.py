@@ -6,6 +6,7 @@ import os
 import sys
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto
 
@@ -119,6 +120,23 @@ def test_a_width_that_the_file_does_not_say_is_found_by_asking(tmp_path):
     model = open_model(write_folder(tmp_path, known_width=False))
     assert model.identity.dims == DIMS
     assert len(rows(model.embed(["king"], role="query"))[0]) == DIMS
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_a_file_without_shapes_is_understood_by_its_names(tmp_path, pooled):
+    folder = write_folder(tmp_path, pooled=pooled, shapes=False)
+    expected = unit(token_table()[tokens_of("the cat")].max(axis=0)) if pooled else mean_of("the cat")
+    assert open_model(folder).identity.dims == DIMS
+    assert embed(folder, "the cat")[0] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_model_that_sorts_texts_into_classes_is_refused(tmp_path):
+    folder = write_folder(tmp_path, pooled=True, per_token=False)
+    model = onnx.load(str(folder / "model.onnx"))
+    model.graph.output[0].name = model.graph.node[-1].output[0] = "logits"
+    onnx.save(model, str(folder / "model.onnx"))
+    with pytest.raises(EmbedderUnavailable, match="none of its outputs"):
+        open_model(folder)
 
 
 def test_vectors_come_in_the_order_of_the_texts_and_do_not_depend_on_each_other(tmp_path):

@@ -31,6 +31,7 @@ _CHARS_PER_TOKEN = 40
 _TOKENS = re.compile(r"input \((\d+) tokens\) is (?:too large|larger)")  # a text that does not fit, by either limit
 _CUT = 0.95
 _SILENT = -1
+_MAX_FOLDER_CHARS = 70  # of the 103 that macOS allows the name of a socket
 _POOLING_NONE = 0
 _POOLING_RANK = 4
 
@@ -111,7 +112,7 @@ class LlamaCppEmbedder:
     def _server(self) -> Any:
         import xllamacpp
 
-        folder = tempfile.mkdtemp(prefix="kept-")
+        folder = _make_socket_folder()
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         params = xllamacpp.CommonParams()
         params.model.path = self._path
@@ -147,6 +148,12 @@ def _choose_pooling(path: str, header: GgufHeader, settings: Local) -> str:
     if header.pooling == _POOLING_RANK:
         raise _unusable(path, "it ranks pairs of texts and gives no vectors")
     return "mean" if header.pooling in (None, _POOLING_NONE) else "unspecified"
+
+
+def _make_socket_folder() -> str:
+    """A folder for its owner alone, with a name short enough for a socket inside it."""
+    usual = tempfile.gettempdir()
+    return tempfile.mkdtemp(prefix="kept-", dir=usual if len(usual) <= _MAX_FOLDER_CHARS else "/tmp")
 
 
 def _tidy(text: str, max_chars: int) -> str:

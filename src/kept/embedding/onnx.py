@@ -19,6 +19,7 @@ from kept.errors import EmbedderUnavailable, EmbeddingFailed
 from kept.records import Matrix
 
 _POOLED = "sentence_embedding"
+_CLASSES = "logits"  # of a model that sorts or ranks texts
 _PER_TOKEN = ("last_hidden_state", "token_embeddings")
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 _DTYPES = {"tensor(int64)": "int64", "tensor(int32)": "int32"}
@@ -51,7 +52,7 @@ class OnnxEmbedder:
         }
         self._max_tokens = min(settings.max_tokens, declared.max_tokens or settings.max_tokens)
         self._output = self._choose_output(explicit=settings.pooling != "auto")
-        self._is_pooled = len(self._output.shape) == 2
+        self._is_pooled = _rank(self._output) == 2
         if declared.dense and not self._is_pooled:
             raise EmbedderUnavailable(
                 f"{self._files.model}: the model ends in a dense layer that this file does not contain.",
@@ -145,9 +146,9 @@ class OnnxEmbedder:
             outputs = read_outputs(path)
         except (OSError, ValueError) as exc:
             raise _unusable(path, exc) from exc
-        per_token = [output for output in outputs if len(output.shape) == 3]
+        per_token = [output for output in outputs if _rank(output) == 3]
         per_token.sort(key=lambda output: output.name not in _PER_TOKEN)
-        pooled = [output for output in outputs if len(output.shape) == 2]
+        pooled = [output for output in outputs if _rank(output) == 2 and output.name != _CLASSES]
         named = [output for output in pooled if output.name == _POOLED]
         order = [*per_token, *named, *pooled] if explicit else [*named, *per_token, *pooled]
         if not order:
@@ -156,7 +157,8 @@ class OnnxEmbedder:
 
     @cached_property
     def _dims(self) -> int:
-        return self._output.shape[-1] or len(self._run([self._encode("width")])[0])
+        known = self._output.shape[-1] if self._output.shape else None
+        return known or len(self._run([self._encode("width")])[0])
 
     @cached_property
     def _session(self) -> Any:
@@ -202,6 +204,13 @@ class OnnxEmbedder:
     def _pad_id(self) -> int:
         known = (self._tokenizer.token_to_id(token) for token in _PAD_TOKENS)
         return next((number for number in known if number is not None), 0)
+
+
+def _rank(output: Output) -> int:
+    """3 for a vector for each token, 2 for one for each text. Where the file has no shape, the usual names tell."""
+    if output.shape:
+        return len(output.shape)
+    return 3 if output.name in _PER_TOKEN else 2 if output.name == _POOLED else 0
 
 
 def _unusable(path: str, exc: Exception) -> EmbedderUnavailable:
