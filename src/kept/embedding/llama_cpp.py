@@ -12,6 +12,7 @@ import re
 import secrets
 import shutil
 import tempfile
+import threading
 import weakref
 from collections.abc import Sequence
 from functools import cached_property
@@ -39,6 +40,7 @@ _POOLING_RANK = 4
 class LlamaCppEmbedder:
     def __init__(self, path: str, settings: Local) -> None:
         require_packages("xllamacpp", extra="llama-cpp")
+        self._loading = threading.Lock()
         self._path = path
         self._header = _get_header(path)
         self._pooling = _choose_pooling(path, self._header, settings)
@@ -92,8 +94,10 @@ class LlamaCppEmbedder:
         return text[:keep]
 
     def _ask(self, texts: list[str]) -> dict[str, Any]:
+        with self._loading:  # several threads may come first
+            server = self._server
         try:
-            answer = self._server.handle_embeddings({"input": texts, "encoding_format": "float"})
+            answer = server.handle_embeddings({"input": texts, "encoding_format": "float"})
         except (RuntimeError, ValueError, TypeError) as exc:
             raise self._failed(str(exc)) from exc
         return answer if isinstance(answer, dict) else {}

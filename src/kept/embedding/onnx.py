@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -43,6 +44,7 @@ class OnnxEmbedder:
 
     def __init__(self, path: str, settings: Local) -> None:
         require_packages("onnxruntime", "tokenizers", extra="onnx")
+        self._loading = threading.Lock()
         self._files = get_onnx_files(path)
         declared = read_declared(self._files.folder, pooling=settings.pooling)
         self._pooling = declared.pooling
@@ -76,6 +78,8 @@ class OnnxEmbedder:
         return measure_calibration(self)
 
     def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
+        with self._loading:  # several threads may come first
+            _ = self._tokenizer, self._pad_id, self._wanted, self._is_dynamic
         return pack_unit_rows(self._vectors([self._prefixes[role] + text for text in texts]), self._dims)
 
     def _vectors(self, texts: Sequence[str]) -> list[list[float]]:
