@@ -1,8 +1,8 @@
 """What the cosines of a model mean, measured on the model itself.
 
-Models differ: two sentences that have nothing to do with each other are at 0.05 in one and at 0.75 in another, so no
-constant serves all of them. Eight questions and the passage that answers each, on as many subjects, give 8 cosines of
-texts that agree and 56 of texts that do not.
+Models differ: two sentences that have nothing to do with each other are at 0.00 in the built-in model and at 0.39 in
+bge-small, so no constant serves all of them. Eight questions and the passage that answers each, on as many subjects,
+give 8 cosines of texts that agree and 56 of texts that do not.
 """
 
 from __future__ import annotations
