@@ -17,13 +17,14 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from kept.errors import KeptError
     from kept.memory import Memory
-    from kept.records import Hit, Passage, SearchResult, Status, SyncReport, Written
+    from kept.records import Hit, Passage, Preview, SearchResult, Status, SyncReport, Written
 
 __all__ = [
     "Hit",
     "KeptError",
     "Memory",
     "Passage",
+    "Preview",
     "SearchResult",
     "Status",
     "SyncReport",
@@ -36,6 +37,7 @@ _HOMES = {
     "Memory": "kept.memory",
     "Hit": "kept.records",
     "Passage": "kept.records",
+    "Preview": "kept.records",
     "SearchResult": "kept.records",
     "Status": "kept.records",
     "SyncReport": "kept.records",

@@ -14,7 +14,7 @@ from typing import Any
 from kept.clock import Clock, SystemClock
 from kept.config import Config, Query, load_config
 from kept.embedding.base import Embedder, Identity
-from kept.embedding.registry import Chain, choose_chain
+from kept.embedding.registry import Chain, chain_of, choose_chain
 from kept.errors import ConfigError, KeptError, StoreDamaged, WorkspaceMissing
 from kept.indexing.keeper import IndexKeeper
 from kept.indexing.meter import usage_of
@@ -47,7 +47,7 @@ class Memory:
         self.workspace = Workspace.at(config.workspace, self.settings.extra_paths)
         self.clock = clock or SystemClock()
         self._lock = threading.RLock()
-        chain = Chain((embedder,), ()) if embedder else choose_chain(self.settings, config.keys)
+        chain = chain_of(embedder) if embedder else choose_chain(self.settings, config.keys)
         self._without_vectors = tuple(f"{self._instead(chain)}: {problem}" for problem in chain.problems)
         self._keeper = IndexKeeper(config, self.workspace, chain.embedders, self.clock)
 

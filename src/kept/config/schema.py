@@ -10,6 +10,7 @@ from kept.values import frozen
 
 Provider = Literal["auto", "local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"] | str
 """Those that come with Kept, or the name of one that another package adds. The registry knows which there are."""
+Pooling = Literal["auto", "mean", "cls", "last"]
 Weight = float | Literal["auto"]
 
 
@@ -42,7 +43,16 @@ class Remote:
 
 @frozen
 class Local:
+    """A model on this machine: a folder with an ONNX model, or a GGUF file. Without one, the built-in model."""
+
     model_path: str | None = None
+    pooling: Pooling = "auto"
+    """How token vectors become one; `auto` is what the model's own files declare."""
+    query_prefix: str | None = None
+    document_prefix: str | None = None
+    """Put before every text of its kind; null is what the model's own files declare, "" is nothing."""
+    max_tokens: int = bounded(512, 16, 32_768)
+    """A text is cut here, or earlier where the model takes less."""
 
 
 @frozen

@@ -7,7 +7,9 @@ and it is called with the settings (a MemorySearch) and returns an Embedder.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kept.config import MemorySearch, ProviderKeys, Remote
@@ -42,11 +44,21 @@ def choose_chain(settings: MemorySearch, keys: ProviderKeys | None = None) -> Ch
         return Chain((), ())
     # Endpoint, model and key that are given belong to the first; the fallback is used as it comes.
     plain = replace(settings, model=None, dimensions=None, remote=Remote())
+    wanted = ((settings.provider, settings), (settings.fallback, plain))
+    return _usable([partial(make_embedder, name, own, keys or ProviderKeys()) for name, own in wanted])
+
+
+def chain_of(embedder: Embedder) -> Chain:
+    """One that somebody else made, if it can be used."""
+    return _usable([lambda: embedder])
+
+
+def _usable(makers: list[Callable[[], Embedder | None]]) -> Chain:
     found: list[Embedder] = []
     problems: list[str] = []
-    for name, own in ((settings.provider, settings), (settings.fallback, plain)):
+    for make in makers:
         try:
-            embedder = make_embedder(name, own, keys or ProviderKeys())
+            embedder = make()
             if embedder is not None and embedder.identity.key not in {one.identity.key for one in found}:
                 found.append(embedder)
         except UnknownProvider:
@@ -64,17 +76,16 @@ def make_embedder(name: str, settings: MemorySearch, keys: ProviderKeys) -> Embe
     match name:
         case "none":
             return None
+        case "auto" | "local" | "llama_cpp" as name if settings.local.model_path or name == "llama_cpp":
+            from kept.embedding.local_model import open_local_model
+
+            return open_local_model(settings.local, gguf_only=name == "llama_cpp")
         case "auto" | "local":
             from kept.embedding.static import StaticEmbedder
 
             return StaticEmbedder()
         case "openai" | "gemini" | "voyage" | "ollama":
             return remote_class(name).from_settings(settings, keys)
-        case "llama_cpp":
-            raise EmbedderUnavailable(
-                f"The embedding provider '{name}' is not available in this version.",
-                hint="Set memory_search.provider to local or none.",
-            )
         case _:
             return _make_added(name, settings)
 

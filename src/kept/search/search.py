@@ -80,10 +80,11 @@ def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | N
     """The query's vector, or why there is none."""
     try:
         matrix = embedder.embed([query.text], role="query")
+        calibration = embedder.calibration  # a local model measures it, so this may fail as well
     except EmbeddingError as exc:
         return None, (f"Searching by word only: {exc.message}",)
     code = quantise(matrix.data)
-    return (QueryVector(code, embedder.identity.key, embedder.calibration) if any(code) else None), ()
+    return (QueryVector(code, embedder.identity.key, calibration) if any(code) else None), ()
 
 
 def _nearest(index: Index, code: bytes, limit: int, filters: Filter, *, also: Sequence[int]) -> dict[int, float]:
