@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
@@ -123,6 +123,14 @@ def migrate(db: apsw.Connection) -> None:
             if number > version:
                 db.execute(script)
                 db.pragma("user_version", number)
+
+
+IN_ROWS = "row IN (SELECT value FROM json_each(?))"
+"""One statement for any number of rows: a list of question marks would be another statement for each length."""
+
+
+def packed_rows(rows: Iterable[int]) -> str:
+    return f"[{','.join(map(str, rows))}]"
 
 
 @contextmanager
