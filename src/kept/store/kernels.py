@@ -31,17 +31,17 @@ def sign_bits(code: bytes) -> bytes:
     return int(signs.ljust(-(-len(signs) // 8) * 8, "0"), 2).to_bytes(-(-len(signs) // 8), "big")
 
 
-def cosine_distances(query: bytes, codes: bytes | memoryview) -> memoryview:
+def cosine_distances(query: bytes, codes: bytes | memoryview) -> memoryview[float]:
     """One minus the cosine of a code with each of the codes packed end to end, as float64."""
     return _kernels()[0](query, codes)
 
 
-def hamming_distances(query: bytes, bits: bytes | memoryview) -> memoryview:
+def hamming_distances(query: bytes, bits: bytes | memoryview) -> memoryview[float]:
     """The number of bits in which a row of bits differs from each packed one, as float64."""
     return _kernels()[1](query, bits)
 
 
-def smallest(distances: memoryview, limit: int) -> list[tuple[float, int]]:
+def smallest(distances: memoryview[float], limit: int) -> list[tuple[float, int]]:
     """The smallest distances with their places, in no order; ties may make them more than ``limit``.
 
     With numpy where a process has it in memory anyway: importing it takes longer than a search.
@@ -56,7 +56,7 @@ def smallest(distances: memoryview, limit: int) -> list[tuple[float, int]]:
     return list(zip(found[places].tolist(), places.tolist(), strict=True))
 
 
-Kernel = Callable[[bytes, "bytes | memoryview"], memoryview]
+Kernel = Callable[[bytes, "bytes | memoryview"], "memoryview[float]"]
 
 
 @cache
@@ -69,7 +69,7 @@ def _kernels() -> tuple[Kernel, Kernel]:
 
 
 def _simd_kernels(simsimd: Any) -> tuple[Kernel, Kernel]:
-    def scan(query: bytes, packed: bytes | memoryview, *, form: str, metric: str, dtype: str) -> memoryview:
+    def scan(query: bytes, packed: bytes | memoryview, *, form: str, metric: str, dtype: str) -> memoryview[float]:
         if not packed:
             return memoryview(array("d"))
         shape = (len(packed) // len(query), len(query))
@@ -77,18 +77,18 @@ def _simd_kernels(simsimd: Any) -> tuple[Kernel, Kernel]:
         rows = memoryview(packed).cast(form, shape)  # type: ignore[call-overload]
         return memoryview(simsimd.cdist(one, rows, metric, dtype=dtype)).cast("B").cast("d")
 
-    def cosine(query: bytes, codes: bytes | memoryview) -> memoryview:
+    def cosine(query: bytes, codes: bytes | memoryview) -> memoryview[float]:
         if not any(query):  # a code of zeros points nowhere; to the kernel it would equal another of zeros
             return memoryview(array("d", [1.0]) * (len(codes) // len(query)))
         return scan(query, codes, form="b", metric="cosine", dtype="int8")
 
-    def hamming(query: bytes, bits: bytes | memoryview) -> memoryview:
+    def hamming(query: bytes, bits: bytes | memoryview) -> memoryview[float]:
         return scan(query, bits, form="B", metric="hamming", dtype="bin8")
 
     return cosine, hamming
 
 
-def numpy_cosine_distances(query: bytes, codes: bytes | memoryview) -> memoryview:
+def numpy_cosine_distances(query: bytes, codes: bytes | memoryview) -> memoryview[float]:
     import numpy as np
 
     one = np.frombuffer(query, dtype=np.int8).astype(np.float64)
@@ -97,7 +97,7 @@ def numpy_cosine_distances(query: bytes, codes: bytes | memoryview) -> memoryvie
     return memoryview(1.0 - np.divide(rows @ one, norms, out=np.zeros(len(rows)), where=norms > 0))
 
 
-def numpy_hamming_distances(query: bytes, bits: bytes | memoryview) -> memoryview:
+def numpy_hamming_distances(query: bytes, bits: bytes | memoryview) -> memoryview[float]:
     import numpy as np
 
     one = np.frombuffer(query, dtype=np.uint8)
