@@ -18,10 +18,19 @@
     │   ├── StoreBusy
     │   ├── StoreTooNew
     │   └── StoreUnavailable
-    └── EmbeddingError
-        ├── UnknownProvider
-        ├── EmbedderUnavailable the provider cannot be used here as configured
-        └── EmbeddingFailed     the provider was asked and did not deliver
+    ├── EmbeddingError
+    │   ├── UnknownProvider
+    │   ├── EmbedderUnavailable the provider cannot be used here as configured
+    │   └── EmbeddingFailed     the provider was asked and did not deliver
+    └── SessionError
+        ├── SessionNotFound
+        ├── SessionAmbiguous    the beginning of an id that fits more than one session
+        ├── SessionExists       a session of that id is there already
+        ├── SessionKeyInvalid
+        ├── EntryRefused        an entry that cannot be written down as JSON
+        ├── TranscriptUnreadable
+        ├── TranscriptUnwritable nothing was added; what was there is as it was
+        └── TranscriptTooNew    written by a later version; it can be read, not added to
 
 Each carries a ``code`` for programs, a ``hint`` that says what to do, and whether trying again can help.
 """
@@ -146,3 +155,48 @@ class EmbedderUnavailable(EmbeddingError):
 class EmbeddingFailed(EmbeddingError):
     code = "embedding_failed"
     retryable = True
+
+
+class SessionError(KeptError):
+    code = "session"
+
+
+class SessionNotFound(SessionError):
+    code = "session_not_found"
+    default_hint = "'kept sessions list' shows the sessions there are."
+
+
+class SessionAmbiguous(SessionError):
+    code = "session_ambiguous"
+    default_hint = "Give more of the id."
+
+
+class SessionExists(SessionError):
+    code = "session_exists"
+    default_hint = "It was brought in before; nothing was changed."
+
+
+class SessionKeyInvalid(SessionError):
+    code = "session_key_invalid"
+    default_hint = "A key looks like telegram:5054 or agent:main:telegram:default:direct:5054."
+
+
+class EntryRefused(SessionError):
+    code = "entry_refused"
+    default_hint = "Entries hold text, whole and finite numbers, true, false, null, lists and objects with text keys."
+
+
+class TranscriptUnreadable(SessionError):
+    code = "transcript_unreadable"
+    default_hint = "Check that the file is there and that you may read it."
+
+
+class TranscriptUnwritable(SessionError):
+    code = "transcript_unwritable"
+    retryable = True
+    default_hint = "Nothing was added. Check free space and permissions, then try again."
+
+
+class TranscriptTooNew(SessionError):
+    code = "transcript_too_new"
+    default_hint = "Upgrade Kept to go on with this session; it can still be read and exported."

@@ -16,6 +16,10 @@ from kept.errors import (
     LockBusy,
     NoteNotFound,
     PathRefused,
+    SessionAmbiguous,
+    SessionError,
+    SessionKeyInvalid,
+    SessionNotFound,
     StoreBusy,
     StoreError,
     UsageError,
@@ -27,7 +31,10 @@ EXIT_CODES: tuple[tuple[type[KeptError], int], ...] = (
     # The first that fits counts, so what is special comes before what is general.
     (UsageError, 2),
     (ConfigError, 2),
+    (SessionAmbiguous, 2),
+    (SessionKeyInvalid, 2),
     (NoteNotFound, 3),
+    (SessionNotFound, 3),
     (WorkspaceMissing, 3),
     (PathRefused, 4),
     (LockBusy, 5),
@@ -35,6 +42,7 @@ EXIT_CODES: tuple[tuple[type[KeptError], int], ...] = (
     (StoreError, 6),
     (EmbeddingError, 7),
     (WorkspaceError, 8),
+    (SessionError, 9),
     (KeptError, 1),
 )
 INTERRUPTED = 130

@@ -12,6 +12,8 @@ from kept.config.schema import (
     Hybrid,
     MemorySearch,
     Query,
+    Reset,
+    ResetOverride,
     Sync,
 )
 
@@ -25,6 +27,8 @@ __all__ = [
     "LoadedConfig",
     "MemorySearch",
     "Query",
+    "Reset",
+    "ResetOverride",
     "Sync",
     "load_config",
 ]
