@@ -75,6 +75,14 @@ def build(kind: type[T], tree: dict[str, Any], *, at: str) -> T:
     return _normalise_weights(made) if isinstance(made, Hybrid) else made  # type: ignore[return-value]
 
 
+def group_by_name(wanted: Any) -> Any:
+    """The class of the groups, where names that the user chooses each have a group of settings."""
+    if typing.get_origin(wanted) is not dict:
+        return None
+    item = typing.get_args(wanted)[1]
+    return item if dataclasses.is_dataclass(item) else None
+
+
 def coerce(wanted: Any, value: Any, where: str) -> Any:
     origin = typing.get_origin(wanted)
     if origin is Literal:

@@ -18,7 +18,7 @@ import apsw
 from kept.errors import KeptError, SessionError, StoreDamaged, TranscriptUnwritable, WorkspaceError
 from kept.lock import locked
 from kept.records import Problem
-from kept.sessions.entries import Entry, format_entry
+from kept.sessions.entries import Entry
 from kept.sessions.record import COLUMNS, ENDING, SessionRecord, Tally
 from kept.sessions.transcript import Damage, FileState, Line, Position, Transcript
 from kept.sqlite import connect, delete_database, file_number, immediate, translated
@@ -27,7 +27,10 @@ HEAL_WAIT_S = 30.0
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM sessions"
-_REPLACE = f"INSERT OR REPLACE INTO sessions ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+_SAVE = (
+    f"INSERT INTO sessions ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+    f" ON CONFLICT (file) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in COLUMNS[1:])}"
+)
 _JSON = ("state", "metadata")
 _NOTICES_KEPT = 100
 _DAMAGE_NAMED = 10
@@ -64,6 +67,11 @@ class Catalogue:
 
     def find(self, session_id: str) -> SessionRecord | None:
         return next(iter(self._records("WHERE id = ? ORDER BY updated_ms DESC LIMIT 1", [session_id])), None)
+
+    def locate(self, session_id: str) -> tuple[str, int] | None:
+        """The transcript of a session and its version: all that adding to it needs to know."""
+        query = "SELECT file, version FROM sessions WHERE id = ? ORDER BY updated_ms DESC LIMIT 1"
+        return self._healing(lambda db: db.execute(query, (session_id,)).fetchone())
 
     def find_by_prefix(self, prefix: str, limit: int) -> list[SessionRecord]:
         return self._records("WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?", [len(prefix), prefix, limit])
@@ -119,7 +127,7 @@ class Catalogue:
             self._read(file)
         except (SessionError, OSError) as exc:
             reason = exc.message if isinstance(exc, KeptError) else str(exc.strerror)
-            self._say(file, reason)
+            self.say(file, reason)
 
     def _read(self, file: str) -> None:
         path = os.path.join(self.folder, file)
@@ -138,7 +146,7 @@ class Catalogue:
         for line in transcript.iter_lines(Position(tally.size, tally.lines), stop=state.size):
             tally.add(line)
             if isinstance(line.content, Damage) and tally.damaged_lines <= damaged_before + _DAMAGE_NAMED:
-                self._say(file, f"{line.content}; the rest is read")
+                self.say(file, f"{line.content}; the rest is read")
         tally.inode, tally.mtime_ns = state.inode, state.mtime_ns
         self._healing(lambda db: _save(db, tally, expected=row))
 
@@ -147,9 +155,9 @@ class Catalogue:
         file = os.path.basename(transcript.path)
         try:
             if torn := transcript.repair():
-                self._say(file, str(torn))
+                self.say(file, str(torn))
         except (TranscriptUnwritable, WorkspaceError) as exc:
-            self._say(file, f"its last line is torn and could not be mended: {exc.message}")
+            self.say(file, f"its last line is torn and could not be mended: {exc.message}")
 
     def advance(self, file: str, entries: Sequence[Entry], before: int, state: FileState) -> None:
         """Adds what was just written, in one short transaction. The caller holds the transcript's lock."""
@@ -159,13 +167,10 @@ class Catalogue:
                 tally = _row(db, file)
                 if tally is None or tally.size != before or tally.inode != state.inode:
                     return False
-                at = before
                 for number, entry in enumerate(entries, tally.lines + 1):
-                    end = at + len(format_entry(entry))
-                    tally.add(Line(number, at, end, entry))
-                    at = end
-                tally.size, tally.mtime_ns = state.size, state.mtime_ns
-                db.execute(_REPLACE, _values(tally))
+                    tally.add(Line(number, before, state.size, entry))
+                tally.mtime_ns = state.mtime_ns
+                db.execute(_SAVE, _values(tally))
             return True
 
         if not self._healing(add):
@@ -176,7 +181,7 @@ class Catalogue:
 
     # what happened meanwhile
 
-    def _say(self, file: str, reason: str) -> None:
+    def say(self, file: str, reason: str) -> None:
         with self._lock:
             self._problems = [*self._problems[-_NOTICES_KEPT:], Problem(file, reason)]
 
@@ -213,7 +218,7 @@ class Catalogue:
         with locked(f"{self.path}.lock", wait_s=HEAL_WAIT_S, purpose="rebuilding the catalogue of sessions"):
             if file_number(self.path) == damaged:
                 delete_database(self.path)
-                self._say(os.path.basename(self.path), "was damaged and has been rebuilt from the transcripts")
+                self.say(os.path.basename(self.path), "was damaged and has been rebuilt from the transcripts")
         self._fill()
 
     def _fill(self) -> None:
@@ -250,7 +255,7 @@ def _save(db: apsw.Connection, tally: Tally, *, expected: Tally | None) -> None:
     with immediate(db):
         now = _row(db, tally.file)
         if now is None or expected is None or _state_of(now) == _state_of(expected) or now.size < tally.size:
-            db.execute(_REPLACE, _values(tally))
+            db.execute(_SAVE, _values(tally))
 
 
 def _forget(db: apsw.Connection, files: Sequence[str]) -> None:

@@ -297,24 +297,26 @@ class SessionStore:
         """Several at once: no other writer comes between them, and all are on disk when this returns."""
         if not bodies:
             return ()
-        record = self._get_exactly(session_id)
-        if record.version > VERSION:
-            raise TranscriptTooNew(f"Session {record.id} is of version {record.version}; this Kept knows {VERSION}.")
-        with self._transcript(record.transcript_path).adding() as adding:
+        file, version = self._locate(session_id)
+        if version > VERSION:
+            raise TranscriptTooNew(f"Session {session_id} is of version {version}; this Kept knows {VERSION}.")
+        with self._transcript(os.path.join(self.folder, file)).adding() as adding:
+            if adding.torn:
+                self._catalogue.say(file, str(adding.torn))
             entries = self._chain(bodies, adding, timestamp)
             before, state = adding.add(entries)
             try:
-                self._catalogue.advance(os.path.basename(record.transcript_path), entries, before, state)
+                self._catalogue.advance(file, entries, before, state)
             except StoreError as exc:
                 # What matters is on disk; the catalogue is behind and catches up when it is next asked.
-                log.warning("session %s: the catalogue could not be brought up to date (%s)", record.id, exc.code)
+                log.warning("session %s: the catalogue could not be brought up to date (%s)", session_id, exc.code)
         return entries
 
-    def _get_exactly(self, session_id: str) -> SessionRecord:
-        found = self._catalogue.find(session_id)
+    def _locate(self, session_id: str) -> tuple[str, int]:
+        found = self._catalogue.locate(session_id)
         if found is None:
             self._catalogue.refresh_names()
-            found = self._catalogue.find(session_id)
+            found = self._catalogue.locate(session_id)
         if found is None:
             raise SessionNotFound(f"There is no session '{session_id}'.")
         return found
