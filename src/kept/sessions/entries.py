@@ -303,7 +303,7 @@ def parse_entry(line: bytes) -> AnyEntry:
     if not line:
         raise DamagedEntry("it is empty")
     try:
-        tree = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+        tree = _decoder.decode(line.decode("utf-8"))
     except UnicodeDecodeError:
         raise DamagedEntry("it is not UTF-8") from None
     except (ValueError, RecursionError):
@@ -325,6 +325,9 @@ def parse_entry(line: bytes) -> AnyEntry:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(name)
+
+
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant)  # NaN and Infinity are not JSON
 
 
 def _unknown(line: bytes, kind: str, tree: dict[str, Any]) -> UnknownEntry:
