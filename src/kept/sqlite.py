@@ -119,7 +119,7 @@ def migrate(db: apsw.Connection, migrations: str) -> None:
     if version == newest:
         return
     if version > newest:
-        raise StoreTooNew(f"The index is of version {version}; this Kept knows up to {newest}.")
+        raise StoreTooNew(f"{db.filename}: is of version {version}; this Kept knows up to {newest}.")
     with immediate(db):
         version = int(db.pragma("user_version"))  # another process may have been faster
         for number, script in read_migrations(migrations):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 import threading
 from pathlib import Path
 
 import pytest
 from conversations import NOW, open_sessions, said, say
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kept.errors import (
     SessionAmbiguous,
@@ -419,3 +422,112 @@ def test_state_in_the_catalogue_can_be_anything_json_can_say(tmp_path):
         session = store.get_or_create("telegram", "1")
         store.append(session.id, State("cursor", {"a": [1, None, "\ud800"]}))
         assert json.dumps(store.get(session.id).state) == json.dumps({"cursor": {"a": [1, None, "\ud800"]}})
+
+
+def test_a_clock_that_was_set_back_does_not_begin_a_session_with_every_message(tmp_path):
+    clock = FrozenClock(NOW)
+    with open_sessions(tmp_path, clock=clock) as store:
+        old = store.get_or_create("telegram", "1")
+        clock.move(days=-1)
+        new = store.reset(old.id)
+        assert new.created < old.created
+        assert store.get_or_create("telegram", "1").id == new.id
+        assert store.get_or_create("telegram", "1").id == new.id
+
+
+def test_a_deleted_successor_is_not_given_its_id_again(tmp_path):
+    with open_sessions(tmp_path) as store:
+        old = store.get_or_create("telegram", "1")
+        new = store.reset(old.id)
+        store.delete(new.id)
+        third = store.get_or_create("telegram", "1")
+        assert third.id not in (old.id, new.id)
+        assert third.predecessor == old.id
+
+
+def test_a_session_deleted_twice_keeps_both_copies(tmp_path):
+    with open_sessions(tmp_path) as store:
+        session = store.get_or_create("telegram", "1")
+        first = store.delete(session.id)
+        assert first is not None
+        shutil.copy(first, session.transcript_path)
+        second = store.delete(session.id)
+        assert second not in (None, first)
+        assert len(os.listdir(store.folder)) == 2
+
+
+OPERATIONS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                "say",
+                "say",
+                "say",
+                "elsewhere",
+                "answer",
+                "compact",
+                "reset",
+                "flush",
+                "delete",
+                "tear",
+                "damage",
+                "lose",
+            ]
+        ),
+        st.integers(0, 3),
+        st.integers(1, 400),
+    ),
+    max_size=25,
+)
+
+
+@given(OPERATIONS)
+@settings(max_examples=40)
+def test_after_anything_the_catalogue_is_what_a_fresh_one_would_be(operations):
+    with tempfile.TemporaryDirectory() as folder:
+        tmp_path = Path(folder)
+        clock = FrozenClock(NOW)
+        with open_sessions(tmp_path, clock=clock) as store, open_sessions(tmp_path, clock=clock) as other:
+            for operation, user, amount in operations:
+                clock.move(minutes=amount)
+                record = store.get_or_create("telegram", str(user))
+                operate(operation, store, other, record.id, Path(record.transcript_path), amount)
+            listed, elsewhere = store.list(), other.list()
+        delete_catalogue(tmp_path)
+        with open_sessions(tmp_path) as fresh:
+            assert fresh.list() == listed == elsewhere
+
+
+def operate(operation: str, store: SessionStore, other: SessionStore, session_id: str, path: Path, amount: int) -> None:
+    """By one process, by another, or by nobody's leave."""
+    home = path.parent.parent.parent.parent.parent
+    answer = Message.of("assistant", "z", usage=Usage(amount, 1, amount))
+    {
+        "say": lambda: store.append(session_id, Message.of("user", "x" * amount)),
+        "elsewhere": lambda: other.append(session_id, Message.of("user", "y" * amount)),
+        "answer": lambda: store.append(session_id, answer),
+        "compact": lambda: other.compact(session_id, "So far.", keep_messages=amount % 3),
+        "reset": lambda: other.reset(session_id),
+        "flush": lambda: store.append(session_id, State(FLUSH, amount)),
+        "delete": lambda: other.delete(session_id, purge=bool(amount % 2)),
+        "tear": lambda: os.truncate(path, max(0, path.stat().st_size - amount)),
+        "damage": lambda: path.write_bytes(path.read_bytes() + b"\xff" * amount + b"\n"),
+        "lose": lambda: delete_catalogue(home),
+    }[operation]()
+
+
+def test_a_transcript_cut_back_and_grown_again_is_not_taken_for_one_that_only_grew(talked):
+    tmp_path, before = talked
+    record = next(one for one in before if one.messages)
+    path = Path(record.transcript_path)
+    whole = path.read_bytes()
+    entry = Entry("x1", None, NOW, Message.of("user", ""))
+    short = len(format_entry(entry))
+    first = whole.partition(b"\n")[0] + b"\n"
+    filler = Message.of("user", "y" * (len(whole) - len(first) - short))
+    with path.open("r+b") as file:
+        file.truncate(len(first))
+        file.seek(len(first))
+        file.write(format_entry(Entry("x1", None, NOW, filler)) + format_entry(entry))
+    with open_sessions(tmp_path) as store:
+        assert store.get(record.id).messages == 2

@@ -151,12 +151,16 @@ def export(options: Globals, reference: str, kind: str, as_json: bool) -> None:
             print_json({"session": record_json(record), **_lines_json(lines)})
         elif kind == "jsonl":
             for entry in _readable(lines):
-                click.echo(format_entry(entry), nl=False)
+                _print(format_entry(entry).decode(), end="")
         else:
-            click.echo(_markdown_title(record))
+            _print(f"# {_title(record)}")
             for entry in _readable(lines):
-                if text := _markdown(entry):
-                    click.echo(f"\n{text}")
+                _print(f"\n{_markdown(entry)}")
+
+
+def _print(text: str, end: str = "\n") -> None:
+    """As it is into a file; without what a terminal would take for a command on a terminal."""
+    click.echo((printable(text) if sys.stdout.isatty() else text) + end, nl=False)
 
 
 def _warn_of_problems(sessions: SessionStore) -> None:
@@ -307,7 +311,7 @@ def _shorten(text: str) -> str:
 
 
 def _speaker(message: Message) -> str:
-    return message.sender or _SPEAKERS[message.role]
+    return " ".join((message.sender or "").split()) or _SPEAKERS[message.role]
 
 
 def _time(when: dt.datetime) -> str:
@@ -323,10 +327,6 @@ def _readable(lines: Iterable[Line]) -> Iterator[AnyEntry]:
             warn(f"Line {line.number} cannot be read and is left out: {line.content.reason}.")
         else:
             yield line.content
-
-
-def _markdown_title(record: SessionRecord) -> str:
-    return f"# {_title(record)}"
 
 
 def _markdown(entry: AnyEntry) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -34,6 +35,7 @@ _SAVE = (
 _JSON = ("state", "metadata")
 _NOTICES_KEPT = 100
 _DAMAGE_NAMED = 10
+_TICK_NS = 50_000_000
 
 T = TypeVar("T")
 
@@ -77,9 +79,15 @@ class Catalogue:
         return self._records("WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?", [len(prefix), prefix, limit])
 
     def find_newest(self, key: str) -> SessionRecord | None:
-        """The last session of a conversation, ended or not."""
-        order = "WHERE key = ? ORDER BY created_ms DESC, ended_ms IS NOT NULL, rowid DESC LIMIT 1"
-        return next(iter(self._records(order, [key])), None)
+        """The last session of a conversation, ended or not. One that has ended is followed to its successor, which
+        may seem older where the clock was set back."""
+        order = "WHERE key = ? ORDER BY created_ms DESC, ended_ms IS NOT NULL LIMIT 1"
+        newest = next(iter(self._records(order, [key])), None)
+        seen = set()
+        while newest is not None and newest.ended and newest.successor and newest.id not in seen:
+            seen.add(newest.id)
+            newest = self.find(newest.successor) or newest
+        return newest
 
     def _records(self, rest: str, values: Sequence[Any]) -> list[SessionRecord]:
         def ask(db: apsw.Connection) -> list[SessionRecord]:
@@ -100,7 +108,8 @@ class Catalogue:
         gone = [file for file in known if file not in on_disk]
         if gone:
             self._healing(lambda db: _forget(db, gone))
-        self._folder_state = folder_state
+        # A name that comes in the same tick of the clock would not change the folder's time.
+        self._folder_state = folder_state if folder_state and _is_settled(folder_state) else None
 
     def refresh_names(self) -> None:
         """Takes in transcripts that were made or removed since the last look, which the folder's own time tells."""
@@ -141,13 +150,13 @@ class Catalogue:
             return
         self._repair(transcript)
         state = FileState.of(path) or state
-        tally = row if row is not None and _has_only_grown(row, state, path) else Tally.begin(file)
+        tally = row if row is not None and _has_only_grown(row, state, transcript) else Tally.begin(file)
         damaged_before = tally.damaged_lines
         for line in transcript.iter_lines(Position(tally.size, tally.lines), stop=state.size):
             tally.add(line)
             if isinstance(line.content, Damage) and tally.damaged_lines <= damaged_before + _DAMAGE_NAMED:
                 self.say(file, f"{line.content}; the rest is read")
-        tally.inode, tally.mtime_ns = state.inode, state.mtime_ns
+        tally.inode, tally.mtime_ns, tally.seam = state.inode, state.mtime_ns, transcript.seam(tally.size)
         self._healing(lambda db: _save(db, tally, expected=row))
 
     def _repair(self, transcript: Transcript) -> None:
@@ -162,6 +171,8 @@ class Catalogue:
     def advance(self, file: str, entries: Sequence[Entry], before: int, state: FileState) -> None:
         """Adds what was just written, in one short transaction. The caller holds the transcript's lock."""
 
+        seam = Transcript(os.path.join(self.folder, file)).seam(state.size)
+
         def add(db: apsw.Connection) -> bool:
             with immediate(db):
                 tally = _row(db, file)
@@ -169,7 +180,7 @@ class Catalogue:
                     return False
                 for number, entry in enumerate(entries, tally.lines + 1):
                     tally.add(Line(number, before, state.size, entry))
-                tally.mtime_ns = state.mtime_ns
+                tally.mtime_ns, tally.seam = state.mtime_ns, seam
                 db.execute(_SAVE, _values(tally))
             return True
 
@@ -240,6 +251,10 @@ def _scan(folder: str) -> dict[str, FileState]:
     return found
 
 
+def _is_settled(state: FileState) -> bool:
+    return time.time_ns() - state.mtime_ns > _TICK_NS
+
+
 def _known(db: apsw.Connection) -> dict[str, FileState]:
     rows = db.execute("SELECT file, inode, size, mtime_ns FROM sessions")
     return {file: FileState(inode, size, mtime_ns) for file, inode, size, mtime_ns in rows}
@@ -254,7 +269,8 @@ def _save(db: apsw.Connection, tally: Tally, *, expected: Tally | None) -> None:
     """Unless another process has read further in the meantime."""
     with immediate(db):
         now = _row(db, tally.file)
-        if now is None or expected is None or _state_of(now) == _state_of(expected) or now.size < tally.size:
+        unchanged = now is not None and expected is not None and _state_of(now) == _state_of(expected)
+        if now is None or unchanged or now.size < tally.size:
             db.execute(_SAVE, _values(tally))
 
 
@@ -267,12 +283,8 @@ def _state_of(row: Tally) -> FileState:
     return FileState(row.inode, row.size, row.mtime_ns)
 
 
-def _has_only_grown(row: Tally, state: FileState, path: str) -> bool:
-    if row.inode != state.inode or state.size <= row.size or row.size == 0:
-        return False
-    with open(path, "rb", buffering=0) as file:
-        file.seek(row.size - 1)
-        return file.read(1) == b"\n"
+def _has_only_grown(row: Tally, state: FileState, transcript: Transcript) -> bool:
+    return row.inode == state.inode and state.size > row.size > 0 and transcript.seam(row.size) == row.seam
 
 
 def _tally(row: Sequence[Any]) -> Tally:

@@ -118,6 +118,7 @@ class Tally:
     size: int = 0
     inode: int = 0
     mtime_ns: int = 0
+    seam: int = 0
 
     @classmethod
     def begin(cls, file: str) -> Tally:

@@ -9,6 +9,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -233,11 +234,11 @@ class SessionStore:
     def _succeed(self, old: SessionRecord, reason: str, metadata: Mapping[str, Any] | None) -> SessionRecord:
         """The caller holds the folder's lock. After a crash between the two, the next call begins where this broke off,
         with the successor that the reset has named."""
-        successor = old.successor if old.ended and old.successor else new_id()
+        successor = new_id()
         if not old.ended:
             self.append(old.id, Reset(reason, successor))
-        if self._catalogue.find(successor) is not None:
-            successor = new_id()
+        elif old.successor and not any(old.successor in name for name in os.listdir(self.folder)):
+            successor = old.successor
         carried = {name: old.state[name] for name in _CARRIED_OVER if name in old.state}
         start = SessionStart(
             old.key,
@@ -406,7 +407,7 @@ class SessionStore:
             record = self.get(session_id)
             path = record.transcript_path
             with self._transcript(path).adding():
-                renamed = None if purge else f"{path}.deleted-{self.clock.now():%Y%m%dT%H%M%S}"
+                renamed = None if purge else _free_name(f"{path}.deleted-{self.clock.now():%Y%m%dT%H%M%S}")
                 try:
                     if renamed is None:
                         _purge(path)
@@ -420,7 +421,7 @@ class SessionStore:
 
     # files
 
-    def _folder_locked(self) -> Any:
+    def _folder_locked(self) -> AbstractContextManager[int]:
         try:
             make_private_folder(self.folder)
         except OSError as exc:
@@ -440,6 +441,11 @@ class SessionStore:
             while len(self._transcripts) > _REMEMBERED:
                 self._transcripts.popitem(last=False)
         return kept
+
+
+def _free_name(path: str) -> str:
+    candidates = (path, *(f"{path}.{number}" for number in range(2, 1000)))
+    return next(one for one in candidates if not os.path.lexists(one))
 
 
 def _purge(path: str) -> None:

@@ -6,6 +6,7 @@ by a reader that comes across it: a whole entry gets its line break, anything el
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ LOCK_WAIT_S = 30.0
 TORN_ENDING = ".torn"
 _BLOCK = 1 << 16
 _LARGEST_BLOCK = 1 << 22
+_SEAM_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,14 @@ class Transcript:
             raise SessionNotFound(f"{self.path}: there is no such transcript.") from exc
         except OSError as exc:
             raise TranscriptUnreadable(f"{self.path}: cannot be read ({exc.strerror}).") from exc
+
+    def seam(self, offset: int) -> int:
+        """A hash of the bytes before an offset. As long as it is the same, what stands behind it was added."""
+        with self._reading() as file:
+            start = max(0, offset - _SEAM_BYTES)
+            file.seek(start)
+            digest = hashlib.blake2b(file.read(offset - start), digest_size=7).digest()
+        return int.from_bytes(digest, "big")
 
     # writing
 

@@ -31,7 +31,8 @@ CREATE TABLE sessions (
   lines             INTEGER NOT NULL,
   size              INTEGER NOT NULL,
   inode             INTEGER NOT NULL,
-  mtime_ns          INTEGER NOT NULL
+  mtime_ns          INTEGER NOT NULL,
+  seam              INTEGER NOT NULL     -- hash of the last bytes that were read: what follows them is new
 );
 
 CREATE INDEX sessions_id ON sessions (id);
