@@ -49,6 +49,13 @@ def connect(path: str, migrations: str) -> apsw.Connection:
         return db
 
 
+def connect_in_memory(migrations: str) -> apsw.Connection:
+    """The same tables without a file, for where none can be written."""
+    db = apsw.Connection(":memory:")
+    migrate(db, migrations)
+    return db
+
+
 def _prepare(db: apsw.Connection, migrations: str) -> None:
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     if checksum_vfs():

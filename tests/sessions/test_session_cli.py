@@ -147,3 +147,11 @@ def test_every_error_of_sessions_has_an_exit_code_and_a_hint():
     for kind in kinds(SessionError)[1:]:
         assert exit_code(kind("x")) in (2, 3, 9)
         assert kind("x").hint
+
+
+@pytest.mark.parametrize("place", ["/proc/nowhere", "/dev/null"])
+def test_a_home_that_cannot_be_is_one_line_with_a_hint(kept, place):
+    done = kept("--home", place, "sessions", "list")
+    assert done.code in (6, 9)
+    assert done.err.startswith("Error: ")
+    assert done.err.count("\n") == 1

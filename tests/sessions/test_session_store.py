@@ -531,3 +531,34 @@ def test_a_transcript_cut_back_and_grown_again_is_not_taken_for_one_that_only_gr
         file.write(format_entry(Entry("x1", None, NOW, filler)) + format_entry(entry))
     with open_sessions(tmp_path) as store:
         assert store.get(record.id).messages == 2
+
+
+def test_a_transcript_of_the_first_version_is_read_by_every_later_one(tmp_path):
+    """The file is never written anew: what people have on their disks is in the form it had then."""
+    frozen = Path(__file__).parent / "frozen" / "version1.jsonl"
+    folder = tmp_path / "home" / "agents" / "main" / "sessions"
+    folder.mkdir(parents=True)
+    shutil.copy(frozen, folder / "20260314T140926Z_4f1c9e8d7c6b5a49.jsonl")
+    with open_sessions(tmp_path) as store:
+        record = store.get("4f1c")
+        assert (record.channel, record.chat_type, record.user_id) == ("telegram", "group", "-100:7")
+        assert (record.messages, record.compactions, record.flushes, record.flush_compactions) == (5, 3, 1, 2)
+        assert (record.tokens_in, record.tokens_out, record.tokens_context) == (2500, 92, 200)
+        assert (record.model_override, record.thinking_override) == ("opus", "high")
+        assert (record.predecessor, record.successor) == ("5a0e1c2b3d4f5061", "77aa0011223344ff")
+        assert (record.end_reason, record.damaged_lines, record.end.lines) == ("command", 0, 11)
+        loaded = store.load(record.id)
+        assert b"".join(map(format_entry, loaded)) == frozen.read_bytes()
+
+
+def test_where_no_catalogue_can_be_written_sessions_are_still_read_and_it_is_said(talked):
+    tmp_path, before = talked
+    delete_catalogue(tmp_path)
+    catalogue_path(tmp_path).mkdir()
+    with open_sessions(tmp_path) as store:
+        assert store.list() == before
+        (problem,) = store.take_problems()
+        assert "every transcript is read" in problem.reason
+        store.append(before[0].id, Message.of("user", "on"))
+        assert store.get(before[0].id).messages == before[0].messages + 1
+        assert store.take_problems() == ()

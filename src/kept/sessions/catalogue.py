@@ -16,13 +16,22 @@ from typing import Any, TypeVar
 
 import apsw
 
-from kept.errors import KeptError, SessionError, StoreDamaged, TranscriptUnwritable, WorkspaceError
+from kept.errors import (
+    KeptError,
+    SessionError,
+    StoreDamaged,
+    StoreFull,
+    StoreUnavailable,
+    TranscriptUnreadable,
+    TranscriptUnwritable,
+    WorkspaceError,
+)
 from kept.lock import locked
 from kept.records import Problem
 from kept.sessions.entries import Entry
 from kept.sessions.record import COLUMNS, ENDING, SessionRecord, Tally
 from kept.sessions.transcript import Damage, FileState, Line, Position, Transcript
-from kept.sqlite import connect, delete_database, file_number, immediate, translated
+from kept.sqlite import connect, connect_in_memory, delete_database, file_number, immediate, translated
 
 HEAL_WAIT_S = 30.0
 
@@ -217,11 +226,21 @@ class Catalogue:
     def _run(self, action: Callable[[apsw.Connection], T]) -> T:
         if self._is_new_file():
             self.close()
-            self._db = connect(self.path, _MIGRATIONS)
+            self._db = self._connect()
             self._opened = file_number(self.path)
         assert self._db is not None
         with _json_damage(self.path), translated(self.path):
             return action(self._db)
+
+    def _connect(self) -> apsw.Connection:
+        """On a disk that cannot be written to, sessions can still be read: the catalogue is then made each time."""
+        try:
+            return connect(self.path, _MIGRATIONS)
+        except (StoreUnavailable, StoreFull) as exc:
+            if not os.path.isdir(self.folder):
+                raise
+            self.say(os.path.basename(self.path), f"cannot be used, so every transcript is read: {exc.message}")
+            return connect_in_memory(_MIGRATIONS)
 
     def _replace(self) -> None:
         damaged = self._opened if self._db is not None else file_number(self.path)
@@ -248,6 +267,8 @@ def _scan(folder: str) -> dict[str, FileState]:
                     found[item.name] = FileState(state.st_ino, state.st_size, state.st_mtime_ns)
     except FileNotFoundError:
         pass
+    except OSError as exc:
+        raise TranscriptUnreadable(f"{folder}: cannot be read ({exc.strerror}).") from exc
     return found
 
 
