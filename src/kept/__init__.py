@@ -18,14 +18,20 @@ if TYPE_CHECKING:
     from kept.errors import KeptError
     from kept.memory import Memory
     from kept.records import Hit, Passage, Preview, SearchResult, Status, SyncReport, Written
+    from kept.sessions.entries import Message
+    from kept.sessions.record import SessionRecord
+    from kept.sessions.store import SessionStore
 
 __all__ = [
     "Hit",
     "KeptError",
     "Memory",
+    "Message",
     "Passage",
     "Preview",
     "SearchResult",
+    "SessionRecord",
+    "SessionStore",
     "Status",
     "SyncReport",
     "Written",
@@ -42,6 +48,9 @@ _HOMES = {
     "Status": "kept.records",
     "SyncReport": "kept.records",
     "Written": "kept.records",
+    "Message": "kept.sessions.entries",
+    "SessionRecord": "kept.sessions.record",
+    "SessionStore": "kept.sessions.store",
 }
 
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kept.config import Config, LoadedConfig, Remote
 from kept.embedding.base import Embedder
 from kept.embedding.registry import PROVIDERS, added_providers, default_model, make_embedder
 from kept.errors import EmbeddingError
-from kept.memory import Memory
 from kept.values import frozen
-from kept.workspace.paths import Workspace
+
+if TYPE_CHECKING:
+    from kept.memory import Memory
+    from kept.sessions.store import SessionStore
 
 
 def open_memory(loaded: LoadedConfig) -> Memory:
     """The memory that a configuration describes. Its workspace has to be there."""
+    from kept.memory import Memory
+    from kept.workspace.paths import Workspace
+
     Workspace.at(loaded.config.workspace).require()
     return Memory(loaded.config)
 
@@ -66,3 +72,10 @@ def open_embedder(config: Config, name: str) -> Embedder | None:
     if name not in (settings.provider, "local"):
         settings = replace(settings, model=None, dimensions=None, remote=Remote())
     return make_embedder(name, settings, config.keys)
+
+
+def open_sessions(loaded: LoadedConfig) -> SessionStore:
+    """The conversations of the agent that a configuration describes. They need no workspace."""
+    from kept.sessions.store import SessionStore
+
+    return SessionStore(loaded.config)

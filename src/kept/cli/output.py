@@ -35,10 +35,8 @@ def _shows_every_letter() -> bool:
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-def printable(text: str, *, stderr: bool = False) -> str:
-    """A note's text for a terminal, which would obey the codes in it. In a pipe it stays as it is."""
-    if not (sys.stderr if stderr else sys.stdout).isatty():
-        return text
+def printable(text: str) -> str:
+    """A note's text for a terminal, which would obey the codes in it."""
     return _CONTROLS.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
 
 
@@ -53,9 +51,7 @@ def style(text: str, **how: Any) -> str:
 def warn(message: str) -> None:
     """Something that did not stop the work. To standard error, so that it never mixes with results."""
     coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    click.echo(
-        (click.style("Note: ", fg="yellow") if coloured else "Note: ") + printable(message, stderr=True), err=True
-    )
+    click.echo((click.style("Note: ", fg="yellow") if coloured else "Note: ") + printable(message), err=True)
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -15,6 +15,8 @@ from kept.config.schema import (
     MemorySearch,
     Query,
     Remote,
+    Reset,
+    ResetOverride,
     Sync,
 )
 
@@ -32,6 +34,8 @@ __all__ = [
     "ProviderKeys",
     "Query",
     "Remote",
+    "Reset",
+    "ResetOverride",
     "Sync",
     "load_config",
 ]

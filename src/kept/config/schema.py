@@ -156,10 +156,25 @@ class Compaction:
     memory_flush: MemoryFlush = MemoryFlush()
 
 
+ResetMode = Literal["idle", "daily", "none"]
+
+
+@frozen
+class ResetOverride:
+    """What is different for one channel or one kind of chat. What is not given stays as it is for all."""
+
+    mode: ResetMode | None = None
+    idle_minutes: int | None = bounded(None, 1, 10_000_000)
+    daily_hour: int | None = bounded(None, 0, 23)
+
+
 @frozen
 class Reset:
-    mode: Literal["idle", "daily", "none"] = "idle"
+    mode: ResetMode = "idle"
     idle_minutes: int = bounded(240, 1, 10_000_000)
+    daily_hour: int = bounded(4, 0, 23)
+    by_channel: dict[str, ResetOverride] = field(default_factory=dict)
+    by_chat_type: dict[str, ResetOverride] = field(default_factory=dict)
 
 
 @frozen

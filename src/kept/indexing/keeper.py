@@ -17,7 +17,8 @@ from kept.indexing.meter import spent_since, usage_of
 from kept.indexing.sync import Syncer
 from kept.lock import locked
 from kept.records import Progress, SyncReport, Usage
-from kept.store.index import Index, delete_index
+from kept.sqlite import delete_database
+from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
 from kept.store.owner import likely_path, open_index
 from kept.workspace.paths import Workspace
@@ -150,7 +151,7 @@ class IndexKeeper:
         self._close_index()
         with locked(f"{path}.lock", wait_s=SYNC_WAIT_S, purpose="indexing"):
             if not _was_replaced(path, damaged):
-                delete_index(path)
+                delete_database(path)
         self._notices.append(f"{damage.message} It has been rebuilt from the notes.")
 
     def take_notices(self) -> tuple[str, ...]:
