@@ -620,7 +620,9 @@ def test_every_command_and_option_is_documented(path):
             assert param.help, f"{path}: {param.opts} has no help"
             assert all(option in shown for option in param.opts)
         else:
-            assert param.name.upper() in (command.help or ""), f"{path}: {param.name} is not explained"
+            assert (param.metavar or param.name.upper()) in (command.help or ""), (
+                f"{path}: {param.name} is not explained"
+            )
 
 
 def test_the_help_names_every_command_and_every_global_option(kept):

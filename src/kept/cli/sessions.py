@@ -71,7 +71,7 @@ def list_sessions(options: Globals, channel: str | None, limit: int | None, as_j
 @json_option
 @click.pass_obj
 def show(options: Globals, reference: str, tail: int | None, as_json: bool) -> None:
-    """Read a session: who said what and when."""
+    """Read the session ID: who said what and when. The beginning of an id is enough, and so is a key."""
     with options.sessions() as sessions:
         record = sessions.get(reference)
         lines: Iterable[Line] = sessions.tail(record.id, tail) if tail else sessions.iter_lines(record.id)
@@ -89,7 +89,7 @@ def show(options: Globals, reference: str, tail: int | None, as_json: bool) -> N
 @json_option
 @click.pass_obj
 def reset(options: Globals, reference: str, as_json: bool) -> None:
-    """End a session and begin the next. The old one is kept."""
+    """End the session ID and begin the next. The old one is kept."""
     with options.sessions() as sessions:
         record = sessions.reset(reference)
         _warn_of_problems(sessions)
@@ -106,7 +106,7 @@ def reset(options: Globals, reference: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def compact(options: Globals, reference: str, summary: str, keep: int, as_json: bool) -> None:
-    """Put a summary in the place of the older part. Nothing is removed from the transcript."""
+    """Put a summary in the place of the older part of ID. Nothing is removed from the transcript."""
     text = sys.stdin.buffer.read().decode("utf-8", "replace") if summary == "-" else summary
     with options.sessions() as sessions:
         record = sessions.get(reference)
@@ -125,7 +125,7 @@ def compact(options: Globals, reference: str, summary: str, keep: int, as_json: 
 @json_option
 @click.pass_obj
 def delete(options: Globals, reference: str, purge: bool, as_json: bool) -> None:
-    """Take a session away. Its transcript is renamed, so that it can be brought back."""
+    """Take the session ID away. Its transcript is renamed, so that it can be brought back."""
     with options.sessions() as sessions:
         record = sessions.get(reference)
         kept_in = sessions.delete(record.id, purge=purge)
@@ -142,7 +142,7 @@ def delete(options: Globals, reference: str, purge: bool, as_json: bool) -> None
 @json_option
 @click.pass_obj
 def export(options: Globals, reference: str, kind: str, as_json: bool) -> None:
-    """Print a whole session as Markdown, or as JSONL without its damaged lines."""
+    """Print the whole session ID as Markdown, or as JSONL without its damaged lines."""
     with options.sessions() as sessions:
         record = sessions.get(reference)
         lines = sessions.iter_lines(record.id)
