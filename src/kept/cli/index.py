@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from kept.cli.output import json_option, plural, print_json, progress_bar, warn
+from kept.cli.output import as_shape, json_option, plural, print_json, progress_bar, warn
 from kept.cli.root import Globals
 from kept.records import Preview, SyncReport
 
@@ -22,46 +20,14 @@ def command(ctx: click.Context, force: bool, dry_run: bool, as_json: bool) -> No
     if dry_run:
         with options.memory() as memory:
             preview = memory.preview(force=force)
-        print_json(preview_json(preview)) if as_json else click.echo(preview_text(preview))
+        print_json(as_shape(preview)) if as_json else click.echo(preview_text(preview))
         return
     with options.memory() as memory, progress_bar("Indexing") as progress:
         report = memory.sync(force=force, progress=progress)
     if as_json:
-        print_json(report_json(report))
+        print_json(as_shape(report))
     else:
         show_report(report)
-
-
-def report_json(report: SyncReport) -> dict[str, Any]:
-    return {
-        "files": report.files,
-        "indexed": report.indexed,
-        "removed": report.removed,
-        "unchanged": report.unchanged,
-        "chunks": report.chunks,
-        "embedded": report.embedded,
-        "cached": report.cached,
-        "pending": report.pending,
-        "rebuilt": report.rebuilt,
-        "problems": [{"path": one.path, "reason": one.reason} for one in report.problems],
-        "failures": list(report.failures),
-        "tookMs": round(report.took_ms, 3),
-    }
-
-
-def preview_json(preview: Preview) -> dict[str, Any]:
-    return {
-        "files": preview.files,
-        "removed": preview.removed,
-        "texts": preview.texts,
-        "cached": preview.cached,
-        "toEmbed": preview.to_embed,
-        "tokens": preview.tokens,
-        "provider": preview.provider,
-        "model": preview.model,
-        "costUsd": preview.cost_usd,
-        "rebuild": preview.rebuild,
-    }
 
 
 def preview_text(preview: Preview) -> str:

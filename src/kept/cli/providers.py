@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import click
 
 from kept.app import ProviderInfo, list_providers, open_embedder
-from kept.cli.output import console, json_option, plural, print_json, printable
+from kept.cli.output import as_shape, console, json_option, plural, print_json, printable
 from kept.cli.root import Globals
 from kept.errors import UsageError
 
@@ -25,7 +24,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
     options: Globals = ctx.obj
     found = list_providers(options.load().config)
     if as_json:
-        print_json({"providers": [info_json(one) for one in found]})
+        print_json({"providers": as_shape(found)})
     else:
         show_providers(found)
 
@@ -52,17 +51,6 @@ def test(options: Globals, name: str | None, as_json: bool) -> None:
         click.echo(
             printable(f"{identity.provider}, {identity.model}: {plural(matrix.dims, 'dimension')} in {took_ms:.0f} ms.")
         )
-
-
-def info_json(info: ProviderInfo) -> dict[str, Any]:
-    return {
-        "name": info.name,
-        "available": info.available,
-        "inUse": info.in_use,
-        "model": info.model,
-        "dims": info.dims,
-        "note": info.note,
-    }
 
 
 def show_providers(found: list[ProviderInfo]) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from kept.cli.index import cost_text
-from kept.cli.output import console, json_option, plural, print_json, printable, size_text
+from kept.cli.output import as_shape, console, json_option, plural, print_json, printable, size_text
 from kept.cli.root import Globals
-from kept.records import Spending, Status
+from kept.records import Status
 
 _DAYS_SHOWN = 5
 
@@ -46,23 +46,9 @@ def status_json(status: Status) -> dict[str, Any]:
         "indexBytes": status.index_bytes,
         "cache": {"entries": status.cache_entries, "maxEntries": status.cache_max_entries},
         "lastSync": status.last_sync,
-        "ledger": [spending_json(one) for one in status.spending],
+        "ledger": as_shape(status.spending),
         "degraded": list(status.degraded),
-        "problems": [{"path": one.path, "reason": one.reason} for one in status.problems],
-    }
-
-
-def spending_json(spent: Spending) -> dict[str, Any]:
-    return {
-        "day": spent.day,
-        "provider": spent.provider,
-        "model": spent.model,
-        "calls": spent.calls,
-        "texts": spent.texts,
-        "tokens": spent.tokens,
-        "cacheHits": spent.cached,
-        "retries": spent.retries,
-        "costUsd": spent.cost_usd,
+        "problems": as_shape(status.problems),
     }
 
 
