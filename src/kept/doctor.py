@@ -10,8 +10,7 @@ from dataclasses import replace
 from kept.errors import KeptError, StoreError
 from kept.memory import Memory
 from kept.records import Progress
-from kept.store.connection import checksum_vfs
-from kept.store.index import index_files
+from kept.sqlite import checksum_vfs, database_files
 from kept.store.integrity import check_index
 from kept.values import frozen
 
@@ -64,7 +63,7 @@ def _workspace(memory: Memory) -> Iterator[Check]:
 def _private_paths(memory: Memory) -> list[tuple[str, int]]:
     home = memory.config.home
     folders = [home, os.path.join(home, "agents"), os.path.join(home, "agents", memory.config.agent_id)]
-    files = [os.path.join(home, "config.yaml"), *index_files(memory.index_path())]
+    files = [os.path.join(home, "config.yaml"), *database_files(memory.index_path())]
     return [(path, 0o700) for path in folders] + [(path, 0o600) for path in files]
 
 

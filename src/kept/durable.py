@@ -1,4 +1,7 @@
-"""The only two ways a file that matters is changed: an atomic write and a durable append. Both leave it private."""
+"""The only ways a file that matters is changed: an atomic write, a durable append, and cutting off a torn end.
+
+What they make is private.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def write_atomic(absolute: str, data: bytes) -> None:
         finally:
             os.close(handle)
         os.replace(temporary, absolute)
-        _sync_folder(folder)
+        sync_folder(folder)
     except OSError as exc:
         _remove_quietly(temporary)
         raise WriteFailed(f"{absolute}: could not be written ({exc.strerror}).") from exc
@@ -52,9 +55,31 @@ def append_durably(absolute: str, data: bytes) -> None:
         finally:
             os.close(handle)
         if is_new:
-            _sync_folder(folder)
+            sync_folder(folder)
     except OSError as exc:
         raise WriteFailed(f"{absolute}: could not be written ({exc.strerror}).") from exc
+
+
+def cut_durably(absolute: str, size: int) -> None:
+    """Cuts a file back and returns when that is on disk. The caller holds a lock and has kept what is cut off."""
+    try:
+        handle = os.open(absolute, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.ftruncate(handle, size)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as exc:
+        raise WriteFailed(f"{absolute}: could not be written ({exc.strerror}).") from exc
+
+
+def sync_folder(folder: str) -> None:
+    """Makes a name that was added, changed or removed last."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def make_private_folder(path: str) -> None:
@@ -81,14 +106,6 @@ def _mode_of(absolute: str) -> int:
         return os.stat(absolute).st_mode & 0o777
     except FileNotFoundError:
         return 0o600
-
-
-def _sync_folder(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _remove_quietly(path: str) -> None:

@@ -23,12 +23,21 @@
     │   ├── EmbedderUnavailable the provider cannot be used here as configured
     │   │   └── AccessRefused   it wants a key, or does not accept the one it got
     │   └── EmbeddingFailed     the provider was asked and did not deliver
-    └── RemoteError             a service on the network; whoever called it says what that means for the user
-        ├── EndpointDown        it cannot be reached, or does not answer in time
-        ├── Overloaded          it answers that it cannot at the moment
-        ├── RequestRefused      it does not accept the request
-        │   └── QuotaExhausted  ... because what was paid for is used up
-        └── BadAnswer           what it answers cannot be understood
+    ├── RemoteError             a service on the network; whoever called it says what that means for the user
+    │   ├── EndpointDown        it cannot be reached, or does not answer in time
+    │   ├── Overloaded          it answers that it cannot at the moment
+    │   ├── RequestRefused      it does not accept the request
+    │   │   └── QuotaExhausted  ... because what was paid for is used up
+    │   └── BadAnswer           what it answers cannot be understood
+    └── SessionError
+        ├── SessionNotFound
+        ├── SessionAmbiguous    the beginning of an id that fits more than one session
+        ├── SessionExists       a session of that id is there already
+        ├── SessionKeyInvalid
+        ├── EntryRefused        an entry that cannot be written down as JSON
+        ├── TranscriptUnreadable
+        ├── TranscriptUnwritable nothing was added; what was there is as it was
+        └── TranscriptTooNew    written by a later version; it can be read, not added to
 
 Each carries a ``code`` for programs, a ``hint`` that says what to do, and whether trying again can help.
 """
@@ -190,3 +199,48 @@ class QuotaExhausted(RequestRefused):
 
 class BadAnswer(RemoteError):
     code = "bad_answer"
+
+
+class SessionError(KeptError):
+    code = "session"
+
+
+class SessionNotFound(SessionError):
+    code = "session_not_found"
+    default_hint = "'kept sessions list' shows the sessions there are."
+
+
+class SessionAmbiguous(SessionError):
+    code = "session_ambiguous"
+    default_hint = "Give more of the id."
+
+
+class SessionExists(SessionError):
+    code = "session_exists"
+    default_hint = "It was brought in before; nothing was changed."
+
+
+class SessionKeyInvalid(SessionError):
+    code = "session_key_invalid"
+    default_hint = "A key looks like telegram:5054 or agent:main:telegram:default:direct:5054."
+
+
+class EntryRefused(SessionError):
+    code = "entry_refused"
+    default_hint = "Entries hold text, whole and finite numbers, true, false, null, lists and objects with text keys."
+
+
+class TranscriptUnreadable(SessionError):
+    code = "transcript_unreadable"
+    default_hint = "Check that the file is there and that you may read it."
+
+
+class TranscriptUnwritable(SessionError):
+    code = "transcript_unwritable"
+    retryable = True
+    default_hint = "Nothing was added. Check free space and permissions, then try again."
+
+
+class TranscriptTooNew(SessionError):
+    code = "transcript_too_new"
+    default_hint = "Upgrade Kept to go on with this session; it can still be read and exported."

@@ -14,16 +14,19 @@ _POLL_S = 0.01
 
 
 @contextmanager
-def locked(path: str, *, wait_s: float, purpose: str) -> Iterator[None]:
-    """Holds an exclusive lock on a file or a folder. A folder needs no lock file that would be left behind."""
-    flags = os.O_RDONLY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT
+def locked(path: str, *, wait_s: float, purpose: str, create: bool = True) -> Iterator[int]:
+    """Holds an exclusive lock on a file or a folder. A folder needs no lock file that would be left behind.
+
+    Gives the handle that holds it, which tells whether the file is still the one at that path.
+    """
+    flags = os.O_RDONLY if not create or os.path.isdir(path) else os.O_RDWR | os.O_CREAT
     try:
         handle = os.open(path, flags | os.O_CLOEXEC, 0o600)
     except OSError as exc:
         raise WorkspaceError(f"{path}: cannot be locked ({exc.strerror}).", hint="Check its permissions.") from exc
     try:
         _acquire(handle, wait_s, purpose)
-        yield
+        yield handle
     finally:
         os.close(handle)  # closing is what lets go
 

@@ -14,13 +14,14 @@ from typing import Any
 from kept.clock import Clock, SystemClock
 from kept.config import Config, Query, load_config
 from kept.embedding.base import Embedder, Identity
-from kept.embedding.registry import choose_embedder
-from kept.errors import ConfigError, EmbeddingError, KeptError, StoreDamaged, UnknownProvider, WorkspaceMissing
+from kept.embedding.registry import Chain, chain_of, choose_chain
+from kept.errors import ConfigError, KeptError, StoreDamaged, WorkspaceMissing
 from kept.indexing.keeper import IndexKeeper
+from kept.indexing.meter import usage_of
 from kept.indexing.sync import Syncer
-from kept.records import Dropped, Filter, Hit, Passage, Progress, SearchResult, Status, SyncReport, Written
+from kept.records import Dropped, Filter, Hit, Passage, Preview, Progress, SearchResult, Status, SyncReport, Written
 from kept.search.query import ParsedQuery, parse_query
-from kept.search.search import Found, search_index
+from kept.search.search import Found, QueryVector, embed_query, search_index
 from kept.search.when import When, parse_when
 from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
@@ -46,8 +47,13 @@ class Memory:
         self.workspace = Workspace.at(config.workspace, self.settings.extra_paths)
         self.clock = clock or SystemClock()
         self._lock = threading.RLock()
-        self._embedder, self._without_vectors = self._choose(embedder)
-        self._keeper = IndexKeeper(config, self.workspace, self._embedder, self.clock)
+        chain = chain_of(embedder) if embedder else choose_chain(self.settings, config.keys)
+        self._without_vectors = tuple(f"{self._instead(chain)}: {problem}" for problem in chain.problems)
+        self._keeper = IndexKeeper(config, self.workspace, chain.embedders, self.clock)
+
+    @staticmethod
+    def _instead(chain: Chain) -> str:
+        return f"Using {chain.embedders[0].identity.model}" if chain.embedders else "Searching by word only"
 
     @classmethod
     def open(
@@ -127,26 +133,43 @@ class Memory:
         filters = self._filter(source, path, since, until)
         settings = self._query_settings(max_results, min_score)
         with self._lock:
-            found = self._keeper.healing(lambda: self._search(parsed, settings, filters, progress))
-            degraded = (*self._keeper.take_notices(), *found.degraded)
-        identity = self._identity()
+            state, fresh = self._keeper.healing(lambda: self._keeper.sync_for_search(progress))
+            embedder, reason = self._embedder_for_search(settings)
+            before = usage_of(embedder)
+        # A provider on the network may take its time, for which nobody else should wait.
+        vector, trouble = embed_query(embedder, parsed) if embedder else (None, ())
+        with self._lock:
+            self._keeper.record(before)
+            found = self._find(parsed, vector, settings, filters, fresh=fresh)
+            notices = self._keeper.take_notices()
+            identity = self._identity()
         return SearchResult(
             hits=found.hits,
-            degraded=tuple(dict.fromkeys(degraded)),
+            degraded=tuple(dict.fromkeys((*notices, *state, *reason, *trouble, *found.degraded))),
             provider=identity.provider if identity else "none",
             model=identity.model if identity else None,
             took_ms=(time.perf_counter() - started) * 1000,
             dropped=found.dropped,
         )
 
-    def _search(self, query: ParsedQuery, settings: Query, filters: Filter, progress: Progress | None) -> Found:
-        degraded, fresh = self._keeper.sync_for_search(progress)
-        embedder, reason = self._embedder_for_search()
+    def _find(
+        self, query: ParsedQuery, vector: QueryVector | None, settings: Query, filters: Filter, *, fresh: bool
+    ) -> Found:
+        try:
+            return self._find_once(query, vector, settings, filters, fresh=fresh)
+        except StoreDamaged as damage:
+            self._keeper.heal(damage)
+            _, fresh = self._keeper.sync_for_search(None)
+            return self._find_once(query, vector, settings, filters, fresh=fresh)
+
+    def _find_once(
+        self, query: ParsedQuery, vector: QueryVector | None, settings: Query, filters: Filter, *, fresh: bool
+    ) -> Found:
+        if vector and vector.identity != self._keeper.syncer().held_identity():
+            vector = None  # rebuilt with another embedder while the query was being embedded
         now_ms = self.clock.time_ns() // 1_000_000
-        found = search_index(self._keeper.index(), embedder, query, settings, filters, now_ms=now_ms)
-        if not fresh:
-            found = self._without_what_is_gone(found)
-        return replace(found, degraded=(*degraded, *reason, *found.degraded))
+        found = search_index(self._keeper.index(), vector, query, settings, filters, now_ms=now_ms)
+        return found if fresh else self._without_what_is_gone(found)
 
     # keeping the index
 
@@ -161,6 +184,12 @@ class Memory:
             failures=(*self._without_vectors, *report.failures),
             rebuilt=notices[0] if notices else report.rebuilt,
         )
+
+    def preview(self, *, force: bool = False) -> Preview:
+        """What a sync would do and cost. Nothing is changed, and no provider is asked."""
+        self._require_usable()
+        with self._lock:
+            return self._keeper.healing(lambda: self._keeper.syncer().preview(force=force))
 
     def watch(self, *, stop: threading.Event, progress: Progress | None = None) -> Iterator[SyncReport]:
         """Keeps the index current until ``stop`` is set; yields what each sync did, the first one at once."""
@@ -179,7 +208,7 @@ class Memory:
             provider=identity.provider if identity else "none",
             requested_provider=self.settings.provider,
             model=identity.model if identity else None,
-            dims=identity.dims if identity else None,
+            dims=(identity.dims or None) if identity else None,
             cache_max_entries=self.settings.cache.max_entries,
             degraded=self._without_vectors,
         )
@@ -198,7 +227,7 @@ class Memory:
         with index.reading():
             counts = index.live.counts()
             cache_entries = index.cache.count()
-        pending = counts.chunks - counts.vectors if self._embedder is not None else 0
+        pending = counts.chunks - counts.vectors if self._keeper.embedder is not None else 0
         degraded = [*blank.degraded]
         if rebuild:
             degraded.append(f"The index will be rebuilt: {rebuild}.")
@@ -216,6 +245,7 @@ class Memory:
             index_bytes=index.size_bytes(),
             cache_entries=cache_entries,
             last_sync=index.get_meta("last_sync"),
+            spending=tuple(self._keeper.ledger.by_day()),
             degraded=tuple(degraded),
             problems=scan.problems,
         )
@@ -233,21 +263,9 @@ class Memory:
 
     def embedder(self) -> tuple[tuple[str, ...], Embedder | None]:
         """Why there is no embedder, where there should be one; and the embedder."""
-        return self._without_vectors, self._embedder
+        return self._without_vectors, self._keeper.embedder
 
     # inside
-
-    def _choose(self, given: Embedder | None) -> tuple[Embedder | None, tuple[str, ...]]:
-        """The embedder, or why there is none: a broken one must not stand in the way of the words."""
-        try:
-            embedder = given or choose_embedder(self.settings, self.config.keys)
-            if embedder is not None:
-                _ = embedder.identity
-            return embedder, ()
-        except UnknownProvider:
-            raise  # a misspelt setting is an error, like any other
-        except EmbeddingError as exc:
-            return None, (f"Searching by word only: {exc.message} {exc.hint}".rstrip(),)
 
     def _require_usable(self) -> None:
         if not self.settings.enabled:
@@ -257,7 +275,7 @@ class Memory:
         self.workspace.require()
 
     def _identity(self) -> Identity | None:
-        return self._embedder.identity if self._embedder else None
+        return self._keeper.embedder.identity if self._keeper.embedder else None
 
     def _query_settings(self, max_results: int | None, min_score: float | None) -> Query:
         settings = self.settings.query
@@ -277,13 +295,14 @@ class Memory:
             until_ms=parse_when(until, now=now, end=True) if until else None,
         )
 
-    def _embedder_for_search(self) -> tuple[Embedder | None, tuple[str, ...]]:
-        if self._embedder is None:
+    def _embedder_for_search(self, settings: Query) -> tuple[Embedder | None, tuple[str, ...]]:
+        embedder = self._keeper.embedder
+        if embedder is None or not settings.hybrid.enabled:
             return None, self._without_vectors
         if not self._keeper.syncer().vectors_match():
-            model = self._embedder.identity.model
+            model = embedder.identity.model
             return None, (f"Searching by word only: the index does not hold vectors of {model} yet.",)
-        return self._embedder, ()
+        return embedder, self._without_vectors
 
     def _without_what_is_gone(self, found: Found) -> Found:
         """Where the index may be behind, a hit whose note is gone, or says something else there now, is not shown."""

@@ -203,6 +203,52 @@ class Written:
 
 
 @frozen
+class Usage:
+    """What an embedder has used since it was made."""
+
+    calls: int = 0
+    """HTTP calls, failed ones and retries among them."""
+    retries: int = 0
+    texts: int = 0
+    tokens: int = 0
+    """As the provider counts them; where it does not say, our estimate, which is rather too high."""
+
+
+@frozen
+class Spending:
+    """What was asked of one embedder, on one day or by one command."""
+
+    provider: str
+    model: str
+    day: str = ""
+    calls: int = 0
+    texts: int = 0
+    tokens: int = 0
+    cached: int = 0
+    """Texts that did not have to be embedded, because their vectors were known."""
+    retries: int = 0
+    cost_usd: float | None = None
+    """None where the price is not known."""
+
+
+@frozen
+class Preview:
+    """What a sync would do, and what that would cost."""
+
+    files: int
+    removed: int
+    texts: int
+    cached: int
+    to_embed: int
+    tokens: int
+    """Estimated."""
+    provider: str
+    model: str | None
+    cost_usd: float | None
+    rebuild: str | None = None
+
+
+@frozen
 class Status:
     """The state of one agent's memory."""
 
@@ -223,5 +269,7 @@ class Status:
     index_bytes: int = 0
     cache_entries: int = 0
     last_sync: str | None = None
+    spending: tuple[Spending, ...] = ()
+    """What embedding has used, by day, oldest first."""
     degraded: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()

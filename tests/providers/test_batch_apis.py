@@ -493,6 +493,21 @@ def test_a_rebuild_does_not_pay_twice_either_and_the_index_from_before_stays_in_
     assert len(openai.server.texts()) == asked
 
 
+def test_a_batch_that_is_under_way_is_no_reason_to_fall_back_to_another_provider(openai):
+    openai.write()
+    openai.server.looks = 2
+    named = {"remote.base_url": openai.server.base_url, "remote.api_key": KEY, "remote.batch.enabled": True}
+    named |= {"remote.batch.wait": False, "provider": "openai", "fallback": "local", "dimensions": DIMS}
+    settings = {f"memory_search.{name}": value for name, value in named.items()}
+    memory = Memory.open(openai.root / "workspace", settings=settings)
+    openai.opened.append(memory)
+    assert memory.sync().pending == MANY
+    assert memory.search("topic77").provider == "openai"
+    assert memory.sync().pending == MANY
+    assert memory.sync().pending == 0
+    assert (memory.status().provider, len(openai.server.batches)) == ("openai", 1)
+
+
 def test_more_batches_than_are_allowed_at_once_follow_one_another(openai, monkeypatch):
     from kept.embedding.batch_api.openai import OpenAIBatches
 

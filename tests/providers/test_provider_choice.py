@@ -13,7 +13,7 @@ from kept.config import load_config
 from kept.embedding.gemini import GeminiEmbedder
 from kept.embedding.ollama import OllamaEmbedder
 from kept.embedding.openai import OpenAIEmbedder
-from kept.embedding.registry import choose_embedder
+from kept.embedding.registry import choose_chain, make_embedder
 from kept.embedding.static import StaticEmbedder
 from kept.embedding.voyage import VoyageEmbedder
 from kept.errors import AccessRefused, ConfigError, EmbedderUnavailable, UnknownProvider
@@ -29,7 +29,7 @@ ENVIRONMENT = {
 def chosen(environ: dict[str, str] | None = None, **settings: object):
     named = {f"memory_search.{name.replace('__', '.')}": value for name, value in settings.items()}
     config = load_config(settings=named, environ=environ or {}).config
-    return choose_embedder(config.memory_search, config.keys)
+    return make_embedder(config.memory_search.provider, config.memory_search, config.keys)
 
 
 def test_each_name_means_its_provider_and_its_usual_model():
@@ -47,7 +47,8 @@ def test_each_name_means_its_provider_and_its_usual_model():
         assert (identity.provider, identity.model, identity.dims) == (name, model, dims)
         assert 0 <= embedder.calibration.floor < embedder.calibration.ceiling <= 1
     assert chosen(ENVIRONMENT, provider="none") is None
-    assert chosen(ENVIRONMENT, provider="openai", store__vector__enabled=False) is None
+    settings = {"memory_search.provider": "openai", "memory_search.store.vector.enabled": False}
+    assert choose_chain(load_config(settings=settings, environ=ENVIRONMENT).config.memory_search).embedders == ()
 
 
 def test_auto_stays_on_the_machine_whatever_keys_there_are():
@@ -209,9 +210,9 @@ def test_choosing_a_remote_provider_does_not_import_the_http_library_before_the_
     program = (
         "import sys\n"
         "from kept.config import load_config\n"
-        "from kept.embedding.registry import choose_embedder\n"
+        "from kept.embedding.registry import make_embedder\n"
         "config = load_config(settings={'memory_search.provider': 'ollama'}, environ={}).config\n"
-        "choose_embedder(config.memory_search, config.keys).identity\n"
+        "make_embedder('ollama', config.memory_search, config.keys).identity\n"
         "print('httpx' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

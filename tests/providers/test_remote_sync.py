@@ -136,7 +136,7 @@ def test_a_server_that_dies_half_way_loses_nothing(workspace, server, opened, fa
     for number in (3, 9, 12, 69):
         result = memory.search(f"topic{number}")
         assert result.hits[0].path == f"memory/note-{number:04}.md"
-        assert any("Searched by word only" in reason and server.origin in reason for reason in result.degraded)
+        assert any("Searching by word only" in reason and server.origin in reason for reason in result.degraded)
 
     with servers.OpenAI() as revived:
         again = opened(OpenAIEmbedder(Account(revived.base_url, KEY)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 import click
@@ -34,7 +35,7 @@ def show(options: Globals, as_json: bool) -> None:
         into = tree
         for key in keys[:-1]:
             into = into.setdefault(key, {})
-        into[keys[-1]] = list(value) if isinstance(value, tuple) else value
+        into[keys[-1]] = _plain(value)
     if as_json:
         print_json(tree)
         return
@@ -55,7 +56,7 @@ def explain(options: Globals, prefix: str, as_json: bool) -> None:
     if not rows:
         raise UsageError(f"No setting begins with '{prefix}'.", hint=nearest(wanted, _prefixes(every)))
     if as_json:
-        print_json([{"setting": name, "value": value, "from": origin} for name, value, origin in rows])
+        print_json([{"setting": name, "value": _plain(value), "from": origin} for name, value, origin in rows])
         return
     from rich.table import Table
     from rich.text import Text
@@ -85,8 +86,13 @@ def _settings(loaded: LoadedConfig) -> list[tuple[str, Any, str]]:
     for part, at in parts:
         for name, value, is_secret in settings_of(part, at):
             shown = "(set)" if is_secret and value else _without_secrets(value) if name.endswith("_url") else value
-            rows.append((name, shown, loaded.origins.get(name, "default")))
+            rows.append((name, shown, _origin(loaded.origins, name)))
     return rows
+
+
+def _origin(origins: dict[str, str], name: str) -> str:
+    below = (origin for key, origin in origins.items() if key == name or key.startswith(f"{name}."))
+    return next(below, "default")
 
 
 def _prefixes(rows: list[tuple[str, Any, str]]) -> list[str]:
@@ -99,9 +105,18 @@ def _without_secrets(url: Any) -> Any:
     return re.sub(r"\?.*", "?(set)", re.sub(r"//[^/@]*@", "//(set)@", url)) if url else url
 
 
+def _plain(value: Any) -> Any:
+    """As YAML and JSON can say it."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: one for name, one in asdict(value).items() if one is not None}
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple | list):
         return ", ".join(map(str, value)) or "(none)"
-    return "(none)" if value is None or value == {} else str(value)
+    return "(none)" if value is None or value == {} else str(_plain(value))

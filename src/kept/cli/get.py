@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import click
 
@@ -36,7 +37,7 @@ def command(options: Globals, path: str, start: int | None, lines: int | None, a
         )
         return
     # As it is: by default the library takes out of a pipe what looks like colour.
-    click.echo(printable(passage.text), color=True)
+    click.echo(printable(passage.text) if sys.stdout.isatty() else passage.text, color=True)
     if passage.truncated and lines is None:
         click.echo(style(f"… more: kept get {path} --from {passage.next_from}", dim=True), err=True)
 

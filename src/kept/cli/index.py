@@ -2,45 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from kept.cli.output import json_option, plural, print_json, progress_bar, warn
+from kept.cli.output import as_shape, json_option, plural, print_json, progress_bar, warn
 from kept.cli.root import Globals
-from kept.records import SyncReport
+from kept.records import Preview, SyncReport
 
 
 @click.command("index")
 @click.option("--force", is_flag=True, help="Build the index anew, from every note.")
+@click.option("--dry-run", is_flag=True, help="Say what would be embedded and what that would cost; change nothing.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, force: bool, as_json: bool) -> None:
+def command(ctx: click.Context, force: bool, dry_run: bool, as_json: bool) -> None:
     """Bring the index up to date with the notes."""
     options: Globals = ctx.obj
+    if dry_run:
+        with options.memory() as memory:
+            preview = memory.preview(force=force)
+        print_json(as_shape(preview)) if as_json else click.echo(preview_text(preview))
+        return
     with options.memory() as memory, progress_bar("Indexing") as progress:
         report = memory.sync(force=force, progress=progress)
     if as_json:
-        print_json(report_json(report))
+        print_json(as_shape(report))
     else:
         show_report(report)
 
 
-def report_json(report: SyncReport) -> dict[str, Any]:
-    return {
-        "files": report.files,
-        "indexed": report.indexed,
-        "removed": report.removed,
-        "unchanged": report.unchanged,
-        "chunks": report.chunks,
-        "embedded": report.embedded,
-        "cached": report.cached,
-        "pending": report.pending,
-        "rebuilt": report.rebuilt,
-        "problems": [{"path": one.path, "reason": one.reason} for one in report.problems],
-        "failures": list(report.failures),
-        "tookMs": round(report.took_ms, 3),
-    }
+def preview_text(preview: Preview) -> str:
+    lines = [f"Rebuild: {preview.rebuild}."] if preview.rebuild else []
+    removed = f", {preview.removed:,} to remove" if preview.removed else ""
+    lines.append(f"{plural(preview.files, 'note')} to index{removed}.")
+    if preview.model:
+        lines.append(
+            f"{plural(preview.to_embed, 'text')} to embed with {preview.model}, {preview.cached:,} from the cache:"
+            f" about {plural(preview.tokens, 'token')}, {cost_text(preview.cost_usd)}."
+        )
+    return "\n".join(lines)
+
+
+def cost_text(cost_usd: float | None) -> str:
+    if cost_usd is None:
+        return "at a price that is not known here"
+    return "free" if cost_usd == 0 else f"about ${cost_usd:.4f}" if cost_usd < 1 else f"about ${cost_usd:,.2f}"
 
 
 def show_report(report: SyncReport) -> None:

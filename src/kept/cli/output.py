@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,11 +36,23 @@ def _shows_every_letter() -> bool:
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-def printable(text: str, *, stderr: bool = False) -> str:
-    """A note's text for a terminal, which would obey the codes in it. In a pipe it stays as it is."""
-    if not (sys.stderr if stderr else sys.stdout).isatty():
-        return text
+def printable(text: str) -> str:
+    """A note's text for a terminal, which would obey the codes in it."""
     return _CONTROLS.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
+
+
+def as_shape(value: Any) -> Any:
+    """A record as JSON shows it: its fields by name, in camelCase, and times to the microsecond."""
+    if is_dataclass(value):
+        return {_camel(spec.name): as_shape(getattr(value, spec.name)) for spec in fields(value)}
+    if isinstance(value, list | tuple):
+        return [as_shape(one) for one in value]
+    return round(value, 6) if isinstance(value, float) else value
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
 
 
 def use_colour() -> bool:
@@ -53,9 +66,7 @@ def style(text: str, **how: Any) -> str:
 def warn(message: str) -> None:
     """Something that did not stop the work. To standard error, so that it never mixes with results."""
     coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    click.echo(
-        (click.style("Note: ", fg="yellow") if coloured else "Note: ") + printable(message, stderr=True), err=True
-    )
+    click.echo((click.style("Note: ", fg="yellow") if coloured else "Note: ") + printable(message), err=True)
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -14,6 +14,7 @@ from kept.values import frozen
 if TYPE_CHECKING:
     from kept.config import LoadedConfig
     from kept.memory import Memory
+    from kept.sessions.store import SessionStore
 
 COMMANDS = {
     "init": "kept.cli.init",
@@ -22,8 +23,10 @@ COMMANDS = {
     "get": "kept.cli.get",
     "index": "kept.cli.index",
     "watch": "kept.cli.watch",
+    "sessions": "kept.cli.sessions",
     "status": "kept.cli.status",
     "doctor": "kept.cli.doctor",
+    "providers": "kept.cli.providers",
     "config": "kept.cli.config",
     "demo": "kept.cli.demo",
     "completion": "kept.cli.completion",
@@ -55,6 +58,11 @@ class Globals:
         from kept.app import open_memory
 
         return open_memory(self.load())
+
+    def sessions(self) -> SessionStore:
+        from kept.app import open_sessions
+
+        return open_sessions(self.load())
 
 
 class LazyGroup(click.Group):

@@ -18,6 +18,10 @@ from kept.errors import (
     NoteNotFound,
     PathRefused,
     RemoteError,
+    SessionAmbiguous,
+    SessionError,
+    SessionKeyInvalid,
+    SessionNotFound,
     StoreBusy,
     StoreError,
     UnknownProvider,
@@ -31,7 +35,10 @@ EXIT_CODES: tuple[tuple[type[KeptError], int], ...] = (
     (UsageError, 2),
     (ConfigError, 2),
     (UnknownProvider, 2),
+    (SessionAmbiguous, 2),
+    (SessionKeyInvalid, 2),
     (NoteNotFound, 3),
+    (SessionNotFound, 3),
     (WorkspaceMissing, 3),
     (PathRefused, 4),
     (LockBusy, 5),
@@ -40,6 +47,7 @@ EXIT_CODES: tuple[tuple[type[KeptError], int], ...] = (
     (EmbeddingError, 7),
     (RemoteError, 7),
     (WorkspaceError, 8),
+    (SessionError, 9),
     (KeptError, 1),
 )
 INTERRUPTED = 130
@@ -100,7 +108,7 @@ def fail(code: str, message: str, hint: str, status: int, *, as_json: bool) -> N
         except BrokenPipeError:
             _forget_the_reader()
     else:
-        line = printable(" ".join(f"{message} {hint}".split()), stderr=True)
+        line = printable(" ".join(f"{message} {hint}".split()))
         coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         click.echo((click.style("Error: ", fg="red", bold=True) if coloured else "Error: ") + line, err=True)
     sys.exit(status)

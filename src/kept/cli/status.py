@@ -6,9 +6,12 @@ from typing import Any
 
 import click
 
-from kept.cli.output import console, json_option, plural, print_json, printable, size_text
+from kept.cli.index import cost_text
+from kept.cli.output import as_shape, console, json_option, plural, print_json, printable, size_text
 from kept.cli.root import Globals
 from kept.records import Status
+
+_DAYS_SHOWN = 5
 
 
 @click.command("status")
@@ -43,9 +46,22 @@ def status_json(status: Status) -> dict[str, Any]:
         "indexBytes": status.index_bytes,
         "cache": {"entries": status.cache_entries, "maxEntries": status.cache_max_entries},
         "lastSync": status.last_sync,
+        "ledger": as_shape(status.spending),
         "degraded": list(status.degraded),
-        "problems": [{"path": one.path, "reason": one.reason} for one in status.problems],
+        "problems": as_shape(status.problems),
     }
+
+
+def ledger_rows(status: Status) -> list[tuple[str, str]]:
+    """The last days on which something was embedded."""
+    rows: list[tuple[str, str]] = []
+    for spent in status.spending[-_DAYS_SHOWN:]:
+        parts = [f"{spent.day} {spent.provider}", plural(spent.texts, "text"), f"{spent.cached:,} from the cache"]
+        if spent.calls:
+            retries = f" ({plural(spent.retries, 'retry', 'retries')})" if spent.retries else ""
+            parts += [plural(spent.calls, "call") + retries, plural(spent.tokens, "token"), cost_text(spent.cost_usd)]
+        rows.append(("Embedded" if not rows else "", ", ".join(parts)))
+    return rows
 
 
 def show_status(status: Status) -> None:
@@ -56,17 +72,18 @@ def show_status(status: Status) -> None:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     changed = plural(status.changed_files, "note") + " changed since; the next search or 'kept index' takes them in"
+    dims = f" ({status.dims} dimensions)" if status.dims else ""
     rows = [
         ("Workspace", status.workspace),
         ("Agent", status.agent),
         ("Notes", f"{plural(status.files, 'note')}, {plural(status.chunks, 'chunk')}"),
-        ("Embeddings", f"{status.provider}, {status.model} ({status.dims} dimensions)" if status.model else "none"),
+        ("Embeddings", f"{status.provider}, {status.model}{dims}" if status.model else "none"),
         ("Index", f"{status.index_path} ({size_text(status.index_bytes)})"),
         ("Cache", f"{status.cache_entries:,} of at most {status.cache_max_entries:,} embeddings"),
         ("Last sync", status.last_sync or "never"),
         ("State", (changed if status.changed_files else "to be rebuilt") if status.dirty else "up to date"),
     ]
-    for name, value in rows:
+    for name, value in [*rows, *ledger_rows(status)]:
         table.add_row(name, Text(value))
     out = console()
     out.print(table)

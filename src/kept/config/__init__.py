@@ -11,10 +11,13 @@ from kept.config.schema import (
     Chunking,
     Config,
     Hybrid,
+    Local,
     MemorySearch,
     Query,
     Remote,
     RemoteBatch,
+    Reset,
+    ResetOverride,
     Sync,
 )
 
@@ -27,11 +30,14 @@ __all__ = [
     "Hybrid",
     "Layer",
     "LoadedConfig",
+    "Local",
     "MemorySearch",
     "ProviderKeys",
     "Query",
     "Remote",
     "RemoteBatch",
+    "Reset",
+    "ResetOverride",
     "Sync",
     "load_config",
 ]

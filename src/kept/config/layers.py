@@ -14,7 +14,7 @@ from dataclasses import field, fields, is_dataclass
 from typing import Any, cast
 
 from kept.config.keys import read_keys
-from kept.config.read import build, coerce, hints, nearest, normalise, unknown_key
+from kept.config.read import build, coerce, group_by_name, hints, nearest, normalise, unknown_key
 from kept.config.schema import AgentConfig, Config, Gateway
 from kept.errors import ConfigError
 from kept.values import frozen
@@ -203,11 +203,16 @@ def place(layer: Layer, keys: list[str], value: Any, *, at: str) -> None:
     if keys[0] == "gateway" and len(keys) > 1:
         kind, tree, keys = Gateway, layer.gateway, keys[1:]
     for key in keys[:-1]:
-        tidy = _known_key(kind, key, at=at)
-        kind = hints(kind)[tidy]
-        if not is_dataclass(kind):
+        by_name = group_by_name(kind)
+        tidy = key if by_name else _known_key(kind, key, at=at)
+        kind = by_name or hints(kind)[tidy]
+        if not is_dataclass(kind) and not group_by_name(kind):
             raise ConfigError(f"{at}: '{tidy}' is a value and has no settings below it.")
         tree = tree.setdefault(tidy, {})
+    if group_by_name(kind):
+        raise ConfigError(
+            f"{at}: '{keys[-1]}' is a group.", hint=f"Set one of: {', '.join(hints(group_by_name(kind)))}."
+        )
     tidy = _known_key(kind, keys[-1], at=at)
     wanted = hints(kind)[tidy]
     if is_dataclass(wanted):

@@ -75,6 +75,14 @@ def build(kind: type[T], tree: dict[str, Any], *, at: str) -> T:
     return _normalise_weights(made) if isinstance(made, Hybrid) else made  # type: ignore[return-value]
 
 
+def group_by_name(wanted: Any) -> Any:
+    """The class of the groups, where names that the user chooses each have a group of settings."""
+    if typing.get_origin(wanted) is not dict:
+        return None
+    item = typing.get_args(wanted)[1]
+    return item if dataclasses.is_dataclass(item) else None
+
+
 def coerce(wanted: Any, value: Any, where: str) -> Any:
     origin = typing.get_origin(wanted)
     if origin is Literal:
@@ -84,7 +92,7 @@ def coerce(wanted: Any, value: Any, where: str) -> Any:
     if origin is tuple:
         return _list_of(typing.get_args(wanted)[0], value, where)
     if origin is dict:
-        return _mapping(value, where)
+        return _mapping(typing.get_args(wanted)[1], value, where)
     return _scalar(wanted, value, where)
 
 
@@ -124,13 +132,20 @@ def _list_of(item: Any, value: Any, where: str) -> tuple[Any, ...]:
     return tuple(coerce(item, one, f"{where}[{at}]") for at, one in enumerate(value))
 
 
-def _mapping(value: Any, where: str) -> dict[str, str]:
+def _mapping(item: Any, value: Any, where: str) -> dict[str, Any]:
+    """Names that the user chooses, each with a text or a group of settings."""
     if value is None:
         return {}
     if not isinstance(value, dict):
         # Not repeated: headers carry keys.
         raise ConfigError(f"{where}: expected names and values, got {describe(value, hide=True)}.")
-    return {str(key): str(one) for key, one in value.items()}
+    if not dataclasses.is_dataclass(item):
+        return {str(key): str(one) for key, one in value.items()}
+    return {str(key): _group(item, one, f"{where}.{key}") for key, one in value.items()}
+
+
+def _group(kind: Any, value: Any, where: str) -> Any:
+    return value if isinstance(value, kind) else build(kind, normalise(kind, value, at=where), at=where)
 
 
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}

@@ -10,6 +10,7 @@ from kept.values import frozen
 
 Provider = Literal["auto", "local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"] | str
 """Those that come with Kept, or the name of one that another package adds. The registry knows which there are."""
+Pooling = Literal["auto", "mean", "cls", "last"]
 Weight = float | Literal["auto"]
 
 
@@ -42,7 +43,16 @@ class Remote:
 
 @frozen
 class Local:
+    """A model on this machine: a folder with an ONNX model, or a GGUF file. Without one, the built-in model."""
+
     model_path: str | None = None
+    pooling: Pooling = "auto"
+    """How token vectors become one; `auto` is what the model's own files declare."""
+    query_prefix: str | None = None
+    document_prefix: str | None = None
+    """Put before every text of its kind; null is what the model's own files declare, "" is nothing."""
+    max_tokens: int = bounded(512, 16, 32_768)
+    """A text is cut here, or earlier where the model takes less."""
 
 
 @frozen
@@ -146,10 +156,25 @@ class Compaction:
     memory_flush: MemoryFlush = MemoryFlush()
 
 
+ResetMode = Literal["idle", "daily", "none"]
+
+
+@frozen
+class ResetOverride:
+    """What is different for one channel or one kind of chat. What is not given stays as it is for all."""
+
+    mode: ResetMode | None = None
+    idle_minutes: int | None = bounded(None, 1, 10_000_000)
+    daily_hour: int | None = bounded(None, 0, 23)
+
+
 @frozen
 class Reset:
-    mode: Literal["idle", "daily", "none"] = "idle"
+    mode: ResetMode = "idle"
     idle_minutes: int = bounded(240, 1, 10_000_000)
+    daily_hour: int = bounded(4, 0, 23)
+    by_channel: dict[str, ResetOverride] = field(default_factory=dict)
+    by_chat_type: dict[str, ResetOverride] = field(default_factory=dict)
 
 
 @frozen

@@ -39,7 +39,7 @@ from kept.net import (
     is_auth_header,
     parse_endpoint,
 )
-from kept.records import Gap, Matrix
+from kept.records import Gap, Matrix, Usage
 from kept.values import frozen
 
 log = logging.getLogger(__name__)
@@ -60,18 +60,6 @@ class Account:
     base_url: str
     api_key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-
-@frozen
-class Usage:
-    """What an embedder has used since it was made."""
-
-    calls: int = 0
-    """HTTP calls, failed ones and retries among them."""
-    retries: int = 0
-    texts: int = 0
-    tokens: int = 0
-    """As the provider counts them; where it does not say, our estimate, which is rather too high."""
 
 
 @dataclass
@@ -127,6 +115,11 @@ class RemoteEmbedder(ABC):
             self.dimensions or self.known_dims.get(self.model.partition(":")[0], 0),
             fingerprint(self._client.endpoint, account.headers),
         )
+
+    @classmethod
+    @abstractmethod
+    def from_settings(cls, settings: MemorySearch, keys: ProviderKeys) -> RemoteEmbedder:
+        """Raises EmbedderUnavailable where something that it needs is not set."""
 
     @property
     def identity(self) -> Identity:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from kept.clock import Clock
@@ -11,10 +12,13 @@ from kept.config import Config
 from kept.embedding.base import Embedder
 from kept.errors import LockBusy, StoreDamaged, StoreError
 from kept.indexing.freshness import Freshness
+from kept.indexing.ledger import Ledger
+from kept.indexing.meter import spent_since, usage_of
 from kept.indexing.sync import Syncer
 from kept.lock import locked
-from kept.records import Progress, SyncReport
-from kept.store.index import Index, delete_index
+from kept.records import Progress, SyncReport, Usage
+from kept.sqlite import delete_database
+from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
 from kept.store.owner import likely_path, open_index
 from kept.workspace.paths import Workspace
@@ -31,12 +35,15 @@ T = TypeVar("T")
 class IndexKeeper:
     """Not safe between threads by itself; Memory holds a lock around every use."""
 
-    def __init__(self, config: Config, workspace: Workspace, embedder: Embedder | None, clock: Clock) -> None:
+    def __init__(self, config: Config, workspace: Workspace, embedders: tuple[Embedder, ...], clock: Clock) -> None:
         self.config = config
         self.settings = config.memory_search
         self.workspace = workspace
-        self.embedder = embedder
+        self.embedders = embedders
+        self.embedder = embedders[0] if embedders else None
+        """The one in use: the first, or its fallback while the index holds the vectors of that."""
         self.clock = clock
+        self.ledger = Ledger(os.path.join(self._folder(), "ledger.jsonl"), clock)
         self._index: Index | None = None
         self._syncer: Syncer | None = None
         self._freshness = Freshness()
@@ -78,14 +85,36 @@ class IndexKeeper:
 
         return make_batch_jobs(self.embedder, settings, self._folder(), self.workspace.root, self.clock)
 
+    def _use(self, embedder: Embedder | None) -> None:
+        if embedder is not self.embedder:
+            self.embedder = embedder
+            self._syncer = None
+
+    def use_what_the_index_holds(self) -> None:
+        """Of several embedders, the one whose vectors are there: those of two are never compared."""
+        if len(self.embedders) > 1:
+            held = self.syncer().held_identity()
+            self._use(next((one for one in self.embedders if one.identity.key == held), self.embedders[0]))
+
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
-        syncer = self.syncer()
+        """With the preferred embedder; where that fails, with its fallback, whose vectors then take their place."""
         check_pages_if_quick(self.index())
-        syncer.try_embedder_again()
-        return self._run(syncer, force=force, progress=progress, wait_s=SYNC_WAIT_S)
+        reports: list[SyncReport] = []
+        for embedder in self.embedders or (None,):
+            self._use(embedder)
+            syncer = self.syncer()
+            syncer.try_embedder_again()
+            reports.append(self._run(syncer, force=force, progress=progress, wait_s=SYNC_WAIT_S))
+            if not syncer.embedder_failed():
+                break
+        failures = [failure for report in reports for failure in report.failures]
+        if len(reports) > 1 and self.embedder and not self.syncer().embedder_failed():
+            failures.append(f"{self.embedder.identity.model} was used instead.")
+        return replace(reports[-1], failures=tuple(failures))
 
     def sync_for_search(self, progress: Progress | None) -> tuple[tuple[str, ...], bool]:
         """What has to be said about the state of the index, and whether it is as new as the notes."""
+        self.use_what_the_index_holds()
         syncer = self.syncer()
         if not self.settings.sync.on_search:
             return (), False
@@ -105,25 +134,35 @@ class IndexKeeper:
 
     def _run(self, syncer: Syncer, *, force: bool, progress: Progress | None, wait_s: float) -> SyncReport:
         scan = self._freshness.look(syncer.scan)
+        before = usage_of(self.embedder)
         report = syncer.sync(force=force, progress=progress, wait_s=wait_s, scan=scan, hurry=wait_s < SYNC_WAIT_S)
         self._freshness.synced(fully=report.ok)
+        self.record(before, cached=report.cached, texts=report.embedded)
         return report
+
+    def record(self, before: Usage, *, cached: int = 0, texts: int = 0) -> None:
+        """Writes down what was used since then. A local embedder's queries are not worth a line."""
+        if self.embedder is not None:
+            spent = spent_since(before, self.embedder, self.settings, cached=cached, texts=texts)
+            problem = self.ledger.record(spent)
+            if problem:
+                self._notices.append(problem)
 
     def healing(self, action: Callable[[], T]) -> T:
         """Does something with the index; where that turns out to be damaged, rebuilds it and tries once more."""
         try:
             return action()
         except StoreDamaged as damage:
-            self._heal(damage)
+            self.heal(damage)
             return action()
 
-    def _heal(self, damage: StoreDamaged) -> None:
+    def heal(self, damage: StoreDamaged) -> None:
         path = self.path()
         damaged = self._index.opened if self._index else None
         self._close_index()
         with locked(f"{path}.lock", wait_s=SYNC_WAIT_S, purpose="indexing"):
             if not _was_replaced(path, damaged):
-                delete_index(path)
+                delete_database(path)
         self._notices.append(f"{damage.message} It has been rebuilt from the notes.")
 
     def take_notices(self) -> tuple[str, ...]:

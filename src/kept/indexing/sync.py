@@ -12,15 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kept.chunking.markdown import ChunkSize
+from kept.chunking.tokens import estimate_tokens
 from kept.clock import Clock
 from kept.config import MemorySearch
 from kept.embedding.base import Embedder
+from kept.embedding.prices import find_price
 from kept.errors import EmbeddingError, EmbeddingFailed, KeptError, NoteNotFound
 from kept.indexing.plan import SyncPlan, plan_sync
 from kept.indexing.prepare import PreparedFile, Recipe, embed_texts_of, file_row, note_timestamp_ms, prepare_file
 from kept.indexing.vectorise import Vectoriser, Vectors
 from kept.lock import locked
-from kept.records import Problem, Progress, SourceFile, SyncReport
+from kept.records import Preview, Problem, Progress, SourceFile, SyncReport
 from kept.store.generation import Generation
 from kept.store.index import Index
 from kept.store.kernels import quantise
@@ -86,10 +88,14 @@ class Syncer:
     def try_embedder_again(self) -> None:
         """Forgets that the embedder failed, because somebody asked for a sync by name."""
         if self.vectors:
-            self.vectors.failed_at = None
+            self.vectors.look_again()
 
     def embedder_failed(self) -> bool:
         return self.vectors is not None and self.vectors.rests()
+
+    def _embedder_rests(self) -> bool:
+        """Whether it need not be asked in these moments: it failed, or has been asked and takes its time."""
+        return self.vectors is not None and (self.vectors.rests() or self.vectors.awaits_held())
 
     # looking
 
@@ -133,7 +139,7 @@ class Syncer:
         return file_row(file, note, checked_ns=0).hash
 
     def _awaits_vectors(self) -> bool:
-        if self.embedder is None or self.embedder_failed() or not self.vectors_match():
+        if self.embedder is None or self._embedder_rests() or not self.vectors_match():
             return False
         return self.index.live.count_awaiting_vectors() > 0
 
@@ -161,7 +167,7 @@ class Syncer:
     def why_rebuild(self) -> str | None:
         stored = self.index.get_meta(_META_RECIPE)
         wanted = self.recipe().fingerprint()
-        if stored is None or stored == wanted or self.embedder_failed():
+        if stored is None or stored == wanted or self._embedder_rests():
             return None
         changed = [key for key in wanted if stored.get(key) != wanted[key]]
         if "identity" in changed:
@@ -170,10 +176,50 @@ class Syncer:
             return "the size of chunks changed"
         return "this version of Kept indexes differently"
 
+    def held_identity(self) -> str | None:
+        """What the vectors in the index came from."""
+        stored = self.index.get_meta(_META_RECIPE) or {}
+        return stored.get("identity")
+
     def vectors_match(self) -> bool:
         """Whether the vectors in the index came from the present embedder."""
-        stored = self.index.get_meta(_META_RECIPE) or {}
-        return self.embedder is not None and stored.get("identity") == self.embedder.identity.key
+        return self.embedder is not None and self.held_identity() == self.embedder.identity.key
+
+    def preview(self, *, force: bool = False) -> Preview:
+        """What a sync would do. Reads and cuts the notes it would read, and changes nothing."""
+        scan, rebuild = self.scan(), "it was asked for" if force else self.why_rebuild()
+        known, waiting = self._known()
+        plan = self._plan(scan, known, waiting)
+        files = scan.files if rebuild else plan.to_read
+        for key in (*waiting, *(known if rebuild else ())):
+            known.pop(key, None)
+        job = _Job(self.index.live, files, plan.to_remove, known, self.recipe(), True)
+        texts: dict[bytes, str] = {}
+        read = 0
+        for batch in _batches(files):
+            prepared, _ = self._read(batch, job, _Tally(), [])
+            read += len(prepared)
+            texts.update((key, text) for one in prepared for key, text in one.embed_texts.items())
+        return self._priced(texts, read, len(plan.to_remove), rebuild)
+
+    def _priced(self, texts: dict[bytes, str], files: int, removed: int, rebuild: str | None) -> Preview:
+        cached = self.vectors.find_cached(texts) if self.vectors else texts
+        missing = [text for key, text in texts.items() if key not in cached]
+        tokens = sum(estimate_tokens(text) for text in missing)
+        identity = self.embedder.identity if self.embedder else None
+        price = find_price(identity.provider, identity.model, self.settings) if identity else 0.0
+        return Preview(
+            files=files,
+            removed=removed,
+            texts=len(texts),
+            cached=len(cached) if identity else 0,
+            to_embed=len(missing),
+            tokens=tokens,
+            provider=identity.provider if identity else "none",
+            model=identity.model if identity else None,
+            cost_usd=None if price is None else price * tokens / 1_000_000,
+            rebuild=rebuild,
+        )
 
     # acting
 
@@ -196,8 +242,6 @@ class Syncer:
         if why or self.index.get_meta(_META_RECIPE) is None or self.plan(scan):
             with locked(f"{self.index.path}.lock", wait_s=wait_s, purpose="indexing"):
                 self._sync_locked(scan, force, tally, progress)
-            if self.vectors and self.vectors.held:
-                self.vectors.failed_at = time.monotonic()  # the searches of the next moments need not look
         return self._report(scan, tally, started)
 
     def _sync_locked(self, scan: Scan, force: bool, tally: _Tally, progress: Progress | None) -> None:

@@ -47,9 +47,18 @@ class Vectoriser:
         self.held: frozenset[bytes] = frozenset()
         """Texts that are paid for and on their way. They are not asked for again."""
         self._held_reason = ""
+        self._held_since: float | None = None
 
     def rests(self) -> bool:
         return self.failed_at is not None and time.monotonic() - self.failed_at < EMBEDDER_REST_S
+
+    def awaits_held(self) -> bool:
+        """Whether texts are on their way, and were looked for a moment ago. That is no failure of the embedder."""
+        return self._held_since is not None and time.monotonic() - self._held_since < EMBEDDER_REST_S
+
+    def look_again(self) -> None:
+        self.failed_at = None
+        self._held_since = None
 
     def vectors_of(self, texts: Mapping[bytes, str]) -> Vectors:
         """Never raises EmbeddingError: what is missing, and why, is part of the answer."""
@@ -86,6 +95,7 @@ class Vectoriser:
     def hold(self, keys: frozenset[bytes], reason: str) -> None:
         self.held = keys
         self._held_reason = reason
+        self._held_since = time.monotonic() if keys else None
 
     def keep(self, vectors: Mapping[bytes, bytes]) -> None:
         """Puts into the cache what came by another way. At least until the end of a sync, it is kept there."""

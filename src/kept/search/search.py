@@ -30,14 +30,23 @@ _DAY_MS = 86_400_000
 class Found:
     hits: tuple[Hit, ...]
     dropped: tuple[Dropped, ...]
-    degraded: tuple[str, ...]
+    degraded: tuple[str, ...] = ()
+
+
+@frozen
+class QueryVector:
+    """What a query means, and how its likeness to a text is to be read."""
+
+    code: bytes
+    identity: str
+    calibration: Calibration
 
 
 def search_index(
-    index: Index, embedder: Embedder | None, query: ParsedQuery, settings: Query, filters: Filter, *, now_ms: int
+    index: Index, vector: QueryVector | None, query: ParsedQuery, settings: Query, filters: Filter, *, now_ms: int
 ) -> Found:
-    """``embedder`` is None where there is none, or where the index holds the vectors of another."""
-    code, degraded = _embed_query(embedder, query) if embedder and settings.hybrid.enabled else (None, ())
+    """``vector`` is of the embedder whose vectors the index holds, or None to search by word only."""
+    code = vector.code if vector else None
     limit = min(MAX_CANDIDATES, max(1, settings.max_results * settings.hybrid.candidate_multiplier))
     with index.reading():
         keywords = KeywordSearch(index.words, query, match_all=settings.hybrid.match == "all")
@@ -46,7 +55,7 @@ def search_index(
         for hit in keywords.score_rows([row for row in cosine if row not in text]):
             text[hit.row] = hit
         chunks = index.live.get_chunks(dict.fromkeys([*text, *cosine]))
-    calibration = embedder.calibration if embedder else Calibration()
+    calibration = vector.calibration if vector else Calibration()
     candidates = [
         _candidate(chunk, cosine.get(row), text.get(row), calibration, now_ms) for row, chunk in chunks.items()
     ]
@@ -64,16 +73,18 @@ def search_index(
     )
     hits = tuple(_hit(one, chunks[one.candidate.row], text.get(one.candidate.row), index.path) for one in kept)
     lost = tuple(_dropped(chunks[one.candidate.row], one.score, reason) for one, reason in dropped)
-    return Found(hits, lost, degraded)
+    return Found(hits, lost)
 
 
-def _embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[bytes | None, tuple[str, ...]]:
+def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | None, tuple[str, ...]]:
+    """The query's vector, or why there is none."""
     try:
         matrix = embedder.embed([query.text], role="query")
+        calibration = embedder.calibration  # a local model measures it, so this may fail as well
     except EmbeddingError as exc:
-        return None, (f"Searched by word only: {exc.message}",)
+        return None, (f"Searching by word only: {exc.message}",)
     code = quantise(matrix.data)
-    return (code if any(code) else None), ()
+    return (QueryVector(code, embedder.identity.key, calibration) if any(code) else None), ()
 
 
 def _nearest(index: Index, code: bytes, limit: int, filters: Filter, *, also: Sequence[int]) -> dict[int, float]:

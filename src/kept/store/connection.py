@@ -1,196 +1,28 @@
-"""Opening the index file, and turning what SQLite says into errors that a person can act on."""
+"""Opening the index file. How any derived SQLite file is opened and spoken to is in kept.sqlite."""
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Iterable
 
 import apsw
 
-from kept.durable import make_private_folder
-from kept.errors import (
-    StoreBusy,
-    StoreDamaged,
-    StoreError,
-    StoreFull,
-    StoreTooNew,
-    StoreUnavailable,
-)
+from kept import sqlite
+from kept.sqlite import checksum_vfs, immediate, snapshot, translate, translated
 
-BUSY_TIMEOUT_MS = 5_000
-_WAL_TRIES = 50
-_CHECKSUM_VFS = "cksmvfs"
-_CHECKSUM_BYTES = 8
+__all__ = ["checksum_vfs", "connect", "immediate", "snapshot", "translate", "translated"]
+
+_MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
 
 
 def connect(path: str) -> apsw.Connection:
     """A connection to the index, created with its folder where there is none, migrated to the current schema."""
-    with translated(path):
-        folder = os.path.dirname(path)
-        try:
-            make_private_folder(folder)
-            # Created here so that it is private from the first moment on.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        except OSError as exc:
-            raise StoreUnavailable(f"{path}: cannot be opened ({exc.strerror}).") from exc
-        db = apsw.Connection(path, vfs=checksum_vfs())
-        try:
-            _prepare(db)
-        except BaseException:
-            db.close()
-            raise
-        return db
+    return sqlite.connect(path, _MIGRATIONS)
 
 
-def _prepare(db: apsw.Connection) -> None:
-    db.set_busy_timeout(BUSY_TIMEOUT_MS)
-    if checksum_vfs():
-        # Room for a checksum on every page. Only an empty file can take it; on any other it changes nothing.
-        db.reserve_bytes("main", _CHECKSUM_BYTES)
-    _switch_to_wal(db)
-    # Derived data: after a power cut the last commits may be gone, which the next sync makes good.
-    db.pragma("synchronous", "NORMAL")
-    # Scans of packed vectors and merges of the full-text index stay in memory.
-    db.pragma("cache_size", -16_000)
-    db.pragma("temp_store", "MEMORY")
-    # Without a limit the log keeps the size of the largest rebuild for ever.
-    db.pragma("journal_size_limit", 16_000_000)
-    migrate(db)
+IN_ROWS = "row IN (SELECT value FROM json_each(?))"
+"""One statement for any number of rows: a list of question marks would be another statement for each length."""
 
 
-def _switch_to_wal(db: apsw.Connection) -> None:
-    """Readers go on while one process writes. Several processes may switch a new file at once, and SQLite
-    reports that as busy without waiting, so this waits instead."""
-    for attempt in range(_WAL_TRIES):
-        try:
-            db.pragma("journal_mode", "WAL")
-            return
-        except apsw.BusyError:
-            if attempt == _WAL_TRIES - 1:
-                raise
-            time.sleep(0.02)
-
-
-@cache
-def checksum_vfs() -> str | None:
-    """SQLite's checksum layer, which apsw ships: a byte that changed on disk is noticed when its page is read.
-
-    It makes itself the default for the whole process, which is not ours to decide, so that is put back.
-    """
-    folder = os.path.join(os.path.dirname(apsw.__file__ or ""), "sqlite_extra_binaries")
-    for ending in (".so", ".dylib"):
-        library = os.path.join(folder, "cksumvfs" + ending)
-        if os.path.exists(library):
-            default = apsw.vfs_names()[0]
-            carrier = apsw.Connection(":memory:")
-            try:
-                carrier.enable_load_extension(True)
-                carrier.load_extension(library)
-            except apsw.Error:
-                return None
-            finally:
-                carrier.close()
-            apsw.set_default_vfs(default)
-            return _CHECKSUM_VFS
-    return None
-
-
-@cache
-def migrations() -> tuple[tuple[int, str], ...]:
-    folder = os.path.join(os.path.dirname(__file__), "migrations")
-    found = []
-    for name in sorted(os.listdir(folder)):
-        if name.endswith(".sql"):
-            with open(os.path.join(folder, name), encoding="utf-8") as file:
-                found.append((int(name.partition("_")[0]), file.read()))
-    return tuple(found)
-
-
-def migrate(db: apsw.Connection) -> None:
-    """Brings the permanent tables to the current version; the change and its record commit together."""
-    newest = migrations()[-1][0]
-    version = db.pragma("user_version")
-    if version == newest:
-        return
-    if version > newest:
-        raise StoreTooNew(f"The index is of version {version}; this Kept knows up to {newest}.")
-    with immediate(db):
-        version = int(db.pragma("user_version"))  # another process may have been faster
-        for number, script in migrations():
-            if number > version:
-                db.execute(script)
-                db.pragma("user_version", number)
-
-
-@contextmanager
-def immediate(db: apsw.Connection) -> Iterator[None]:
-    """A write transaction. It takes the write lock at its beginning: one that reads first and writes later
-    fails at once when another has written in between, whatever the timeout."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-
-
-@contextmanager
-def snapshot(db: apsw.Connection) -> Iterator[None]:
-    """Several reads that see one state of the index."""
-    if db.in_transaction:
-        yield
-        return
-    db.execute("BEGIN")
-    try:
-        yield
-    finally:
-        if not db.get_autocommit():
-            db.execute("ROLLBACK")
-
-
-@contextmanager
-def translated(path: str) -> Iterator[None]:
-    try:
-        yield
-    except apsw.Error as exc:
-        raise translate(exc, path) from exc
-
-
-def translate(exc: apsw.Error, path: str) -> StoreError:
-    match exc:
-        case apsw.FullError():
-            return StoreFull(f"{path}: the disk is full.")
-        case apsw.BusyError() | apsw.LockedError():
-            return StoreBusy(f"{path}: another process is writing.")
-        case apsw.CorruptError() | apsw.NotADBError() | apsw.FormatError():
-            return StoreDamaged(f"{path}: the index is damaged ({exc}).")
-        case apsw.IOError() if _extended(exc) in _DAMAGE:
-            return StoreDamaged(f"{path}: the index is damaged (a page does not match its checksum).")
-        case apsw.IOError():
-            return (
-                StoreFull(f"{path}: could not be written ({exc}).")
-                if _is_full(exc)
-                else StoreUnavailable(f"{path}: could not be read or written ({exc}).")
-            )
-        case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
-            return StoreUnavailable(f"{path}: cannot be opened for writing ({exc}).")
-        case apsw.SQLError() if str(exc).startswith("no such"):
-            return StoreDamaged(f"{path}: the index does not have the expected tables ({exc}).")
-        case _:
-            return StoreError(f"{path}: {exc}.")
-
-
-_DAMAGE = (apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_SHORT_READ, apsw.SQLITE_IOERR_CORRUPTFS)
-
-
-def _is_full(exc: apsw.Error) -> bool:
-    return _extended(exc) in (apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_TRUNCATE)
-
-
-def _extended(exc: apsw.Error) -> int:
-    return int(getattr(exc, "extendedresult", 0))
+def packed_rows(rows: Iterable[int]) -> str:
+    return f"[{','.join(map(str, rows))}]"

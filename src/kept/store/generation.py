@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 
 from kept.records import Filter
+from kept.store.connection import IN_ROWS, packed_rows
 from kept.store.rows import ChunkRow, Counts, FileRow, FileWrite, NewChunk
 from kept.store.vectors import VectorTable
 
@@ -147,10 +148,9 @@ class Generation:
     def get_chunks(self, rows: Iterable[int]) -> dict[int, ChunkRow]:
         query = (
             "SELECT row, source, path, start_line, end_line, hash, heading, text, timestamp"
-            f" FROM {self.prefix}chunks WHERE row = ?"
+            f" FROM {self.prefix}chunks WHERE {IN_ROWS}"
         )
-        found = (self.db.execute(query, (row,)).fetchone() for row in rows)
-        return {values[0]: ChunkRow(*values) for values in found if values is not None}
+        return {values[0]: ChunkRow(*values) for values in self.db.execute(query, (packed_rows(rows),))}
 
     def rows_awaiting_vector(self, source: str, path: str) -> list[tuple[int, bytes]]:
         """A file's chunks that have no vector yet: row, and the hash of what is to be embedded."""

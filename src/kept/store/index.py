@@ -11,6 +11,7 @@ from typing import Any
 import apsw
 
 from kept.errors import StoreDamaged
+from kept.sqlite import database_files, file_number
 from kept.store.cache import EmbeddingCache
 from kept.store.connection import connect, immediate, snapshot, translated
 from kept.store.generation import Generation
@@ -23,7 +24,7 @@ class Index:
     def __init__(self, path: str) -> None:
         self.path = path
         self.db: apsw.Connection = connect(path)
-        self.opened = _file_number(path)
+        self.opened = file_number(path)
         self.cache = EmbeddingCache(self.db)
         self.live = Generation(self.db)
         try:
@@ -45,7 +46,7 @@ class Index:
 
     def is_current_file(self) -> bool:
         """Whether the file at this path is still the one that was opened: it may have been deleted and made anew."""
-        return _file_number(self.path) == self.opened
+        return file_number(self.path) == self.opened
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -96,25 +97,4 @@ class Index:
                 leftover.drop()
 
     def size_bytes(self) -> int:
-        return sum(os.path.getsize(p) for p in index_files(self.path) if os.path.exists(p))
-
-
-def index_files(path: str) -> tuple[str, ...]:
-    return path, f"{path}-wal", f"{path}-shm"
-
-
-def delete_index(path: str) -> None:
-    """The main file last: with it gone and its log left, SQLite would take the log for that of the new file."""
-    for part in reversed(index_files(path)):
-        try:
-            os.unlink(part)
-        except FileNotFoundError:
-            pass
-
-
-def _file_number(path: str) -> tuple[int, int] | None:
-    try:
-        state = os.stat(path)
-    except OSError:
-        return None
-    return state.st_dev, state.st_ino
+        return sum(os.path.getsize(p) for p in database_files(self.path) if os.path.exists(p))

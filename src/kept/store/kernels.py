@@ -6,9 +6,11 @@ none has to be stored.
 
 from __future__ import annotations
 
+import heapq
 import struct
+import sys
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -29,17 +31,32 @@ def sign_bits(code: bytes) -> bytes:
     return int(signs.ljust(-(-len(signs) // 8) * 8, "0"), 2).to_bytes(-(-len(signs) // 8), "big")
 
 
-def cosine_distances(query: bytes, codes: bytes | memoryview) -> list[float]:
-    """One minus the cosine of a code with each of the codes packed end to end."""
+def cosine_distances(query: bytes, codes: bytes | memoryview) -> memoryview[float]:
+    """One minus the cosine of a code with each of the codes packed end to end, as float64."""
     return _kernels()[0](query, codes)
 
 
-def hamming_distances(query: bytes, bits: bytes | memoryview) -> list[float]:
-    """The number of bits in which a row of bits differs from each packed one."""
+def hamming_distances(query: bytes, bits: bytes | memoryview) -> memoryview[float]:
+    """The number of bits in which a row of bits differs from each packed one, as float64."""
     return _kernels()[1](query, bits)
 
 
-Kernel = Callable[[bytes, "bytes | memoryview"], list[float]]
+def smallest(distances: memoryview[float], limit: int) -> list[tuple[float, int]]:
+    """The smallest distances with their places, in no order; ties may make them more than ``limit``.
+
+    With numpy where a process has it in memory anyway: importing it takes longer than a search.
+    """
+    np: Any = sys.modules.get("numpy")
+    if np is None or len(distances) <= limit:
+        values: Sequence[float] = distances.tolist()
+        bound = heapq.nsmallest(limit, values)[-1] if values else 0.0
+        return [(value, at) for at, value in enumerate(values) if value <= bound]
+    found = np.frombuffer(distances)
+    places = np.argpartition(found, limit - 1)[:limit]
+    return list(zip(found[places].tolist(), places.tolist(), strict=True))
+
+
+Kernel = Callable[[bytes, "bytes | memoryview"], "memoryview[float]"]
 
 
 @cache
@@ -52,42 +69,37 @@ def _kernels() -> tuple[Kernel, Kernel]:
 
 
 def _simd_kernels(simsimd: Any) -> tuple[Kernel, Kernel]:
-    def scan(query: bytes, packed: bytes | memoryview, *, form: str, metric: str, dtype: str) -> list[float]:
+    def scan(query: bytes, packed: bytes | memoryview, *, form: str, metric: str, dtype: str) -> memoryview[float]:
         if not packed:
-            return []
+            return memoryview(array("d"))
         shape = (len(packed) // len(query), len(query))
         one = memoryview(query).cast(form, (1, shape[1]))  # type: ignore[call-overload]
         rows = memoryview(packed).cast(form, shape)  # type: ignore[call-overload]
-        found: Any = memoryview(simsimd.cdist(one, rows, metric, dtype=dtype)).tolist()
-        distances: list[float] = found[0]
-        return distances
+        return memoryview(simsimd.cdist(one, rows, metric, dtype=dtype)).cast("B").cast("d")
 
-    def cosine(query: bytes, codes: bytes | memoryview) -> list[float]:
+    def cosine(query: bytes, codes: bytes | memoryview) -> memoryview[float]:
         if not any(query):  # a code of zeros points nowhere; to the kernel it would equal another of zeros
-            return [1.0] * (len(codes) // len(query))
+            return memoryview(array("d", [1.0]) * (len(codes) // len(query)))
         return scan(query, codes, form="b", metric="cosine", dtype="int8")
 
-    def hamming(query: bytes, bits: bytes | memoryview) -> list[float]:
+    def hamming(query: bytes, bits: bytes | memoryview) -> memoryview[float]:
         return scan(query, bits, form="B", metric="hamming", dtype="bin8")
 
     return cosine, hamming
 
 
-def numpy_cosine_distances(query: bytes, codes: bytes | memoryview) -> list[float]:
+def numpy_cosine_distances(query: bytes, codes: bytes | memoryview) -> memoryview[float]:
     import numpy as np
 
-    one = np.frombuffer(query, dtype=np.int8).astype(np.float32)
-    rows = np.frombuffer(codes, dtype=np.int8).reshape(-1, len(query)).astype(np.float32)
+    one = np.frombuffer(query, dtype=np.int8).astype(np.float64)
+    rows = np.frombuffer(codes, dtype=np.int8).reshape(-1, len(query)).astype(np.float64)
     norms = np.linalg.norm(rows, axis=1) * np.linalg.norm(one)
-    found = 1.0 - np.divide(rows @ one, norms, out=np.zeros(len(rows), np.float32), where=norms > 0)
-    distances: list[float] = found.tolist()
-    return distances
+    return memoryview(1.0 - np.divide(rows @ one, norms, out=np.zeros(len(rows)), where=norms > 0))
 
 
-def numpy_hamming_distances(query: bytes, bits: bytes | memoryview) -> list[float]:
+def numpy_hamming_distances(query: bytes, bits: bytes | memoryview) -> memoryview[float]:
     import numpy as np
 
     one = np.frombuffer(query, dtype=np.uint8)
     rows = np.frombuffer(bits, dtype=np.uint8).reshape(-1, len(query))
-    distances: list[float] = np.unpackbits(rows ^ one, axis=1).sum(axis=1).tolist()
-    return distances
+    return memoryview(np.unpackbits(rows ^ one, axis=1).sum(axis=1).astype(np.float64))

@@ -9,13 +9,15 @@ that, sign bits find the candidates and codes put them in order.
 from __future__ import annotations
 
 import heapq
+import importlib
 from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import apsw
 
-from kept.store.kernels import cosine_distances, hamming_distances, sign_bits
+from kept.store.connection import IN_ROWS, packed_rows
+from kept.store.kernels import cosine_distances, hamming_distances, sign_bits, smallest
 
 PACK_ROWS = 4096
 PACK_WHEN = 512
@@ -23,6 +25,8 @@ BITS_ABOVE = 100_000
 _RESCORED_PER_RESULT = 24
 _LEAST_RESCORED = 2_000
 _FEW_ROWS = 5_000
+_SCANS_WORTH_NUMPY, _ROWS_WORTH_NUMPY = 3, 8_000
+"""A process that goes on searching among many rows earns back what importing numpy takes; one that ends does not."""
 
 
 class VectorTable:
@@ -32,6 +36,7 @@ class VectorTable:
         self.bits_above = BITS_ABOVE
         self._held: dict[tuple[str, int], tuple[array[int], bytes]] = {}
         self._held_generation: object = None
+        self._scans = 0
 
     # writing
 
@@ -101,6 +106,9 @@ class VectorTable:
         allowed = None if among is None else set(among)
         packs = dict(self.db.execute(f"SELECT id, length(rows) / 8 FROM {self.prefix}vec_packs"))
         self._forget_missing(packs)
+        self._scans += 1
+        if self._scans == _SCANS_WORTH_NUMPY and sum(packs.values()) >= _ROWS_WORTH_NUMPY:
+            importlib.import_module("numpy")
         if sum(packs.values()) > self.bits_above:
             wanted = max(_LEAST_RESCORED, limit * _RESCORED_PER_RESULT)
             near = self._scan(sign_bits(code), packs, "bits", wanted, allowed)
@@ -120,22 +128,17 @@ class VectorTable:
         dead = {row for (row,) in self.db.execute(f"SELECT row FROM {self.prefix}vec_dead")}
         measure = cosine_distances if column == "codes" else hamming_distances
         best: list[tuple[float, int]] = []
-        worst = float("inf")
         for pack in packs:
             rows, packed = self._load(pack, column)
             if len(packed) != len(rows) * len(query):
                 continue  # of another embedder; the tables are rebuilt before these are ever asked for
             distances = measure(query, packed)
-            if dead or allowed is not None:
-                close = [(d, rows[at]) for at, d in enumerate(distances) if d <= worst]
-                close = [one for one in close if one[1] not in dead and (allowed is None or one[1] in allowed)]
+            if allowed is None:
+                close = smallest(distances, limit + len(dead))
             else:
-                # Most rows are told from their distance alone, before anything is made for them.
-                bound = worst if len(best) == limit else heapq.nsmallest(limit, distances)[-1]
-                close = [(d, rows[at]) for at, d in enumerate(distances) if d <= bound]
-            best = heapq.nsmallest(limit, best + close) if len(best) + len(close) > limit else best + close
-            if len(best) == limit:
-                worst = max(best)[0]
+                close = [(value, at) for at, value in enumerate(distances) if rows[at] in allowed]
+            best += [(value, rows[at]) for value, at in close if rows[at] not in dead]
+            best = heapq.nsmallest(limit, best)
         return best
 
     def _load(self, pack: int, column: str) -> tuple[array[int], bytes]:
@@ -171,15 +174,12 @@ class VectorTable:
     def _rescore(
         self, code: bytes, rows: Iterable[int], limit: int, allowed: set[int] | None = None
     ) -> list[tuple[int, float]]:
-        query = f"SELECT code FROM {self.prefix}chunks_vec WHERE row = ?"
-        kept: list[int] = []
-        codes: list[bytes] = []
-        for row in rows:
-            found = self.db.execute(query, (row,)).get
-            if isinstance(found, bytes) and len(found) == len(code) and (allowed is None or row in allowed):
-                kept.append(row)
-                codes.append(found)
-        if not kept:
+        query = f"SELECT row, code FROM {self.prefix}chunks_vec WHERE {IN_ROWS} AND length(code) = ?"
+        found: list[Any] = self.db.execute(query, (packed_rows(rows), len(code))).fetchall()
+        if allowed is not None:
+            found = [one for one in found if one[0] in allowed]
+        if not found:
             return []
-        best = heapq.nsmallest(limit, zip(cosine_distances(code, b"".join(codes)), kept, strict=True))
+        distances = cosine_distances(code, b"".join(packed for _, packed in found))
+        best = heapq.nsmallest(limit, zip(distances, (row for row, _ in found), strict=True))
         return [(row, 1.0 - distance) for distance, row in best]

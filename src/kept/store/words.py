@@ -9,6 +9,7 @@ from typing import Any
 import apsw
 
 from kept.records import Filter
+from kept.store.connection import packed_rows
 from kept.store.generation import filter_sql
 from kept.store.rows import KeywordMatch
 
@@ -63,10 +64,10 @@ class WordIndex:
 
     def match_rows(self, expression: str, rows: Sequence[int]) -> tuple[list[KeywordMatch], float]:
         """The same for given rows, those of them that match."""
-        marks = ", ".join("?" * len(rows))
         found = self.db.execute(
-            f"SELECT rowid, phrase_counts(chunks_fts) FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid IN ({marks})",
-            (expression, *rows),
+            "SELECT rowid, phrase_counts(chunks_fts) FROM chunks_fts"
+            " WHERE chunks_fts MATCH ? AND rowid IN (SELECT value FROM json_each(?))",
+            (expression, packed_rows(rows)),
         )
         return _unpack(found, None)
 

@@ -1,0 +1,63 @@
+"""Sessions at a million messages: the CPU of what a person waits for. Run as python benchmarks/sessions.py [COUNT]."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kept.sessions.entries import Message, format_entry
+from kept.sessions.store import SessionStore
+
+KEPT = str(Path(sys.executable).with_name("kept"))
+
+
+def cpu_ms(action: Callable[[], object], *, times: int = 1) -> float:
+    """Of this process, children excluded, per call."""
+    before = time.process_time()
+    for _ in range(times):
+        action()
+    return (time.process_time() - before) / times * 1000
+
+
+def command(home: str, *args: str) -> dict[str, float]:
+    """The whole command, with starting Python: the CPU of the child and the time that passed."""
+    before, started = os.times(), time.monotonic()
+    subprocess.run([KEPT, "--home", home, *args], stdout=subprocess.DEVNULL, check=True)
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return {"cpuMs": round(cpu * 1000), "wallMs": round((time.monotonic() - started) * 1000)}
+
+
+def main(count: int) -> None:
+    figures: dict[str, object] = {"messages": count}
+    with tempfile.TemporaryDirectory() as home:
+        with SessionStore.open(home=home) as store:
+            session = store.get_or_create("bench", "1")
+            entry = store.append(session.id, Message.of("user", "What did we decide about the staging backups? " * 3))
+            figures["append, short, cpuMs"] = round(
+                cpu_ms(lambda: store.append(session.id, Message.of("user", "x" * 150)), times=500), 3
+            )
+            line = format_entry(entry)
+            with open(session.transcript_path, "ab") as file:
+                for _ in range(count // 1000):
+                    file.write(line * 1000)
+            figures["bytes"] = os.path.getsize(session.transcript_path)
+            figures["catalogue rebuilt, cpuMs"] = round(cpu_ms(store.list))
+            figures["append, long, cpuMs"] = round(
+                cpu_ms(lambda: store.append(session.id, Message.of("user", "x" * 150)), times=500), 3
+            )
+            figures["list, cpuMs"] = round(cpu_ms(store.list, times=100), 3)
+            figures["tail 20, cpuMs"] = round(cpu_ms(lambda: store.tail(session.id, 20), times=100), 3)
+        figures["kept sessions list"] = command(home, "sessions", "list")
+        figures["kept sessions show --tail 20"] = command(home, "sessions", "show", session.id, "--tail", "20")
+    print(json.dumps(figures, indent=2))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)

@@ -1,0 +1,68 @@
+"""kept providers, kept providers test NAME"""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from kept.app import ProviderInfo, list_providers, open_embedder
+from kept.cli.output import as_shape, console, json_option, plural, print_json, printable
+from kept.cli.root import Globals
+from kept.errors import UsageError
+
+SENTENCE = "The staging database moved to port 5433."
+
+
+@click.group("providers", invoke_without_command=True)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """List the embedding providers: which can be used, with what, and how to enable the others."""
+    if ctx.invoked_subcommand:
+        return
+    options: Globals = ctx.obj
+    found = list_providers(options.load().config)
+    if as_json:
+        print_json({"providers": as_shape(found)})
+    else:
+        show_providers(found)
+
+
+@command.command("test")
+@click.argument("name", required=False)
+@json_option
+@click.pass_obj
+def test(options: Globals, name: str | None, as_json: bool) -> None:
+    """Embed one sentence with NAME, or with the provider in use, and say how long that took."""
+    config = options.load().config
+    embedder = open_embedder(config, name or config.memory_search.provider)
+    if embedder is None:
+        raise UsageError("The provider 'none' embeds nothing.", hint="Name another: 'kept providers' lists them.")
+    started = time.perf_counter()
+    matrix = embedder.embed([SENTENCE], role="query")
+    took_ms = (time.perf_counter() - started) * 1000
+    identity = embedder.identity
+    if as_json:
+        print_json(
+            {"provider": identity.provider, "model": identity.model, "dims": matrix.dims, "tookMs": round(took_ms, 3)}
+        )
+    else:
+        click.echo(
+            printable(f"{identity.provider}, {identity.model}: {plural(matrix.dims, 'dimension')} in {took_ms:.0f} ms.")
+        )
+
+
+def show_providers(found: list[ProviderInfo]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("Provider", "", "Model", "Dimensions", "", box=None, pad_edge=False, header_style="bold")
+    for one in found:
+        state = "in use" if one.in_use else "available" if one.available else "not set up"
+        colour = "green" if one.in_use else "" if one.available else "dim"
+        dims = str(one.dims) if one.dims else ""
+        table.add_row(
+            Text(one.name, style="bold"), Text(state, style=colour), one.model or "", dims, Text(one.note, style="dim")
+        )
+    console().print(table)

@@ -1,0 +1,171 @@
+"""A GGUF model through llama.cpp, in this process: xllamacpp (the extra `kept[llama-cpp]`), which comes as a wheel.
+
+The library wraps the server of llama.cpp, which listens as soon as it runs. Here it listens on a socket in a folder
+that nobody else may enter, and asks for a key that nobody has; all calls go past it, straight into the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from kept.config import Local
+from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
+from kept.embedding.calibrate import measure_calibration
+from kept.embedding.gguf_header import GgufHeader, read_gguf_header
+from kept.embedding.local_model import require_packages, sample_digest
+from kept.errors import EmbedderUnavailable, EmbeddingFailed
+from kept.records import Matrix
+
+_BATCH_TEXTS = 16
+_MAX_THREADS = 4
+_CHARS_PER_TOKEN = 40
+_TOKENS = re.compile(r"input \((\d+) tokens\) is (?:too large|larger)")  # a text that does not fit, by either limit
+_CUT = 0.95
+_SILENT = -1
+_MAX_FOLDER_CHARS = 70  # of the 103 that macOS allows the name of a socket
+_POOLING_NONE = 0
+_POOLING_RANK = 4
+
+
+class LlamaCppEmbedder:
+    def __init__(self, path: str, settings: Local) -> None:
+        require_packages("xllamacpp", extra="llama-cpp")
+        self._loading = threading.Lock()
+        self._path = path
+        self._header = _get_header(path)
+        self._pooling = _choose_pooling(path, self._header, settings)
+        self._prefixes: dict[Role, str] = {
+            "query": settings.query_prefix or "",
+            "document": settings.document_prefix or "",
+        }
+        self._max_tokens = min(settings.max_tokens, self._header.context_tokens)
+
+    @cached_property
+    def identity(self) -> Identity:
+        recipe = (
+            sample_digest([self._path]),
+            self._pooling,
+            self._prefixes["query"],
+            self._prefixes["document"],
+            str(self._max_tokens),
+        )
+        fingerprint = hashlib.sha256("\n".join(recipe).encode()).hexdigest()
+        name = os.path.splitext(os.path.basename(self._path))[0]
+        return Identity("llama_cpp", name, self._header.dims, f"gguf-1:{fingerprint}")
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        return measure_calibration(self)
+
+    def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
+        whole = [_tidy(self._prefixes[role] + text, self._max_tokens * _CHARS_PER_TOKEN) for text in texts]
+        rows: list[list[float]] = []
+        for at in range(0, len(whole), _BATCH_TEXTS):
+            rows += self._embed_batch(whole[at : at + _BATCH_TEXTS])
+        return pack_unit_rows(rows, self._header.dims)
+
+    def _embed_batch(self, texts: list[str]) -> list[list[float]]:
+        answer = self._ask(texts)
+        error = answer.get("error")
+        if error is None:
+            return self._rows(answer, len(texts))
+        tokens = _TOKENS.search(str(error.get("message", "")))
+        if tokens is None:
+            raise self._failed(str(error.get("message", "no reason given")))
+        if len(texts) > 1:
+            return [row for text in texts for row in self._embed_batch([text])]
+        return self._embed_batch([self._shortened(texts[0], int(tokens[1]))])
+
+    def _shortened(self, text: str, tokens: int) -> str:
+        """A text of too many tokens, cut in proportion: the library counts them, and does not say where they end."""
+        keep = int(len(text) * min(1.0, self._max_tokens / tokens) * _CUT)
+        if keep < 1:
+            raise self._failed(f"a text of {tokens} tokens does not fit")
+        return text[:keep]
+
+    def _ask(self, texts: list[str]) -> dict[str, Any]:
+        with self._loading:  # several threads may come first
+            server = self._server
+        try:
+            answer = server.handle_embeddings({"input": texts, "encoding_format": "float"})
+        except (RuntimeError, ValueError, TypeError) as exc:
+            raise self._failed(str(exc)) from exc
+        return answer if isinstance(answer, dict) else {}
+
+    def _rows(self, answer: dict[str, Any], count: int) -> list[list[float]]:
+        entries = sorted(answer.get("data") or (), key=lambda entry: entry["index"])
+        rows = [entry["embedding"] for entry in entries]
+        if len(rows) != count or any(len(row) != self._header.dims for row in rows):
+            raise self._failed(f"it did not give a vector of {self._header.dims} numbers for each text")
+        return rows
+
+    def _failed(self, why: str) -> EmbeddingFailed:
+        return EmbeddingFailed(f"{self._path}: the model failed ({why.rstrip('.')}).")
+
+    @cached_property
+    def _server(self) -> Any:
+        import xllamacpp
+
+        folder = _make_socket_folder()
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        params = xllamacpp.CommonParams()
+        params.model.path = self._path
+        params.embedding = True
+        params.pooling_type = getattr(xllamacpp.llama_pooling_type, f"LLAMA_POOLING_TYPE_{self._pooling.upper()}")
+        # A text is embedded in one step, so a step has to take the longest.
+        params.n_ctx = params.n_batch = params.n_ubatch = self._max_tokens
+        params.cpuparams.n_threads = max(1, min(_MAX_THREADS, (os.cpu_count() or 1) // 2))
+        params.warmup = False
+        params.offline = True
+        params.verbosity = _SILENT
+        params.hostnames = [os.path.join(folder, "llama.sock")]
+        params.api_keys = [secrets.token_hex(16)]
+        params.endpoint_slots = False
+        params.ui = False
+        try:
+            return xllamacpp.Server(params)
+        except RuntimeError as exc:
+            raise _unusable(self._path, "llama.cpp does not load it") from exc
+
+
+def _get_header(path: str) -> GgufHeader:
+    try:
+        return read_gguf_header(path)
+    except (OSError, ValueError) as exc:
+        raise _unusable(path, str(exc)) from exc
+
+
+def _choose_pooling(path: str, header: GgufHeader, settings: Local) -> str:
+    """What was set, else what the file declares, else the mean: models made to write text declare nothing."""
+    if settings.pooling != "auto":
+        return settings.pooling
+    if header.pooling == _POOLING_RANK:
+        raise _unusable(path, "it ranks pairs of texts and gives no vectors")
+    return "mean" if header.pooling in (None, _POOLING_NONE) else "unspecified"
+
+
+def _make_socket_folder() -> str:
+    """A folder for its owner alone, with a name short enough for a socket inside it."""
+    usual = tempfile.gettempdir()
+    return tempfile.mkdtemp(prefix="kept-", dir=usual if len(usual) <= _MAX_FOLDER_CHARS else "/tmp")
+
+
+def _tidy(text: str, max_chars: int) -> str:
+    return text[:max_chars].encode("utf-8", "replace").decode()
+
+
+def _unusable(path: str, why: str) -> EmbedderUnavailable:
+    return EmbedderUnavailable(
+        f"The embedding model cannot be used ({path}: {why}).",
+        hint="Fetch the file again, or set memory_search.local.model_path to another.",
+    )

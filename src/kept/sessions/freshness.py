@@ -1,0 +1,49 @@
+"""Whether a conversation goes on or begins anew."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Literal, assert_never
+
+from kept.clock import Clock
+from kept.config import Reset, ResetOverride
+
+Staleness = Literal["idle", "daily"]
+
+
+def policy_for(reset: Reset, *, channel: str, chat_type: str) -> Reset:
+    """What holds for a conversation: the channel has the last word, then the kind of chat, then the general setting."""
+    chosen = _overlay(reset, reset.by_chat_type.get(chat_type))
+    return _overlay(chosen, reset.by_channel.get(channel))
+
+
+def staleness(active: dt.datetime, policy: Reset, clock: Clock) -> Staleness | None:
+    """Why a session whose last message was at this time is over; None while it goes on."""
+    now = clock.now()
+    match policy.mode:
+        case "none":
+            return None
+        case "idle":
+            return "idle" if now - active >= dt.timedelta(minutes=policy.idle_minutes) else None
+        case "daily":
+            return "daily" if active < _last_boundary(now, policy.daily_hour) else None
+        case _:
+            assert_never(policy.mode)
+
+
+def _last_boundary(now: dt.datetime, hour: int) -> dt.datetime:
+    """The last time it was this hour where the clock is."""
+    today = now.replace(hour=hour, minute=0, second=0, microsecond=0)
+    return today if today <= now else today - dt.timedelta(days=1)
+
+
+def _overlay(base: Reset, override: ResetOverride | None) -> Reset:
+    if override is None:
+        return base
+    return Reset(
+        mode=override.mode or base.mode,
+        idle_minutes=base.idle_minutes if override.idle_minutes is None else override.idle_minutes,
+        daily_hour=base.daily_hour if override.daily_hour is None else override.daily_hour,
+        by_channel=base.by_channel,
+        by_chat_type=base.by_chat_type,
+    )

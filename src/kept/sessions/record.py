@@ -1,0 +1,226 @@
+"""What is known of a session without reading its transcript, and how that follows from its entries."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from kept.errors import SessionKeyInvalid
+from kept.sessions.entries import (
+    FLUSH,
+    MODEL,
+    THINKING,
+    VERSION,
+    Compaction,
+    Entry,
+    Message,
+    Reset,
+    SessionStart,
+    State,
+    UnknownEntry,
+)
+from kept.sessions.keys import parse_key
+from kept.sessions.transcript import Damage, Line, Position
+from kept.values import frozen
+
+ENDING = ".jsonl"
+_FILE_NAME = re.compile(r"^(?P<time>\d{8}T\d{6})Z_(?P<id>.+)\.jsonl$")
+
+
+@frozen
+class SessionRecord:
+    id: str
+    key: str
+    """Empty when the first line of the transcript is lost, which says whose it is."""
+    channel: str
+    account_id: str
+    chat_type: str
+    user_id: str
+    created: dt.datetime
+    updated: dt.datetime
+    active: dt.datetime
+    """When the last message was said; what else is written down does not keep a session fresh."""
+    messages: int
+    tokens_in: int
+    tokens_out: int
+    tokens_context: int
+    """How full the context window was after the last answer or compaction."""
+    compactions: int
+    """Those of its predecessors included."""
+    flushes: int
+    flushed: dt.datetime | None
+    flush_compactions: int | None
+    """How many compactions there had been at the last flush: one flush before each is enough."""
+    predecessor: str | None
+    successor: str | None
+    ended: dt.datetime | None
+    end_reason: str | None
+    state: dict[str, Any]
+    metadata: dict[str, Any]
+    transcript_path: str
+    version: int
+    damaged_lines: int
+    end: Position
+    """How far the transcript was read for this."""
+
+    @property
+    def tokens_total(self) -> int:
+        return self.tokens_in + self.tokens_out
+
+    @property
+    def model_override(self) -> str | None:
+        return _text(self.state.get(MODEL))
+
+    @property
+    def thinking_override(self) -> str | None:
+        return _text(self.state.get(THINKING))
+
+    @property
+    def is_new(self) -> bool:
+        """Nothing has been said yet."""
+        return self.messages == 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """A session's row in the making: line after line is added to it. Its fields are the columns of the table."""
+
+    file: str
+    id: str = ""
+    version: int = VERSION
+    key: str = ""
+    channel: str = ""
+    account_id: str = ""
+    chat_type: str = ""
+    user_id: str = ""
+    created_ms: int = 0
+    updated_ms: int = 0
+    active_ms: int = 0
+    messages: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens_context: int = 0
+    compactions: int = 0
+    flushes: int = 0
+    flushed_ms: int | None = None
+    flush_compactions: int | None = None
+    predecessor: str | None = None
+    successor: str | None = None
+    ended_ms: int | None = None
+    end_reason: str | None = None
+    state: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    damaged_lines: int = 0
+    lines: int = 0
+    size: int = 0
+    inode: int = 0
+    mtime_ns: int = 0
+    seam: int = 0
+
+    @classmethod
+    def begin(cls, file: str) -> Tally:
+        """Before the first line, from the name alone: it has to do where that line is lost."""
+        named = _FILE_NAME.match(file)
+        if not named:
+            return cls(file, id=file.removesuffix(ENDING))
+        try:
+            created = dt.datetime.strptime(named["time"], "%Y%m%dT%H%M%S").replace(tzinfo=dt.UTC)
+        except ValueError:
+            return cls(file, id=named["id"])
+        at = to_ms(created)
+        return cls(file, id=named["id"], created_ms=at, updated_ms=at, active_ms=at)
+
+    def add(self, line: Line) -> None:
+        self.lines, self.size = line.number, line.end
+        match line.content:
+            case Entry():
+                self._add_entry(line.content)
+            case UnknownEntry(timestamp=at):
+                self.updated_ms = max(self.updated_ms, to_ms(at)) if at else self.updated_ms
+            case Damage():
+                self.damaged_lines += 1
+            case _:
+                assert_never(line.content)
+
+    def _add_entry(self, entry: Entry) -> None:
+        at = to_ms(entry.timestamp)
+        self.updated_ms = max(self.updated_ms, at)
+        match entry.body:
+            case Message(usage=usage):
+                self.messages += 1
+                self.active_ms = max(self.active_ms, at)
+                if usage:
+                    self.tokens_in += usage.input
+                    self.tokens_out += usage.output
+                    self.tokens_context = usage.context or self.tokens_context
+            case Compaction(tokens_after=after):
+                self.compactions += 1
+                self.tokens_context = self.tokens_context if after is None else after
+            case State(name, value):
+                self._set_state(name, value, at)
+            case Reset(reason, successor):
+                self.ended_ms, self.end_reason, self.successor = at, reason, successor
+            case SessionStart():
+                self._start(entry, entry.body, at)
+            case _:
+                assert_never(entry.body)
+
+    def _set_state(self, name: str, value: Any, at: int) -> None:
+        if name == FLUSH:
+            self.flushes += 1
+            self.flushed_ms, self.flush_compactions = at, self.compactions
+        elif value is None:
+            self.state.pop(name, None)
+        else:
+            self.state[name] = value
+
+    def _start(self, entry: Entry, start: SessionStart, at: int) -> None:
+        self.id, self.version, self.key = entry.id, start.version, start.key
+        self.created_ms = self.active_ms = at
+        self.predecessor = start.predecessor
+        self.compactions += start.compactions
+        self.state, self.metadata = dict(start.state), dict(start.metadata)
+        try:
+            parts = parse_key(start.key, agent_id="main")
+        except SessionKeyInvalid:
+            self.key = ""
+            return
+        self.channel, self.account_id = parts.channel, parts.account_id
+        self.chat_type, self.user_id = parts.chat_type, parts.user_id
+
+    def record(self, folder: str) -> SessionRecord:
+        same = {name: getattr(self, name) for name in _SHARED}
+        return SessionRecord(
+            **same,
+            created=_from_ms(self.created_ms),
+            updated=_from_ms(self.updated_ms),
+            active=_from_ms(self.active_ms),
+            flushed=None if self.flushed_ms is None else _from_ms(self.flushed_ms),
+            ended=None if self.ended_ms is None else _from_ms(self.ended_ms),
+            transcript_path=os.path.join(folder, self.file),
+            end=Position(self.size, self.lines),
+        )
+
+
+COLUMNS = tuple(spec.name for spec in dataclasses.fields(Tally))
+_SHARED = tuple(spec.name for spec in dataclasses.fields(SessionRecord) if spec.name in COLUMNS)
+
+
+def file_name(session_id: str, created: dt.datetime) -> str:
+    return f"{created.astimezone(dt.UTC):%Y%m%dT%H%M%S}Z_{session_id}{ENDING}"
+
+
+def to_ms(when: dt.datetime) -> int:
+    return int(when.timestamp() * 1000 + 0.5)
+
+
+def _from_ms(ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(ms / 1000, dt.UTC).astimezone()
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
