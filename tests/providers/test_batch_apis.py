@@ -176,11 +176,12 @@ def test_texts_are_shared_out_by_count_and_by_size():
     assert plan_groups([], lambda custom_id, text: b"", max_requests=2, max_bytes=50) == []
 
 
-def test_usage_counts_what_a_batch_brought(openai):
-    openai.write()
-    embedder = openai.embedder()
-    openai.memory(embedder=embedder).sync()
-    assert (embedder.usage.texts, embedder.usage.tokens) == (MANY, 7 * MANY)
+def test_usage_counts_what_a_batch_brought_and_estimates_what_is_not_told(place):
+    place.write()
+    embedder = place.embedder()
+    place.memory(embedder=embedder).sync()
+    assert embedder.usage.texts == MANY
+    assert embedder.usage.tokens == 7 * MANY if place.name != "gemini" else embedder.usage.tokens > 7 * MANY
 
 
 def test_a_rebuild_and_a_cache_that_is_switched_off_do_not_keep_a_batch_from_being_used(openai):

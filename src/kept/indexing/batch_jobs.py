@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from kept.clock import Clock
 from kept.config import RemoteBatch
 from kept.embedding.base import Embedder
+from kept.embedding.batch import token_bound
 from kept.embedding.batch_api import find_batch_api
 from kept.embedding.batch_api.base import HURRY, PATIENCE, BatchApi, BatchStatus
 from kept.errors import EmbeddingError, EndpointDown, QuotaExhausted, RemoteError, RequestRefused, WorkspaceError
@@ -290,7 +291,7 @@ class BatchJobs:
         fresh: dict[bytes, bytes] = {}
         got: set[bytes] = set()
         wrong: list[str] = []
-        for key, vector in self._iter_vectors(job, status, wrong):
+        for key, vector in self._iter_vectors(job, status, run, wrong):
             fresh[key] = vector
             got.add(key)
             if len(fresh) >= KEEP_EVERY:
@@ -304,7 +305,9 @@ class BatchJobs:
             cause = status.word if status.state == "failed" else "done, but without vectors"
             self._fail(job, run, cause, status.reason or next(iter(wrong), ""))
 
-    def _iter_vectors(self, job: Job, status: BatchStatus, wrong: list[str]) -> Iterator[tuple[bytes, bytes]]:
+    def _iter_vectors(
+        self, job: Job, status: BatchStatus, run: _Run, wrong: list[str]
+    ) -> Iterator[tuple[bytes, bytes]]:
         by_id = job.by_id
         for answer in self.api.iter_answers(status):
             key = by_id.get(answer.id)
@@ -316,7 +319,8 @@ class BatchJobs:
                 wrong.append(exc.message)
                 continue
             if vector is not None:
-                self.api.embedder.count_usage(texts=1, tokens=answer.tokens)
+                tokens = answer.tokens or token_bound(run.texts.get(key, ""))  # not every provider tells
+                self.api.embedder.count_usage(texts=1, tokens=tokens)
                 yield key, vector
 
     def _give_up(self, job: Job, run: _Run, exc: RemoteError) -> None:
