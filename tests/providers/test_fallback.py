@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from conftest import write
-from kept import Memory, net
+from kept import Memory
+from kept.net import timing
 from providers import servers
 from providers.servers import KEY, FakePace, says
 
@@ -20,7 +21,7 @@ def server():
 def quick(monkeypatch):
     """Retries without waiting, for embedders that are made from settings."""
     pace = FakePace().pace()
-    monkeypatch.setattr(net, "Pace", lambda: pace)
+    monkeypatch.setattr(timing, "Pace", lambda: pace)
 
 
 @pytest.fixture
