@@ -120,7 +120,7 @@ class _Importing:
 
     def _take(self, source: Source, drafts: list[Draft]) -> None:
         talks = [draft for draft in drafts if draft.messages]
-        if not talks and not (source.problems and not source.records_read):
+        if not talks and not source.is_foreign and not source.is_unreadable:
             self.ignored.append(Problem(source.shown_path, "has no messages" if drafts else _NO_SESSION))
         for draft in talks:
             self._settle(draft)

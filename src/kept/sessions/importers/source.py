@@ -33,6 +33,8 @@ class Source:
     def __init__(self, path: str) -> None:
         self.path = path
         self.records_read = 0
+        self.damaged_lines = 0
+        self.is_unreadable = False
         self._problems: list[Problem] = []
         self._unnamed = 0
 
@@ -53,8 +55,14 @@ class Source:
         else:
             self._problems.append(Problem(f"{self.shown_path}:{line}" if line else self.shown_path, reason))
 
-    def replace_problems(self, reason: str) -> None:
-        self._problems, self._unnamed = [Problem(self.shown_path, reason)], 0
+    def _say_damaged(self, reason: str, line: int) -> None:
+        self.damaged_lines += 1
+        self.say(f"the line is damaged: {reason}", line=line)
+
+    @property
+    def is_foreign(self) -> bool:
+        """There are lines, and none of them is a record."""
+        return self.damaged_lines > 0 and not self.records_read
 
     def records(self) -> Iterator[Record]:
         try:
@@ -62,10 +70,11 @@ class Source:
                 for number, raw in self._lines(file):
                     yield from self.parse(raw, number)
         except OSError as exc:
+            self.is_unreadable = True
             self.say(f"cannot be read ({exc.strerror})")
             return
-        if not self.records_read and self._problems:
-            self.replace_problems(_describe_foreign(self.path))
+        if self.is_foreign:
+            self._problems, self._unnamed = [Problem(self.shown_path, _describe_foreign(self.path))], 0
 
     def _lines(self, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         number = 0
@@ -85,17 +94,17 @@ class Source:
         try:
             text = raw.decode("utf-8")
         except UnicodeDecodeError:
-            self.say("the line is damaged: it is not UTF-8", line=number)
+            self._say_damaged("it is not UTF-8", number)
             return
         trees, rest = _decode_all(text)
         if rest is not None:
             kept = f"; {len(trees)} before the damage could be read" if trees else ""
-            self.say(f"the line is damaged: {rest}{kept}", line=number)
+            self._say_damaged(f"{rest}{kept}", number)
         elif len(trees) > 1:
-            self.say(f"the line is damaged: {len(trees)} records stand in it; all were read", line=number)
+            self._say_damaged(f"{len(trees)} records stand in it; all were read", number)
         for place, tree in enumerate(trees):
             if not isinstance(tree, dict):
-                self.say("the line is damaged: it is not an object", line=number)
+                self._say_damaged("it is not an object", number)
             elif _is_deep(tree):
                 self.say(f"the line is nested more than {MAX_DEPTH} deep and is left out", line=number)
             else:
