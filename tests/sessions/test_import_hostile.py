@@ -100,6 +100,26 @@ def test_lines_with_bytes_in_any_place(format_name, records, cut, put):
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
+@given(records=twisted(), cut=st.integers(0, 5))
+def test_a_source_that_grew_is_here_as_if_it_had_come_whole(format_name, records, cut):
+    """Cut between any two lines, and taken in before and after."""
+
+    def ids(store):
+        return {one.id: [line.content.id for line in store.iter_lines(one.id)] for one in store.list()}
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(Path(folder) / "x.jsonl", lines(*records[:cut]))
+        with SessionStore.open(home=Path(folder) / "grown") as grown:
+            import_sessions(grown, format_name, path)
+            write(path, lines(*records))
+            report = import_sessions(grown, format_name, path)
+            assert report.count("failed") == 0
+            with SessionStore.open(home=Path(folder) / "whole") as whole:
+                import_sessions(whole, format_name, path)
+                assert ids(grown) == ids(whole)
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
 def test_extremes(format_name):
     deep = "[" * 200 + "]" * 200
     strange = [

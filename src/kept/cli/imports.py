@@ -39,7 +39,7 @@ def command() -> None:
 @json_option
 @click.pass_obj
 def openclaw(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
-    """Bring in OpenClaw's sessions (~/.openclaw) and its notes, where there is none of that name."""
+    """Bring in OpenClaw's sessions from PATH, such as ~/.openclaw, and its notes where none has their name."""
     loaded = options.load()
     report = _import(loaded, "openclaw", path, dry_run)
     notes = [_adopt_notes(loaded, folder, dry_run) for folder in _workspaces(path, loaded.config.agent_id)]
@@ -52,7 +52,7 @@ def openclaw(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def claude_code(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
-    """Bring in Claude Code's sessions (~/.claude/projects)."""
+    """Bring in Claude Code's sessions from PATH, such as ~/.claude/projects."""
     _show(_import(options.load(), "claude-code", path, dry_run), [], as_json=as_json)
 
 
@@ -62,7 +62,7 @@ def claude_code(options: Globals, path: str, dry_run: bool, as_json: bool) -> No
 @json_option
 @click.pass_obj
 def codex(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
-    """Bring in Codex's sessions (~/.codex/sessions)."""
+    """Bring in Codex's sessions from PATH, such as ~/.codex/sessions."""
     _show(_import(options.load(), "codex", path, dry_run), [], as_json=as_json)
 
 
@@ -72,7 +72,7 @@ def codex(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def pi(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
-    """Bring in pi's sessions (~/.pi/agent/sessions)."""
+    """Bring in pi's sessions from PATH, such as ~/.pi/agent/sessions."""
     _show(_import(options.load(), "pi", path, dry_run), [], as_json=as_json)
 
 
