@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +26,7 @@ from kept.sessions.importers.openclaw_sqlite import Database
 from kept.sessions.importers.pi import draft_records
 from kept.sessions.importers.source import Source, load_json, open_regular, shown
 from kept.sessions.keys import DEFAULT_ACCOUNT, SessionKey
+from kept.sessions.transcript import FileState
 
 FORMAT = "openclaw"
 LIST_NAME = "sessions.json"
@@ -68,6 +70,12 @@ def read_database(database: Database, agent_id: str) -> Iterator[tuple[Source, D
 
 def read_list(path: str) -> tuple[Listed, str | None]:
     """`sessions.json`, and what is wrong with it. That there is none is no problem."""
+    return _read_list(path, FileState.of(path))
+
+
+@lru_cache(maxsize=1)
+def _read_list(path: str, state: FileState | None) -> tuple[Listed, str | None]:
+    """Once for all the transcripts beside it, as long as it stays as it was."""
     try:
         with open_regular(path) as file:
             tree = load_json(file.read(_LARGEST_LIST))
