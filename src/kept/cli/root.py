@@ -24,6 +24,7 @@ COMMANDS = {
     "index": "kept.cli.index",
     "watch": "kept.cli.watch",
     "sessions": "kept.cli.sessions",
+    "import": "kept.cli.imports",
     "status": "kept.cli.status",
     "doctor": "kept.cli.doctor",
     "providers": "kept.cli.providers",

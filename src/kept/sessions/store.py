@@ -28,6 +28,7 @@ from kept.errors import (
 )
 from kept.lock import locked
 from kept.records import Problem
+from kept.sessions.branches import active_branch
 from kept.sessions.catalogue import Catalogue
 from kept.sessions.entries import (
     MODEL,
@@ -264,6 +265,20 @@ class SessionStore:
                 raise SessionExists(f"There is a session {session_id} already.")
             return self._create(start, session_id, created=created, entries=entries)
 
+    def extend(self, session_id: str, entries: Sequence[AnyEntry], *, after: str) -> SessionRecord:
+        """Takes in what was added elsewhere to a conversation that was adopted. ``after`` is the last entry here; where
+        something was added in the meantime, nothing is done."""
+        record = self.get(session_id)
+        if record.version > VERSION:
+            raise TranscriptTooNew(f"Session {session_id} is of version {record.version}; this Kept knows {VERSION}.")
+        if not entries:
+            return record
+        with self._transcript(record.transcript_path).adding() as adding:
+            if adding.transcript.find_last_id() != after:
+                raise SessionExists(f"Session {session_id} has gone on here in the meantime.")
+            adding.add(entries)
+        return self._catalogue.refresh_one(record)
+
     def _create(
         self,
         start: SessionStart,
@@ -382,10 +397,13 @@ class SessionStore:
     # reading
 
     def load(self, session_id: str, *, limit: int | None = None) -> Loaded:
-        """The entries of a session, or those from the ``limit``-th message from the end on."""
+        """The entries of a session, or those from the ``limit``-th message from the end on.
+
+        Of a session with branches, which only those from elsewhere have, it is the one that its last entry is on.
+        """
         lines = list(self.iter_lines(session_id) if limit is None else self.tail(session_id, limit))
         return Loaded(
-            tuple(line.content for line in lines if not isinstance(line.content, Damage)),
+            active_branch([line.content for line in lines if not isinstance(line.content, Damage)]),
             tuple(line.content for line in lines if isinstance(line.content, Damage)),
         )
 

@@ -231,7 +231,7 @@ class Adding:
     transcript: Transcript
     torn: Torn | None
 
-    def add(self, entries: Sequence[Entry]) -> tuple[int, FileState]:
+    def add(self, entries: Sequence[AnyEntry]) -> tuple[int, FileState]:
         """Returns when all of them are on disk: the offset they begin at, and the file as it is now."""
         path = self.transcript.path
         before = os.path.getsize(path)

@@ -1,0 +1,316 @@
+"""A session in the making: entry after entry, with a count of what became of every kind of record."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeGuard
+
+from kept.errors import EntryRefused
+from kept.sessions.entries import (
+    AnyEntry,
+    Attachment,
+    Block,
+    Body,
+    Compaction,
+    DamagedEntry,
+    Entry,
+    Message,
+    SessionStart,
+    State,
+    Text,
+    UnknownBlock,
+    Usage,
+    format_entry,
+    format_time,
+    parse_entry,
+    parse_time,
+    to_json,
+    whole_ms,
+)
+from kept.sessions.importers.report import Became, KindCount, count_kinds
+from kept.sessions.importers.source import Record, Source, fingerprint
+from kept.sessions.keys import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
+from kept.values import frozen
+
+TITLE = "title"
+"""The state that holds the name somebody gave to a conversation."""
+
+_LONGEST_ID = 128
+_LONGEST_NAME = 300
+_MOST_TOKENS = 10**12
+_LARGEST_UNKNOWN = 1_000_000
+_FIRST_YEAR, _LAST_YEAR = 1980, 2200
+# A file or a page, not bytes in base64, which may begin with a slash as well.
+_ADDRESS = re.compile(r"(https?://|file:|/(?!9j/)[^\n]{1,1000}\Z)")
+_EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
+
+
+@frozen
+class Draft:
+    """A whole session as it can be taken in."""
+
+    id: str
+    created: dt.datetime
+    start: SessionStart
+    entries: tuple[AnyEntry, ...]
+    added: tuple[Entry, ...]
+    """What is not in the transcript of the source but belongs behind it, when it is taken in for the first time."""
+    kinds: tuple[KindCount, ...]
+    source: str
+
+    @property
+    def messages(self) -> int:
+        return sum(isinstance(one, Entry) and isinstance(one.body, Message) for one in self.entries)
+
+
+class Drafting:
+    """Collects the entries of one session. Ids stay, parents are those of the source or the entry before."""
+
+    def __init__(self, source: Source, format_name: str, session_id: str) -> None:
+        self.source = source
+        self.format = format_name
+        self.id = safe_id(session_id)
+        self.original_id = session_id
+        self.created: dt.datetime | None = None
+        self.metadata: dict[str, Any] = {}
+        self.last_id = self.id
+        self.last_time: dt.datetime | None = None
+        self._entries: list[AnyEntry] = []
+        self._places: dict[str, int] = {}
+        self._instead: dict[str, str] = {}
+        self._seen: dict[str, str] = {}
+        self._counts: Counter[tuple[str, Became]] = Counter()
+
+    # collecting
+
+    def add(
+        self, record: Record, kind: str, body: Body, *, own_id: Any = None, parent: Any = "", when: Any = None
+    ) -> str:
+        """One entry. Without a parent it follows the one before; None is the beginning of the session."""
+        entry = Entry(self._id(record, own_id), self._parent(parent), self.time(when), body)
+        return self._keep(record, kind, _became(body), entry, own_id)
+
+    def keep(self, record: Record, kind: str, *, own_id: Any = None, parent: Any = "", when: Any = None) -> None:
+        """A record of a kind that has no place here, as it is."""
+        tree = {
+            "type": f"{self.format}/{kind}",
+            "id": self._id(record, own_id),
+            "parentId": self._parent(parent),
+            "timestamp": format_time(self.time(when)),
+            "record": record.tree,
+        }
+        try:
+            raw = to_json(tree)
+            entry = parse_entry(raw)
+        except (EntryRefused, DamagedEntry) as exc:
+            self.source.say(f"the record ({kind}) cannot be kept: {exc}", line=record.line)
+            return self.leave_out(kind, own_id, parent)
+        if len(raw) > _LARGEST_UNKNOWN:
+            self.source.say(f"the record ({kind}) is too large to be kept as it is", line=record.line)
+            return self.leave_out(kind, own_id, parent)
+        self._keep(record, kind, "kept as it was", entry, own_id)
+        return None
+
+    def leave_out(self, kind: str, own_id: Any = None, parent: Any = "") -> None:
+        """A record that says nothing worth keeping. What follows it follows the one before it."""
+        self.note(kind, "left out")
+        if is_id(own_id) and own_id not in self._places:
+            self._instead[own_id] = self._parent(parent)
+
+    def note(self, kind: str, became: Became) -> None:
+        self._counts[kind[:_LONGEST_NAME], became] += 1
+
+    def is_repeated(self, record: Record, own_id: Any) -> bool:
+        """Whether this very record was here before: programs copy the beginning of one file into another."""
+        return is_id(own_id) and self._seen.get(own_id) == _content_digest(record)
+
+    def _keep(self, record: Record, kind: str, became: Became, entry: AnyEntry, own_id: Any) -> str:
+        assert entry.id is not None
+        try:
+            format_entry(entry)
+        except EntryRefused as exc:
+            self.source.say(f"the record ({kind}) cannot be kept: {exc.message}", line=record.line)
+            self.leave_out(kind, own_id, entry.parent_id or "")
+            return self.last_id
+        self.note(kind, became)
+        if is_id(own_id):
+            self._seen[own_id] = _content_digest(record)
+        self._places[entry.id] = len(self._entries)
+        self._entries.append(entry)
+        self.last_id = entry.id
+        return entry.id
+
+    def _id(self, record: Record, own_id: Any) -> str:
+        return own_id if is_id(own_id) and own_id not in self._places and own_id != self.id else record.digest
+
+    def _parent(self, parent: Any) -> str:
+        if parent is None:
+            return self.id
+        if not is_id(parent):
+            return self.last_id
+        passed = set()
+        while parent in self._instead and parent not in passed:
+            passed.add(parent)
+            parent = self._instead[parent]
+        return parent if parent in self._places or parent == self.id else self.last_id
+
+    def find_place(self, entry_id: Any) -> int:
+        """Where an entry stands, counted from 0; -1 before the first."""
+        return self._places.get(self._parent(entry_id), -1) if is_id(entry_id) else -1
+
+    def time(self, when: Any) -> dt.datetime:
+        """When it was: where that is not known, at the time of the entry before."""
+        self.last_time = read_time(when) or self.last_time or self.created or _EPOCH
+        return self.last_time
+
+    def give_usage(self, usage: Usage) -> None:
+        """To the last answer, where the tokens are counted in a record of their own."""
+        for place in range(len(self._entries) - 1, -1, -1):
+            match self._entries[place]:
+                case Entry(body=Message(role="assistant", usage=None) as message) as entry:
+                    self._entries[place] = replace(entry, body=replace(message, usage=usage))
+                    return
+                case Entry(body=Message(role="assistant" | "user")):
+                    return
+
+    # done
+
+    def finish(
+        self,
+        key: SessionKey,
+        *,
+        state: Mapping[str, Any] | None = None,
+        compactions: int = 0,
+        metadata: Mapping[str, Any] | None = None,
+        added: tuple[Entry, ...] = (),
+    ) -> Draft:
+        origin = {"from": self.format, "path": self.source.shown_path, "sessionId": self.original_id[:_LONGEST_NAME]}
+        start = SessionStart(
+            str(key),
+            compactions=max(0, compactions - sum(_is_compaction(one) for one in self._entries)),
+            state=dict(state or {}),
+            metadata={**self.metadata, **(metadata or {}), "imported": origin},
+        )
+        first = next((one.timestamp for one in self._entries if one.timestamp), None)
+        created = self.created or first or _EPOCH
+        entries = tuple(self._entries)
+        return Draft(self.id, created, start, entries, added, count_kinds(self._counts), self.source.shown_path)
+
+
+def _became(body: Body) -> Became:
+    match body:
+        case Message():
+            return "message"
+        case Compaction():
+            return "compaction"
+        case State():
+            return "state"
+        case _:
+            return "session"
+
+
+def _is_compaction(entry: AnyEntry) -> bool:
+    return isinstance(entry, Entry) and isinstance(entry.body, Compaction)
+
+
+def _content_digest(record: Record) -> str:
+    return fingerprint(repr(record.tree).encode("utf-8", "backslashreplace"))
+
+
+# reading what may be of any kind
+
+
+def is_id(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST_ID
+
+
+def safe_id(text: str) -> str:
+    """An id that can be the name of a file: the same where it can be."""
+    clean = re.sub(r"[^A-Za-z0-9._-]", "-", text).lstrip("._-")
+    if clean == text and len(text) <= 100:
+        return text
+    return f"{clean[:80] or 'session'}.{fingerprint(text.encode('utf-8', 'backslashreplace'))}"
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def short_text(value: Any) -> str | None:
+    return value[:_LONGEST_NAME] if isinstance(value, str) and value else None
+
+
+def as_count(value: Any) -> int:
+    if isinstance(value, float) and math.isfinite(value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return 0
+    return min(max(0, value), _MOST_TOKENS)
+
+
+def read_time(value: Any) -> dt.datetime | None:
+    """ISO 8601, or milliseconds or seconds since 1970. None for what cannot be the time of a conversation."""
+    try:
+        when = dt.datetime.fromtimestamp(_seconds(value), dt.UTC) if _is_number(value) else parse_time(value)
+    except (DamagedEntry, ValueError, OverflowError, OSError):
+        return None
+    return whole_ms(when) if _FIRST_YEAR <= when.year <= _LAST_YEAR else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _seconds(value: float) -> float:
+    return value / 1000 if value > 10**11 else value
+
+
+def given(tree: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Those fields of a record that are there and say something."""
+    return {name: tree[name] for name in names if tree.get(name) not in (None, "", False, [], {})}
+
+
+def key_for(agent_id: str, channel: str, user_id: str | None, *, chat_type: str = DEFAULT_CHAT_TYPE) -> SessionKey:
+    return SessionKey(agent_id, channel, DEFAULT_ACCOUNT, chat_type, user_id or "unknown")
+
+
+# parts of messages
+
+
+def texts(content: Any) -> tuple[Block, ...]:
+    return (Text(content),) if isinstance(content, str) else ()
+
+
+def attachment(media_type: Any, data: Any, source: Source, record: Record, *, name: Any = None) -> Attachment:
+    """An image or a file: where it is, and how large. Its bytes stay in the source."""
+    media = short_text(media_type) or "application/octet-stream"
+    if isinstance(data, str) and _ADDRESS.match(data):
+        return Attachment(media, short_text(name), data[:2000])
+    if not isinstance(data, str):
+        return Attachment(media, short_text(name), f"{source.shown_path}#L{record.line}")
+    head, _, body = data.partition(",") if data.startswith("data:") else ("", "", data)
+    if head:
+        media = short_text(head[5:].partition(";")[0]) or media
+    size = len(body) * 3 // 4 - body[-2:].count("=")
+    label = f"{short_text(name) or media.partition('/')[0]}, {max(0, size):,} bytes"
+    return Attachment(media, label, f"{source.shown_path}#L{record.line}")
+
+
+def unknown_block(block: Any) -> Block:
+    """Part of a message that is of no kind known here: as it is, where it is not taken for something else."""
+    if isinstance(block, str):
+        return Text(block)
+    return UnknownBlock({"type": f"foreign/{short_text(as_dict(block).get('type')) or 'unknown'}", "block": block})

@@ -1,0 +1,216 @@
+"""pi's transcripts, which are OpenClaw's too: a header, then a tree of entries by id and parentId.
+
+All branches are kept, in the order of the file, with the parents they have. The first version of the format has no ids;
+there every entry follows the one before.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from kept.sessions.entries import (
+    MODEL,
+    THINKING,
+    Block,
+    Body,
+    Compaction,
+    Message,
+    State,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from kept.sessions.importers.draft import (
+    TITLE,
+    Draft,
+    Drafting,
+    as_count,
+    as_dict,
+    as_list,
+    as_text,
+    attachment,
+    given,
+    key_for,
+    read_time,
+    short_text,
+    texts,
+    unknown_block,
+)
+from kept.sessions.importers.source import Record, Source
+
+FORMAT = "pi"
+_KINDS = ("message", "compaction", "model_change", "thinking_level_change", "custom_message", "branch_summary")
+_NAMED_FILE = re.compile(r"^[^_]+_(?P<id>.+)$")
+
+
+def read(source: Source, agent_id: str) -> list[Draft]:
+    drafting = draft_records(source, FORMAT)
+    if drafting is None:
+        return []
+    return [drafting.finish(key_for(agent_id, FORMAT, short_text(drafting.metadata.get("cwd"))))]
+
+
+def draft_records(source: Source, format_name: str) -> Drafting | None:
+    """A session from all records of a source; None where it has no header and no entries of this format."""
+    drafting: Drafting | None = None
+    ids: dict[int, str] = {}
+    for record in source.records():
+        kind = as_text(record.tree.get("type"))
+        if drafting is None:
+            if kind not in ("session", *_KINDS):
+                continue
+            drafting = _begin(source, record, format_name)
+            if kind == "session":
+                continue
+        _add(drafting, record, kind or "unknown", ids)
+        ids[record.line] = drafting.last_id
+    return drafting
+
+
+def _begin(source: Source, record: Record, format_name: str) -> Drafting:
+    tree = record.tree if record.tree.get("type") == "session" else {}
+    session_id = as_text(tree.get("id")) or _id_from_name(source.path)
+    drafting = Drafting(source, format_name, session_id)
+    drafting.created = read_time(tree.get("timestamp"))
+    drafting.metadata = given(tree, "cwd", "parentSession", "branchedFrom")
+    if tree:
+        drafting.note("session", "session")
+    else:
+        source.say("has no header; the session is named after the file", line=record.line)
+    for name, value in ((MODEL, tree.get("modelId")), (THINKING, tree.get("thinkingLevel"))):
+        if isinstance(value, str):
+            drafting.metadata[name] = value
+    return drafting
+
+
+def _id_from_name(path: str) -> str:
+    stem = os.path.basename(path).partition(".jsonl")[0]
+    named = _NAMED_FILE.match(stem)
+    return named["id"] if named else stem or "session"
+
+
+def _add(drafting: Drafting, record: Record, kind: str, ids: dict[int, str]) -> None:
+    tree = record.tree
+    own_id, when = tree.get("id"), tree.get("timestamp")
+    parent = tree.get("parentId", "")
+    if drafting.is_repeated(record, own_id):
+        return drafting.note(f"{kind} (repeated)", "left out")
+    message = as_dict(tree.get("message"))
+    if kind == "message":
+        kind = f"message ({short_text(message.get('role')) or 'without a role'})"
+        when = when if read_time(when) else message.get("timestamp")
+    body = _body(drafting, record, ids)
+    if body is None:
+        return drafting.keep(record, kind, own_id=own_id, parent=parent, when=when)
+    drafting.add(record, kind, body, own_id=own_id, parent=parent, when=when)
+    return None
+
+
+def _body(drafting: Drafting, record: Record, ids: dict[int, str]) -> Body | None:
+    tree = record.tree
+    match tree.get("type"):
+        case "message":
+            return _message(as_dict(tree.get("message")), drafting.source, record)
+        case "custom_message":
+            content = _content(tree.get("content"), drafting.source, record)
+            return Message("system", content, metadata=given(tree, "customType", "display", "details"))
+        case "branch_summary" if isinstance(tree.get("summary"), str):
+            told = {"kind": "branch_summary", **given(tree, "fromId", "details")}
+            return Message.of("system", tree["summary"], metadata=told)
+        case "compaction" if isinstance(tree.get("summary"), str):
+            return _compaction(tree, ids)
+        case "model_change" if isinstance(tree.get("modelId"), str):
+            provider = short_text(tree.get("provider"))
+            return State(MODEL, f"{provider}/{tree['modelId']}" if provider else tree["modelId"])
+        case "thinking_level_change" if isinstance(tree.get("thinkingLevel"), str):
+            return State(THINKING, tree["thinkingLevel"])
+        case "session_info" if isinstance(tree.get("name"), str):
+            return State(TITLE, tree["name"])
+        case _:
+            return None
+
+
+def _compaction(tree: dict[str, Any], ids: dict[int, str]) -> Compaction:
+    first_kept = as_text(tree.get("firstKeptEntryId"))
+    index = tree.get("firstKeptEntryIndex")
+    if first_kept is None and isinstance(index, int):
+        first_kept = ids.get(index + 1)  # the header is the first, and lines are counted from 1
+    return Compaction(
+        tree["summary"],
+        first_kept_id=first_kept,
+        tokens_before=as_count(tree.get("tokensBefore")) or None,
+        source="model",
+        metadata=given(tree, "details", "fromHook"),
+    )
+
+
+def _message(message: dict[str, Any], source: Source, record: Record) -> Message | None:
+    content = _content(message.get("content"), source, record)
+    match message.get("role"):
+        case "user":
+            return Message("user", content)
+        case "assistant":
+            told = given(message, "provider", "api", "stopReason", "errorMessage")
+            return Message(
+                "assistant", content, model=as_text(message.get("model")), usage=_usage(message), metadata=told
+            )
+        case "toolResult":
+            return _tool_result(message, content)
+        case "bashExecution":
+            ran = f"$ {as_text(message.get('command')) or ''}\n{as_text(message.get('output')) or ''}"
+            names = ("exitCode", "cancelled", "truncated", "fullOutputPath", "excludeFromContext")
+            return Message.of("user", ran, metadata={"kind": "bashExecution", **given(message, *names)})
+        case "custom" | "hookMessage":
+            return Message("system", content, metadata=given(message, "customType", "display", "details"))
+        case "branchSummary" | "compactionSummary" as kind:
+            return Message("system", texts(message.get("summary")), metadata={"kind": kind})
+        case "system" | "developer":
+            return Message("system", content)
+        case _:
+            return None
+
+
+def _tool_result(message: dict[str, Any], content: tuple[Block, ...]) -> Message:
+    said = "\n".join(block.text for block in content if isinstance(block, Text))
+    result = ToolResult(
+        as_text(message.get("toolCallId")) or "",
+        said,
+        short_text(message.get("toolName")),
+        message.get("isError") is True,
+    )
+    others = (block for block in content if not isinstance(block, Text))
+    return Message("tool", (result, *others), metadata=given(message, "details"))
+
+
+def _content(content: Any, source: Source, record: Record) -> tuple[Block, ...]:
+    if isinstance(content, str):
+        return (Text(content),)
+    return tuple(_block(block, source, record) for block in as_list(content))
+
+
+def _block(block: Any, source: Source, record: Record) -> Block:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return Text(text)
+        case {"type": "thinking", "thinking": str(text)}:
+            return Thinking(text, as_text(block.get("thinkingSignature")))
+        case {"type": "toolCall", "id": str(call_id), "name": str(name)}:
+            return ToolCall(call_id, name, as_dict(block.get("arguments")))
+        case {"type": "image"}:
+            data = as_dict(block.get("source")).get("data", block.get("data"))
+            return attachment(block.get("mimeType"), data, source, record)
+        case _:
+            return unknown_block(block)
+
+
+def _usage(message: dict[str, Any]) -> Usage | None:
+    usage = message.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    taken = sum(as_count(usage.get(name)) for name in ("input", "cacheRead", "cacheWrite"))
+    given_back = as_count(usage.get("output"))
+    return Usage(taken, given_back, as_count(usage.get("totalTokens")) or taken + given_back)

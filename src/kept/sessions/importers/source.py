@@ -1,0 +1,185 @@
+"""A file of records from elsewhere. It is only read, and nothing in it makes this raise: what is wrong is noted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from kept.records import Problem
+from kept.values import frozen
+
+MAX_LINE_BYTES = 64_000_000
+MAX_DEPTH = 100
+_PROBLEMS_NAMED = 20
+_BOM = b"\xef\xbb\xbf"
+
+
+@frozen
+class Record:
+    line: int
+    """Counted from 1; for a row of a database, its number."""
+    tree: dict[str, Any]
+    digest: str
+    """Of its place and its bytes: an id for a record that has none."""
+
+
+class Source:
+    """One file. Its records can be asked for once; afterwards its problems are known."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.records_read = 0
+        self.damaged_lines = 0
+        self.is_unreadable = False
+        self._problems: list[Problem] = []
+        self._unnamed = 0
+
+    @property
+    def shown_path(self) -> str:
+        """As text, whatever bytes the name has."""
+        return shown(self.path)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        if not self._unnamed:
+            return tuple(self._problems)
+        return (*self._problems, Problem(self.shown_path, f"has {self._unnamed:,} more problems of this kind"))
+
+    def say(self, reason: str, *, line: int | None = None) -> None:
+        if len(self._problems) >= _PROBLEMS_NAMED:
+            self._unnamed += 1
+        else:
+            self._problems.append(Problem(f"{self.shown_path}:{line}" if line else self.shown_path, reason))
+
+    def _say_damaged(self, reason: str, line: int) -> None:
+        self.damaged_lines += 1
+        self.say(f"the line is damaged: {reason}", line=line)
+
+    @property
+    def is_foreign(self) -> bool:
+        """There are lines, and none of them is a record."""
+        return self.damaged_lines > 0 and not self.records_read
+
+    def records(self) -> Iterator[Record]:
+        try:
+            with open_regular(self.path) as file:
+                for number, raw in self._lines(file):
+                    yield from self.parse(raw, number)
+        except OSError as exc:
+            self.is_unreadable = True
+            self.say(f"cannot be read ({exc.strerror})")
+            return
+        if self.is_foreign:
+            self._problems, self._unnamed = [Problem(self.shown_path, _describe_foreign(self.path))], 0
+
+    def _lines(self, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+        number = 0
+        while raw := file.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            if len(raw) > MAX_LINE_BYTES:
+                self.say(f"the line is longer than {MAX_LINE_BYTES:,} bytes and is left out", line=number)
+                while raw and not raw.endswith(b"\n"):
+                    raw = file.readline(MAX_LINE_BYTES)
+                continue
+            raw = (raw.removeprefix(_BOM) if number == 1 else raw).strip()
+            if raw:
+                yield number, raw
+
+    def parse(self, raw: bytes, number: int) -> Iterator[Record]:
+        """The record of a line; more than one where a line break was lost between them."""
+        try:
+            text = raw.decode("utf-8")
+        except UnicodeDecodeError:
+            self._say_damaged("it is not UTF-8", number)
+            return
+        trees, rest = _decode_all(text)
+        if rest is not None:
+            kept = f"; {len(trees)} before the damage could be read" if trees else ""
+            self._say_damaged(f"{rest}{kept}", number)
+        elif len(trees) > 1:
+            self._say_damaged(f"{len(trees)} records stand in it; all were read", number)
+        for place, tree in enumerate(trees):
+            if not isinstance(tree, dict):
+                self._say_damaged("it is not an object", number)
+            elif _is_deep(tree):
+                self.say(f"the line is nested more than {MAX_DEPTH} deep and is left out", line=number)
+            else:
+                self.records_read += 1
+                yield Record(number, tree, fingerprint(b"%d.%d:" % (number, place) + raw))
+
+
+def open_regular(path: str) -> BinaryIO:
+    """A pipe or a device with the name of a transcript would never end."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(0, "not a file")
+    return os.fdopen(handle, "rb", buffering=1 << 16)
+
+
+def fingerprint(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def shown(path: str) -> str:
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def load_json(raw: bytes) -> Any:
+    """A whole document from elsewhere; None where it is none that can be used."""
+    try:
+        tree = _decoder.decode(raw.removeprefix(_BOM).decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    return None if _is_deep(tree) else tree
+
+
+def _decode_all(text: str) -> tuple[list[Any], str | None]:
+    """Every value in a line, and what is wrong with the rest of it."""
+    trees: list[Any] = []
+    at = 0
+    while at < len(text):
+        try:
+            tree, at = _decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return trees, "it is not JSON" if not trees else "what follows in it is not JSON"
+        trees.append(tree)
+        while at < len(text) and text[at].isspace():
+            at += 1
+    return trees, None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _is_deep(tree: Any) -> bool:
+    level = [tree]
+    for _ in range(MAX_DEPTH):
+        level = [inner for one in level for inner in _inside(one)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(tree: Any) -> Iterator[Any]:
+    values = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    return (value for value in values if isinstance(value, dict | list))
+
+
+def _describe_foreign(path: str) -> str:
+    try:
+        with open_regular(path) as file:
+            whole = file.read(MAX_LINE_BYTES)
+    except OSError:
+        return "cannot be read"
+    if load_json(whole) is not None:
+        return "is not JSONL but one JSON document, of another program"
+    return "is not JSONL: no line of it is a record"

@@ -1,0 +1,206 @@
+"""Claude Code's transcripts."""
+
+from __future__ import annotations
+
+import pytest
+from foreign import (
+    bring_in,
+    cc,
+    cc_answer,
+    cc_user,
+    entries_of,
+    kinds_of,
+    lines,
+    messages_of,
+    record_of,
+    say,
+)
+
+from conftest import write
+from kept.sessions.entries import Attachment, Compaction, State, Text, Thinking, ToolCall, ToolResult
+from kept.sessions.store import SessionStore
+
+
+@pytest.fixture
+def source(tmp_path):
+    return tmp_path / "projects"
+
+
+def test_a_conversation_with_tools_is_one_chain_without_the_noise_between(home, source):
+    result = [{"type": "tool_result", "tool_use_id": "t1", "content": [say("spade")], "is_error": True}]
+    write(
+        source / "cc-1.jsonl",
+        lines(
+            {"type": "file-history-snapshot", "messageId": "u1", "snapshot": {}},
+            cc("progress", "p0", None),
+            cc_user("u1", "p0", "Where is the spade?"),
+            cc_answer("a1", "u1", {"type": "thinking", "thinking": "Hm.", "signature": "s"}),
+            cc_answer("a2", "a1", {"type": "tool_use", "id": "t1", "name": "Look", "input": {"at": "shed"}}, output=9),
+            cc("progress", "p1", "a2"),
+            cc_user("r1", "a2", result, toolUseResult={"stdout": "spade"}),
+            cc("system", "h1", "r1", subtype="stop_hook_summary"),
+            cc_answer("a3", "h1", say("In the shed."), answer="msg-2"),
+        ),
+    )
+    report = bring_in(home, "claude-code", source)
+    assert report.problems == ()
+    entries = entries_of(home, "cc-1")
+    assert [(one.id, one.parent_id) for one in entries] == [
+        ("u1", "cc-1"),
+        ("a1", "u1"),
+        ("a2", "a1"),
+        ("r1", "a2"),
+        ("a3", "r1"),
+    ]
+    assert [one.body.content for one in entries] == [
+        (Text("Where is the spade?"),),
+        (Thinking("Hm.", "s"),),
+        (ToolCall("t1", "Look", {"at": "shed"}),),
+        (ToolResult("t1", "spade", None, True),),
+        (Text("In the shed."),),
+    ]
+    assert [one.body.role for one in entries] == ["user", "assistant", "assistant", "tool", "assistant"]
+    kinds = kinds_of(report)
+    assert kinds["progress", "left out"] == 2
+    assert kinds["toolUseResult (details of a result)", "left out"] == 1
+    record = record_of(home, "cc-1")
+    assert (record.channel, record.user_id) == ("claude-code", "/garden")
+
+
+def test_the_parts_of_one_answer_are_counted_once(home, source):
+    write(
+        source / "cc-1.jsonl",
+        lines(
+            cc_user("u1", None, "Hello"),
+            cc_answer("a1", "u1", say("Hi"), output=1),
+            cc_answer("a2", "a1", say("there"), output=7),
+            cc_answer("a3", "a2", say("!"), output=7),
+            cc_answer("a4", "a3", say("Next."), answer="msg-2", output=2),
+        ),
+    )
+    bring_in(home, "claude-code", source)
+    record = record_of(home, "cc-1")
+    assert (record.tokens_in, record.tokens_out, record.tokens_context) == (220, 9, 112)
+
+
+def test_several_tools_at_once_are_no_branch_but_a_question_asked_anew_is(home, source):
+    def call(name):
+        return {"type": "tool_use", "id": name, "name": "Look", "input": {}}
+
+    def result(name):
+        return [{"type": "tool_result", "tool_use_id": name, "content": name}]
+
+    write(
+        source / "cc-1.jsonl",
+        lines(
+            cc_user("u1", None, "Look twice."),
+            cc_answer("a1", "u1", call("t1")),
+            cc_answer("a2", "a1", call("t2")),
+            cc_user("r1", "a1", result("t1")),
+            cc_user("r2", "a2", result("t2")),
+            cc_answer("a3", "r2", say("Seen."), answer="msg-2"),
+            cc_user("u2", "a3", "Wrong turn."),
+            cc_answer("a4", "u2", say("Indeed."), answer="msg-3"),
+            cc_user("u3", "a3", "Right turn."),
+        ),
+    )
+    bring_in(home, "claude-code", source)
+    with SessionStore.open(home=home) as store:
+        shown = [one.id for one in store.load("cc-1")]
+    assert shown == ["cc-1", "u1", "a1", "a2", "r1", "r2", "a3", "u3"]
+    assert len(entries_of(home, "cc-1")) == 9
+
+
+def test_a_compaction_is_told_by_its_summary(home, source):
+    write(
+        source / "cc-1.jsonl",
+        lines(
+            cc_user("u1", None, "Hello"),
+            cc(
+                "system",
+                "b1",
+                None,
+                subtype="compact_boundary",
+                logicalParentUuid="u1",
+                content="Conversation compacted",
+                compactMetadata={"trigger": "auto", "preTokens": 155_000},
+            ),
+            cc_user("s1", "b1", "We said hello.", isCompactSummary=True),
+            cc_user("u2", "s1", "Go on."),
+        ),
+    )
+    bring_in(home, "claude-code", source)
+    entries = entries_of(home, "cc-1")
+    assert [(one.id, one.parent_id) for one in entries] == [("u1", "cc-1"), ("s1", "u1"), ("u2", "s1")]
+    assert entries[1].body == Compaction(
+        "We said hello.", tokens_before=155_000, source="model", metadata={"trigger": "auto"}
+    )
+
+
+def test_side_conversations_are_sessions_of_their_own(home, source):
+    side = {"isSidechain": True, "agentId": "scout"}
+    write(
+        source / "cc-1.jsonl",
+        lines(
+            cc_user("u1", None, "Send a scout."),
+            cc_user("s1", None, "Look around.", isSidechain=True),
+            cc_answer("s2", "s1", say("Nothing."), isSidechain=True),
+            cc_answer("a1", "u1", say("Nothing there."), answer="msg-2"),
+        ),
+    )
+    write(source / "cc-1" / "subagents" / "agent-scout.jsonl", lines(cc_user("w1", None, "Dig.", **side)))
+    report = bring_in(home, "claude-code", source)
+    assert sorted(one.id for one in report.sessions) == ["cc-1", "cc-1.s1", "cc-1.scout"]
+    assert [one.text for one in messages_of(home, "cc-1")] == ["Send a scout.", "Nothing there."]
+    assert [one.text for one in messages_of(home, "cc-1.s1")] == ["Look around.", "Nothing."]
+    record = record_of(home, "cc-1.scout")
+    assert (record.chat_type, record.metadata["parentSession"]) == ("sidechain", "cc-1")
+    assert bring_in(home, "claude-code", source).count("unchanged") == 3
+
+
+def test_titles_meta_records_and_other_kinds_are_handled_or_named(home, source):
+    write(
+        source / "cc-1.jsonl",
+        lines(
+            {"type": "summary", "summary": "Some other talk", "leafUuid": "elsewhere"},
+            cc_user("m1", None, "Caveat: written by the program", isMeta=True),
+            cc_user("u1", "m1", "Hello"),
+            cc_user("u1", "m1", "Hello"),
+            cc("system", "i1", "u1", subtype="informational", content="Disk is full."),
+            cc("queue-operation", "q1", None, operation="enqueue", content="stop"),
+            cc("tomorrows-kind", "z1", "u1", x=1),
+            {"type": "summary", "summary": "Greetings", "leafUuid": "u1"},
+        ),
+    )
+    report = bring_in(home, "claude-code", source)
+    entries = {one.id: one for one in entries_of(home, "cc-1")}
+    assert (entries["m1"].body.role, entries["i1"].body.role) == ("system", "system")
+    assert entries["z1"].type == "claude-code/tomorrows-kind"
+    assert State("title", "Greetings") in [getattr(one, "body", None) for one in entries.values()]
+    assert kinds_of(report) == {
+        ("summary (of another conversation)", "left out"): 1,
+        ("user (meta)", "message"): 1,
+        ("user", "message"): 1,
+        ("user (repeated)", "left out"): 1,
+        ("system/informational", "message"): 1,
+        ("queue-operation", "kept as it was"): 1,
+        ("tomorrows-kind", "kept as it was"): 1,
+        ("summary", "state"): 1,
+    }
+
+
+def test_images_are_kept_by_where_they_are(home, source):
+    data = {"type": "base64", "media_type": "image/png", "data": "QUJDRA=="}
+    blocks = [
+        say("See:"),
+        {"type": "image", "source": data},
+        {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
+        {"type": "document", "title": "plan.pdf", "source": {**data, "media_type": "application/pdf"}},
+    ]
+    path = write(source / "cc-1.jsonl", lines(cc_user("u1", None, blocks)))
+    bring_in(home, "claude-code", source)
+    assert messages_of(home, "cc-1")[0].content[1:] == (
+        Attachment("image/png", "image, 4 bytes", f"{path}#L1"),
+        Attachment("image/*", None, "https://example.org/a.png"),
+        Attachment("application/pdf", "plan.pdf, 4 bytes", f"{path}#L1"),
+    )

@@ -1,0 +1,122 @@
+"""Codex's rollouts."""
+
+from __future__ import annotations
+
+import pytest
+from foreign import bring_in, cx, cx_event, cx_item, cx_meta, entries_of, kinds_of, lines, messages_of, record_of
+
+from conftest import write
+from kept.sessions.entries import Attachment, Compaction, Text, Thinking, ToolCall, ToolResult
+
+
+@pytest.fixture
+def source(tmp_path):
+    return tmp_path / "sessions" / "2026" / "03" / "04"
+
+
+def spoken(role, text, **more):
+    return cx_item("message", role=role, content=[{"type": "input_text", "text": text}], **more)
+
+
+def test_what_comes_as_an_item_and_as_an_event_is_one_message(home, source):
+    write(
+        source / "rollout.jsonl",
+        lines(
+            cx_meta(),
+            spoken("developer", "Be kind."),
+            spoken("user", "<environment_context>x</environment_context>"),
+            spoken("user", "go on"),
+            cx_event("user_message", message="go on"),
+            cx_event("agent_message", message="Going."),
+            spoken("assistant", "Going."),
+            cx_event("user_message", message="go on"),
+            spoken("user", "go on"),
+            cx_event("user_message", message="only here"),
+        ),
+    )
+    report = bring_in(home, "codex", source)
+    assert [(one.role, one.text) for one in messages_of(home, "cx-1")] == [
+        ("system", "Be kind."),
+        ("system", "<environment_context>x</environment_context>"),
+        ("user", "go on"),
+        ("assistant", "Going."),
+        ("user", "go on"),
+        ("user", "only here"),
+    ]
+    assert kinds_of(report)["event_msg/user_message (also an item)", "left out"] == 1
+    assert bring_in(home, "codex", source).count("unchanged") == 1
+
+
+def test_tools_thinking_and_images_are_kept(home, source):
+    patch = {"output": "Success.", "metadata": {"exit_code": 1}}
+    path = write(
+        source / "rollout.jsonl",
+        lines(
+            cx_meta(),
+            cx("turn_context", model="m-5"),
+            cx_item("reasoning", summary=[{"type": "summary_text", "text": "Hm."}], encrypted_content="abcd"),
+            cx_item("function_call", name="run", arguments='{"cmd": "ls"}', call_id="c1"),
+            cx_item("function_call_output", call_id="c1", output="shed"),
+            cx_item("custom_tool_call", name="patch", input="*** Begin", call_id="c2"),
+            cx_item("custom_tool_call_output", call_id="c2", output=patch),
+            cx_item(
+                "message", role="user", content=[{"type": "input_image", "image_url": "data:image/png;base64,QUJD"}]
+            ),
+            cx_item("ghost_snapshot", ghost_commit={"id": "x"}),
+        ),
+    )
+    report = bring_in(home, "codex", source)
+    said = messages_of(home, "cx-1")
+    assert [one.content for one in said] == [
+        (Thinking("Hm."),),
+        (ToolCall("c1", "run", {"cmd": "ls"}),),
+        (ToolResult("c1", "shed"),),
+        (ToolCall("c2", "patch", {"input": "*** Begin"}),),
+        (ToolResult("c2", "Success.", None, True),),
+        (Attachment("image/png", "image, 3 bytes", f"{path}#L8"),),
+    ]
+    assert (said[0].model, said[0].metadata) == ("m-5", {"encryptedBytes": 4})
+    assert entries_of(home, "cx-1")[-1].type == "codex/response_item/ghost_snapshot"
+    assert kinds_of(report)["turn_context", "left out"] == 1
+    assert record_of(home, "cx-1").user_id == "/garden"
+
+
+def test_tokens_are_counted_once_and_compactions_kept(home, source):
+    def count(total):
+        usage = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
+        return cx_event("token_count", info={"last_token_usage": usage, "total_token_usage": {"total_tokens": total}})
+
+    write(
+        source / "rollout.jsonl",
+        lines(
+            cx_meta(),
+            spoken("user", "Hello"),
+            spoken("assistant", "Hi"),
+            count(110),
+            count(110),
+            cx("compacted", message="We greeted.", replacement_history=[{}, {}]),
+            spoken("user", "Again"),
+            spoken("assistant", "Hi again"),
+            count(220),
+        ),
+    )
+    bring_in(home, "codex", source)
+    record = record_of(home, "cx-1")
+    assert (record.tokens_in, record.tokens_out, record.compactions) == (200, 20, 1)
+    compaction = next(one.body for one in entries_of(home, "cx-1") if isinstance(one.body, Compaction))
+    assert compaction == Compaction("We greeted.", source="model", metadata={"replacementMessages": 2})
+
+
+def test_the_first_version_of_the_format_is_read(home, source):
+    write(
+        source / "rollout.jsonl",
+        lines(
+            {"id": "cx-0", "timestamp": "2025-05-01T00:00:00Z", "instructions": None},
+            {"record_type": "state"},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]},
+            {"type": "function_call", "name": "run", "arguments": "{}", "call_id": "c1"},
+        ),
+    )
+    bring_in(home, "codex", source)
+    assert [one.content for one in messages_of(home, "cx-0")] == [(Text("Hello"),), (ToolCall("c1", "run", {}),)]
+    assert record_of(home, "cx-0").created.year == 2025
