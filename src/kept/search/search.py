@@ -131,6 +131,8 @@ def _hit(scored: Scored, chunk: ChunkRow, text: KeywordHit | None, index_path: s
         timestamp=_iso(chunk.timestamp_ms),
         heading=chunk.heading,
         parts=scored.parts,
+        session_key=chunk.session_key,
+        channel=chunk.channel,
     )
 
 

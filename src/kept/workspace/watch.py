@@ -56,7 +56,7 @@ class ChangeSignal:
         return True
 
     def changed(self) -> bool:
-        """Whether a note or a folder changed since the last call. Without a signal the answer is always yes."""
+        """Whether a note, a transcript or a folder changed since the last call. Without a signal, always yes."""
         if self._inotify is None:
             return True
         from inotify_simple import flags
@@ -66,7 +66,7 @@ class ChangeSignal:
             about_folder = event.mask & (flags.ISDIR | flags.Q_OVERFLOW | flags.DELETE_SELF | flags.MOVE_SELF)
             if event.mask & (flags.DELETE_SELF | flags.MOVE_SELF | flags.IGNORED):
                 self._watched.clear()  # a folder went away: all are watched anew after the next look
-            if about_folder or is_markdown(event.name):
+            if about_folder or is_markdown(event.name) or event.name.endswith(".jsonl"):
                 seen = True
         return seen
 
