@@ -183,7 +183,7 @@ def _chunk(turns: Sequence[Turn], draft: _Draft) -> TurnChunk:
         text="\n".join(shown for shown, _ in draft.parts),
         words=words,
         context="\n".join(_clipped(turn) for turn in (*before, *after)),
-        embed_text="\n".join((*map(_clipped, before), words)),
+        embed_text="\n".join((*_embedded_context(before, len(words)), words)),
         day=first.day,
         timestamp_ms=first.timestamp_ms,
     )
@@ -207,3 +207,14 @@ def _after(turns: Sequence[Turn], at: int) -> list[Turn]:
 
 def _clipped(turn: Turn) -> str:
     return turn.said[:CONTEXT_CHARS]
+
+
+def _embedded_context(before: Sequence[Turn], room: int) -> list[str]:
+    """No more than the chunk says itself, the nearest first: a "thank you" does not mean what it was said for."""
+    taken: list[str] = []
+    for turn in reversed(before):
+        piece = _clipped(turn)[:room]
+        room -= len(piece)
+        if piece:
+            taken.insert(0, piece)
+    return taken

@@ -26,9 +26,11 @@ from kept.chunking.transcript import (
     find_settled,
     show_turns,
 )
-from kept.errors import PathRefused, SessionKeyInvalid, SessionNotFound, TranscriptUnreadable
+from kept.errors import PathRefused, SessionError, SessionKeyInvalid, SessionNotFound, TranscriptUnreadable
+from kept.indexing.plan import is_unchanged
 from kept.indexing.prepare import PreparedFile, Recipe, chunk_id, date_in_words, sha256, sha256_hex
 from kept.indexing.scan import CITED_FOLDER, is_transcript
+from kept.indexing.triggers import Growth
 from kept.records import Passage, SourceFile
 from kept.redact import redact
 from kept.sessions.entries import (
@@ -44,7 +46,7 @@ from kept.sessions.entries import (
     ToolResult,
 )
 from kept.sessions.keys import SessionKey, parse_key
-from kept.sessions.transcript import Damage, Line, Position, RawLine, Transcript, parse_line
+from kept.sessions.transcript import Damage, Line, Position, RawLine, Transcript, is_message, parse_line
 from kept.store.rows import FileRow, FileWrite, NewChunk
 from kept.values import frozen
 
@@ -124,6 +126,24 @@ def hash_transcript(file: SourceFile, row: FileRow | None) -> str:
     for line in Transcript(file.absolute).iter_raw(mark.again if mark else None, stop=state.st_size):
         chain = _link(chain, line.raw)
     return chain
+
+
+def measure_growth(file: SourceFile, row: FileRow | None) -> Growth:
+    """What was added since: all of it, where the transcript is new or was changed in another way."""
+    if row is not None and is_unchanged(file, row):
+        return Growth()
+    try:
+        mark = find_mark(file, row, _state_of(file.absolute))
+        end = mark.end if mark else 0
+        again = mark.again if mark else None
+        size = messages = 0
+        for line in Transcript(file.absolute).iter_raw(again):
+            if line.start >= end:
+                size += len(line.raw)
+                messages += is_message(parse_line(line))
+    except SessionError:
+        return Growth()
+    return Growth(size, messages)
 
 
 def _state_of(absolute: str) -> os.stat_result:
@@ -247,7 +267,7 @@ class _Reader:
     def _stored(self, chunk: TurnChunk) -> NewChunk:
         digest, model = sha256_hex(chunk.text), self.recipe.model or "none"
         key = _parse_key(self.key)
-        heading = f"{key.channel}:{key.user_id}" if key else ""
+        heading = _clean(f"{key.channel}:{key.user_id}") if key else ""
         context = f"{heading} {date_in_words(chunk.day)} {chunk.context}"
         return NewChunk(
             id=chunk_id(self.file, chunk.start_line, chunk.end_line, digest, model),
@@ -262,7 +282,7 @@ class _Reader:
             context_words=segment(context),
             timestamp_ms=chunk.timestamp_ms,
             session_key=self.key or None,
-            channel=key.channel if key else None,
+            channel=_clean(key.channel) if key else None,
         )
 
 
@@ -334,8 +354,8 @@ def _said(block: Block, *, short: bool) -> str:
         case ToolCall(name=name, arguments=arguments):
             return f"→ {_shortened(name)} {_shortened(_told(arguments))}".rstrip()
         case ToolResult(text=text, name=name, is_error=is_error):
-            failed = "failed: " if is_error else ""
-            return f"← {_shortened(f'{name}: ' if name else '')}{failed}{_shortened(text)}".rstrip()
+            whose = f"{_shortened(name)}: " if name else ""
+            return f"← {whose}{'failed: ' if is_error else ''}{_shortened(text)}".rstrip()
         case Attachment(media_type, name):
             return f"[{_shortened(name or media_type)}]"
         case _:

@@ -19,7 +19,8 @@ from kept.embedding.prices import find_price
 from kept.errors import EmbeddingError, EmbeddingFailed, KeptError, NoteNotFound, SessionNotFound
 from kept.indexing.plan import SyncPlan, plan_sync
 from kept.indexing.prepare import PreparedFile, Recipe, file_row, note_timestamp_ms, prepare_file
-from kept.indexing.scan import scan_sources
+from kept.indexing.scan import scan_sources, scan_transcripts
+from kept.indexing.triggers import Growth
 from kept.indexing.vectorise import Vectoriser, Vectors
 from kept.lock import locked
 from kept.records import Preview, Problem, Progress, SourceFile, SyncReport
@@ -157,6 +158,15 @@ class Syncer:
             row = known.get((file.source, file.path))
             changed += row is None or row.hash != self._hash_on_disk(file, None if thoroughly else row)
         return changed
+
+    def growths(self) -> list[Growth]:
+        """What was said since transcripts were last taken in, for whoever decides whether that is enough to sync."""
+        from kept.indexing.conversation import measure_growth
+
+        with self.index.reading():
+            known = self.index.live.file_rows()
+        files = scan_transcripts(self.sessions_folder).files if "sessions" in self.settings.sources else ()
+        return [measure_growth(file, known.get((file.source, file.path))) for file in files]
 
     def _hash_on_disk(self, file: SourceFile, row: FileRow | None) -> str | None:
         try:
@@ -338,11 +348,8 @@ class Syncer:
     def _read(self, file: SourceFile, job: _Job, tally: _Tally) -> Iterator[_Piece]:
         is_new = False
         try:
-            for piece in (
-                self._read_transcript(file, job, tally)
-                if file.source == "sessions"
-                else self._read_note(file, job, tally)
-            ):
+            read = self._read_transcript if file.source == "sessions" else self._read_note
+            for piece in read(file, job, tally):
                 is_new = is_new or isinstance(piece, PreparedFile)
                 yield piece
         except (NoteNotFound, SessionNotFound):
