@@ -20,6 +20,7 @@ from kept.indexing.keeper import IndexKeeper
 from kept.indexing.meter import usage_of
 from kept.indexing.scan import is_transcript_path
 from kept.indexing.sync import Syncer
+from kept.indexing.triggers import should_sync
 from kept.records import Dropped, Filter, Hit, Passage, Preview, Progress, SearchResult, Status, SyncReport, Written
 from kept.search.query import ParsedQuery, parse_query
 from kept.search.search import Found, QueryVector, embed_query, search_index
@@ -201,10 +202,20 @@ class Memory:
             return self._keeper.healing(lambda: self._keeper.syncer().preview(force=force))
 
     def watch(self, *, stop: threading.Event, progress: Progress | None = None) -> Iterator[SyncReport]:
-        """Keeps the index current until ``stop`` is set; yields what each sync did, the first one at once."""
+        """Keeps the index current until ``stop`` is set; yields what each sync did, the first one at once.
+
+        A conversation that goes on is taken in when enough was said (``memory_search.sync.sessions``).
+        """
         yield self.sync(progress=progress)
-        for _ in iter_changes(self.workspace, debounce_ms=self.settings.sync.watch_debounce_ms, stop=stop):
-            yield self.sync(progress=progress)
+        quiet_ms = self.settings.sync.watch_debounce_ms
+        folder = os.path.dirname(self._keeper.sessions_folder) if "sessions" in self.settings.sources else None
+        for changes in iter_changes(self.workspace, transcripts=folder, debounce_ms=quiet_ms, stop=stop):
+            if changes.notes or changes.removed or self._was_enough_said():
+                yield self.sync(progress=progress)
+
+    def _was_enough_said(self) -> bool:
+        with self._lock:
+            return should_sync(self._keeper.syncer().growths(), self.settings.sync.sessions)
 
     def status(self) -> Status:
         """What there is, and what is not as it should be. No note and no setting is changed by looking."""

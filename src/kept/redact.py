@@ -31,10 +31,10 @@ class Rule:
 def redact(text: str) -> str:
     """The same text with '[redacted]' wherever something looks like a secret."""
     lower = text.lower()
-    for rule in RULES:
-        if any(sign in lower for sign in rule.signs):
-            text = _compiled(rule.pattern).sub(_replacement, text)
-    return _redact_assignments(text)
+    for sign, pattern in _BY_SIGN:
+        if sign in lower:
+            text = _compiled(pattern).sub(_replacement, text)
+    return _redact_assignments(text) if _has_sign(lower) else text
 
 
 @cache
@@ -110,13 +110,16 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+_BY_SIGN = tuple((sign, rule.pattern) for rule in RULES for sign in rule.signs)
+
+
 def _redact_assignments(text: str) -> str:
     """What follows 'password=', 'token:' and the like. Looked for from the separator back, which is the rarer."""
     parts: list[str] = []
     done = 0
     for separator in _compiled(_SEPARATOR).finditer(text):
         start = max(done, separator.start() - _NAME_CHARS)
-        if start > separator.start() or not _has_sign(text[start : separator.start()]):
+        if start > separator.start() or not _has_sign(text[start : separator.start()].lower()):
             continue
         name = _compiled(_NAME).search(text, start, separator.start())
         value = _find_value(text, separator, name["word"].lower()) if name else None
@@ -126,8 +129,7 @@ def _redact_assignments(text: str) -> str:
     return "".join((*parts, text[done:])) if parts else text
 
 
-def _has_sign(text: str) -> bool:
-    lower = text.lower()
+def _has_sign(lower: str) -> bool:
     return any(sign in lower for sign in _NAME_SIGNS)
 
 

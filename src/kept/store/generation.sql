@@ -33,7 +33,7 @@ CREATE TABLE {p}chunks (
   rest_hash  BLOB NOT NULL         -- of what the id says nothing about: a chunk that has both as before stays as it is
 );
 
-CREATE INDEX chunks_by_path_{n} ON {p}chunks (source, path);
+CREATE INDEX chunks_by_path_{n} ON {p}chunks (source, path, start_line);
 CREATE INDEX chunks_by_session_{n} ON {p}chunks (session_key) WHERE session_key IS NOT NULL;
 
 -- Contentless: the text is in `chunks` once; here are only its words, those of unspaced scripts as pairs.
