@@ -195,7 +195,7 @@ def test_index_reports_what_it_did(kept, notes):
     (notes / "memory/ideas.md").unlink()
     second = kept("index", "--json").json
     assert (second["files"], second["removed"], second["embedded"]) == (2, 1, 0)
-    assert "Nothing changed; 2 notes and" in kept("index").out
+    assert "Nothing changed; 2 files and" in kept("index").out
     forced = kept("index", "--force", "--json").json
     assert (forced["indexed"], forced["embedded"]) == (2, 0)
     assert forced["cached"] > 0
@@ -221,7 +221,7 @@ def test_status_counts_and_says_whether_the_index_is_behind(kept, notes, home):
     assert shown["degraded"] == shown["problems"] == []
     write(notes / "memory/new.md", "new")
     assert kept("status", "--json").json["changedFiles"] == 1
-    assert "1 note changed" in kept("status").out
+    assert "1 file changed" in kept("status").out
 
 
 def test_status_and_doctor_change_no_note(kept, notes):
@@ -327,7 +327,7 @@ def test_watch_indexes_at_once_and_stops_when_told(environment, notes):
         watching.terminate()
         out, err = watching.communicate(timeout=30)
     assert watching.returncode == 0
-    assert "3 notes indexed" in out
+    assert "3 files indexed" in out
     assert err == ""
 
 

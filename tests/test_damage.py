@@ -159,7 +159,7 @@ def test_the_doctor_says_what_it_would_do_and_then_does_it(indexed):
     process = start_kept(indexed, "doctor")
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "1 of 41 notes differ" in out
+    assert "1 of 41 files differ" in out
     assert "make them private" in out
     assert (indexed / "home").stat().st_mode & 0o777 == 0o755
     process = start_kept(indexed, "doctor", "--fix")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shutil
 import tempfile
 from pathlib import Path
@@ -10,9 +11,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kept import Memory
+from kept import Memory, Message, SessionStore
+from kept.sessions.entries import SessionStart
 from kept.store.integrity import check_index
-from kept.testing import FakeEmbedder
+from kept.testing import FakeEmbedder, FrozenClock
 from test_crash import dump
 
 NAMES = st.sampled_from(["MEMORY.md", "USER.md", "memory/a.md", "memory/b.md", "memory/2026-01-01.md", "memory/x/c.md"])
@@ -22,6 +24,9 @@ BODIES = st.lists(
     ),
     max_size=12,
 ).map("\n".join)
+USERS = st.sampled_from(["ann", "bob"])
+SAID = ["The parrot is green.", "A zeppelin.", "大学", "กุ้ง " * 90, "word " * 120, "line\n" * 500]
+NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.UTC)
 
 
 class Index(RuleBasedStateMachine):
@@ -36,6 +41,39 @@ class Index(RuleBasedStateMachine):
 
     def open(self) -> Memory:
         return Memory.open(self.workspace, home=self.folder / "home", embedder=self.embedder)
+
+    def transcript(self, user: str) -> Path | None:
+        return next((self.folder / "home/agents/main/sessions").glob(f"*{user}.jsonl"), None)
+
+    @rule(user=USERS, texts=st.lists(st.sampled_from(SAID), min_size=1, max_size=4))
+    def talk(self, user, texts):
+        roles = ("user", "assistant", "tool")
+        messages = [Message.of(roles[at % 3], text) for at, text in enumerate(texts)]
+        with SessionStore.open(home=self.folder / "home", clock=FrozenClock(NOW)) as store:
+            if self.transcript(user) is None:
+                start = SessionStart(str(store.key("telegram", user)))
+                store.adopt(start, (), session_id=user, created=NOW)
+            store.append_all(user, messages)
+        self.in_step = False
+
+    @rule(user=USERS, keep=st.floats(0, 1))
+    def shorten_a_transcript(self, user, keep):
+        if (path := self.transcript(user)) is not None:
+            raw = path.read_bytes()
+            path.write_bytes(raw[: int(len(raw) * keep)])
+            self.in_step = False
+
+    @rule(user=USERS)
+    def edit_a_transcript(self, user):
+        if (path := self.transcript(user)) is not None:
+            path.write_bytes(path.read_bytes().replace(b"parrot", b"carrot", 1))
+            self.in_step = False
+
+    @rule(user=USERS)
+    def delete_a_transcript(self, user):
+        if (path := self.transcript(user)) is not None:
+            path.unlink()
+            self.in_step = False
 
     @rule(name=NAMES, body=BODIES)
     def write(self, name, body):
@@ -76,7 +114,8 @@ class Index(RuleBasedStateMachine):
     @rule(query=st.sampled_from(["parrot", "zeppelin", "大学", "กุ้ง"]))
     def search(self, query):
         for hit in self.memory.search(query).hits:
-            assert hit.snippet.strip("…").strip() in (self.workspace / hit.path).read_text(encoding="utf-8")
+            said = self.memory.read(hit.path, start=hit.start_line, lines=hit.end_line - hit.start_line + 1).text
+            assert hit.snippet.strip("…").strip() in said
 
     @rule(force=st.booleans())
     def sync(self, force):
@@ -101,7 +140,8 @@ class Index(RuleBasedStateMachine):
     def it_equals_a_fresh_rebuild_once_synced(self):
         if not self.in_step:
             return
-        fresh = Memory.open(self.workspace, home=self.folder / "fresh", embedder=FakeEmbedder())
+        elsewhere = {"memory_search.store.path": str(self.folder / "fresh.sqlite")}
+        fresh = Memory.open(self.workspace, home=self.folder / "home", embedder=FakeEmbedder(), settings=elsewhere)
         with fresh:
             fresh.sync(force=True)
             assert dump(self.memory) == dump(fresh)

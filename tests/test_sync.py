@@ -36,6 +36,31 @@ def test_renaming_a_note_makes_no_embedding_call(tmp_path):
         assert paths(memory.search("lions dusk"))[0] == "memory/2026-01-02.md"
 
 
+def test_a_heading_that_changes_above_a_passage_is_found_above_it(tmp_path):
+    note = write(tmp_path / "workspace", "memory/zoo.md", "# Zoo\n\nText.\n\n## Lions\n\nFed at dusk.\n")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        note.write_text(note.read_text().replace("Zoo", "Farm"))
+        assert memory.search("fed at dusk").hits[0].heading == "Farm > Lions"
+
+
+def test_an_index_of_an_older_schema_is_replaced_and_its_embeddings_are_used(tmp_path):
+    write(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
+    embedder = FakeEmbedder()
+    with open_memory(tmp_path, embedder=embedder) as memory:
+        memory.sync()
+        with memory.inspecting() as (index, _), index.writing():
+            index.db.execute("ALTER TABLE chunks DROP COLUMN channel")
+            index.db.execute("ALTER TABLE files DROP COLUMN mark")
+            index.db.execute("DELETE FROM meta WHERE key = 'schema'")
+            index.db.execute("UPDATE meta SET value = json_set(value, '$.schema', 1) WHERE key = 'recipe'")
+    embedder.texts.clear()
+    with open_memory(tmp_path, embedder=embedder) as memory:
+        assert memory.status().dirty
+        assert paths(memory.search("parrot")) == ["memory/a.md"]
+    assert embedder.texts == ["parrot"]
+
+
 def test_moving_a_section_embeds_only_what_its_heading_path_changed(tmp_path):
     note = write(tmp_path / "workspace", "memory/zoo.md", SECTIONS + "\n# Farm\n\nCows.\n")
     embedder = FakeEmbedder()

@@ -106,9 +106,9 @@ def _freshness(memory: Memory) -> Iterator[Check]:
         scan = syncer.scan()
         behind = syncer.count_changed(scan, thoroughly=True)
     if behind:
-        yield Check("freshness", False, f"{behind} of {len(scan.files)} notes differ from the index.", "index them")
+        yield Check("freshness", False, f"{behind} of {len(scan.files)} files differ from the index.", "index them")
     else:
-        yield Check("freshness", True, f"{len(scan.files)} notes, all as indexed")
+        yield Check("freshness", True, f"{len(scan.files)} files, all as indexed")
     for problem in scan.problems:
         yield Check("notes", False, f"{problem.path}: {problem.reason}")
 

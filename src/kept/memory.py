@@ -18,7 +18,9 @@ from kept.embedding.registry import Chain, chain_of, choose_chain
 from kept.errors import ConfigError, KeptError, StoreDamaged, WorkspaceMissing
 from kept.indexing.keeper import IndexKeeper
 from kept.indexing.meter import usage_of
+from kept.indexing.scan import is_transcript_path
 from kept.indexing.sync import Syncer
+from kept.indexing.triggers import should_sync
 from kept.records import Dropped, Filter, Hit, Passage, Preview, Progress, SearchResult, Status, SyncReport, Written
 from kept.search.query import ParsedQuery, parse_query
 from kept.search.search import Found, QueryVector, embed_query, search_index
@@ -109,7 +111,11 @@ class Memory:
         return add_note(self.workspace, text, to=to, clock=self.clock, max_bytes=self.settings.max_file_bytes)
 
     def read(self, path: str, *, start: int = 1, lines: int | None = None) -> Passage:
-        """Lines of a note."""
+        """Lines of a note, or of a conversation as a search cites it (``sessions/….jsonl``)."""
+        if is_transcript_path(path):
+            from kept.indexing.conversation import read_conversation
+
+            return read_conversation(self._keeper.sessions_folder, path, start=start, lines=lines)
         return read_passage(self.workspace, path, start=start, lines=lines, max_bytes=self.settings.max_file_bytes)
 
     # recalling
@@ -122,15 +128,19 @@ class Memory:
         min_score: float | None = None,
         source: str | None = None,
         path: str | None = None,
+        session_key: str | None = None,
+        channel: str | None = None,
         since: When | None = None,
         until: When | None = None,
         progress: Progress | None = None,
     ) -> SearchResult:
-        """What the notes say about something, best first; fewer than asked for, or none, where little fits."""
+        """What notes and conversations say about something, best first; fewer than asked for, or none, where little
+        fits. ``session_key`` is in full or short (``telegram:5054``); with it or ``channel``, only conversations are
+        searched."""
         started = time.perf_counter()
         self._require_usable()
         parsed = parse_query(query)
-        filters = self._filter(source, path, since, until)
+        filters = self._filter(source, path, since, until, session_key, channel)
         settings = self._query_settings(max_results, min_score)
         with self._lock:
             state, fresh = self._keeper.healing(lambda: self._keeper.sync_for_search(progress))
@@ -192,10 +202,20 @@ class Memory:
             return self._keeper.healing(lambda: self._keeper.syncer().preview(force=force))
 
     def watch(self, *, stop: threading.Event, progress: Progress | None = None) -> Iterator[SyncReport]:
-        """Keeps the index current until ``stop`` is set; yields what each sync did, the first one at once."""
+        """Keeps the index current until ``stop`` is set; yields what each sync did, the first one at once.
+
+        A conversation that goes on is taken in when enough was said (``memory_search.sync.sessions``).
+        """
         yield self.sync(progress=progress)
-        for _ in iter_changes(self.workspace, debounce_ms=self.settings.sync.watch_debounce_ms, stop=stop):
-            yield self.sync(progress=progress)
+        quiet_ms = self.settings.sync.watch_debounce_ms
+        folder = os.path.dirname(self._keeper.sessions_folder) if "sessions" in self.settings.sources else None
+        for changes in iter_changes(self.workspace, transcripts=folder, debounce_ms=quiet_ms, stop=stop):
+            if changes.notes or changes.removed or self._was_enough_said():
+                yield self.sync(progress=progress)
+
+    def _was_enough_said(self) -> bool:
+        with self._lock:
+            return should_sync(self._keeper.syncer().growths(), self.settings.sync.sessions)
 
     def status(self) -> Status:
         """What there is, and what is not as it should be. No note and no setting is changed by looking."""
@@ -285,7 +305,15 @@ class Memory:
             settings = replace(settings, min_score=min(1.0, max(0.0, min_score)))
         return settings
 
-    def _filter(self, source: str | None, path: str | None, since: When | None, until: When | None) -> Filter:
+    def _filter(
+        self,
+        source: str | None,
+        path: str | None,
+        since: When | None,
+        until: When | None,
+        session_key: str | None,
+        channel: str | None,
+    ) -> Filter:
         now = self.clock.now()
         enabled = tuple(self.settings.sources)
         return Filter(
@@ -293,7 +321,14 @@ class Memory:
             path=path or None,
             since_ms=parse_when(since, now=now) if since else None,
             until_ms=parse_when(until, now=now, end=True) if until else None,
+            session_key=self._full_key(session_key) if session_key else None,
+            channel=channel or None,
         )
+
+    def _full_key(self, session_key: str) -> str:
+        from kept.sessions.keys import parse_key
+
+        return str(parse_key(session_key, agent_id=self.config.agent_id))
 
     def _embedder_for_search(self, settings: Query) -> tuple[Embedder | None, tuple[str, ...]]:
         embedder = self._keeper.embedder
@@ -305,7 +340,7 @@ class Memory:
         return embedder, self._without_vectors
 
     def _without_what_is_gone(self, found: Found) -> Found:
-        """Where the index may be behind, a hit whose note is gone, or says something else there now, is not shown."""
+        """Where the index may be behind, a hit whose file is gone, or says something else there now, is not shown."""
         kept: list[Hit] = []
         gone: list[Dropped] = []
         for hit in found.hits:
@@ -319,8 +354,13 @@ class Memory:
         return Found(tuple(kept), (*found.dropped, *gone), (*found.degraded, reason))
 
     def _still_says(self, hit: Hit) -> bool:
+        text = hit.snippet.strip("…").strip()
         try:
+            if hit.source == "sessions":
+                from kept.indexing.conversation import is_still_said
+
+                return is_still_said(self._keeper.sessions_folder, hit.path, hit.start_line, hit.end_line, text)
             passage = self.read(hit.path, start=hit.start_line, lines=hit.end_line - hit.start_line + 1)
         except KeptError:
             return False
-        return hit.snippet.strip("…").strip() in passage.text
+        return text in passage.text

@@ -22,7 +22,7 @@ def cite(path: str, start_line: int, end_line: int) -> str:
 
 @frozen
 class SourceFile:
-    """A note as the file system shows it: what is needed to tell whether it changed, without reading it."""
+    """A note or a transcript as the file system shows it: enough to tell whether it changed, without reading it."""
 
     path: str
     """The name it is cited by: relative to the workspace, or absolute for an extra path outside it."""
@@ -90,9 +90,12 @@ class Filter:
     """A glob over cited paths, where '*' crosses folders; or a path or folder by name."""
     since_ms: int | None = None
     until_ms: int | None = None
+    session_key: str | None = None
+    channel: str | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.sources or self.path or self.since_ms is not None or self.until_ms is not None)
+        named = self.sources or self.path or self.session_key is not None or self.channel is not None
+        return bool(named or self.since_ms is not None or self.until_ms is not None)
 
 
 @frozen
@@ -115,9 +118,12 @@ class Hit:
     snippet: str
     source: Source
     timestamp: str
-    """When it was written: the date of a daily note, else when the file was last changed (ISO 8601)."""
+    """When it was said, or written: the date of a daily note, else when the file was last changed (ISO 8601)."""
     heading: str = ""
+    """The headings above it, or whose conversation it is from, as channel:person."""
     parts: tuple[ScorePart, ...] = ()
+    session_key: str | None = None
+    channel: str | None = None
 
     @property
     def citation(self) -> str:
@@ -179,7 +185,7 @@ class SyncReport:
 
 @frozen
 class Passage:
-    """Lines of a note, as `kept get` shows them."""
+    """Lines of a note or a transcript, as `kept get` shows them."""
 
     path: str
     start: int

@@ -10,7 +10,7 @@ import click
 from kept.cli.output import json_option, print_json, printable, style
 from kept.cli.root import Globals
 
-_CITED = re.compile(r"^(?P<path>.+\.md)#L(?P<first>\d+)(?:-L?(?P<last>\d+))?$", re.IGNORECASE)
+_CITED = re.compile(r"^(?P<path>.+\.(?:md|jsonl))#L(?P<first>\d+)(?:-L?(?P<last>\d+))?$", re.IGNORECASE)
 
 
 @click.command("get")
@@ -20,7 +20,7 @@ _CITED = re.compile(r"^(?P<path>.+\.md)#L(?P<first>\d+)(?:-L?(?P<last>\d+))?$", 
 @json_option
 @click.pass_obj
 def command(options: Globals, path: str, start: int | None, lines: int | None, as_json: bool) -> None:
-    """Read a note, or lines of it. PATH may be a citation: memory/ideas.md#L3-L9."""
+    """Read a note or a conversation, or lines of it. PATH may be a citation: memory/ideas.md#L3-L9."""
     path, start, lines = _from_citation(path, start, lines)
     with options.memory() as memory:
         passage = memory.read(path, start=start or 1, lines=lines)

@@ -15,7 +15,7 @@ from kept.records import Preview, SyncReport
 @json_option
 @click.pass_context
 def command(ctx: click.Context, force: bool, dry_run: bool, as_json: bool) -> None:
-    """Bring the index up to date with the notes."""
+    """Bring the index up to date with notes and conversations."""
     options: Globals = ctx.obj
     if dry_run:
         with options.memory() as memory:
@@ -33,7 +33,7 @@ def command(ctx: click.Context, force: bool, dry_run: bool, as_json: bool) -> No
 def preview_text(preview: Preview) -> str:
     lines = [f"Rebuild: {preview.rebuild}."] if preview.rebuild else []
     removed = f", {preview.removed:,} to remove" if preview.removed else ""
-    lines.append(f"{plural(preview.files, 'note')} to index{removed}.")
+    lines.append(f"{plural(preview.files, 'file')} to index{removed}.")
     if preview.model:
         lines.append(
             f"{plural(preview.to_embed, 'text')} to embed with {preview.model}, {preview.cached:,} from the cache:"
@@ -60,11 +60,11 @@ def show_report(report: SyncReport) -> None:
 
 def report_line(report: SyncReport) -> str:
     if report.indexed or report.removed:
-        parts = [f"{plural(report.indexed, 'note')} indexed"]
+        parts = [f"{plural(report.indexed, 'file')} indexed"]
         if report.removed:
             parts.append(f"{report.removed:,} removed")
         parts.append(f"{plural(report.embedded, 'text')} embedded, {report.cached:,} from the cache")
     else:
         parts = ["Nothing changed"]
-    parts.append(f"{plural(report.files, 'note')} and {plural(report.chunks, 'chunk')} in all")
+    parts.append(f"{plural(report.files, 'file')} and {plural(report.chunks, 'chunk')} in all")
     return "; ".join(parts) + f" ({report.took_ms / 1000:.2f} s)."

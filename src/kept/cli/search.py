@@ -20,6 +20,8 @@ from kept.records import SOURCES, Hit, SearchResult
 @click.option(
     "--path", metavar="GLOB", help="Only these notes: a path, a folder, or a pattern such as 'memory/2026-*'."
 )
+@click.option("--session", metavar="KEY", help="Only one conversation: telegram:5054, or its key in full.")
+@click.option("--channel", metavar="NAME", help="Only conversations on this channel.")
 @click.option("--since", metavar="WHEN", help="Only what is from then on: 2026-03-01, yesterday, 7d.")
 @click.option("--until", metavar="WHEN", help="Only what is from then or before.")
 @click.option("--explain", is_flag=True, help="Show what each score is made of, and what was left out.")
@@ -32,12 +34,14 @@ def command(
     min_score: float | None,
     source: str | None,
     path: str | None,
+    session: str | None,
+    channel: str | None,
     since: str | None,
     until: str | None,
     explain: bool,
     as_json: bool,
 ) -> None:
-    """Search the notes by meaning and by word; QUERY is a question or words, in any language."""
+    """Search notes and conversations by meaning and by word; QUERY is a question or words, in any language."""
     words = " ".join(query)
     with options.memory() as memory, progress_bar("Indexing") as progress:
         result = memory.search(
@@ -46,6 +50,8 @@ def command(
             min_score=min_score,
             source=source,
             path=path,
+            session_key=session,
+            channel=channel,
             since=since,
             until=until,
             progress=progress,
@@ -84,6 +90,8 @@ def hit_json(hit: Hit, *, explain: bool) -> dict[str, Any]:
         "timestamp": hit.timestamp,
         "citation": hit.citation,
     }
+    if hit.source == "sessions":
+        shape |= {"sessionKey": hit.session_key, "channel": hit.channel}
     if explain:
         shape["parts"] = [{"name": p.name, "value": round(p.value, 6), "detail": p.detail} for p in hit.parts]
     return shape

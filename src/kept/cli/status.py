@@ -71,12 +71,13 @@ def show_status(status: Status) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    changed = plural(status.changed_files, "note") + " changed since; the next search or 'kept index' takes them in"
+    changed = plural(status.changed_files, "file") + " changed since; the next search or 'kept index' takes them in"
     dims = f" ({status.dims} dimensions)" if status.dims else ""
     rows = [
         ("Workspace", status.workspace),
         ("Agent", status.agent),
-        ("Notes", f"{plural(status.files, 'note')}, {plural(status.chunks, 'chunk')}"),
+        ("Notes", _counted(status, "memory", "note")),
+        ("Talk", _counted(status, "sessions", "conversation")),
         ("Embeddings", f"{status.provider}, {status.model}{dims}" if status.model else "none"),
         ("Index", f"{status.index_path} ({size_text(status.index_bytes)})"),
         ("Cache", f"{status.cache_entries:,} of at most {status.cache_max_entries:,} embeddings"),
@@ -91,3 +92,8 @@ def show_status(status: Status) -> None:
         out.print(Text("! " + reason, style="yellow"))
     for problem in status.problems:
         out.print(Text(printable(f"! {problem.path}: {problem.reason}"), style="yellow"))
+
+
+def _counted(status: Status, source: str, name: str) -> str:
+    counts = status.source_counts.get(source, {})
+    return f"{plural(counts.get('files', 0), name)}, {plural(counts.get('chunks', 0), 'chunk')}"

@@ -43,6 +43,7 @@ class IndexKeeper:
         self.embedder = embedders[0] if embedders else None
         """The one in use: the first, or its fallback while the index holds the vectors of that."""
         self.clock = clock
+        self.sessions_folder = os.path.join(self._folder(), "sessions")
         self.ledger = Ledger(os.path.join(self._folder(), "ledger.jsonl"), clock)
         self._index: Index | None = None
         self._syncer: Syncer | None = None
@@ -74,7 +75,15 @@ class IndexKeeper:
     def syncer(self) -> Syncer:
         index = self.index()
         if self._syncer is None:
-            self._syncer = Syncer(index, self.workspace, self.embedder, self.settings, self.clock, self._batch_jobs())
+            self._syncer = Syncer(
+                index,
+                self.workspace,
+                self.sessions_folder,
+                self.embedder,
+                self.settings,
+                self.clock,
+                self._batch_jobs(),
+            )
         return self._syncer
 
     def _batch_jobs(self) -> BatchJobs | None:

@@ -7,7 +7,9 @@ import hashlib
 
 from kept.chunking.markdown import CHUNKER_VERSION, ChunkSize, chunk_markdown
 from kept.chunking.segment import SEGMENTER_VERSION, segment
+from kept.chunking.transcript import TRANSCRIPT_CHUNKER_VERSION
 from kept.records import Chunk, SourceFile
+from kept.redact import REDACTION_VERSION
 from kept.store.generation import SCHEMA_VERSION
 from kept.store.rows import FileRow, FileWrite, NewChunk
 from kept.values import frozen
@@ -27,6 +29,8 @@ class Recipe:
         return {
             "schema": SCHEMA_VERSION,
             "chunker": CHUNKER_VERSION,
+            "transcript_chunker": TRANSCRIPT_CHUNKER_VERSION,
+            "redaction": REDACTION_VERSION,
             "segmenter": SEGMENTER_VERSION,
             "tokens": self.size.tokens,
             "overlap": self.size.overlap,
@@ -51,12 +55,11 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
     embed_texts: dict[bytes, str] = {}
     for chunk in chunk_markdown(note.text, name=file.path, size=recipe.size):
         digest = sha256_hex(chunk.text)
-        embed_hash = _embed_hash(chunk)
+        embed_hash = sha256(chunk.embed_text)
         embed_texts[embed_hash] = chunk.embed_text
-        place = f"{file.source}:{file.path}:{chunk.start_line}:{chunk.end_line}:{digest}:{model}"
         chunks.append(
             NewChunk(
-                id=sha256_hex(place),
+                id=chunk_id(file, chunk.start_line, chunk.end_line, digest, model),
                 start_line=chunk.start_line,
                 end_line=chunk.end_line,
                 hash=digest,
@@ -69,18 +72,7 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
                 timestamp_ms=timestamp_ms,
             )
         )
-    return PreparedFile(FileWrite(row, tuple(chunks)), embed_texts)
-
-
-def embed_texts_of(file: SourceFile, note: NoteText, recipe: Recipe) -> dict[bytes, str]:
-    """What would have to be embedded, by its hash, without the rest of the work."""
-    return {
-        _embed_hash(chunk): chunk.embed_text for chunk in chunk_markdown(note.text, name=file.path, size=recipe.size)
-    }
-
-
-def _embed_hash(chunk: Chunk) -> bytes:
-    return hashlib.sha256(chunk.embed_text.encode("utf-8", "replace")).digest()
+    return PreparedFile(FileWrite(row, tuple(chunks), timestamp_ms), embed_texts)
 
 
 def file_row(file: SourceFile, note: NoteText, *, checked_ns: int) -> FileRow:
@@ -96,14 +88,26 @@ def file_row(file: SourceFile, note: NoteText, *, checked_ns: int) -> FileRow:
     )
 
 
+def chunk_id(file: SourceFile, start_line: int, end_line: int, digest: str, model: str) -> str:
+    return sha256_hex(f"{file.source}:{file.path}:{start_line}:{end_line}:{digest}:{model}")
+
+
+def sha256(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "replace")).digest()
+
+
 def sha256_hex(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return sha256(text).hex()
 
 
 def _context(chunk: Chunk, day: dt.date | None) -> str:
     """The date is found by word only: in the embedded text it would make renaming a daily note cost a call."""
-    when = f"{day:%Y-%m-%d %A %d %B %Y}" if day else ""
+    when = date_in_words(day) if day else ""
     return f"{chunk.heading} {when}".strip()
+
+
+def date_in_words(day: dt.date) -> str:
+    return f"{day:%Y-%m-%d %A %d %B %Y}"
 
 
 def daily_date(path: str) -> dt.date | None:

@@ -7,7 +7,7 @@ file whole, as it was or as it is. A kill at any point leaves batches that were 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -17,9 +17,11 @@ from kept.clock import Clock
 from kept.config import MemorySearch
 from kept.embedding.base import Embedder
 from kept.embedding.prices import find_price
-from kept.errors import EmbeddingError, EmbeddingFailed, KeptError, NoteNotFound
+from kept.errors import EmbeddingError, EmbeddingFailed, KeptError, NoteNotFound, SessionNotFound
 from kept.indexing.plan import SyncPlan, plan_sync
-from kept.indexing.prepare import PreparedFile, Recipe, embed_texts_of, file_row, note_timestamp_ms, prepare_file
+from kept.indexing.prepare import PreparedFile, Recipe, file_row, note_timestamp_ms, prepare_file
+from kept.indexing.scan import scan_sources, scan_transcripts
+from kept.indexing.triggers import Growth
 from kept.indexing.vectorise import Vectoriser, Vectors
 from kept.lock import locked
 from kept.records import Preview, Problem, Progress, SourceFile, SyncReport
@@ -30,7 +32,7 @@ from kept.store.rows import FileRow
 from kept.values import frozen
 from kept.workspace.files import read_note
 from kept.workspace.paths import Workspace
-from kept.workspace.scan import Scan, scan_workspace
+from kept.workspace.scan import Scan
 
 if TYPE_CHECKING:
     from kept.indexing.batch_jobs import BatchJobs
@@ -47,6 +49,7 @@ class _Tally:
 
     indexed: int = 0
     removed: int = 0
+    changed_chunks: int = 0
     embedded: int = 0
     cached: int = 0
     rebuilt: str | None = None
@@ -67,11 +70,45 @@ class _Job:
     """Without an embedder: store what is found by word and embed later, or give up."""
 
 
+@dataclass
+class _Batch:
+    """What is embedded and written together: enough to share a call and a transaction, not to hold much memory."""
+
+    prepared: list[PreparedFile] = field(default_factory=list)
+    touched: list[FileRow] = field(default_factory=list)
+    gone: list[tuple[str, str]] = field(default_factory=list)
+    files: int = 0
+    chars: int = 0
+    done: int = 0
+    label: str = ""
+
+    def add(self, piece: _Piece) -> None:
+        match piece:
+            case PreparedFile():
+                self.prepared.append(piece)
+                self.chars += sum(map(len, piece.embed_texts.values()))
+            case FileRow():
+                self.touched.append(piece)
+            case _:
+                self.gone.append(piece)
+
+    def is_full(self) -> bool:
+        return self.files >= BATCH_FILES or self.chars > BATCH_CHARS
+
+    def __bool__(self) -> bool:
+        return bool(self.prepared or self.touched or self.gone or self.files)
+
+
+_Piece = PreparedFile | FileRow | tuple[str, str]
+"""Something new, a file of which only the state has changed, or the key of one that is gone."""
+
+
 class Syncer:
     def __init__(
         self,
         index: Index,
         workspace: Workspace,
+        sessions_folder: str,
         embedder: Embedder | None,
         settings: MemorySearch,
         clock: Clock,
@@ -79,6 +116,7 @@ class Syncer:
     ) -> None:
         self.index = index
         self.workspace = workspace
+        self.sessions_folder = sessions_folder
         self.embedder = embedder
         self.settings = settings
         self.clock = clock
@@ -100,7 +138,7 @@ class Syncer:
     # looking
 
     def scan(self) -> Scan:
-        return scan_workspace(self.workspace, max_bytes=self.settings.max_file_bytes)
+        return scan_sources(self.workspace, self.sessions_folder, self.settings)
 
     def plan(self, scan: Scan) -> SyncPlan:
         return self._plan(scan, *self._known())
@@ -120,7 +158,7 @@ class Syncer:
         return replace(plan, to_read=plan.to_read + more, unchanged=plan.unchanged - len(more))
 
     def count_changed(self, scan: Scan, *, thoroughly: bool = False) -> int:
-        """How many notes the index does not have as they are. Those whose state differs are read to be sure;
+        """How many files the index does not have as they are. Those whose state differs are read to be sure;
         ``thoroughly`` reads all of them."""
         with self.index.reading():
             known = self.index.live.file_rows()
@@ -128,11 +166,24 @@ class Syncer:
         changed = len(plan.to_remove)
         for file in plan.to_read:
             row = known.get((file.source, file.path))
-            changed += row is None or row.hash != self._hash_on_disk(file)
+            changed += row is None or row.hash != self._hash_on_disk(file, None if thoroughly else row)
         return changed
 
-    def _hash_on_disk(self, file: SourceFile) -> str | None:
+    def growths(self) -> list[Growth]:
+        """What was said since transcripts were last taken in, for whoever decides whether that is enough to sync."""
+        from kept.indexing.conversation import measure_growth
+
+        with self.index.reading():
+            known = self.index.live.file_rows()
+        files = scan_transcripts(self.sessions_folder).files if "sessions" in self.settings.sources else ()
+        return [measure_growth(file, known.get((file.source, file.path))) for file in files]
+
+    def _hash_on_disk(self, file: SourceFile, row: FileRow | None) -> str | None:
         try:
+            if file.source == "sessions":
+                from kept.indexing.conversation import hash_transcript
+
+                return hash_transcript(file, row)
             note = read_note(file.absolute, max_bytes=self.settings.max_file_bytes)
         except KeptError:
             return None
@@ -195,12 +246,10 @@ class Syncer:
             known.pop(key, None)
         job = _Job(self.index.live, files, plan.to_remove, known, self.recipe(), True)
         texts: dict[bytes, str] = {}
-        read = 0
-        for batch in _batches(files):
-            prepared, _ = self._read(batch, job, _Tally(), [])
-            read += len(prepared)
-            texts.update((key, text) for one in prepared for key, text in one.embed_texts.items())
-        return self._priced(texts, read, len(plan.to_remove), rebuild)
+        tally = _Tally()
+        for batch in self._batches(job, tally):
+            texts.update((key, text) for one in batch.prepared for key, text in one.embed_texts.items())
+        return self._priced(texts, tally.indexed, len(plan.to_remove), rebuild)
 
     def _priced(self, texts: dict[bytes, str], files: int, removed: int, rebuild: str | None) -> Preview:
         cached = self.vectors.find_cached(texts) if self.vectors else texts
@@ -287,26 +336,18 @@ class Syncer:
         return True
 
     def _finish(self, target: Generation, tally: _Tally) -> None:
-        target.settle(changed_files=tally.indexed + tally.removed)
+        target.settle(changed_chunks=tally.changed_chunks)
         self.index.cache.evict(self.settings.cache.max_entries if self.settings.cache.enabled else 0)
         self.index.put_meta(_META_SYNCED, self.clock.now().isoformat(timespec="seconds"))
 
     def _run(self, job: _Job, tally: _Tally, progress: Progress | None) -> None:
         self._fetch_in_bulk(job, tally, progress)
-        done, total = 0, len(job.files)
-        gone = list(job.removed)
-        for batch in _batches(job.files):
-            prepared, touched = self._read(batch, job, tally, gone)
-            vectors = self._embed(prepared, job, tally)
-            self._write(job, prepared, touched, gone, vectors)
-            tally.removed += len(gone)
-            gone.clear()
-            done += len(batch)
+        for batch in self._batches(job, tally):
+            vectors = self._embed(batch.prepared, job, tally)
+            tally.changed_chunks += self._write(job, batch, vectors)
+            tally.removed += len(batch.gone)
             if progress:
-                progress(done, total, batch[-1].path)
-        if gone:
-            self._write(job, [], [], gone, None)
-            tally.removed += len(gone)
+                progress(batch.done, len(job.files), batch.label)
 
     def _fetch_in_bulk(self, job: _Job, tally: _Tally, progress: Progress | None) -> None:
         """Where many vectors are missing, the provider's batch API brings them into the cache first."""
@@ -320,41 +361,62 @@ class Syncer:
 
     def _missing_texts(self, job: _Job, vectors: Vectoriser) -> dict[bytes, str]:
         missing: dict[bytes, str] = {}
-        for file in job.files:
-            try:
-                note = read_note(file.absolute, max_bytes=self.settings.max_file_bytes)
-            except KeptError:
-                continue  # told when its turn comes
-            before = job.known.get((file.source, file.path))
-            if before is None or before.hash != file_row(file, note, checked_ns=0).hash:
-                missing |= vectors.find_missing(embed_texts_of(file, note, job.recipe))
+        for batch in self._batches(job, _Tally()):  # what there is to tell is told when its turn comes
+            for one in batch.prepared:
+                missing |= vectors.find_missing(one.embed_texts)
         return missing
 
-    def _read(
-        self, batch: Sequence[SourceFile], job: _Job, tally: _Tally, gone: list[tuple[str, str]]
-    ) -> tuple[list[PreparedFile], list[FileRow]]:
-        prepared: list[PreparedFile] = []
-        touched: list[FileRow] = []
-        for file in batch:
-            checked_ns = self.clock.time_ns()
-            try:
-                note = read_note(file.absolute, max_bytes=self.settings.max_file_bytes)
-            except NoteNotFound:
-                gone.append((file.source, file.path))
-                continue
-            except KeptError as exc:
-                tally.problems.append(Problem(file.path, exc.message))
-                continue
-            if note.warning:
-                tally.problems.append(Problem(file.path, note.warning))
-            row = file_row(file, note, checked_ns=checked_ns)
-            before = job.known.get(row.key)
-            if before is not None and before.hash == row.hash:
-                touched.append(row)
+    def _batches(self, job: _Job, tally: _Tally) -> Iterator[_Batch]:
+        batch = _Batch(gone=list(job.removed))
+        for number, file in enumerate(job.files):
+            for piece in self._read(file, job, tally):
+                batch.add(piece)
+                if batch.is_full():
+                    yield batch
+                    batch = _Batch(done=number, label=file.path)
+            batch.files += 1
+            batch.done, batch.label = number + 1, file.path
+            if batch.is_full():
+                yield batch
+                batch = _Batch(done=number + 1, label=file.path)
+        if batch:
+            yield batch
+
+    def _read(self, file: SourceFile, job: _Job, tally: _Tally) -> Iterator[_Piece]:
+        is_new = False
+        try:
+            read = self._read_transcript if file.source == "sessions" else self._read_note
+            for piece in read(file, job, tally):
+                is_new = is_new or isinstance(piece, PreparedFile)
+                yield piece
+        except (NoteNotFound, SessionNotFound):
+            yield file.source, file.path
+        except KeptError as exc:
+            tally.problems.append(Problem(file.path, exc.message))
+        tally.indexed += is_new
+
+    def _read_note(self, file: SourceFile, job: _Job, tally: _Tally) -> Iterator[_Piece]:
+        checked_ns = self.clock.time_ns()
+        note = read_note(file.absolute, max_bytes=self.settings.max_file_bytes)
+        if note.warning:
+            tally.problems.append(Problem(file.path, note.warning))
+        row = file_row(file, note, checked_ns=checked_ns)
+        before = job.known.get(row.key)
+        if before is not None and before.hash == row.hash:
+            yield row
+        else:
+            yield prepare_file(file, note, job.recipe, checked_ns=checked_ns)
+
+    def _read_transcript(self, file: SourceFile, job: _Job, tally: _Tally) -> Iterator[_Piece]:
+        from kept.indexing.conversation import Taken, take_in
+
+        known = job.known.get((file.source, file.path))
+        for taken in take_in(file, known, job.recipe, checked_ns=self.clock.time_ns()):
+            if isinstance(taken, Taken):
+                tally.problems.extend(Problem(file.path, reason) for reason in taken.problems)
+                yield taken.prepared
             else:
-                prepared.append(prepare_file(file, note, job.recipe, checked_ns=checked_ns))
-        tally.indexed += len(prepared)
-        return prepared, touched
+                yield taken
 
     def _embed(self, prepared: list[PreparedFile], job: _Job, tally: _Tally) -> Vectors | None:
         texts = {key: text for one in prepared for key, text in one.embed_texts.items()}
@@ -379,27 +441,24 @@ class Syncer:
         """Vectors of another embedder than the one the tables were made for are never mixed in."""
         return job.target is not self.index.live or self.vectors_match()
 
-    def _write(
-        self,
-        job: _Job,
-        prepared: list[PreparedFile],
-        touched: list[FileRow],
-        gone: list[tuple[str, str]],
-        vectors: Vectors | None,
-    ) -> None:
+    def _write(self, job: _Job, batch: _Batch, vectors: Vectors | None) -> int:
+        """How many chunks came and went."""
+        changed = 0
         with self.index.writing():
             if self.vectors and vectors:
                 self.vectors.remember(vectors)
-            for source, path in gone:
-                job.target.remove_file(source, path)
-            for row in touched:
-                job.target.touch_file(row, note_timestamp_ms(row.path, row.mtime_ns))
-            for one in prepared:
-                job.target.replace_file(one.write)
+            for source, path in batch.gone:
+                changed += job.target.remove_file(source, path)
+            for row in batch.touched:
+                is_note = row.source == "memory"
+                job.target.touch_file(row, note_timestamp_ms(row.path, row.mtime_ns) if is_note else None)
+            for one in batch.prepared:
+                changed += job.target.replace_file(one.write)
                 if vectors:
-                    waiting = job.target.rows_awaiting_vector(*one.write.file.key)
+                    waiting = job.target.rows_awaiting_vector(*one.write.file.key, after_line=one.write.after_line)
                     found = ((row, vectors.find(key)) for row, key in waiting)
                     job.target.vectors.put([(row, quantise(vector)) for row, vector in found if vector])
+        return changed
 
     def _report(self, scan: Scan, tally: _Tally, started: float) -> SyncReport:
         with self.index.reading():
@@ -419,15 +478,3 @@ class Syncer:
             failures=tuple(tally.failures),
             took_ms=(time.perf_counter() - started) * 1000,
         )
-
-
-def _batches(files: Sequence[SourceFile]) -> Iterator[Sequence[SourceFile]]:
-    """Files by the handful: enough to share a transaction and an embedding call, not enough to hold much memory."""
-    start, chars = 0, 0
-    for at, file in enumerate(files):
-        if at > start and (at - start >= BATCH_FILES or chars + file.size > BATCH_CHARS):
-            yield files[start:at]
-            start, chars = at, 0
-        chars += file.size
-    if start < len(files):
-        yield files[start:]

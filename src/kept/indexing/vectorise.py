@@ -10,6 +10,7 @@ from kept.config import Cache
 from kept.embedding.base import Embedder
 from kept.errors import EmbeddingError
 from kept.records import Gap
+from kept.redact import redact
 from kept.store.index import Index
 from kept.values import frozen
 
@@ -61,14 +62,14 @@ class Vectoriser:
         self._held_since = None
 
     def vectors_of(self, texts: Mapping[bytes, str]) -> Vectors:
-        """Never raises EmbeddingError: what is missing, and why, is part of the answer."""
+        """Never raises EmbeddingError: what is missing, and why, is part of the answer. No secret leaves here."""
         known = self.find_cached(texts)
         missing = [key for key in texts if key not in known and key not in self.refused and key not in self.held]
         on_their_way = self._held_reason if any(key in self.held and key not in known for key in texts) else None
         if not missing:
             return Vectors(known, {}, {}, waiting=on_their_way)
         try:
-            matrix = self.embedder.embed([texts[key] for key in missing], role="document")
+            matrix = self.embedder.embed([redact(texts[key]) for key in missing], role="document")
         except EmbeddingError as exc:
             self.failed_at = time.monotonic()
             return Vectors(known, {}, {}, waiting=exc.message)

@@ -12,6 +12,7 @@ from kept.config import Query
 from kept.embedding.base import Calibration, Embedder
 from kept.errors import EmbeddingError, StoreDamaged
 from kept.records import Dropped, DropReason, Filter, Hit, cite
+from kept.redact import redact
 from kept.search.fuse import Candidate, Scored, Weights, fuse_rrf, fuse_weighted, select
 from kept.search.keyword import KeywordHit, KeywordSearch
 from kept.search.query import ParsedQuery
@@ -79,7 +80,7 @@ def search_index(
 def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | None, tuple[str, ...]]:
     """The query's vector, or why there is none."""
     try:
-        matrix = embedder.embed([query.text], role="query")
+        matrix = embedder.embed([redact(query.text)], role="query")
         calibration = embedder.calibration  # a local model measures it, so this may fail as well
     except EmbeddingError as exc:
         return None, (f"Searching by word only: {exc.message}",)
@@ -131,6 +132,8 @@ def _hit(scored: Scored, chunk: ChunkRow, text: KeywordHit | None, index_path: s
         timestamp=_iso(chunk.timestamp_ms),
         heading=chunk.heading,
         parts=scored.parts,
+        session_key=chunk.session_key,
+        channel=chunk.channel,
     )
 
 

@@ -62,6 +62,15 @@ class Line:
 
 
 @frozen
+class RawLine:
+    number: int
+    start: int
+    end: int
+    raw: bytes
+    """With its line break."""
+
+
+@frozen
 class Torn:
     """What a crash had left behind the last whole line, and what became of it."""
 
@@ -103,6 +112,10 @@ class Transcript:
 
     def iter_lines(self, start: Position | None = None, *, stop: int | None = None) -> Iterator[Line]:
         """Every whole line from a place on, at most up to an offset."""
+        return map(parse_line, self.iter_raw(start, stop=stop))
+
+    def iter_raw(self, start: Position | None = None, *, stop: int | None = None) -> Iterator[RawLine]:
+        """The same without reading what the lines say."""
         start = start or Position()
         at, number = start.offset, start.lines
         with self._reading() as file:
@@ -112,7 +125,7 @@ class Transcript:
                 if not raw.endswith(b"\n") or (stop is not None and end > stop):
                     return
                 number += 1
-                yield Line(number, at, end, _parse(raw[:-1], number))
+                yield RawLine(number, at, end, raw)
                 at = end
 
     def tail(self, messages: int, end: Position) -> list[Line]:
@@ -242,6 +255,10 @@ class Adding:
             raise SessionNotFound(f"{path}: was deleted.")
         self.transcript.remember_end(state, entries[-1].id)
         return before, state
+
+
+def parse_line(line: RawLine) -> Line:
+    return Line(line.number, line.start, line.end, _parse(line.raw[:-1], line.number))
 
 
 def is_message(line: Line) -> bool:

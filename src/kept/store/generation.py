@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable
 from functools import cache
@@ -14,11 +15,11 @@ from kept.store.connection import IN_ROWS, packed_rows
 from kept.store.rows import ChunkRow, Counts, FileRow, FileWrite, NewChunk
 from kept.store.vectors import VectorTable
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised with generation.sql: an index of another version is rebuilt."""
 
 _MERGE_SHARE = 10
-"""A merge rewrites the whole full-text index, which one tenth of the notes is worth."""
+"""A merge rewrites the whole full-text index, which one tenth of the chunks is worth."""
 
 TABLES = ("files", "chunks", "chunks_fts", "chunks_vec", "vec_packs", "vec_dead")
 
@@ -57,13 +58,16 @@ class Generation:
     # files
 
     def file_rows(self) -> dict[tuple[str, str], FileRow]:
-        query = f"SELECT source, path, hash, size, mtime_ns, ctime_ns, checked_ns, warning FROM {self.prefix}files"
+        query = (
+            f"SELECT source, path, hash, size, mtime_ns, ctime_ns, checked_ns, warning, mark FROM {self.prefix}files"
+        )
         return {(row[0], row[1]): FileRow(*row) for row in self.db.execute(query)}
 
     def put_file(self, file: FileRow) -> None:
         self.db.execute(
             f"INSERT OR REPLACE INTO {self.prefix}files"
-            " (source, path, hash, size, mtime_ns, ctime_ns, checked_ns, warning) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            " (source, path, hash, size, mtime_ns, ctime_ns, checked_ns, warning, mark)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 file.source,
                 file.path,
@@ -73,6 +77,7 @@ class Generation:
                 file.ctime_ns,
                 file.checked_ns,
                 file.warning,
+                file.mark,
             ),
         )
 
@@ -87,39 +92,44 @@ class Generation:
 
     # chunks
 
-    def settle(self, *, changed_files: int) -> None:
+    def settle(self, *, changed_chunks: int) -> None:
         """After a sync: packs what is not packed, and merges the full-text index where a good part of it is new.
 
         A query looks into every segment of that index, for each word and each row; one segment is twice as fast.
         """
         self.vectors.maintain()
-        files = int(self.db.execute(f"SELECT count(*) FROM {self.prefix}files").get)
-        if changed_files * _MERGE_SHARE >= files:
+        if changed_chunks * _MERGE_SHARE >= self.count_chunks():
             name = f"{self.prefix}chunks_fts"
             self.db.execute(f"INSERT INTO {name} ({name}) VALUES ('optimize')")
 
-    def replace_file(self, write: FileWrite) -> None:
-        """Swaps a file's chunks. What stayed the same keeps its row."""
+    def replace_file(self, write: FileWrite) -> int:
+        """Swaps a file's chunks. What stayed the same keeps its row. How many came and went."""
         source, path = write.file.key
-        old = dict(
-            self.db.execute(f"SELECT id, row FROM {self.prefix}chunks WHERE source = ? AND path = ?", (source, path))
-        )
-        new = {chunk.id: chunk for chunk in write.chunks}
-        self._delete_rows([row for id_, row in old.items() if id_ not in new])
-        for id_, chunk in new.items():
-            if id_ not in old:
-                self._insert(source, path, chunk)
-        self.touch_file(write.file, write.chunks[0].timestamp_ms if write.chunks else None)
+        query = f"SELECT id, rest_hash, row FROM {self.prefix}chunks WHERE source = ? AND path = ? AND start_line > ?"
+        old = {(id_, rest): row for id_, rest, row in self.db.execute(query, (source, path, write.after_line))}
+        shared = write.timestamp_ms is not None
+        by_id = {chunk.id: chunk for chunk in write.chunks}
+        new = {(id_, _rest_hash(chunk, with_time=not shared)): chunk for id_, chunk in by_id.items()}
+        gone = [row for key, row in old.items() if key not in new]
+        self._delete_rows(gone)
+        added = [key for key in new if key not in old]
+        for key in added:
+            self._insert(source, path, new[key], key[1])
+        self.touch_file(write.file, write.timestamp_ms)
+        return len(gone) + len(added)
 
-    def remove_file(self, source: str, path: str) -> None:
+    def remove_file(self, source: str, path: str) -> int:
         query = f"SELECT row FROM {self.prefix}chunks WHERE source = ? AND path = ?"
-        self._delete_rows([row for (row,) in self.db.execute(query, (source, path))])
+        rows = [row for (row,) in self.db.execute(query, (source, path))]
+        self._delete_rows(rows)
         self.db.execute(f"DELETE FROM {self.prefix}files WHERE source = ? AND path = ?", (source, path))
+        return len(rows)
 
-    def _insert(self, source: str, path: str, chunk: NewChunk) -> None:
+    def _insert(self, source: str, path: str, chunk: NewChunk, rest_hash: bytes) -> None:
         self.db.execute(
             f"INSERT INTO {self.prefix}chunks (id, source, path, start_line, end_line, hash, embed_hash, model,"
-            " heading, text, timestamp) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " heading, text, timestamp, session_key, channel, rest_hash)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 chunk.id,
                 source,
@@ -132,6 +142,9 @@ class Generation:
                 chunk.heading,
                 chunk.text,
                 chunk.timestamp_ms,
+                chunk.session_key,
+                chunk.channel,
+                rest_hash,
             ),
         )
         self.db.execute(
@@ -147,18 +160,18 @@ class Generation:
 
     def get_chunks(self, rows: Iterable[int]) -> dict[int, ChunkRow]:
         query = (
-            "SELECT row, source, path, start_line, end_line, hash, heading, text, timestamp"
+            "SELECT row, source, path, start_line, end_line, hash, heading, text, timestamp, session_key, channel"
             f" FROM {self.prefix}chunks WHERE {IN_ROWS}"
         )
         return {values[0]: ChunkRow(*values) for values in self.db.execute(query, (packed_rows(rows),))}
 
-    def rows_awaiting_vector(self, source: str, path: str) -> list[tuple[int, bytes]]:
+    def rows_awaiting_vector(self, source: str, path: str, *, after_line: int = 0) -> list[tuple[int, bytes]]:
         """A file's chunks that have no vector yet: row, and the hash of what is to be embedded."""
         found: list[Any] = self.db.execute(
             f"SELECT c.row, c.embed_hash FROM {self.prefix}chunks c"
             f" LEFT JOIN {self.prefix}chunks_vec v ON v.row = c.row"
-            " WHERE c.source = ? AND c.path = ? AND v.row IS NULL",
-            (source, path),
+            " WHERE c.source = ? AND c.path = ? AND c.start_line > ? AND v.row IS NULL",
+            (source, path, after_line),
         ).fetchall()
         return found
 
@@ -195,6 +208,18 @@ class Generation:
         )
 
 
+def _rest_hash(chunk: NewChunk, *, with_time: bool) -> bytes:
+    told = (
+        chunk.embed_hash.hex(),
+        chunk.heading,
+        chunk.session_key or "",
+        chunk.channel or "",
+        str(chunk.timestamp_ms) if with_time else "",
+        chunk.context_words,
+    )
+    return hashlib.blake2b("\n".join(told).encode("utf-8", "replace"), digest_size=16).digest()
+
+
 def filter_sql(filters: Filter) -> tuple[str, list[Any]]:
     """A condition on `chunks c`."""
     clauses: list[str] = []
@@ -210,6 +235,12 @@ def filter_sql(filters: Filter) -> tuple[str, list[Any]]:
             folder = filters.path.rstrip("/")
             clauses.append("(c.path = ? OR substr(c.path, 1, ?) = ?)")
             values.extend((folder, len(folder) + 1, folder + "/"))
+    if filters.session_key is not None:
+        clauses.append("c.session_key = ?")
+        values.append(filters.session_key)
+    if filters.channel is not None:
+        clauses.append("c.channel = ?")
+        values.append(filters.channel)
     if filters.since_ms is not None:
         clauses.append("c.timestamp >= ?")
         values.append(filters.since_ms)

@@ -4,12 +4,13 @@
 CREATE TABLE {p}files (
   path       TEXT NOT NULL,
   source     TEXT NOT NULL,
-  hash       TEXT NOT NULL,        -- SHA-256 of the bytes
+  hash       TEXT NOT NULL,        -- SHA-256 of the bytes; of a transcript, of its lines one after the other
   size       INTEGER NOT NULL,
   mtime_ns   INTEGER NOT NULL,
   ctime_ns   INTEGER NOT NULL,
   checked_ns INTEGER NOT NULL,     -- when it was last read and found to be this
   warning    TEXT,
+  mark       TEXT,                 -- how far a transcript is settled, as JSON; NULL for a note
   PRIMARY KEY (source, path)
 ) WITHOUT ROWID;
 
@@ -26,10 +27,14 @@ CREATE TABLE {p}chunks (
   model      TEXT NOT NULL,
   heading    TEXT NOT NULL,
   text       TEXT NOT NULL,
-  timestamp  INTEGER NOT NULL      -- milliseconds
+  timestamp  INTEGER NOT NULL,     -- milliseconds
+  session_key TEXT,                -- whose conversation; NULL for a note
+  channel    TEXT,
+  rest_hash  BLOB NOT NULL         -- of what the id says nothing about: a chunk that has both as before stays as it is
 );
 
-CREATE INDEX chunks_by_path_{n} ON {p}chunks (source, path);
+CREATE INDEX chunks_by_path_{n} ON {p}chunks (source, path, start_line);
+CREATE INDEX chunks_by_session_{n} ON {p}chunks (session_key) WHERE session_key IS NOT NULL;
 
 -- Contentless: the text is in `chunks` once; here are only its words, those of unspaced scripts as pairs.
 CREATE VIRTUAL TABLE {p}chunks_fts USING fts5 (

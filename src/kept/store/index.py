@@ -14,8 +14,10 @@ from kept.errors import StoreDamaged
 from kept.sqlite import database_files, file_number
 from kept.store.cache import EmbeddingCache
 from kept.store.connection import connect, immediate, snapshot, translated
-from kept.store.generation import Generation
+from kept.store.generation import SCHEMA_VERSION, Generation
 from kept.store.words import WordIndex
+
+_META_SCHEMA = "schema"
 
 
 class Index:
@@ -29,17 +31,27 @@ class Index:
         self.live = Generation(self.db)
         try:
             with translated(path):
-                if not self.live.exists():
+                if not self._is_of_this_schema():
                     self._create_first_generation()
                 self.words = WordIndex(self.db)
         except BaseException:
             self.db.close()
             raise
 
+    def _is_of_this_schema(self) -> bool:
+        return self.live.exists() and self.get_meta(_META_SCHEMA) == SCHEMA_VERSION
+
     def _create_first_generation(self) -> None:
+        """Tables of another schema cannot be asked anything, so they make way; the embeddings stay."""
         with immediate(self.db):
-            if not self.live.exists():
-                self.live.create(0)
+            if self._is_of_this_schema():
+                return
+            number = self.generation_number() + 1 if self.live.exists() else 0
+            Generation(self.db, "next_").drop()
+            self.live.drop()
+            self.live.create(number)
+            self.put_meta("generation", number)
+            self.put_meta(_META_SCHEMA, SCHEMA_VERSION)
 
     def close(self) -> None:
         self.db.close()

@@ -18,6 +18,7 @@ class FileRow:
     ctime_ns: int
     checked_ns: int
     warning: str | None = None
+    mark: str | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -39,14 +40,19 @@ class NewChunk:
     words: str
     context_words: str
     timestamp_ms: int
+    session_key: str | None = None
+    channel: str | None = None
 
 
 @frozen
 class FileWrite:
-    """A file and all of its chunks, replaced together."""
+    """A file and its chunks, replaced together: all of them, or those that begin behind a line."""
 
     file: FileRow
     chunks: tuple[NewChunk, ...]
+    timestamp_ms: int | None = None
+    """That of all chunks, where they share one."""
+    after_line: int = 0
 
 
 @frozen
@@ -60,6 +66,8 @@ class ChunkRow:
     heading: str
     text: str
     timestamp_ms: int
+    session_key: str | None = None
+    channel: str | None = None
 
 
 @frozen

@@ -8,7 +8,10 @@ from collections.abc import Iterable, Iterator
 from threading import Event
 
 from kept.errors import WorkspaceError
+from kept.values import frozen
 from kept.workspace.paths import Workspace, is_markdown
+
+_TRANSCRIPT = ".jsonl"
 
 
 class ChangeSignal:
@@ -56,7 +59,7 @@ class ChangeSignal:
         return True
 
     def changed(self) -> bool:
-        """Whether a note or a folder changed since the last call. Without a signal the answer is always yes."""
+        """Whether a note, a transcript or a folder changed since the last call. Without a signal, always yes."""
         if self._inotify is None:
             return True
         from inotify_simple import flags
@@ -66,7 +69,7 @@ class ChangeSignal:
             about_folder = event.mask & (flags.ISDIR | flags.Q_OVERFLOW | flags.DELETE_SELF | flags.MOVE_SELF)
             if event.mask & (flags.DELETE_SELF | flags.MOVE_SELF | flags.IGNORED):
                 self._watched.clear()  # a folder went away: all are watched anew after the next look
-            if about_folder or is_markdown(event.name):
+            if about_folder or is_markdown(event.name) or event.name.endswith(_TRANSCRIPT):
                 seen = True
         return seen
 
@@ -84,10 +87,23 @@ if sys.platform == "linux":  # only for the annotation above
         from inotify_simple import INotify
 
 
-def iter_changes(workspace: Workspace, *, debounce_ms: int, stop: Event) -> Iterator[int]:
-    """Yields, each time notes have changed and then been quiet for a moment, how many did."""
+@frozen
+class Changes:
+    notes: int
+    transcripts: int
+    removed: int
+    """How many of them were removed."""
+
+
+def iter_changes(
+    workspace: Workspace, *, transcripts: str | None = None, debounce_ms: int, stop: Event
+) -> Iterator[Changes]:
+    """Yields, each time something has changed and then been quiet for a moment, what did.
+
+    ``transcripts`` is a folder somewhere below which there are some.
+    """
     try:
-        from watchfiles import DefaultFilter, watch
+        from watchfiles import Change, DefaultFilter, watch
     except ImportError as exc:
         raise WorkspaceError(
             "Watching needs the package 'watchfiles'.", hint="Install it: pip install 'kept[watch]'"
@@ -95,8 +111,12 @@ def iter_changes(workspace: Workspace, *, debounce_ms: int, stop: Event) -> Iter
 
     class Notes(DefaultFilter):
         def __call__(self, change: object, path: str) -> bool:
-            return is_markdown(path) and super().__call__(change, path)  # type: ignore[arg-type]
+            named = is_markdown(path) or path.endswith(_TRANSCRIPT)
+            return named and super().__call__(change, path)  # type: ignore[arg-type]
 
-    places = [path for path in (workspace.root, *workspace.extra_paths) if os.path.exists(path)]
+    wanted = (workspace.root, *workspace.extra_paths, *((transcripts,) if transcripts else ()))
+    places = [path for path in wanted if os.path.exists(path)]
     for changes in watch(*places, watch_filter=Notes(), debounce=debounce_ms, stop_event=stop, raise_interrupt=False):
-        yield len(changes)
+        transcript = sum(path.endswith(_TRANSCRIPT) for _, path in changes)
+        removed = sum(change == Change.deleted for change, _ in changes)
+        yield Changes(len(changes) - transcript, transcript, removed)
