@@ -562,3 +562,12 @@ def test_where_no_catalogue_can_be_written_sessions_are_still_read_and_it_is_sai
         store.append(before[0].id, Message.of("user", "on"))
         assert store.get(before[0].id).messages == before[0].messages + 1
         assert store.take_problems() == ()
+
+
+def test_half_a_surrogate_pair_in_a_user_id_does_no_harm(tmp_path):
+    with SessionStore.open(home=tmp_path) as store:
+        made = store.get_or_create("telegram", "x\ud800y")
+        say(store, made.id, "Hello, \udfff.")
+        assert store.get_or_create("telegram", "x\ud800y").id == made.id
+        assert [record.id for record in store.list()] == [made.id]
+        assert store.load(made.id).messages

@@ -314,8 +314,14 @@ def _tally(row: Sequence[Any]) -> Tally:
 
 
 def _values(tally: Tally) -> list[Any]:
-    values = (getattr(tally, name) for name in COLUMNS)
-    return [json.dumps(one) if isinstance(one, dict) else one for one in values]
+    return [_storable(getattr(tally, name)) for name in COLUMNS]
+
+
+def _storable(value: Any) -> Any:
+    """Half of a surrogate pair, which JSON can hold and SQLite cannot, is spelt out. The key has it escaped anyway."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    return json.dumps(value) if isinstance(value, dict) else value
 
 
 @contextmanager
