@@ -241,8 +241,6 @@ class Spending:
 class Preview:
     """What a sync would do, and what that would cost."""
 
-    files: int
-    removed: int
     texts: int
     cached: int
     to_embed: int
@@ -251,6 +249,8 @@ class Preview:
     provider: str
     model: str | None
     cost_usd: float | None
+    files: int = 0
+    removed: int = 0
     rebuild: str | None = None
 
 

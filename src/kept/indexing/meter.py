@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
+from kept.chunking.tokens import estimate_tokens
 from kept.config import MemorySearch
 from kept.embedding.base import Embedder
 from kept.embedding.prices import find_price
-from kept.records import Spending, Usage
+from kept.records import Preview, Spending, Usage
 
 
 def usage_of(embedder: Embedder | None) -> Usage:
@@ -30,5 +33,24 @@ def spent_since(
         tokens=tokens,
         cached=cached,
         retries=now.retries - before.retries,
+        cost_usd=None if price is None else price * tokens / 1_000_000,
+    )
+
+
+def price_texts(
+    texts: Mapping[bytes, str], cached: Collection[bytes], embedder: Embedder | None, settings: MemorySearch
+) -> Preview:
+    """What embedding these texts would take, without those that are in the cache. Without an embedder, nothing."""
+    identity = embedder.identity if embedder else None
+    missing = [text for key, text in texts.items() if key not in cached] if identity else []
+    tokens = sum(estimate_tokens(text) for text in missing)
+    price = find_price(identity.provider, identity.model, settings) if identity else 0.0
+    return Preview(
+        texts=len(texts),
+        cached=len(cached),
+        to_embed=len(missing),
+        tokens=tokens,
+        provider=identity.provider if identity else "none",
+        model=identity.model if identity else None,
         cost_usd=None if price is None else price * tokens / 1_000_000,
     )

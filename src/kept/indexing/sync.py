@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kept.chunking.markdown import ChunkSize
-from kept.chunking.tokens import estimate_tokens
 from kept.clock import Clock
 from kept.config import MemorySearch
 from kept.embedding.base import Embedder
-from kept.embedding.prices import find_price
 from kept.errors import EmbeddingError, EmbeddingFailed, KeptError, NoteNotFound, SessionNotFound
+from kept.indexing.meter import price_texts
 from kept.indexing.plan import SyncPlan, plan_sync
 from kept.indexing.prepare import PreparedFile, Recipe, file_row, note_timestamp_ms, prepare_file
 from kept.indexing.scan import scan_sources, scan_transcripts
@@ -249,26 +248,9 @@ class Syncer:
         tally = _Tally()
         for batch in self._batches(job, tally):
             texts.update((key, text) for one in batch.prepared for key, text in one.embed_texts.items())
-        return self._priced(texts, tally.indexed, len(plan.to_remove), rebuild)
-
-    def _priced(self, texts: dict[bytes, str], files: int, removed: int, rebuild: str | None) -> Preview:
-        cached = self.vectors.find_cached(texts) if self.vectors else texts
-        missing = [text for key, text in texts.items() if key not in cached]
-        tokens = sum(estimate_tokens(text) for text in missing)
-        identity = self.embedder.identity if self.embedder else None
-        price = find_price(identity.provider, identity.model, self.settings) if identity else 0.0
-        return Preview(
-            files=files,
-            removed=removed,
-            texts=len(texts),
-            cached=len(cached) if identity else 0,
-            to_embed=len(missing),
-            tokens=tokens,
-            provider=identity.provider if identity else "none",
-            model=identity.model if identity else None,
-            cost_usd=None if price is None else price * tokens / 1_000_000,
-            rebuild=rebuild,
-        )
+        cached = self.vectors.find_cached(texts) if self.vectors else {}
+        preview = price_texts(texts, cached, self.embedder, self.settings)
+        return replace(preview, files=tally.indexed, removed=len(plan.to_remove), rebuild=rebuild)
 
     # acting
 
