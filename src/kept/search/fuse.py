@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from kept.records import DropReason, ScorePart
 from kept.values import frozen
@@ -22,7 +23,8 @@ class Candidate:
     """Calibrated similarity; None where there is none to compare with."""
     text: float | None
     age_days: float
-    detail: str = ""
+    matched: tuple[str, ...] = ()
+    """The words it has."""
 
 
 @frozen
@@ -37,7 +39,15 @@ class Scored:
     score: float
     relevance: float
     """The score without what recency adds: what the threshold is applied to."""
-    parts: tuple[ScorePart, ...]
+    shares: tuple[float, float, float]
+    """What meaning, words and recency contribute."""
+    reasons: Callable[[], tuple[str, str]]
+    """Why the first two do. Put into words for those that are shown, not for all that were looked at."""
+
+    def parts(self) -> tuple[ScorePart, ...]:
+        """The score taken apart: these add up to it."""
+        names, reasons = ("vector", "text", "recency"), (*self.reasons(), _age(self.candidate.age_days))
+        return tuple(ScorePart(*part) for part in zip(names, self.shares, reasons, strict=True))
 
 
 def fuse_weighted(candidates: Sequence[Candidate], weights: Weights) -> list[Scored]:
@@ -48,13 +58,8 @@ def fuse_weighted(candidates: Sequence[Candidate], weights: Weights) -> list[Sco
     scored = []
     for one in candidates:
         vector, text = (weights.vector, weights.text) if one.vector is not None else (0.0, 1.0)
-        scored.append(
-            _scored(
-                one,
-                ScorePart("vector", vector * (one.vector or 0.0), _detail(vector, one.vector)),
-                ScorePart("text", text * (one.text or 0.0), _detail(text, one.text, one.detail)),
-            )
-        )
+        reasons = partial(_weighted_reasons, one, vector, text)
+        scored.append(_scored(one, vector * (one.vector or 0.0), text * (one.text or 0.0), reasons))
     return _ranked(scored)
 
 
@@ -64,13 +69,18 @@ def fuse_rrf(candidates: Sequence[Candidate], weights: Weights) -> list[Scored]:
     text = _ranks(candidates, lambda one: one.text)
     scored = []
     for one in candidates:
-        parts = []
-        for name, weight, ranks in (("vector", weights.vector, vector), ("text", weights.text, text)):
-            rank = ranks.get(one.row)
-            value = weight * (RRF_K + 1) / (RRF_K + rank) if rank else 0.0
-            parts.append(ScorePart(name, value, f"rank {rank}" if rank else "not found"))
-        scored.append(_scored(one, *parts))
+        ranks = (vector.get(one.row), text.get(one.row))
+        shares = _rank_share(weights.vector, ranks[0]), _rank_share(weights.text, ranks[1])
+        scored.append(_scored(one, shares[0], shares[1], partial(_rank_reasons, *ranks)))
     return _ranked(scored)
+
+
+def _rank_share(weight: float, rank: int | None) -> float:
+    return weight * (RRF_K + 1) / (RRF_K + rank) if rank else 0.0
+
+
+def _rank_reasons(vector: int | None, text: int | None) -> tuple[str, str]:
+    return f"rank {vector}" if vector else "not found", f"rank {text}" if text else "not found"
 
 
 def _ranks(candidates: Sequence[Candidate], score: Callable[[Candidate], float | None]) -> dict[int, int]:
@@ -78,12 +88,11 @@ def _ranks(candidates: Sequence[Candidate], score: Callable[[Candidate], float |
     return {row: at for at, (_, row) in enumerate(sorted(found, key=lambda one: (-one[0], one[1])), start=1)}
 
 
-def _scored(one: Candidate, *parts: ScorePart) -> Scored:
-    relevance = min(1.0, sum(part.value for part in parts))
+def _scored(one: Candidate, vector: float, text: float, reasons: Callable[[], tuple[str, str]]) -> Scored:
+    relevance = min(1.0, vector + text)
     recency = 0.5 ** (max(0.0, one.age_days) / RECENCY_HALF_LIFE_DAYS)
     boost = min(RECENCY_SHARE * recency, 1.0 - relevance)
-    age = ScorePart("recency", boost, _age(one.age_days))
-    return Scored(one, relevance + boost, relevance, (*parts, age))
+    return Scored(one, relevance + boost, relevance, (vector, text, boost), reasons)
 
 
 def _age(days: float) -> str:
@@ -93,6 +102,10 @@ def _age(days: float) -> str:
 
 def _ranked(scored: Iterable[Scored]) -> list[Scored]:
     return sorted(scored, key=lambda one: (-one.score, one.candidate.row))
+
+
+def _weighted_reasons(one: Candidate, vector: float, text: float) -> tuple[str, str]:
+    return _detail(vector, one.vector), _detail(text, one.text, ", ".join(one.matched[:8]))
 
 
 def _detail(weight: float, score: float | None, extra: str = "") -> str:

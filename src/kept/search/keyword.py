@@ -21,6 +21,7 @@ B = 0.6
 CONTEXT_WEIGHT = 0.5
 """What a word in the headings above a chunk counts, against one in its text."""
 STEEPNESS = 1.5
+_FEW_MATCHES = 4_000
 ROWS_BUDGET = 10_000
 """Above this many rows to rank, only those that have one of the rarer terms are looked at."""
 
@@ -65,7 +66,8 @@ class KeywordSearch:
         if not self.present or not rows:
             return []
         expression = " OR ".join(w.term.expression for w in self.present)
-        matches, mean = self.words.match_rows(expression, rows)
+        few = sum(w.rows for w in self.present) <= _FEW_MATCHES
+        matches, mean = self.words.match_rows(expression, rows, few=few)
         return [self._hit(m, mean) for m in matches]
 
     def _expression(self) -> tuple[str, int]:

@@ -105,7 +105,7 @@ def _candidate(
         vector=None if cosine is None else calibration.score(cosine),
         text=text.score if text else None,
         age_days=(now_ms - chunk.timestamp_ms) / _DAY_MS,
-        detail=", ".join(text.matched[:8]) if text else "",
+        matched=text.matched if text else (),
     )
 
 
@@ -131,7 +131,7 @@ def _hit(scored: Scored, chunk: ChunkRow, text: KeywordHit | None, index_path: s
         source=chunk.source,
         timestamp=_iso(chunk.timestamp_ms),
         heading=chunk.heading,
-        parts=scored.parts,
+        parts=scored.parts(),
         session_key=chunk.session_key,
         channel=chunk.channel,
     )

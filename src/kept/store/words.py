@@ -62,11 +62,16 @@ class WordIndex:
         )
         return _unpack(found, phrases)
 
-    def match_rows(self, expression: str, rows: Sequence[int]) -> tuple[list[KeywordMatch], float]:
-        """The same for given rows, those of them that match."""
+    def match_rows(self, expression: str, rows: Sequence[int], *, few: bool) -> tuple[list[KeywordMatch], float]:
+        """The same for given rows, those of them that match.
+
+        Where few rows match at all, going through them is quicker than looking for each of the given ones; the plus
+        tells SQLite to do that.
+        """
+        rowid = "+rowid" if few else "rowid"
         found = self.db.execute(
             "SELECT rowid, phrase_counts(chunks_fts) FROM chunks_fts"
-            " WHERE chunks_fts MATCH ? AND rowid IN (SELECT value FROM json_each(?))",
+            f" WHERE chunks_fts MATCH ? AND {rowid} IN (SELECT value FROM json_each(?))",
             (expression, packed_rows(rows)),
         )
         return _unpack(found, None)
