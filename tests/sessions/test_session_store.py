@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kept.errors import (
+    EntryRefused,
     SessionAmbiguous,
     SessionExists,
     SessionKeyInvalid,
@@ -571,3 +572,12 @@ def test_half_a_surrogate_pair_in_a_user_id_does_no_harm(tmp_path):
         assert store.get_or_create("telegram", "x\ud800y").id == made.id
         assert [record.id for record in store.list()] == [made.id]
         assert store.load(made.id).messages
+
+
+def test_a_message_of_plain_text_says_how_it_is_written(tmp_path):
+    with SessionStore.open(home=tmp_path) as store:
+        made = store.get_or_create("telegram", "5054")
+        with pytest.raises(EntryRefused) as caught:
+            store.append(made.id, Message("user", "Hello"))
+        assert "Message.of" in caught.value.hint
+        assert store.load(made.id).messages == ()

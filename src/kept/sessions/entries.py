@@ -287,8 +287,10 @@ def _block_fields(block: Block) -> dict[str, Any]:
             return {"type": "attachment", "mediaType": media_type, **_given(name=name, path=path)}
         case UnknownBlock(fields):
             return fields
-        case _:
-            assert_never(block)
+        case _:  # from a caller who does not check types
+            raise EntryRefused(
+                "A message is made of blocks, and this is none.", hint='For plain text: Message.of("user", "Hello").'
+            )
 
 
 def _given(**fields: Any) -> dict[str, Any]:
