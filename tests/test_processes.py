@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from kept import Memory
+from kept.errors import WorkspaceError
 from support import open_memory, paths, start_kept, write
 
 
@@ -125,3 +129,13 @@ def test_a_memory_can_be_opened_closed_and_opened_again(tmp_path):
     for _ in range(3):
         with Memory.open(tmp_path / "workspace", home=tmp_path / "home") as memory:
             assert paths(memory.search("parrot")) == ["memory/a.md"]
+
+
+def test_a_watch_without_what_it_needs_says_so_before_it_does_anything(tmp_path, monkeypatch):
+    write(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    with open_memory(tmp_path) as memory:
+        with pytest.raises(WorkspaceError) as caught:
+            next(memory.watch(stop=threading.Event()))
+        assert "kept[watch]" in caught.value.hint
+        assert memory.status().files == 0

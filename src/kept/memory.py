@@ -29,7 +29,7 @@ from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
 from kept.workspace.notes import add_note, read_passage
 from kept.workspace.paths import Workspace
-from kept.workspace.watch import iter_changes
+from kept.workspace.watch import iter_changes, require_watcher
 
 
 class Memory:
@@ -206,6 +206,7 @@ class Memory:
 
         A conversation that goes on is taken in when enough was said (``memory_search.sync.sessions``).
         """
+        require_watcher()
         yield self.sync(progress=progress)
         quiet_ms = self.settings.sync.watch_debounce_ms
         folder = os.path.dirname(self._keeper.sessions_folder) if "sessions" in self.settings.sources else None

@@ -95,6 +95,16 @@ class Changes:
     """How many of them were removed."""
 
 
+def require_watcher() -> None:
+    """Says at once, and not after the first sync, that what watching needs is not installed."""
+    try:
+        import watchfiles  # noqa: F401
+    except ImportError as exc:
+        raise WorkspaceError(
+            "Watching needs the package 'watchfiles'.", hint="Install it: pip install 'kept[watch]'"
+        ) from exc
+
+
 def iter_changes(
     workspace: Workspace, *, transcripts: str | None = None, debounce_ms: int, stop: Event
 ) -> Iterator[Changes]:
@@ -102,12 +112,8 @@ def iter_changes(
 
     ``transcripts`` is a folder somewhere below which there are some.
     """
-    try:
-        from watchfiles import Change, DefaultFilter, watch
-    except ImportError as exc:
-        raise WorkspaceError(
-            "Watching needs the package 'watchfiles'.", hint="Install it: pip install 'kept[watch]'"
-        ) from exc
+    require_watcher()
+    from watchfiles import Change, DefaultFilter, watch
 
     class Notes(DefaultFilter):
         def __call__(self, change: object, path: str) -> bool:
