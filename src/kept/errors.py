@@ -29,6 +29,11 @@
     │   ├── RequestRefused      it does not accept the request
     │   │   └── QuotaExhausted  ... because what was paid for is used up
     │   └── BadAnswer           what it answers cannot be understood
+    ├── ModelError              the chat model
+    │   ├── ModelUnavailable    none is configured, or it cannot be used here as configured
+    │   ├── ModelFailed         it was asked and did not deliver
+    │   ├── ContextOverflow     it says that what it was sent is longer than it takes
+    │   └── BudgetExhausted     the day's budget is used up; nothing was sent
     └── SessionError
         ├── SessionNotFound
         ├── SessionAmbiguous    the beginning of an id that fits more than one session
@@ -199,6 +204,29 @@ class QuotaExhausted(RequestRefused):
 
 class BadAnswer(RemoteError):
     code = "bad_answer"
+
+
+class ModelError(KeptError):
+    code = "model"
+
+
+class ModelUnavailable(ModelError):
+    code = "model_unavailable"
+    default_hint = "Set model.provider (claude_cli, anthropic or openai) in config.yaml."
+
+
+class ModelFailed(ModelError):
+    code = "model_failed"
+    retryable = True
+
+
+class ContextOverflow(ModelError):
+    code = "context_overflow"
+
+
+class BudgetExhausted(ModelError):
+    code = "budget_exhausted"
+    default_hint = "Raise model.daily_budget_tokens, or wait until tomorrow."
 
 
 class SessionError(KeptError):

@@ -15,6 +15,7 @@ from kept.errors import (
     EmbeddingError,
     KeptError,
     LockBusy,
+    ModelError,
     NoteNotFound,
     PathRefused,
     RemoteError,
@@ -48,6 +49,7 @@ EXIT_CODES: tuple[tuple[type[KeptError], int], ...] = (
     (RemoteError, 7),
     (WorkspaceError, 8),
     (SessionError, 9),
+    (ModelError, 10),
     (KeptError, 1),
 )
 INTERRUPTED = 130

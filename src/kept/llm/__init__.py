@@ -1,0 +1,1 @@
+"""Chat models: messages and tools in, streamed events out."""

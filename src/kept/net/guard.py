@@ -1,0 +1,78 @@
+"""Who may speak to a server of ours: a token where one is set, and no web page that merely knows the port.
+
+A page that a browser shows can send requests to loopback, and by DNS rebinding under a name of its own. So the Host has
+to be one that we serve, and where a browser says which page asks (Origin), it has to be one of those too.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]", "::1")
+
+
+def is_loopback(host: str) -> bool:
+    return host in LOOPBACK_HOSTS or host.startswith("127.")
+
+
+class Guard:
+    """An ASGI application in front of another."""
+
+    def __init__(
+        self, app: App, *, token: str | None, hosts: Iterable[str] = (), open_paths: Iterable[str] = ()
+    ) -> None:
+        self.app = app
+        self.token = token
+        self.hosts = frozenset((*LOOPBACK_HOSTS, *(host.lower() for host in hosts)))
+        self.open_paths = frozenset(open_paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        if refusal is None:
+            await self.app(scope, receive, send)
+        else:
+            await _refuse(send, *refusal)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str, str] | None:
+        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        if _hostname(headers.get(b"host", "")) not in self.hosts:
+            return 421, "host_refused", "This server does not answer to that Host."
+        origin = headers.get(b"origin")
+        if origin is not None and (urlsplit(origin).hostname or "") not in self.hosts:
+            return 403, "origin_refused", "Requests from that Origin are not accepted."
+        if self.token and scope["path"] not in self.open_paths and not self._knows_token(headers):
+            return 401, "token_missing", "Send the token: 'Authorization: Bearer TOKEN'."
+        return None
+
+    def _knows_token(self, headers: dict[bytes, str]) -> bool:
+        scheme, _, given = headers.get(b"authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), (self.token or "").encode())
+
+
+def _hostname(host: str) -> str:
+    """The Host header without its port; an IPv6 address keeps its brackets."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]
+
+
+async def _refuse(send: Send, status: int, code: str, message: str) -> None:
+    body = json.dumps({"error": {"code": code, "message": message, "hint": ""}}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
