@@ -47,6 +47,11 @@ def status_json(status: Status) -> dict[str, Any]:
         "cache": {"entries": status.cache_entries, "maxEntries": status.cache_max_entries},
         "lastSync": status.last_sync,
         "ledger": as_shape(status.spending),
+        "models": {
+            "ledger": as_shape(status.model_spending),
+            "tokensToday": status.model_tokens_today,
+            "budgetTokens": status.model_budget_tokens,
+        },
         "degraded": list(status.degraded),
         "problems": as_shape(status.problems),
     }
@@ -61,6 +66,22 @@ def ledger_rows(status: Status) -> list[tuple[str, str]]:
             retries = f" ({plural(spent.retries, 'retry', 'retries')})" if spent.retries else ""
             parts += [plural(spent.calls, "call") + retries, plural(spent.tokens, "token"), cost_text(spent.cost_usd)]
         rows.append(("Embedded" if not rows else "", ", ".join(parts)))
+    return rows
+
+
+def model_rows(status: Status) -> list[tuple[str, str]]:
+    """The last accounts of chat models, and what is left of today's budget."""
+    rows: list[tuple[str, str]] = []
+    for spent in status.model_spending[-_DAYS_SHOWN:]:
+        failed = f" ({spent.failures:,} failed)" if spent.failures else ""
+        parts = [
+            f"{spent.day} {spent.provider}, {spent.model}, {spent.purpose}: {plural(spent.calls, 'call')}{failed}",
+            f"{plural(spent.input, 'token')} in ({spent.cached:,} cached), {spent.output:,} out",
+        ]
+        rows.append(("Models" if not rows else "", ", ".join(parts)))
+    if status.model_budget_tokens is not None:
+        used = f"{status.model_tokens_today:,} of {status.model_budget_tokens:,} tokens today"
+        rows.append(("Budget", used))
     return rows
 
 
@@ -84,8 +105,8 @@ def show_status(status: Status) -> None:
         ("Last sync", status.last_sync or "never"),
         ("State", (changed if status.changed_files else "to be rebuilt") if status.dirty else "up to date"),
     ]
-    for name, value in [*rows, *ledger_rows(status)]:
-        table.add_row(name, Text(value))
+    for name, value in [*rows, *ledger_rows(status), *model_rows(status)]:
+        table.add_row(name, Text(printable(value)))
     out = console()
     out.print(table)
     for reason in status.degraded:
