@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _SHOWN_CATEGORIES = 12
 """With more of them than this, the table would be about little else."""
+_NAME_CHARS, _WIDE = 17, 100
 
 
 @click.command("bench")
@@ -131,8 +132,8 @@ def table(title: str, first: str, *columns: str) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    made = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    made.add_column(first, no_wrap=True, overflow="ellipsis")
+    made = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=0)
+    made.add_column(first, no_wrap=True)
     for column in columns:
         made.add_column(column, justify="right", no_wrap=True)
     return made
@@ -162,10 +163,14 @@ def _add_parts(made: Table, one: Measured) -> None:
 
 
 def _plain(name: str) -> str:
-    """Somebody else's word: a table would take what is in brackets for a style."""
+    """Somebody else's word. A table would take what is in brackets for a style, and a long one would leave figures no
+    room: of such a name the middle is left out, since names of a kind differ at their ends."""
     from rich.markup import escape
 
-    return escape(printable(name))
+    shown = printable(name)
+    if len(shown) > _NAME_CHARS and console().width < _WIDE:
+        shown = f"{shown[: _NAME_CHARS // 2]}…{shown[-(_NAME_CHARS - _NAME_CHARS // 2 - 1) :]}"
+    return escape(shown)
 
 
 def _cells(summary: Summary) -> list[str]:
