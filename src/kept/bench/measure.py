@@ -13,11 +13,11 @@ from kept.bench.dataset import BenchSet, Query, Relevance
 from kept.bench.layout import Group, lay_out
 from kept.bench.metrics import Figures, evaluate, evaluate_sessions, mean_figures, percentile
 from kept.bench.variants import BASELINES, KEPT, embedder_for, hits_to_ask_for, text_for, with_variant
-from kept.chunking.tokens import estimate_tokens
 from kept.config import Config
 from kept.embedding.base import Embedder
 from kept.memory import Memory
 from kept.records import Status
+from kept.tokens import estimate_tokens
 from kept.values import frozen
 
 Progress = Callable[[int, int, str], None]
