@@ -50,7 +50,8 @@ def command(
 ) -> None:
     """Measure recall on sets: folders with documents, queries, and which documents answer which query.
 
-    The settings are yours; indexes are made in a temporary folder and leave nothing behind.
+    DIR... are the sets; with --init, the folder that a starter set is written to. The settings are
+    yours; indexes are made in a temporary folder and leave nothing behind.
     """
     if starter:
         make_starter(options, folders, as_json=as_json)
