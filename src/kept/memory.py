@@ -29,7 +29,7 @@ from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
 from kept.workspace.notes import add_note, read_passage
 from kept.workspace.paths import Workspace
-from kept.workspace.watch import iter_changes, require_watcher
+from kept.workspace.scan import Scan
 
 
 class Memory:
@@ -43,15 +43,26 @@ class Memory:
     Safe to share between threads; processes that use the same workspace respect each other.
     """
 
-    def __init__(self, config: Config, *, embedder: Embedder | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        embedder: Embedder | None = None,
+        clock: Clock | None = None,
+        twin_of: Memory | None = None,
+    ) -> None:
         self.config = config
         self.settings = config.memory_search
         self.workspace = Workspace.at(config.workspace, self.settings.extra_paths)
         self.clock = clock or SystemClock()
         self._lock = threading.RLock()
-        chain = chain_of(embedder) if embedder else choose_chain(self.settings, config.keys)
+        if twin_of is not None:
+            chain: Chain = twin_of._chain
+        else:
+            chain = chain_of(embedder) if embedder else choose_chain(self.settings, config.keys)
+        self._chain: Chain = chain
         self._without_vectors = tuple(f"{self._instead(chain)}: {problem}" for problem in chain.problems)
-        self._keeper = IndexKeeper(config, self.workspace, chain.embedders, self.clock)
+        self._keeper = IndexKeeper(config, self.workspace, chain.embedders, self.clock, signals=twin_of is None)
 
     @staticmethod
     def _instead(chain: Chain) -> str:
@@ -101,6 +112,11 @@ class Memory:
         with self._lock:
             self._keeper.close()
 
+    def twin(self) -> Memory:
+        """The same memory with the same embedders, and a connection of its own to the index: for a thread that keeps
+        it current, so that a search does not wait until that is done. Whoever makes it closes it."""
+        return Memory(self.config, clock=self.clock, twin_of=self)
+
     # remembering
 
     def add(self, text: str, *, to: str = "daily") -> Written:
@@ -138,7 +154,7 @@ class Memory:
         fits. ``session_key`` is in full or short (``telegram:5054``); with it or ``channel``, only conversations are
         searched."""
         started = time.perf_counter()
-        self._require_usable()
+        self.require_usable()
         parsed = parse_query(query)
         filters = self._filter(source, path, since, until, session_key, channel)
         settings = self._query_settings(max_results, min_score)
@@ -185,7 +201,7 @@ class Memory:
 
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
         """Brings the index up to date with the notes. ``force`` builds it anew."""
-        self._require_usable()
+        self.require_usable()
         with self._lock:
             report = self._keeper.healing(lambda: self._keeper.sync(force=force, progress=progress))
             notices = self._keeper.take_notices()
@@ -197,24 +213,32 @@ class Memory:
 
     def preview(self, *, force: bool = False) -> Preview:
         """What a sync would do and cost. Nothing is changed, and no provider is asked."""
-        self._require_usable()
+        self.require_usable()
         with self._lock:
             return self._keeper.healing(lambda: self._keeper.syncer().preview(force=force))
 
-    def watch(self, *, stop: threading.Event, progress: Progress | None = None) -> Iterator[SyncReport]:
-        """Keeps the index current until ``stop`` is set; yields what each sync did, the first one at once.
+    # keeping it current in the background: for `kept.live`
 
-        A conversation that goes on is taken in when enough was said (``memory_search.sync.sessions``).
-        """
-        require_watcher()
-        yield self.sync(progress=progress)
-        quiet_ms = self.settings.sync.watch_debounce_ms
-        folder = os.path.dirname(self._keeper.sessions_folder) if "sessions" in self.settings.sources else None
-        for changes in iter_changes(self.workspace, transcripts=folder, debounce_ms=quiet_ms, stop=stop):
-            if changes.notes or changes.removed or self._was_enough_said():
-                yield self.sync(progress=progress)
+    def take_in_changes(self, *, progress: Progress | None = None) -> SyncReport:
+        """Brings the index up to date because something changed, and not because somebody asked."""
+        self.require_usable()
+        with self._lock:
+            report = self._keeper.healing(lambda: self._keeper.take_in_changes(progress))
+            notices = self._keeper.take_notices()
+        return replace(report, rebuilt=notices[0] if notices else report.rebuilt)
 
-    def _was_enough_said(self) -> bool:
+    def look(self) -> Scan:
+        """What there is on disk, by names and states."""
+        with self._lock:
+            return self._keeper.syncer().scan()
+
+    def folders(self) -> tuple[str, ...]:
+        """Every folder that the last sync looked into: a change of what is indexed is a change in one of them."""
+        with self._lock:
+            return self._keeper.folders
+
+    def was_enough_said(self) -> bool:
+        """Whether a conversation has grown by as much as ``memory_search.sync.sessions`` wants for a sync."""
         with self._lock:
             return should_sync(self._keeper.syncer().growths(), self.settings.sync.sessions)
 
@@ -288,7 +312,8 @@ class Memory:
 
     # inside
 
-    def _require_usable(self) -> None:
+    def require_usable(self) -> None:
+        """Refuses where memory is switched off, or there is no workspace."""
         if not self.settings.enabled:
             raise ConfigError(
                 "Memory search is switched off.", hint="Set agents.defaults.memory_search.enabled to true."
