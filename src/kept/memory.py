@@ -18,7 +18,7 @@ from kept.embedding.registry import Chain, chain_of, choose_chain
 from kept.errors import ConfigError, KeptError, StoreDamaged, WorkspaceMissing
 from kept.indexing.keeper import IndexKeeper
 from kept.indexing.meter import usage_of
-from kept.indexing.scan import is_transcript_path
+from kept.indexing.scan import CITED_FOLDER, is_transcript, is_transcript_path
 from kept.indexing.sync import Syncer
 from kept.indexing.triggers import should_sync
 from kept.records import Dropped, Filter, Hit, Passage, Preview, Progress, SearchResult, Status, SyncReport, Written
@@ -28,7 +28,7 @@ from kept.search.when import When, parse_when
 from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
 from kept.workspace.notes import add_note, read_passage
-from kept.workspace.paths import Workspace
+from kept.workspace.paths import Workspace, is_markdown
 from kept.workspace.scan import Scan
 
 
@@ -236,6 +236,12 @@ class Memory:
         """Every folder that the last sync looked into: a change of what is indexed is a change in one of them."""
         with self._lock:
             return self._keeper.folders
+
+    def cite_changed(self, absolute: str) -> str | None:
+        """The name under which a file is cited that a sync would look at; None for any other."""
+        if os.path.dirname(absolute) == self._keeper.sessions_folder and is_transcript(os.path.basename(absolute)):
+            return CITED_FOLDER + os.path.basename(absolute)
+        return self.workspace.cite(absolute) if is_markdown(absolute) and self.workspace.is_indexed(absolute) else None
 
     def was_enough_said(self) -> bool:
         """Whether a conversation has grown by as much as ``memory_search.sync.sessions`` wants for a sync."""

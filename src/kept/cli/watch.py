@@ -6,14 +6,14 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.index import report_line, show_report
-from kept.cli.output import as_shape, console, json_option, json_text, plural, printable, warn
+from kept.cli.index import report_line
+from kept.cli.output import as_shape, console, json_option, json_text, plural, printable
 from kept.cli.root import Globals
 
 if TYPE_CHECKING:
@@ -64,36 +64,43 @@ def event_json(event: LiveEvent) -> dict[str, Any]:
 
 def _show(memory: Memory, live: LiveIndex, events: queue.SimpleQueue[LiveEvent | None]) -> None:
     watching = f"Watching {memory.workspace.root}; stop with Ctrl-C."
-    if not sys.stdout.isatty():
-        for event in _until_told(events):
-            _show_event(event, watching)
+    if sys.stdout.isatty():
+        click.echo(watching)
+        with _status_line(live) as say:
+            for event in _until_told(events):
+                for line in (*notes_of(event), *filter(None, [result_of(event)])):
+                    say(line)
         return
-    click.echo(watching, err=True)
-    with _status_line(live):
-        for event in _until_told(events):
-            _show_event(event, None)
+    for event in _until_told(events):
+        for line in notes_of(event):
+            click.echo(line, err=True)
+        if result := result_of(event):
+            click.echo(result)
+        if event.kind == "synced" and event.state.syncs == 1:
+            click.echo(watching, err=True)  # said when there is something to show for it: a sign for scripts
 
 
-def _show_event(event: LiveEvent, watching: str | None) -> None:
-    """``watching`` is said when there is something to show for it: that is a sign for scripts."""
-    match event.kind:
-        case "synced" if event.report is not None:
-            first = event.state.syncs == 1
-            show_report(event.report) if first or event.report.problems else click.echo(report_line(event.report))
-            if first and watching:
-                click.echo(watching, err=True)
-        case "role":
-            if event.state.role == "standby":
-                click.echo(f"Standing by: process {event.state.leader_pid} keeps the index current.", err=True)
-            elif event.state.role == "leader" and event.state.syncs:
-                click.echo("Taking over: the process that kept the index current is gone.", err=True)
-        case _:
-            warn(event.message)
+def notes_of(event: LiveEvent) -> list[str]:
+    """What is said beside the result of a sync."""
+    if event.kind == "role":
+        if event.state.role == "standby":
+            return [f"Standing by: process {event.state.leader_pid or '?'} keeps the index current."]
+        return ["Taking over: the process that kept the index current is gone."] if event.succeeds else []
+    if event.report is None:
+        return [f"Note: {printable(event.message)}"]
+    rebuilt = [f"Rebuilt: {event.report.rebuilt.rstrip('.')}."] if event.report.rebuilt else []
+    problems = [f"{problem.path}: {problem.reason}" for problem in event.report.problems]
+    return [f"Note: {printable(text)}" for text in (*rebuilt, *problems)]
+
+
+def result_of(event: LiveEvent) -> str | None:
+    return report_line(event.report) if event.report is not None else None
 
 
 @contextmanager
-def _status_line(live: LiveIndex) -> Iterator[None]:
-    """One line at the bottom of the terminal, which changes when there is something new to say."""
+def _status_line(live: LiveIndex) -> Iterator[Callable[[str], None]]:
+    """One line at the bottom of the terminal, which changes when there is something new to say. Gives what prints a
+    line above it."""
     from rich.live import Live
     from rich.text import Text
 
@@ -112,7 +119,7 @@ def _status_line(live: LiveIndex) -> Iterator[None]:
         painter = threading.Thread(target=keep_current, name="kept-status-line", daemon=True)
         painter.start()
         try:
-            yield
+            yield lambda text: line.console.print(Text(text))
         finally:
             done.set()
             painter.join()

@@ -32,7 +32,7 @@ class Changes:
     removed: int = 0
     """How many of them are gone."""
     latest: str = ""
-    """The path of one of them."""
+    """What one of them is cited by."""
 
     def __bool__(self) -> bool:
         return bool(self.notes or self.transcripts or self.removed)

@@ -130,6 +130,8 @@ class LiveIndex:
         agenda = Agenda(self._settings)
         watch: Watch = NoWatch()
         places = self._numbers()
+        for problem in memory.embedder()[0]:
+            self._notify(problem)
         try:
             if not (self._watches or self._settings.on_session_start):
                 agenda.synced(time.monotonic(), took_s=0.0, ok=True)
@@ -141,7 +143,7 @@ class LiveIndex:
                 places, before = self._numbers(), places
                 if places != before:
                     watch.stale = self._watches
-                    agenda.saw(Changes(notes=1, latest=self._places[0]), time.monotonic())
+                    agenda.saw(Changes(notes=1), time.monotonic())
                 self._change(waiting=agenda.waiting)
         finally:
             watch.close()
@@ -173,7 +175,7 @@ class LiveIndex:
             return self._poll(memory, str(exc))
         if changes:
             agenda.saw(changes, time.monotonic() - watch.lag_s)
-            self._change(waiting=agenda.waiting, last_change=self._memory.workspace.cite(changes.latest))
+            self._change(waiting=agenda.waiting, last_change=changes.latest or self.state().last_change)
         return watch
 
     def _numbers(self) -> tuple[tuple[int, int] | None, ...]:
@@ -251,7 +253,7 @@ class LiveIndex:
         if not folders:  # nothing could be looked at yet
             return NoWatch()
         try:
-            return KernelWatch(folders, quiet_s=self._settings.watch_debounce_ms / 1000)
+            return KernelWatch(folders, memory.cite_changed, quiet_s=self._settings.watch_debounce_ms / 1000)
         except FileNotFoundError:  # gone since: the next sync says which there are
             return NoWatch()
         except ImportError:
@@ -273,7 +275,7 @@ class LiveIndex:
         if (before.role, before.leader_pid) == (role, leader_pid):
             return
         self._change(role=role, leader_pid=leader_pid, watching="nothing", waiting=0, syncing=False)
-        self._tell("role")
+        self._tell("role", succeeds=before.role == "standby" and role == "leader")
 
     def _has_problem(self, message: str) -> None:
         """Told when it is a new one: what is tried again and again is not a line each time."""
@@ -291,6 +293,8 @@ class LiveIndex:
         with self._guard:
             self._state = replace(self._state, **fields)
 
-    def _tell(self, kind: EventKind, message: str = "", *, report: SyncReport | None = None) -> None:
+    def _tell(
+        self, kind: EventKind, message: str = "", *, report: SyncReport | None = None, succeeds: bool = False
+    ) -> None:
         if self._listener is not None:
-            self._listener(LiveEvent(kind, self.state(), message, report))
+            self._listener(LiveEvent(kind, self.state(), message, report, succeeds))

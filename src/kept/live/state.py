@@ -48,3 +48,5 @@ class LiveEvent:
     state: LiveState
     message: str = ""
     report: SyncReport | None = None
+    succeeds: bool = False
+    """Whether this process leads from now on, having stood by."""

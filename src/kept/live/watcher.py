@@ -12,10 +12,9 @@ from collections.abc import Callable, Collection
 from threading import Event
 from typing import TYPE_CHECKING
 
-from kept.indexing.scan import TRANSCRIPT_ENDING
+from kept.indexing.scan import is_transcript_path
 from kept.live.agenda import Changes
 from kept.live.state import Watching
-from kept.workspace.paths import is_markdown
 from kept.workspace.scan import Scan
 
 if TYPE_CHECKING:
@@ -37,10 +36,12 @@ class KernelWatch:
 
     mode: Watching = "kernel"
 
-    def __init__(self, folders: Collection[str], *, quiet_s: float) -> None:
+    def __init__(self, folders: Collection[str], cite: Callable[[str], str | None], *, quiet_s: float) -> None:
+        """``cite`` names the file at a path, if it is one that matters."""
         from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 
         self.folders = frozenset(folders)
+        self._cite = cite
         # Woken up this often to look whether something came in: often enough to be in time, seldom enough to cost
         # nothing.
         self._step_s = min(_LONGEST_STEP_S, max(_SHORTEST_STEP_S, quiet_s / 6))
@@ -68,15 +69,15 @@ class KernelWatch:
         for kind, path in raw:
             is_watched = path in self.folders
             self.stale = self.stale or is_watched
-            is_folder = is_watched or (kind != _DELETED and os.path.isdir(path))
-            if path.endswith(TRANSCRIPT_ENDING):
+            cited = self._cite(path)
+            if cited is not None and is_transcript_path(cited):
                 transcripts += 1
-            elif is_folder or is_markdown(path):
+            elif cited is not None or is_watched or (kind != _DELETED and os.path.isdir(path)):
                 notes += 1
             else:
                 continue
             removed += kind == _DELETED
-            latest = path
+            latest = cited or latest
         return Changes(notes, transcripts, removed, latest)
 
     def close(self) -> None:
@@ -103,7 +104,7 @@ class PollingWatch:
         before, self._seen = self._seen, self._states()
         changed = {path for path, *_ in before ^ self._seen}
         there = {path for path, *_ in self._seen}
-        transcripts = sum(path.endswith(TRANSCRIPT_ENDING) for path in changed)
+        transcripts = sum(map(is_transcript_path, changed))
         return Changes(len(changed) - transcripts, transcripts, len(changed - there), max(changed, default=""))
 
     def _states(self) -> set[tuple[str, int, int, int]]:
@@ -111,7 +112,7 @@ class PollingWatch:
         found = self._look().files
         took_s = time.monotonic() - started
         self._next_look = time.monotonic() + max(POLL_S, took_s * _SHARE_OF_POLLING)
-        return {(file.absolute, file.size, file.mtime_ns, file.ctime_ns) for file in found}
+        return {(file.path, file.size, file.mtime_ns, file.ctime_ns) for file in found}
 
     def close(self) -> None:
         pass
