@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kept.clock import Clock, SystemClock
 from kept.config import Config, Query, load_config
@@ -30,6 +30,9 @@ from kept.store.integrity import check_pages_if_quick
 from kept.workspace.notes import add_note, read_passage
 from kept.workspace.paths import Workspace, is_markdown
 from kept.workspace.scan import Scan
+
+if TYPE_CHECKING:
+    from kept.backends.fallback import QmdFirst
 
 
 class Memory:
@@ -63,6 +66,16 @@ class Memory:
         self._chain: Chain = chain
         self._without_vectors = tuple(f"{self._instead(chain)}: {problem}" for problem in chain.problems)
         self._keeper = IndexKeeper(config, self.workspace, chain.embedders, self.clock, signals=twin_of is None)
+        self._first = self._qmd_first() if self.settings.backend == "qmd" else None
+
+    def _qmd_first(self) -> QmdFirst:
+        from kept.backends.fallback import QmdFirst
+        from kept.backends.qmd import Qmd
+
+        def read(path: str, start: int, lines: int) -> Passage:
+            return self.read(path, start=start, lines=lines)
+
+        return QmdFirst(Qmd(self.config, self.workspace, read), cooldown_s=self.settings.qmd.cooldown_s)
 
     @staticmethod
     def _instead(chain: Chain) -> str:
@@ -153,11 +166,22 @@ class Memory:
         """What notes and conversations say about something, best first; fewer than asked for, or none, where little
         fits. ``session_key`` is in full or short (``telegram:5054``); with it or ``channel``, only conversations are
         searched."""
-        started = time.perf_counter()
         self.require_usable()
         parsed = parse_query(query)
         filters = self._filter(source, path, since, until, session_key, channel)
         settings = self._query_settings(max_results, min_score)
+        if self._first is not None:
+            from kept.backends.fallback import Question
+
+            question = Question(query, settings, filters, min_score, "sessions" in self.settings.sources)
+            files = (lambda: self.look().files) if self.settings.sync.on_search else None
+            return self._first.search(question, files, lambda one: self._search_index(parsed, settings, one, progress))
+        return self._search_index(parsed, settings, filters, progress)
+
+    def _search_index(
+        self, parsed: ParsedQuery, settings: Query, filters: Filter, progress: Progress | None
+    ) -> SearchResult:
+        started = time.perf_counter()
         with self._lock:
             state, fresh = self._keeper.healing(lambda: self._keeper.sync_for_search(progress))
             embedder, reason = self._embedder_for_search(settings)
@@ -207,7 +231,7 @@ class Memory:
             notices = self._keeper.take_notices()
         return replace(
             report,
-            failures=(*self._without_vectors, *report.failures),
+            failures=(*self._without_vectors, *report.failures, *self._sync_first()),
             rebuilt=notices[0] if notices else report.rebuilt,
         )
 
@@ -217,6 +241,11 @@ class Memory:
         with self._lock:
             return self._keeper.healing(lambda: self._keeper.syncer().preview(force=force))
 
+    def _sync_first(self) -> tuple[str, ...]:
+        """Where another program answers searches, it takes in what changed too."""
+        problem = self._first.sync(self.look().files) if self._first is not None else None
+        return (problem,) if problem else ()
+
     # keeping it current in the background: for `kept.live`
 
     def take_in_changes(self, *, progress: Progress | None = None) -> SyncReport:
@@ -225,7 +254,11 @@ class Memory:
         with self._lock:
             report = self._keeper.healing(lambda: self._keeper.take_in_changes(progress))
             notices = self._keeper.take_notices()
-        return replace(report, rebuilt=notices[0] if notices else report.rebuilt)
+        return replace(
+            report,
+            failures=(*report.failures, *self._sync_first()),
+            rebuilt=notices[0] if notices else report.rebuilt,
+        )
 
     def look(self) -> Scan:
         """What there is on disk, by names and states."""
@@ -261,6 +294,7 @@ class Memory:
             model=identity.model if identity else None,
             dims=(identity.dims or None) if identity else None,
             cache_max_entries=self.settings.cache.max_entries,
+            backend=self.settings.backend,
             degraded=self._without_vectors,
         )
         with self._lock:

@@ -90,6 +90,7 @@ def test_one_works_and_when_it_is_killed_another_takes_over(watch, tmp_path):
     assert first.end(signal.SIGKILL)[0] == -signal.SIGKILL
     successor = wait_until(lambda: next((one for one in others if one.role == "leader"), None), "one takes over")
     assert successor.until_role("leader")["state"]["leaderPid"] == successor.pid
+    successor.until_synced()
     assert status_of(tmp_path)["watcher"] == successor.pid
     write(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
     assert successor.until_synced()["indexed"] == 1

@@ -32,7 +32,7 @@ def command(options: Globals, as_json: bool) -> None:
 
 def status_json(status: Status) -> dict[str, Any]:
     return {
-        "backend": "builtin",
+        "backend": status.backend,
         "provider": status.provider,
         "requestedProvider": status.requested_provider,
         "model": status.model,
