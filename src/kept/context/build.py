@@ -118,7 +118,7 @@ def _system(material: Material, budget: Budget, fence: Fence) -> tuple[str, list
     memory = get_prompt("memory_with_tools" if material.tools else "memory_without_tools")
     system = get_prompt("system").fill(
         date=f"{material.now:%A}, {material.now.day} {material.now:%B %Y} ({material.now:%Y-%m-%d})",
-        agent="an assistant" if material.agent == "main" else material.agent,
+        agent="a personal assistant" if material.agent == "main" else f"{material.agent}, a personal assistant",
         memory=memory.text,
         marker=fence.marker,
         instructions="".join(sections.get(name, "") for name in INSTRUCTING),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kept.context.turns import turn_text
 from kept.context.view import Said, View
-from kept.llm.base import TextPart, ToolOutput, ToolUse, Turn
+from kept.llm.base import Part, TextPart, ToolOutput, ToolUse, Turn
 from kept.sessions.entries import Message, Text, ToolCall, ToolResult
 from kept.tokens import estimate_tokens
 from kept.values import frozen
@@ -59,7 +59,7 @@ def plan_compaction(view: View, *, keep_tokens: int, message_tokens: int) -> Com
 
 
 def weight_of(message: Message) -> int:
-    parts = []
+    parts: list[Part] = []
     for block in message.content:
         match block:
             case Text(text):

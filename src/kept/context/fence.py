@@ -1,8 +1,8 @@
 """Blocks for text that is data: recalled, overheard or looked up, and possibly written by somebody hostile.
 
-A block cannot be left from the inside, for three reasons, each of which is enough by itself: every line of it begins with
-a bar, whatever a reader takes for the end of a line; its first and last line carry a marker that nobody can guess and
-that is in none of the texts of the request; and what chat templates take for the end of a speaker's turn is defused.
+A block cannot be left from the inside, for three reasons, each of which is enough by itself: every line of it begins
+with a bar, whatever a reader takes for the end of a line; its first and last line carry a marker that nobody can guess
+and that is in none of the texts of the request; and what chat templates take for the end of a turn is defused.
 """
 
 from __future__ import annotations

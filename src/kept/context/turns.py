@@ -78,9 +78,7 @@ class _Results:
         return None
 
 
-def _turns_of(
-    one: Said, place: int, results: _Results, showing: Showing, before: Mapping[str, str]
-) -> Iterator[Turn]:
+def _turns_of(one: Said, place: int, results: _Results, showing: Showing, before: Mapping[str, str]) -> Iterator[Turn]:
     message = one.message
     match message.role:
         case "assistant":
@@ -116,6 +114,7 @@ def _user_parts(one: Said, showing: Showing, before: Mapping[str, str]) -> Itera
         yield TextPart(lead)
     if heard:
         yield TextPart(heard)
+    if lead or heard:
         yield TextPart(CURRENT_HEADING)
     text = _cut(_spoken(one.message), one, showing)
     if text.strip():

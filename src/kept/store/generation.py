@@ -172,7 +172,7 @@ class Generation:
             f" JOIN {self.prefix}chunks_fts_docsize d ON d.id = c.row"
             " WHERE c.source = ? AND c.path = ? AND c.end_line >= ? AND c.start_line <= ? ORDER BY c.start_line"
         )
-        found: list[tuple[int, int]] = self.db.execute(query, (source, path, first_line, last_line)).fetchall()
+        found: list[Any] = self.db.execute(query, (source, path, first_line, last_line)).fetchall()
         return found
 
     def rows_awaiting_vector(self, source: str, path: str, *, after_line: int = 0) -> list[tuple[int, bytes]]:
