@@ -41,10 +41,10 @@ class Desk:
     def session(self, user: str = "me") -> SessionRecord:
         return self.sessions.get_or_create("terminal", user)
 
-    def say(self, text: str, *, id: str | None = None, session: str | None = None, **more: Any) -> list[AgentEvent]:
+    def say(self, text: str, *, as_id: str | None = None, session: str | None = None, **more: Any) -> list[AgentEvent]:
         """One message, and everything that comes of it."""
         session_id = session or self.session().id
-        inbound = Inbound(id or f"in-{len(self.messages(session_id))}", text, **more.pop("inbound", {}))
+        inbound = Inbound(as_id or f"in-{len(self.messages(session_id))}", text, **more.pop("inbound", {}))
         return asyncio.run(self.collect(session_id, [inbound], **more))
 
     async def collect(self, session_id: str, messages: list[Inbound], **more: Any) -> list[AgentEvent]:

@@ -15,13 +15,11 @@ class QuietStream:
 
     def feed(self, piece: str) -> str:
         self._held += piece
-        start = self._held.rfind("\n") + 1
-        if may_become_quiet(self._held[start:]):
-            # The blank lines before it would stand alone.
-            start = len(self._held[:start].rstrip())
-            shown, self._held = self._held[:start], self._held[start:]
-        else:
-            shown, self._held = self._held, ""
+        text = self._held.rstrip()
+        start = text.rfind("\n") + 1
+        # Blank lines are held back with it: before a NO_REPLY they would stand alone.
+        end = len(text[:start].rstrip()) if may_become_quiet(text[start:]) else len(text)
+        shown, self._held = self._held[:end], self._held[end:]
         return shown
 
     def finish(self) -> str:
