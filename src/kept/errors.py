@@ -32,6 +32,7 @@
     ├── ModelError              the chat model
     │   ├── ModelUnavailable    none is configured, or it cannot be used here as configured
     │   ├── ModelFailed         it was asked and did not deliver
+    │   │   └── ModelRefused    ... and will not, however often it is asked the same
     │   ├── ContextOverflow     it says that what it was sent is longer than it takes
     │   └── BudgetExhausted     the day's budget is used up; nothing was sent
     └── SessionError
@@ -218,6 +219,11 @@ class ModelUnavailable(ModelError):
 class ModelFailed(ModelError):
     code = "model_failed"
     retryable = True
+
+
+class ModelRefused(ModelFailed):
+    code = "model_refused"
+    retryable = False
 
 
 class ContextOverflow(ModelError):
