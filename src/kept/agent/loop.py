@@ -75,7 +75,6 @@ class TurnLoop:
         """Ids of the messages that this turn answers."""
         self._said: list[str] = []
         """What the model has said beside its calls of tools."""
-        self._spent = ModelUsage()
         self._overflows = 0
 
     async def run(self) -> AsyncGenerator[AgentEvent, None]:
@@ -208,6 +207,7 @@ class TurnLoop:
             try:
                 async for event in self._listen(context.request, step):
                     yield event
+                self.equipment.learn_scale(step.end.usage.input, context.tokens)
                 return
             except ContextOverflow as exc:
                 if step.given_out or not await self._shorten(context, remark):
@@ -307,13 +307,11 @@ class TurnLoop:
 
     def _assistant(self, content: tuple[Block, ...], usage: ModelUsage, metadata: dict[str, Any]) -> Message:
         model = self.equipment.model
-        taken = usage.input + usage.output
         # What a program like claude counts is its own context, with its own prompt and tools; ours is estimated.
-        full = taken if model.runs_tools and taken else 0
-        context = full or self._context().tokens + sum(
+        counted = usage.input + usage.output if model.runs_tools else 0
+        context = counted or self._context().tokens + sum(
             estimate_tokens(block.text) for block in content if isinstance(block, Text)
         )
-        self._spent = usage
         return Message(
             "assistant", content, model=model.name, usage=Usage(usage.input, usage.output, context), metadata=metadata
         )
@@ -327,11 +325,12 @@ class TurnLoop:
     async def _make_room(self) -> None:
         """After the reply, when nobody is waiting: writes down and summarises what the next turn has no room for."""
         context = await asyncio.to_thread(self._context)
-        counted = self._spent.input + self._spent.output if self.equipment.model.runs_tools else 0
-        tokens, budget = max(context.tokens, counted), self.equipment.budget
-        if self._is_too_long(tokens):
+        if self._is_too_long(context.tokens):
             await compact(self.equipment, self.journal, Order("threshold", context.fixed_tokens))
-        elif tokens >= budget.flush_at and self.equipment.config.agent.compaction.memory_flush.enabled:
+        elif (
+            context.tokens >= self.equipment.budget.flush_at
+            and self.equipment.config.agent.compaction.memory_flush.enabled
+        ):
             view = await asyncio.to_thread(self.journal.view)
             if is_due_early(view):
                 await flush_and_record(self.equipment, self.journal, view, view.said)
