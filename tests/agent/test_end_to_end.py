@@ -19,6 +19,7 @@ from kept.agent.checkpoint import verify_receipt
 from kept.agent.events import Inbound, Notice
 from kept.config import load_config
 from kept.errors import ModelFailed
+from kept.llm.extractive import ExtractiveChat
 from kept.llm.registry import make_model
 
 FILLER = "It was a long day with many small things to see to, none of which will matter to anybody in a week. "
@@ -192,3 +193,21 @@ def test_what_is_too_long_for_claude_is_summarised_and_sent_again(tmp_path, clau
         for number in range(6):
             assert reply(at.say(f"Message {number}. {FILLER * 20}")).text == "Yes."
         assert at.compactions()[0].metadata["why"] == "overflow"
+
+
+# no model at all
+
+
+def test_without_a_model_a_question_is_answered_with_what_is_found(tmp_path):
+    with desk(tmp_path, ExtractiveChat(context_window=4_000)) as at:
+        write(at.workspace, "memory/servers.md", "The staging database listens on port 5433.\n")
+        text = reply(at.say("Which port is the staging database on?")).text
+        assert "The staging database listens on port 5433." in text
+        assert "memory/servers.md" in text
+        assert "[data " not in text
+        for number in range(12):
+            at.say(f"Remember that box {number} holds {number * 3} candles. {FILLER * 8}")
+        assert at.compactions()[0].source == "extractive"
+        assert at.compactions()[0].receipt["searchable"]
+        assert at.flushes()[0]["fallback"] == "extractive"
+        assert "box 0 holds 0 candles" in at.today()

@@ -54,6 +54,10 @@ class Equipment:
             self._scale = min(_LARGEST_SCALE, max(1.0, counted / estimated))
 
     @property
+    def flushes(self) -> bool:
+        return self.config.agent.compaction.memory_flush.enabled
+
+    @property
     def has_model(self) -> bool:
         """Whether there is a model that can write: the extractive one picks sentences, which needs no prompt."""
         return self.model.provider != "extractive"

@@ -141,7 +141,8 @@ class TurnLoop:
             problems += self._warm_up()
         files = read_files(memory)
         question = "\n".join(message.text for message in self.messages)
-        limit = self.equipment.config.gateway.auto_responder.memory_search_max_results
+        # Without a model, the question itself is searched for, and the answer is what is found.
+        limit = self.equipment.config.gateway.auto_responder.memory_search_max_results if self.equipment.has_model else 0
         found = recall(
             memory, question, view, self.journal.path, files.files, budget=self.equipment.budget, limit=limit
         )
@@ -173,6 +174,7 @@ class TurnLoop:
             recalled_for=asked[0] if asked else None,
             tools=self.equipment.tool_specs(),
             remark=remark,
+            fenced=self.equipment.has_model,
         )
         return build_context(material, self.equipment.budget, secret=self.equipment.secret)
 
@@ -327,10 +329,7 @@ class TurnLoop:
         context = await asyncio.to_thread(self._context)
         if self._is_too_long(context.tokens):
             await compact(self.equipment, self.journal, Order("threshold", context.fixed_tokens))
-        elif (
-            context.tokens >= self.equipment.budget.flush_at
-            and self.equipment.config.agent.compaction.memory_flush.enabled
-        ):
+        elif context.tokens >= self.equipment.budget.flush_at and self.equipment.flushes:
             view = await asyncio.to_thread(self.journal.view)
             if is_due_early(view):
                 await flush_and_record(self.equipment, self.journal, view, view.said)

@@ -55,6 +55,8 @@ class Material:
     tools: tuple[ToolSpec, ...] = ()
     remark: str | None = None
     """What the model has to know at this step, behind everything else."""
+    fenced: bool = True
+    """False for what is no model and would show the blocks as part of its answer."""
 
 
 @frozen
@@ -72,7 +74,7 @@ class Context:
 
 def build_context(material: Material, budget: Budget, *, secret: bytes) -> Context:
     """``secret`` is what the marker of the blocks is made from: nobody who writes notes or messages may know it."""
-    fence = make_fence(secret, material.path, iter_texts(material))
+    fence = make_fence(secret, material.path, iter_texts(material)) if material.fenced else Fence("")
     system, cuts = _system(material, budget, fence)
     recalled, missing = _recalled_block(material.recalled, budget.recalled, fence)
     before = {material.recalled_for: recalled} if recalled and material.recalled_for else {}
