@@ -240,9 +240,7 @@ def test_the_design_s_figures_are_the_defaults():
 
 @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=400), st.integers(30, 80))
 def test_a_text_that_is_shortened_fits(text, limit):
-    assert estimate_tokens(shorten(text, limit, "elsewhere")) <= max(
-        limit, estimate_tokens(text) if len(text) < 1 else 0
-    )
+    assert estimate_tokens(shorten(text, limit, "elsewhere")) <= limit
 
 
 @given(st.lists(st.text("ab ", max_size=50), max_size=40), st.integers(1, 200))

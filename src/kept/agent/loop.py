@@ -142,7 +142,8 @@ class TurnLoop:
         files = read_files(memory)
         question = "\n".join(message.text for message in self.messages)
         # Without a model, the question itself is searched for, and the answer is what is found.
-        limit = self.equipment.config.gateway.auto_responder.memory_search_max_results if self.equipment.has_model else 0
+        wanted = self.equipment.config.gateway.auto_responder.memory_search_max_results
+        limit = wanted if self.equipment.has_model else 0
         found = recall(
             memory, question, view, self.journal.path, files.files, budget=self.equipment.budget, limit=limit
         )

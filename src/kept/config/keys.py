@@ -31,6 +31,11 @@ class ProviderKeys:
         key: str | None = getattr(self, provider, None) if provider in KEY_VARIABLES else None
         return key
 
+    def as_environment(self) -> dict[str, str]:
+        """The keys of embedding providers as the variables they came from, for a Kept that another program starts."""
+        found = {names[0]: self.find(provider) for provider, names in KEY_VARIABLES.items() if provider != "anthropic"}
+        return {name: value for name, value in {**found, "OLLAMA_HOST": self.ollama_host}.items() if value}
+
 
 def read_keys(environ: Mapping[str, str]) -> ProviderKeys:
     found = {

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import field
 from typing import Literal
 
 from kept.config import ProviderKeys
@@ -23,6 +24,7 @@ from kept.llm.conversation import render_conversation
 from kept.llm.listen import patiently, usage_or_estimate
 from kept.llm.process import Ended, run_lines
 from kept.llm.turns import tidy_turns
+from kept.values import frozen
 
 MAX_ARGUMENT_BYTES = 100_000
 """Linux takes no longer argument than 128 KiB; a longer system prompt is given as a file."""
@@ -39,6 +41,20 @@ _RETRIES = {"CLAUDE_CODE_MAX_RETRIES": "2"}
 _REASONS: dict[str, Literal["end", "length", "refused"]] = {"max_tokens": "length", "refusal": "refused"}
 
 
+@frozen
+class KeptServer:
+    """How the program starts Kept's tools, on the memory that the agent has."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Settings and keys, which therefore stand in no argument."""
+
+    def config(self) -> str:
+        program, *arguments = self.command
+        server = {"type": "stdio", "command": program, "args": arguments, "env": dict(self.environment)}
+        return json.dumps({"mcpServers": {"kept": server}})
+
+
 class ClaudeCli:
     provider = "claude_cli"
     runs_tools = False
@@ -52,7 +68,7 @@ class ClaudeCli:
         environment: Mapping[str, str],
         context_window: int,
         timeout_s: float,
-        kept_command: tuple[str, ...] = (),
+        kept: KeptServer | None = None,
     ) -> None:
         self.name = name or "claude"
         self.context_window = context_window
@@ -60,10 +76,10 @@ class ClaudeCli:
         self._model = name
         self._environment = {**_RETRIES, **environment, **_SWITCHES}
         self._timeout_s = timeout_s
-        self._kept_command = kept_command
+        self._kept = kept
 
     @classmethod
-    def from_settings(cls, settings: Model, keys: ProviderKeys, *, kept_command: tuple[str, ...] = ()) -> ClaudeCli:
+    def from_settings(cls, settings: Model, keys: ProviderKeys, *, kept: KeptServer | None = None) -> ClaudeCli:
         environment = dict(keys.claude)
         program = shutil.which(os.path.expanduser(settings.program), path=environment.get("PATH"))
         if program is None:
@@ -83,11 +99,11 @@ class ClaudeCli:
             environment=environment,
             context_window=settings.context_window,
             timeout_s=settings.timeout_s,
-            kept_command=kept_command if settings.tools else (),
+            kept=kept if settings.tools else None,
         )
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
-        with tempfile.TemporaryDirectory(prefix="kept-claude-") as folder:
+        with tempfile.TemporaryDirectory(prefix="kept-claude-", ignore_cleanup_errors=True) as folder:
             events = patiently(self._ask(request, folder), timeout_s=self._timeout_s, label=LABEL)
             async with aclosing(events):
                 async for event in events:
@@ -141,17 +157,13 @@ class ClaudeCli:
         command += ["--tools", "", "--strict-mcp-config"]
         if self._model:
             command += ["--model", self._model]
-        if self._kept_command and request.purpose == "reply":
-            command += ["--mcp-config", _write(folder, "mcp.json", self._mcp_config())]
+        if self._kept and request.purpose == "reply":
+            command += ["--mcp-config", _write(folder, "mcp.json", self._kept.config())]
             command += ["--allowedTools", ",".join(f"mcp__kept__{tool}" for tool in TOOLS)]
         if len(request.system.encode("utf-8", "replace")) > MAX_ARGUMENT_BYTES:
             return [*command, "--system-prompt-file", _write(folder, "system.md", request.system)]
         # One argument with its value: a prompt that begins with a dash is no option.
         return [*command, f"--system-prompt={request.system.replace(chr(0), '')}"] if request.system else command
-
-    def _mcp_config(self) -> str:
-        program, *arguments = self._kept_command
-        return json.dumps({"mcpServers": {"kept": {"type": "stdio", "command": program, "args": arguments}}})
 
 
 def _write(folder: str, name: str, text: str) -> str:

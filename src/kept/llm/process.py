@@ -39,7 +39,9 @@ async def run_lines(
         cwd=cwd,
         start_new_session=True,  # a group of its own, so that all of it can be stopped
     )
-    assert process.stdin and process.stdout and process.stderr
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
     feeding = asyncio.create_task(_feed(process.stdin, stdin))
     complaining = asyncio.create_task(_read_end(process.stderr))
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from kept.config import ProviderKeys
 from kept.config.schema import Model
@@ -12,11 +12,14 @@ from kept.llm.account import ANTHROPIC, OPENAI, Home, find_account
 from kept.llm.base import ChatModel
 from kept.llm.sdk import SdkChat
 
+if TYPE_CHECKING:
+    from kept.llm.claude_cli import KeptServer
 
-def make_model(settings: Model, keys: ProviderKeys, *, kept_command: tuple[str, ...] = ()) -> ChatModel:
+
+def make_model(settings: Model, keys: ProviderKeys, *, kept: KeptServer | None = None) -> ChatModel:
     """The model that the settings name. It is not asked anything yet, and what is heavy is imported when it is.
 
-    ``kept_command`` starts Kept on the same memory, for a model that brings its own way of using tools.
+    ``kept`` starts Kept's tools on the same memory, for a model that brings its own way of using tools.
     """
     match settings.provider:
         case None:
@@ -36,7 +39,7 @@ def make_model(settings: Model, keys: ProviderKeys, *, kept_command: tuple[str, 
         case "claude_cli":
             from kept.llm.claude_cli import ClaudeCli
 
-            return ClaudeCli.from_settings(settings, keys, kept_command=kept_command)
+            return ClaudeCli.from_settings(settings, keys, kept=kept)
         case "extractive":
             from kept.llm.extractive import ExtractiveChat
 
