@@ -211,3 +211,17 @@ def test_without_a_model_a_question_is_answered_with_what_is_found(tmp_path):
         assert at.compactions()[0].receipt["searchable"]
         assert at.flushes()[0]["fallback"] == "extractive"
         assert "box 0 holds 0 candles" in at.today()
+
+
+def test_the_example_in_the_documentation_runs(tmp_path, capsys):
+    page = (Path(__file__).parents[2] / "docs/reference/python.md").read_text()
+    (code,) = [
+        block for block in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S) if "async def answer" in block
+    ]
+    write(tmp_path / "workspace", "memory/servers.md", "The staging database listens on port 5433.\n")
+    settings = {"model.provider": "extractive"}
+    loaded = load_config(home=str(tmp_path / "home"), workspace=str(tmp_path / "workspace"), settings=settings)
+    names = {}
+    exec(code, names)
+    asyncio.run(names["answer"](loaded, "Which port is the staging database on?"))
+    assert "port 5433" in capsys.readouterr().out
