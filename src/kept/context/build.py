@@ -68,8 +68,6 @@ class Context:
     """Of these, what a compaction cannot make less."""
     cuts: tuple[Cut, ...]
     """What was left out of the workspace's files and of what was recalled."""
-    prompt: str
-    """Which prompt it came of."""
 
 
 def build_context(material: Material, budget: Budget, *, secret: bytes) -> Context:
@@ -84,7 +82,7 @@ def build_context(material: Material, budget: Budget, *, secret: bytes) -> Conte
         turns = merge_turns((*turns, Turn.of("user", material.remark)))
     request = ChatRequest(system, turns, material.tools)
     fixed = count_tokens(ChatRequest(system, (), material.tools)) + estimate_tokens(recalled)
-    return Context(request, count_tokens(request), fixed, (*cuts, *missing), get_prompt("system").label)
+    return Context(request, count_tokens(request), fixed, (*cuts, *missing))
 
 
 def iter_texts(material: Material) -> Iterator[str]:
