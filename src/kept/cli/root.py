@@ -25,6 +25,7 @@ COMMANDS = {
     "watch": "kept.cli.watch",
     "sessions": "kept.cli.sessions",
     "import": "kept.cli.imports",
+    "mcp": "kept.cli.mcp",
     "status": "kept.cli.status",
     "doctor": "kept.cli.doctor",
     "providers": "kept.cli.providers",
