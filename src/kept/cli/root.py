@@ -26,6 +26,8 @@ COMMANDS = {
     "sessions": "kept.cli.sessions",
     "import": "kept.cli.imports",
     "mcp": "kept.cli.mcp",
+    "connect": "kept.cli.connect",
+    "hook": "kept.cli.hook",
     "status": "kept.cli.status",
     "doctor": "kept.cli.doctor",
     "providers": "kept.cli.providers",
