@@ -14,13 +14,14 @@ from typing import Any
 from kept.errors import ConfigError
 from kept.values import frozen
 
-_SPACE = re.compile(r"[ \t\r\n\ufeff\u00a0\u2028\u2029]+")
+_SPACE = re.compile(r"[ \t\r\n]+")
+_ANY_SPACE = re.compile(r"\s+|\ufeff")
 _COMMENT = re.compile(r"//[^\n\r]*|/\*.*?\*/", re.DOTALL)
 _DOUBLE = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"', re.DOTALL)
 _SINGLE = re.compile(r"'(?:[^'\\\n]|\\.)*'", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_$][\w$]*")
 _STRICT_WORD = re.compile(r"(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)(?![\w.+-])")
-_LOOSE_WORD = re.compile(r"[+-]?[\w.]+(?:[eE][+-]?\d+)?")
+_LOOSE_WORD = re.compile(r"[+-]?(?:[\w.]|(?<=[eE])[+-])+")
 _MAX_DEPTH = 200
 
 
@@ -58,9 +59,10 @@ class _Parser:
         self.text = text
         self.comments = dialect != "json"
         self.loose = dialect == "json5"
+        self.space = _ANY_SPACE if self.loose else _SPACE
 
     def whole(self) -> Node:
-        node = self.value(self.skip(0), 0)
+        node = self.value(self.skip(len(self.text) - len(self.text.removeprefix("\ufeff"))), 0)
         rest = self.skip(node.end)
         if rest != len(self.text):
             raise Broken("something stands behind its end", rest)
@@ -68,7 +70,7 @@ class _Parser:
 
     def skip(self, at: int) -> int:
         while True:
-            found = _SPACE.match(self.text, at) or (self.comments and _COMMENT.match(self.text, at))
+            found = self.space.match(self.text, at) or (self.comments and _COMMENT.match(self.text, at))
             if not found:
                 return at
             at = found.end()
@@ -175,10 +177,19 @@ def remove_entry(text: str, path: tuple[str, ...], dialect: str) -> str:
     if depth < len(path) - 1 or place is None:
         return text
     if place:
-        return text[: members[place - 1][2].end] + text[members[place][2].end :]
+        return _cut(text, members[place - 1][2].end, members[place][1], members[place][2].end)
     if len(members) > 1:
         return text[: members[0][1]] + text[members[1][1] :]
     return text[: node.start] + "{}" + text[node.end :]
+
+
+def _cut(text: str, before: int, start: int, end: int) -> str:
+    """Without a member and the comma before it; comments that stand between are somebody's, and stay."""
+    gap, rest = text[before:start], text[end:]
+    if not _COMMENT.search(gap):
+        return text[:before] + rest
+    following = re.match(r"\s*,", rest)
+    return text[:before] + gap.rstrip() + (rest[following.end() :] if following else rest)
 
 
 def _deepest(root: Node, path: tuple[str, ...]) -> tuple[Node, int]:
@@ -233,21 +244,19 @@ def _insert(text: str, node: Node, key: str, value: Any) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     body = text[node.start + 1 : node.end - 1]
     if node.members and "\n" not in body:
-        last = node.members[-1][2].end
-        comma = "" if "," in text[last : node.end] else ","
         space = " " if ", " in body or '": ' in body else ""
-        made = f"{json.dumps(key)}:{space}{json.dumps(value, ensure_ascii=False)}"
-        return text[:last] + comma + text[last : node.end - 1].rstrip() + space + made + text[node.end - 1 :]
-    outer = _indent_at(text, node.start)
-    inner = _indent_at(text, node.members[0][1]) if node.members else outer + _unit(text)
-    made = f"{newline}{inner}{json.dumps(key)}: {_dump(value, text, inner)}"
+        made = f"{space}{json.dumps(key)}:{space}{json.dumps(value, ensure_ascii=False)}"
+    else:
+        inner = _indent_at(text, node.members[0][1]) if node.members else _indent_at(text, node.start) + _unit(text)
+        made = f"{newline}{inner}{json.dumps(key)}: {_dump(value, text, inner)}"
     if not node.members:
-        kept = body.rstrip()  # a comment, perhaps
-        return text[: node.start + 1] + kept + made + newline + outer + text[node.end - 1 :]
+        comments = body.rstrip()
+        return f"{text[: node.start + 1]}{comments}{made}{newline}{_indent_at(text, node.start)}{text[node.end - 1 :]}"
     last = node.members[-1][2].end
     tail = text[last : node.end - 1]
     comma = "" if "," in _COMMENT.sub("", tail) else ","
-    return text[:last] + comma + tail.rstrip() + made + tail[len(tail.rstrip()) :] + text[node.end - 1 :]
+    said = tail.rstrip()
+    return text[:last] + comma + said + made + tail[len(said) :] + text[node.end - 1 :]
 
 
 def _dump(value: Any, text: str, indent: str) -> str:
