@@ -1,0 +1,118 @@
+"""The real Claude Code, with an empty environment, a home of its own and a model on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import KEPT, write
+from models.server import Call, ModelServer, Says
+
+PROGRAMS = Path(__file__).parent.parent / "node/node_modules/.bin"
+QUESTION = "Which port is staging on?"
+NOTE = "# Memory\n\n- Staging is on port 5433.\n"
+
+
+def answer(request):
+    """A model that searches its memory before it answers, with what it finds."""
+    last = request.body["messages"][-1]["content"]
+    results = [block for block in last if block["type"] == "tool_result"] if isinstance(last, list) else []
+    tools = [tool["name"] for tool in request.body.get("tools", []) if tool["name"].endswith("__memory_search")]
+    if results:
+        return Says("It is on 5433." if "5433" in json.dumps(results) else "I do not know.")
+    return Says("", Call(tools[0], {"query": QUESTION})) if tools else Says("I have no memory.")
+
+
+@pytest.fixture
+def model():
+    with ModelServer() as server:
+        server.otherwise = answer
+        yield server
+
+
+@pytest.fixture
+def claude(model, tmp_path, workspace, home):
+    """Runs the program to its end; nothing of the machine's own settings reaches it."""
+    project = tmp_path / "project"
+    project.mkdir()
+    env = {
+        "PATH": f"{PROGRAMS}{os.pathsep}/usr/bin{os.pathsep}/bin",
+        "HOME": str(Path.home()),
+        "ANTHROPIC_BASE_URL": model.anthropic_url,
+        "ANTHROPIC_API_KEY": "none",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "ENABLE_TOOL_SEARCH": "false",  # every tool is in the first request, where the script looks for it
+        "MCP_CONNECTION_NONBLOCKING": "0",  # which waits for the server
+    }
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["claude", *arguments],
+            env=env,
+            cwd=project,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
+
+    return run
+
+
+def result_of(ended):
+    assert ended.returncode == 0, ended.stderr + ended.stdout
+    return json.loads(ended.stdout)
+
+
+def test_claude_code_searches_the_memory_and_what_was_said_is_imported(claude, kept, model, workspace, home, tmp_path):
+    write(workspace / "MEMORY.md", NOTE)
+    server = {"command": str(KEPT), "args": ["--workspace", str(workspace), "--home", str(home), "mcp"]}
+    config = write(tmp_path / "mcp.json", json.dumps({"mcpServers": {"kept": server}}))
+    told = result_of(
+        claude(
+            *("-p", QUESTION, "--output-format", "json", "--mcp-config", str(config), "--strict-mcp-config"),
+            *("--allowedTools", "mcp__kept__memory_search"),
+        )
+    )
+    assert told["result"] == "It is on 5433."
+    offered = {tool["name"] for tool in model.chats[0].body["tools"]}
+    assert {"mcp__kept__memory_get", "mcp__kept__memory_write", "mcp__kept__sessions_search"} <= offered
+
+    report = kept("import", "claude-code", Path.home() / ".claude/projects", "--json").json
+    assert report["imported"] == 1
+    session = report["sessions"][0]["sessionId"]
+    assert session == told["session_id"]
+    read = kept("sessions", "export", session).out
+    assert QUESTION in read
+    assert "mcp__kept__memory_search" in read
+    assert "It is on 5433." in read
+
+
+def test_the_plugin_brings_context_in_and_takes_what_was_said_along(claude, kept, model, workspace, tmp_path):
+    write(workspace / "MEMORY.md", NOTE)
+    assert kept("connect", "claude-code").code == 0
+    allow = ("--allowedTools", "mcp__plugin_kept_kept__memory_search", "--output-format", "json")
+    first = result_of(claude("-p", QUESTION, *allow))
+    assert first["result"] == "It is on 5433."
+    assert "Staging is on port 5433." in json.dumps(model.chats[0].body["messages"]), "from the hook, before any search"
+    listed = kept("sessions", "list", "--json").json["sessions"]
+    assert [one["sessionId"] for one in listed] == [first["session_id"]], "taken in without being asked"
+    assert "It is on 5433." in kept("sessions", "export", first["session_id"]).out
+
+    asked = len(model.chats)
+    second = result_of(claude("-p", "What did I ask before?", *allow))
+    assert "The end of the last conversation here" in json.dumps(model.chats[asked].body["messages"])
+    listed = kept("sessions", "list", "--json").json["sessions"]
+    assert {one["sessionId"] for one in listed} == {first["session_id"], second["session_id"]}
+
+
+def test_claude_code_finds_nothing_wrong_with_the_plugin(claude, kept, home):
+    assert kept("connect", "claude-code").code == 0
+    for folder in (home / "claude-code", home / "claude-code/kept"):
+        ended = claude("plugin", "validate", "--strict", str(folder))
+        assert ended.returncode == 0, ended.stdout
+        assert "Validation passed" in ended.stdout
