@@ -23,6 +23,7 @@
     │   ├── EmbedderUnavailable the provider cannot be used here as configured
     │   │   └── AccessRefused   it wants a key, or does not accept the one it got
     │   └── EmbeddingFailed     the provider was asked and did not deliver
+    ├── BackendFailed           another program that answers searches did not; our own index does instead
     ├── RemoteError             a service on the network; whoever called it says what that means for the user
     │   ├── EndpointDown        it cannot be reached, or does not answer in time
     │   ├── Overloaded          it answers that it cannot at the moment
@@ -170,6 +171,11 @@ class AccessRefused(EmbedderUnavailable):
 
 class EmbeddingFailed(EmbeddingError):
     code = "embedding_failed"
+    retryable = True
+
+
+class BackendFailed(KeptError):
+    code = "backend_failed"
     retryable = True
 
 

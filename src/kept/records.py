@@ -266,6 +266,8 @@ class Status:
     model: str | None
     dims: int | None
     cache_max_entries: int
+    backend: str = "builtin"
+    """What answers searches first."""
     files: int = 0
     chunks: int = 0
     source_counts: dict[str, dict[str, int]] = field(default_factory=dict)

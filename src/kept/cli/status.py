@@ -18,12 +18,15 @@ _DAYS_SHOWN = 5
 @click.pass_obj
 def command(options: Globals, as_json: bool) -> None:
     """What is remembered, with what it is indexed, and whether all is well."""
+    from kept.live import find_watcher
+
     with options.memory() as memory:
         status = memory.status()
+        watcher = find_watcher(memory.config)
     if as_json:
-        print_json(status_json(status))
+        print_json({**status_json(status), "watcher": watcher})
     else:
-        show_status(status)
+        show_status(status, watcher)
 
 
 def ledger_rows(status: Status) -> list[tuple[str, str]]:
@@ -38,7 +41,7 @@ def ledger_rows(status: Status) -> list[tuple[str, str]]:
     return rows
 
 
-def show_status(status: Status) -> None:
+def show_status(status: Status, watcher: int | None = None) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -57,6 +60,10 @@ def show_status(status: Status) -> None:
         ("Cache", f"{status.cache_entries:,} of at most {status.cache_max_entries:,} embeddings"),
         ("Last sync", status.last_sync or "never"),
         ("State", (changed if status.changed_files else "to be rebuilt") if status.dirty else "up to date"),
+        (
+            "Live",
+            f"process {watcher} keeps the index current" if watcher else "nobody watches; searches take changes in",
+        ),
     ]
     for name, value in [*rows, *ledger_rows(status)]:
         table.add_row(name, Text(value))

@@ -113,6 +113,19 @@ class Cache:
 
 
 @frozen
+class Qmd:
+    """The program that answers searches of notes where the backend is qmd."""
+
+    command: str = "qmd"
+    """Its name or path. It is not given to a shell, and takes no arguments."""
+    mode: Literal["search", "vsearch", "query"] = "search"
+    """By word, by vector, or both with reranking. Only the first needs no models."""
+    timeout_ms: int = bounded(4_000, 100, 600_000)
+    cooldown_s: float = bounded(60.0, 0, 86_400)
+    """How long it is not asked after it has failed."""
+
+
+@frozen
 class MemorySearch:
     enabled: bool = True
     sources: tuple[Literal["memory", "sessions"], ...] = ("memory", "sessions")
@@ -131,6 +144,7 @@ class MemorySearch:
     sync: Sync = Sync()
     cache: Cache = Cache()
     backend: Literal["builtin", "qmd"] = "builtin"
+    qmd: Qmd = Qmd()
 
 
 @frozen

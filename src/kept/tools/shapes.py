@@ -65,7 +65,7 @@ def written_json(written: Written) -> dict[str, Any]:
 
 def status_json(status: Status) -> dict[str, Any]:
     return {
-        "backend": "builtin",
+        "backend": status.backend,
         "provider": status.provider,
         "requestedProvider": status.requested_provider,
         "model": status.model,
