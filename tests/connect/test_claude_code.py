@@ -17,14 +17,26 @@ QUESTION = "Which port is staging on?"
 NOTE = "# Memory\n\n- Staging is on port 5433.\n"
 
 
+WAIT = Call("Bash", {"command": "sleep 1", "description": "Wait for the memory"})
+"""A server may take its time on a busy machine, and until it is there its tools are not."""
+
+
 def answer(request):
     """A model that searches its memory before it answers, with what it finds."""
-    last = request.body["messages"][-1]["content"]
-    results = [block for block in last if block["type"] == "tool_result"] if isinstance(last, list) else []
-    tools = [tool["name"] for tool in request.body.get("tools", []) if tool["name"].endswith("__memory_search")]
-    if results:
-        return Says("It is on 5433." if "5433" in json.dumps(results) else "I do not know.")
-    return Says("", Call(tools[0], {"query": QUESTION})) if tools else Says("I have no memory.")
+    tools = [tool["name"] for tool in request.body.get("tools", [])]
+    search = next((name for name in tools if name.endswith("__memory_search")), None)
+    found = [block for block in blocks(request) if block["type"] == "tool_result" and "5433" in json.dumps(block)]
+    if found:
+        return Says("It is on 5433.")
+    waited = sum(block["type"] == "tool_use" for block in blocks(request))
+    if search:
+        return Says("", Call(search, {"query": QUESTION})) if waited < 60 else Says("I do not know.")
+    return Says("", WAIT) if waited < 60 and "Bash" in tools else Says("I have no memory.")
+
+
+def blocks(request):
+    contents = [message["content"] for message in request.body["messages"]]
+    return [block for content in contents if isinstance(content, list) for block in content]
 
 
 @pytest.fixture
@@ -46,7 +58,8 @@ def claude(model, tmp_path, workspace, home):
         "ANTHROPIC_API_KEY": "none",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "ENABLE_TOOL_SEARCH": "false",  # every tool is in the first request, where the script looks for it
-        "MCP_CONNECTION_NONBLOCKING": "0",  # which waits for the server
+        "MCP_CONNECTION_NONBLOCKING": "0",
+        "MCP_TIMEOUT": "120000",
     }
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -75,7 +88,7 @@ def test_claude_code_searches_the_memory_and_what_was_said_is_imported(claude, k
     told = result_of(
         claude(
             *("-p", QUESTION, "--output-format", "json", "--mcp-config", str(config), "--strict-mcp-config"),
-            *("--allowedTools", "mcp__kept__memory_search"),
+            *("--allowedTools", "mcp__kept__memory_search,Bash(sleep 1)"),
         )
     )
     assert told["result"] == "It is on 5433."
@@ -95,7 +108,7 @@ def test_claude_code_searches_the_memory_and_what_was_said_is_imported(claude, k
 def test_the_plugin_brings_context_in_and_takes_what_was_said_along(claude, kept, model, workspace, tmp_path):
     write(workspace / "MEMORY.md", NOTE)
     assert kept("connect", "claude-code").code == 0
-    allow = ("--allowedTools", "mcp__plugin_kept_kept__memory_search", "--output-format", "json")
+    allow = ("--allowedTools", "mcp__plugin_kept_kept__memory_search,Bash(sleep 1)", "--output-format", "json")
     first = result_of(claude("-p", QUESTION, *allow))
     assert first["result"] == "It is on 5433."
     assert "Staging is on port 5433." in json.dumps(model.chats[0].body["messages"]), "from the hook, before any search"
@@ -104,6 +117,7 @@ def test_the_plugin_brings_context_in_and_takes_what_was_said_along(claude, kept
     assert "It is on 5433." in kept("sessions", "export", first["session_id"]).out
 
     asked = len(model.chats)
+    model.otherwise = Says("About staging.")
     second = result_of(claude("-p", "What did I ask before?", *allow))
     assert "The end of the last conversation here" in json.dumps(model.chats[asked].body["messages"])
     listed = kept("sessions", "list", "--json").json["sessions"]

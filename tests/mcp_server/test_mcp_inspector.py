@@ -22,7 +22,12 @@ def inspect(server_env, tmp_path):
 
     def run(*arguments: str) -> tuple[dict, str]:
         ended = subprocess.run(
-            ["mcp-inspector", "--cli", *arguments], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120
+            ["mcp-inspector", "--cli", "--connect-timeout", "100000", *arguments],
+            env=env,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         assert ended.returncode == 0, ended.stderr
         return json.loads(ended.stdout), ended.stderr

@@ -291,3 +291,21 @@ def test_without_the_sdk_one_line_says_what_to_install(server_env, tmp_path):
     assert ended.returncode == 2
     assert ended.stderr == "Error: 'kept mcp' needs the package 'mcp'. Install it: pip install 'kept[mcp]'\n"
     assert ended.stdout == ""
+
+
+def test_it_keeps_the_index_live_and_another_takes_over(start, notes, kept):
+    first, second = start(), start()
+    for client in (first, second):
+        client.greet()
+        client.ask("tools/list")
+        assert "5433" in text_of(client.call("memory_search", query="staging port"))
+    pids = {first.process.pid, second.process.pid}
+    watcher = kept("status", "--json").json["watcher"]
+    assert watcher in pids
+    leader, other = (first, second) if watcher == first.process.pid else (second, first)
+    write(notes / "memory/kite.md", "The kite is in the attic.\n")
+    assert "attic" in text_of(other.call("memory_search", query="where is the kite"))
+    leader.process.kill()
+    leader.process.wait()
+    while kept("status", "--json").json["watcher"] != other.process.pid:
+        pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +30,7 @@ from kept.mcp.texts import (
 from kept.tools.catalogue import TOOLS, Tool
 
 if TYPE_CHECKING:
+    from kept.live import LiveIndex
     from kept.tools.toolbox import Toolbox, ToolOutcome
 
 Context = ServerRequestContext[Any, Any]
@@ -47,6 +49,7 @@ class MemoryServer:
         self._open_toolbox = open_toolbox
         self._opening = threading.Lock()
         self._toolbox: Toolbox | None = None
+        self._live: LiveIndex | None = None
         self.protocol: Server[Any] = Server(
             "kept",
             version=__version__,
@@ -68,13 +71,34 @@ class MemoryServer:
             return self._toolbox
 
     def close(self) -> None:
-        if self._toolbox is not None:
-            self._toolbox.close()
+        with self._opening:
+            if self._live is not None:
+                self._live.stop()
+            if self._toolbox is not None:
+                self._toolbox.close()
+
+    def _keep_live(self) -> None:
+        """From now on the index follows the notes by itself, once there is one. Until then it is left to the first
+        search, which can tell the client how far it is."""
+        memory = self.toolbox().memory
+        with self._opening:
+            if self._live is None and os.path.exists(memory.index_path()):
+                from kept.live import LiveIndex
+
+                self._live = LiveIndex(memory).start()
 
     # tools
 
     async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        # A client that asks for the tools is about to use them.
+        threading.Thread(target=self._warm_up, name="kept-warm-up", daemon=True).start()
         return types.ListToolsResult(tools=[_tool(one) for one in TOOLS])
+
+    def _warm_up(self) -> None:
+        try:
+            self._keep_live()
+        except KeptError as exc:
+            log.info("not kept live: %s", exc.code)  # the first call says it to whoever can do something about it
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         relay = ProgressRelay(ctx.session.report_progress)
@@ -91,7 +115,9 @@ class MemoryServer:
         from kept.tools.toolbox import error_outcome
 
         try:
-            return self.toolbox().run(name, arguments, progress=relay.callback)
+            outcome = self.toolbox().run(name, arguments, progress=relay.callback)
+            self._keep_live()
+            return outcome
         except KeptError as exc:
             return error_outcome(exc)
         except Exception as exc:
