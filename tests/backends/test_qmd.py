@@ -168,9 +168,9 @@ def own(result, reason):
     """Whether our own index answered, and said why."""
     assert paths(result) == ["MEMORY.md"]
     assert result.provider == "fake"
-    assert [
-        said for said in result.degraded if said.startswith("Answered from Kept's own index:") and reason in said
-    ], result.degraded
+    (said,) = result.degraded
+    assert said.startswith("Answered from Kept's own index:")
+    assert reason in said
 
 
 def test_where_it_is_missing_our_own_index_answers_and_names_the_remedy(qmd):

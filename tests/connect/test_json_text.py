@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.connect.json_text import Broken, as_read, parse, remove_entry, set_entry
+from kept.connect.json_text import remove_entry, set_entry
+from kept.connect.json_tree import Broken, as_read, parse
 from kept.connect.toml_text import remove_table, set_table
 from kept.errors import ConfigError
 

@@ -327,6 +327,24 @@ def test_an_embedder_that_was_down_is_asked_again_until_all_is_found_by_meaning(
     assert embedder.texts
 
 
+def test_whatever_goes_wrong_while_leading_is_told_and_leading_begun_anew(live, found, workspace, monkeypatch):
+    monkeypatch.setattr("kept.live.index.TICK_S", 0.1)
+    index = live()
+    notice, failed = LiveIndex._notice, []
+
+    def fail_once(self, *args):
+        if not failed:
+            failed.append(1)
+            raise ValueError("no such luck")
+        return notice(self, *args)
+
+    monkeypatch.setattr(LiveIndex, "_notice", fail_once)
+    wait_until(lambda: failed, "it goes wrong")
+    write(workspace, "memory/b.md", "The zeppelin is silver.\n")
+    soon(found, "zeppelin", ["memory/b.md"])
+    assert index.state().role == "leader"
+
+
 # how it is used
 
 

@@ -139,7 +139,9 @@ def test_on_a_terminal_a_line_shows_what_is_going_on(tmp_path):
         until("1 file indexed")
         until("leading · up to date · 1 file · 1 chunk")
         write(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
-        until("2 files · 2 chunks · last change memory/b.md")
+        until("2 files · 2 chunks")
+        write(tmp_path / "workspace", "memory/c.md", "The walrus is grey.\n")
+        until("3 files · 3 chunks · last change memory/c.md")
         with on_a_terminal(tmp_path, "watch") as (until_second, _):
             until_second(f"standing by · process {process.pid} keeps the index current")
         process.send_signal(signal.SIGINT)

@@ -2,6 +2,7 @@
 
 clients     which programs there are, where their settings lie and what they look like
 command     how a program starts `kept mcp`
+json_tree   reading JSON with the place of everything in it
 json_text, toml_text
             changing one entry of a file and no other byte
 plugin      what Claude Code gets besides: hooks

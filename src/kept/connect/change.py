@@ -16,7 +16,8 @@ from typing import Any, Literal
 from kept.clock import Clock, SystemClock
 from kept.connect.clients import SERVER, Client, Scope, Surroundings, entry_for, locate
 from kept.connect.command import Command
-from kept.connect.json_text import Broken, as_read, parse, refuse, remove_entry, set_entry
+from kept.connect.json_text import refuse, remove_entry, set_entry
+from kept.connect.json_tree import Broken, as_read, parse
 from kept.connect.plugin import plugin_files, plugin_folder, settings_entries
 from kept.connect.toml_text import remove_table, set_table
 from kept.durable import make_private_folder, sync_folder, write_atomic

@@ -13,6 +13,8 @@ from kept.values import frozen
 
 LONGEST_WAIT = 4.0
 """Changes that never end are taken in after so many times the quiet that is waited for."""
+SHARE_FOR_ONE = 0.5
+"""A single change is most often somebody who has saved a note, and is waited for less long than the first of many."""
 SHARE_OF_REST = 2.0
 """After a sync, so many times as long as it took nothing is begun: ten thousand files that arrive one by one cost a
 third of a core and not all of it."""
@@ -117,7 +119,8 @@ class Agenda:
         return min(self.next_at(), asked)
 
     def _settled(self, kind: _Kind) -> float:
-        return min(kind.last + self.quiet_s, kind.first + self.quiet_s * LONGEST_WAIT)
+        quiet_s = self.quiet_s * (SHARE_FOR_ONE if kind.count == 1 else 1.0)
+        return min(kind.last + quiet_s, kind.first + self.quiet_s * LONGEST_WAIT)
 
     def _next_round(self) -> float:
         """By the interval that is set, or because something has to be tried again."""

@@ -103,9 +103,7 @@ class LiveIndex:
         memory = self._memory.twin()
         try:
             while not self._stop.is_set():
-                if self._take_lead():
-                    self._lead(memory)
-                else:
+                if not self._take_lead() or not self._lead_as_long_as_it_goes(memory):
                     self._stop.wait(TICK_S)
         finally:
             self._leadership.release()
@@ -124,6 +122,16 @@ class LiveIndex:
             self._become("standby", leader_pid=self._leadership.find_leader())
             self._ready.set()
         return leads
+
+    def _lead_as_long_as_it_goes(self, memory: Memory) -> bool:
+        """Whether it ended as it should. What went wrong is told, and leading begun anew: perhaps by somebody else."""
+        try:
+            self._lead(memory)
+        except Exception as exc:
+            log.info("leading failed", exc_info=True)
+            self._has_problem(str(exc) if isinstance(exc, KeptError) else _unexpected(exc))
+            return False
+        return True
 
     def _lead(self, memory: Memory) -> None:
         """Until it is told to stop, or the lock is lost."""
@@ -172,6 +180,7 @@ class LiveIndex:
             changes = watch.wait(timeout_s, self._stop)
         except OSError as exc:
             watch.close()
+            agenda.saw(Changes(notes=1), time.monotonic())  # whatever was not told
             return self._poll(memory, str(exc))
         if changes:
             agenda.saw(changes, time.monotonic() - watch.lag_s)
@@ -225,8 +234,8 @@ class LiveIndex:
         except KeptError as exc:
             return None, f"{exc.message} {exc.hint}".strip()
         except Exception as exc:  # the thread must outlive whatever one sync meets
-            log.exception("a sync failed")
-            return None, f"Something went wrong that should not: {type(exc).__name__}: {exc}"
+            log.info("a sync failed", exc_info=True)
+            return None, _unexpected(exc)
         return report, report.failures[0] if report.failures else None
 
     def _progress(self, completed: int, total: int, label: str) -> None:
@@ -286,7 +295,7 @@ class LiveIndex:
     def _notify(self, message: str) -> None:
         if message not in self._said:
             self._said.add(message)
-            log.warning("%s", message)
+            log.info("%s", message)
             self._tell("notice", message)
 
     def _change(self, **fields: Any) -> None:
@@ -298,3 +307,7 @@ class LiveIndex:
     ) -> None:
         if self._listener is not None:
             self._listener(LiveEvent(kind, self.state(), message, report, succeeds))
+
+
+def _unexpected(exc: Exception) -> str:
+    return f"Something went wrong that should not: {type(exc).__name__}: {exc}"

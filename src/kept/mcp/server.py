@@ -116,7 +116,7 @@ class MemoryServer:
 
         try:
             outcome = self.toolbox().run(name, arguments, progress=relay.callback)
-            self._keep_live()
+            self._warm_up()
             return outcome
         except KeptError as exc:
             return error_outcome(exc)
