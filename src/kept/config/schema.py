@@ -245,8 +245,17 @@ class AutoResponder:
 
 
 @frozen
+class McpServer:
+    token: str | None = secret()
+    """What clients of `kept mcp --http` have to send."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names that it is reached by, as in the Host header."""
+
+
+@frozen
 class Gateway:
     auto_responder: AutoResponder = AutoResponder()
+    mcp: McpServer = McpServer()
 
 
 @frozen

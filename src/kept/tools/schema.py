@@ -20,7 +20,8 @@ def number(description: str, **more: Any) -> Schema:
 
 
 def or_null(schema: Schema) -> Schema:
-    return {**schema, "type": [schema["type"], "null"]}
+    """Two alternatives rather than a list of types, which some clients cannot read."""
+    return {"anyOf": [{"type": schema["type"]}, {"type": "null"}], "description": schema["description"]}
 
 
 def closed(properties: dict[str, Schema], *, required: tuple[str, ...] | None = None) -> Schema:

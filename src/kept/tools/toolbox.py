@@ -45,23 +45,30 @@ class Toolbox:
         self.memory = memory
         self.sessions = sessions
 
+    def close(self) -> None:
+        self.memory.close()
+        self.sessions.close()
+
     def run(self, name: str, arguments: Mapping[str, Any], *, progress: Progress | None = None) -> ToolOutcome:
         """Does what a model asked for. What it asked wrongly, and what did not work, is an outcome too."""
         try:
-            given = check_arguments(get_tool(name), arguments)
-            match name:
-                case "memory_search":
-                    return self._search(given, progress)
-                case "memory_get":
-                    return self._get(given)
-                case "memory_write":
-                    return self._write(given)
-                case "memory_status":
-                    return self._status()
-                case _:
-                    return self._sessions(given, progress)
+            outcome = self._run(name, check_arguments(get_tool(name), arguments), progress)
         except KeptError as exc:
-            return error_outcome(exc)
+            outcome = error_outcome(exc)
+        return ToolOutcome(_sendable(outcome.text), _sendable(outcome.data), outcome.is_error)
+
+    def _run(self, name: str, given: dict[str, Any], progress: Progress | None) -> ToolOutcome:
+        match name:
+            case "memory_search":
+                return self._search(given, progress)
+            case "memory_get":
+                return self._get(given)
+            case "memory_write":
+                return self._write(given)
+            case "memory_status":
+                return self._status()
+            case _:
+                return self._sessions(given, progress)
 
     def _search(self, given: dict[str, Any], progress: Progress | None) -> ToolOutcome:
         result = self.memory.search(
@@ -82,7 +89,7 @@ class Toolbox:
                 "memory_get: give either a path or a date.",
                 hint="For example path: memory/ideas.md, or date: yesterday.",
             )
-        path = given["path"] if "path" in given else self._daily_log(given["date"])
+        path = given["path"] if "path" in given else daily_path(given["date"], self.memory.clock.now())
         path, start, lines = from_citation(path, given.get("from"), given.get("lines"))
         try:
             passage = self.memory.read(path, start=start or 1, lines=lines)
@@ -91,11 +98,6 @@ class Toolbox:
                 raise NoteNotFound(f"Nothing was written down on {given['date']}.", hint="Try another day.") from exc
             raise NoteNotFound(exc.message, hint="memory_search shows paths that exist.") from exc
         return ToolOutcome(passage_text(passage), passage_json(passage))
-
-    def _daily_log(self, date: str) -> str:
-        when = parse_when(date, now=self.memory.clock.now())
-        day = dt.datetime.fromtimestamp(when / 1000).astimezone()
-        return f"{MEMORY_FOLDER}/{day:%Y-%m-%d}.md"
 
     def _write(self, given: dict[str, Any]) -> ToolOutcome:
         written = self.memory.add(given["text"], to=given.get("to", "daily"))
@@ -155,9 +157,28 @@ class Toolbox:
         return [(_session_json(records[path]), found) for path, found in passages.items() if path in records]
 
 
+def daily_path(date: str, now: dt.datetime) -> str:
+    """The daily log of a day as people write it: 2026-03-01, today, yesterday."""
+    day = dt.datetime.fromtimestamp(parse_when(date, now=now) / 1000).astimezone()
+    return f"{MEMORY_FOLDER}/{day:%Y-%m-%d}.md"
+
+
 def error_outcome(error: KeptError) -> ToolOutcome:
     shape = {"code": error.code, "message": error.message, "hint": error.hint}
     return ToolOutcome(f"Error: {error.message} {error.hint}".strip(), {"error": shape}, is_error=True)
+
+
+def _sendable(value: Any) -> Any:
+    """Names and what was asked may hold half surrogate pairs, which no transport can send."""
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case dict():
+            return {_sendable(key): _sendable(one) for key, one in value.items()}
+        case list():
+            return [_sendable(one) for one in value]
+        case _:
+            return value
 
 
 def _session_json(record: SessionRecord) -> dict[str, Any]:
