@@ -25,6 +25,8 @@ COMMANDS = {
     "watch": "kept.cli.watch",
     "sessions": "kept.cli.sessions",
     "import": "kept.cli.imports",
+    "chat": "kept.cli.chat",
+    "gateway": "kept.cli.gateway",
     "status": "kept.cli.status",
     "doctor": "kept.cli.doctor",
     "providers": "kept.cli.providers",

@@ -11,6 +11,7 @@ import click
 
 from kept.cli.output import json_text, printable
 from kept.errors import (
+    ChannelError,
     ConfigError,
     EmbeddingError,
     KeptError,
@@ -50,6 +51,7 @@ EXIT_CODES: tuple[tuple[type[KeptError], int], ...] = (
     (WorkspaceError, 8),
     (SessionError, 9),
     (ModelError, 10),
+    (ChannelError, 11),
     (KeptError, 1),
 )
 INTERRUPTED = 130

@@ -11,6 +11,7 @@ KEY_VARIABLES: dict[str, tuple[str, ...]] = {
     "openai": ("OPENAI_API_KEY",),
     "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     "voyage": ("VOYAGE_API_KEY",),
+    "telegram": ("TELEGRAM_BOT_TOKEN",),
 }
 
 
@@ -21,6 +22,7 @@ class ProviderKeys:
     openai: str | None = field(default=None, repr=False)
     gemini: str | None = field(default=None, repr=False)
     voyage: str | None = field(default=None, repr=False)
+    telegram: str | None = field(default=None, repr=False)
     ollama_host: str | None = None
 
     def find(self, provider: str) -> str | None:
