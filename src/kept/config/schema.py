@@ -156,6 +156,21 @@ class Compaction:
     memory_flush: MemoryFlush = MemoryFlush()
 
 
+@frozen
+class ContextShares:
+    """How much of the window is for what is not said in the conversation; less where the window is small."""
+
+    file_tokens: int = bounded(5_000, 0, 10_000_000)
+    files_tokens: int = bounded(15_000, 0, 10_000_000)
+    recalled_tokens: int = bounded(3_000, 0, 10_000_000)
+
+
+@frozen
+class ToolUse:
+    max_steps: int = bounded(12, 0, 1_000)
+    """How often in one turn the model may ask for tools."""
+
+
 ResetMode = Literal["idle", "daily", "none"]
 
 
@@ -190,6 +205,8 @@ class AgentConfig:
     memory_search: MemorySearch = MemorySearch()
     model: Model = Model()
     compaction: Compaction = Compaction()
+    context: ContextShares = ContextShares()
+    tools: ToolUse = ToolUse()
     session: Session = Session()
 
 
