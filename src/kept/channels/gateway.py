@@ -11,23 +11,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kept.agent.events import Answering
 from kept.channels import http
 from kept.channels.telegram import TelegramChannel, find_token
 from kept.config import Config, LoadedConfig
 from kept.durable import make_private_folder
 from kept.errors import ConfigError, LockBusy, WriteFailed
 from kept.lock import locked
-from kept.memory import Memory
 from kept.responder.answerer import Answerer
-from kept.responder.commands import Commands
 from kept.responder.inbox import Inbox
 from kept.responder.outlet import Fetched, Outlet
 from kept.responder.responder import Responder
-from kept.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     import uvicorn
+
+    from kept.llm.base import ChatModel
 
 Say = Callable[[str], None]
 
@@ -74,7 +72,7 @@ def with_session_age(loaded: LoadedConfig) -> LoadedConfig:
 class Gateway:
     """Answers until it is told to stop."""
 
-    def __init__(self, config: Config, agent: Answering, memory: Memory, sessions: SessionStore, *, say: Say) -> None:
+    def __init__(self, config: Config, answerer: Answerer, *, say: Say) -> None:
         self._config = config
         self._settings = config.gateway
         self._say = say
@@ -88,12 +86,9 @@ class Gateway:
             outlets["telegram"] = self._telegram
         if not outlets:
             raise ConfigError("No channel is configured.", hint="Set gateway.http.enabled or gateway.telegram.token.")
-        commands = Commands(agent, memory, sessions)
-        every = self._settings.auto_responder.memory_index_interval_messages
-        answerer = Answerer(agent, memory, sessions, commands, index_every=every)
-        inbox = Inbox(inbox_path(config), clock=memory.clock)
+        inbox = Inbox(inbox_path(config), clock=answerer.memory.clock)
         self.responder = Responder(answerer, inbox, self._settings.auto_responder, outlets)
-        commands.more_status = self.responder.status_lines
+        answerer.commands.more_status = self.responder.status_lines
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -158,21 +153,25 @@ class Gateway:
         self._say("Stopped." if finished else f"Stopped. What is left ({left}) is answered after the next start.")
 
 
-OpenAgent = Callable[[LoadedConfig, Memory, SessionStore], Answering]
+OpenModel = Callable[[LoadedConfig], "ChatModel"]
 
 
-def run_gateway(loaded: LoadedConfig, open_agent: OpenAgent, *, say: Say) -> None:
+def run_gateway(loaded: LoadedConfig, open_model: OpenModel, *, say: Say) -> None:
     """Serves until SIGTERM or Ctrl-C."""
+    from kept.app import open_answerer, open_memory, open_sessions
+
     loaded = with_session_age(loaded)
     config = loaded.config
     if not config.gateway.auto_responder.enabled:
         raise ConfigError("gateway.auto_responder.enabled is false.", hint="Nobody would be answered. Set it to true.")
-    from kept.app import open_memory, open_sessions
-
-    with only_gateway(config.home), open_memory(loaded) as memory, open_sessions(loaded) as sessions:
-        agent = open_agent(loaded, memory, sessions)
+    with only_gateway(config.home):
+        model = open_model(loaded)
 
         async def serve() -> None:
-            await Gateway(config, agent, memory, sessions, say=say).run()
+            try:
+                await Gateway(config, open_answerer(memory, sessions, model), say=say).run()
+            finally:
+                await model.close()
 
-        asyncio.run(serve())
+        with open_memory(loaded) as memory, open_sessions(loaded) as sessions:
+            asyncio.run(serve())

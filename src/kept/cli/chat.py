@@ -44,18 +44,16 @@ def command(options: Globals, message: str | None, session: str | None, as_json:
 
 
 def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[Conversation, asyncio.Runner]:
-    from kept.app import open_agent, open_memory, open_sessions
+    from kept.app import open_answerer, open_memory, open_model, open_sessions
     from kept.channels.terminal import Conversation
-    from kept.responder.answerer import Answerer
-    from kept.responder.commands import Commands
 
     loaded = options.load()
+    model = open_model(loaded)
     memory = stack.enter_context(open_memory(loaded))
     sessions = stack.enter_context(open_sessions(loaded))
-    agent = open_agent(loaded, memory, sessions)
-    every = loaded.config.gateway.auto_responder.memory_index_interval_messages
-    answerer = Answerer(agent, memory, sessions, Commands(agent, memory, sessions), index_every=every)
+    answerer = open_answerer(memory, sessions, model)
     runner = stack.enter_context(asyncio.Runner())
+    stack.callback(lambda: runner.run(model.close()))
     stack.callback(lambda: runner.run(answerer.close()))
     return Conversation(answerer, sessions, memory.clock, named=session), runner
 

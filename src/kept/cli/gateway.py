@@ -15,11 +15,11 @@ from kept.cli.root import Globals
 @click.pass_obj
 def command(options: Globals) -> None:
     """Answer messages over HTTP and Telegram, until stopped."""
-    from kept.app import open_agent
+    from kept.app import open_model
     from kept.channels.gateway import run_gateway
 
     _log_to_stderr()
-    run_gateway(options.load(), open_agent, say=_say)
+    run_gateway(options.load(), open_model, say=_say)
 
 
 def _say(line: str) -> None:

@@ -87,7 +87,7 @@ class Inbox:
                 return check_same(known, str(key), message.text)
             letter = Letter(key.channel, message.id, str(key), message, self.clock.now())
             self._write(record_of_letter(letter))
-            return letter
+            return self._letters[key.channel, message.id]
 
     def begin(self, letters: Sequence[Letter], session_id: str) -> Turn:
         with self._lock:

@@ -46,11 +46,8 @@ class Turns:
             if live is not None:
                 live.end()
 
-    async def follow(self, channel: str, message_id: str) -> AsyncIterator[AgentEvent]:
-        live = self._live.get((channel, message_id))
-        if live is not None:
-            async for event in live.follow():
-                yield event
+    def follow(self, channel: str, message_id: str) -> AsyncIterator[AgentEvent]:
+        return (self._live.get((channel, message_id)) or _nothing_to_see()).follow()
 
     def hear(self, key: str, line: GroupLine) -> None:
         self._history.add(key, Heard(line.sender, line.text, line.timestamp))
@@ -136,6 +133,12 @@ class Turns:
         self._history.clear(key)
         lines = [GroupLine(one.sender, one.text, one.timestamp) for one in heard if one.timestamp]
         return lines[max(0, len(lines) - self._max_history) :]
+
+
+def _nothing_to_see() -> Live:
+    live = Live()
+    live.end()
+    return live
 
 
 async def _keep_typing(outlet: Outlet, letter: Letter) -> None:
