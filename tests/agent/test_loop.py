@@ -7,6 +7,8 @@ import datetime as dt
 from pathlib import Path
 
 import pytest
+from tests.agent.talking import NOW, desk, reply, shown
+from tests.support import write
 
 from kept.agent.events import GroupLine, Inbound, Notice, Reply, ToolEnded, ToolStarted, Wrote
 from kept.agent.loop import GAVE_UP, LAST_STEP
@@ -15,8 +17,6 @@ from kept.errors import BudgetExhausted, ContextOverflow, ModelFailed, ModelUnav
 from kept.llm.base import Finished, ModelUsage, TextPart, ToolOutput, ToolUse
 from kept.sessions.entries import Message, Text, ToolCall, ToolResult
 from kept.testing import ScriptedChat, Stall
-from tests.agent.talking import NOW, desk, reply, shown
-from tests.support import write
 
 SEARCH = ToolUse("t1", "memory_search", {"query": "staging port"})
 

@@ -11,9 +11,6 @@ from kept.sessions.entries import Message, Text, ToolCall, ToolResult
 from kept.tokens import estimate_tokens
 from kept.values import frozen
 
-_PER_MESSAGE = 8
-"""Tokens around each message: its role, the bars of a block."""
-
 
 @frozen
 class CompactionPlan:
@@ -68,7 +65,7 @@ def weight_of(message: Message) -> int:
                 parts.append(ToolUse(call_id, name, arguments))
             case ToolResult(call_id=call_id, text=text):
                 parts.append(ToolOutput(call_id, text))
-    return estimate_tokens(turn_text(Turn("user", tuple(parts)))) + _PER_MESSAGE
+    return estimate_tokens(turn_text(Turn("user", tuple(parts))))
 
 
 def safe_cuts(said: Sequence[Said]) -> list[int]:
