@@ -101,7 +101,7 @@ def test_old_turns_are_forgotten_and_unfinished_ones_are_not(journal):
         turn = inbox.begin([inbox.receive(KEY, Inbound(f"m{number}", "Hello"))], "s1")
         inbox.answer(turn, ["Hi"], push=False, entry_id=None)
     again = opened(journal, kept_turns=3)
-    assert [name for name in state(again)] == ["open", "m597", "m598", "m599"]
+    assert list(state(again)) == ["open", "m597", "m598", "m599"]
     assert again.unfinished() == [unfinished]
     assert len(journal.read_bytes().splitlines()) == 1 + 2 + 3 * 3
 

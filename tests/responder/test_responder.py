@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 
 import pytest
+from tests.responder.support import Letterbox, Office, answering, asked, crash, reply_to, tell, until
 
 from kept.agent.events import GroupLine, Inbound, Wrote
 from kept.errors import (
@@ -21,7 +22,6 @@ from kept.responder import turns
 from kept.responder.inbox import describe
 from kept.responder.outlet import Fetched
 from kept.testing import ScriptedChat, Stall
-from tests.responder.support import Letterbox, Office, answering, asked, crash, reply_to, tell, until
 
 MINUTES = 60_000
 
