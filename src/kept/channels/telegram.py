@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,7 @@ class TelegramChannel:
 
     async def serve(self, responder: Responder) -> None:
         """Brings messages until it is cancelled."""
-        from telegram.error import Conflict, InvalidToken, RetryAfter, TelegramError
+        from telegram.error import Conflict, InvalidToken, RetryAfter
 
         offset: int | None = None
         wait_s = _FIRST_WAIT_S
@@ -93,7 +94,7 @@ class TelegramChannel:
             except RetryAfter as exc:
                 await asyncio.sleep(_seconds(exc))
                 continue
-            except TelegramError as exc:
+            except Exception as exc:  # noqa: BLE001 - also what the library makes of an update it cannot read
                 if isinstance(exc, Conflict):
                     log.warning("telegram: another program fetches messages with the same token; trying again")
                 else:
@@ -182,10 +183,13 @@ def _make_bot(token: str, base_url: str | None, *, poll_timeout_s: int) -> teleg
     try:
         import telegram
         from telegram.request import HTTPXRequest
+        from telegram.warnings import PTBDeprecationWarning
     except ImportError as exc:
         raise ChannelUnavailable(
             "The Telegram channel needs python-telegram-bot.", hint="pip install 'kept[telegram]'"
         ) from exc
+    # Its own errors warn about themselves: the time to wait will be of another type one day, and both are read here.
+    warnings.filterwarnings("ignore", message=".*retry_after", category=PTBDeprecationWarning)
     polling = HTTPXRequest(connection_pool_size=1, read_timeout=poll_timeout_s + 10)
     sending = HTTPXRequest(connection_pool_size=16, pool_timeout=30)
     if base_url is None:
