@@ -32,6 +32,7 @@
     ├── ModelError              the chat model
     │   ├── ModelUnavailable    none is configured, or it cannot be used here as configured
     │   ├── ModelFailed         it was asked and did not deliver
+    │   │   └── ModelRefused    ... and will not, however often it is asked the same
     │   ├── ContextOverflow     it says that what it was sent is longer than it takes
     │   └── BudgetExhausted     the day's budget is used up; nothing was sent
     ├── ChannelError            where messages come from and replies go to
@@ -227,6 +228,11 @@ class ModelUnavailable(ModelError):
 class ModelFailed(ModelError):
     code = "model_failed"
     retryable = True
+
+
+class ModelRefused(ModelFailed):
+    code = "model_refused"
+    retryable = False
 
 
 class ContextOverflow(ModelError):

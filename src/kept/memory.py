@@ -21,6 +21,7 @@ from kept.indexing.meter import usage_of
 from kept.indexing.scan import is_transcript_path
 from kept.indexing.sync import Syncer
 from kept.indexing.triggers import should_sync
+from kept.ledger import open_model_ledger, tokens_of_day
 from kept.records import Dropped, Filter, Hit, Passage, Preview, Progress, SearchResult, Status, SyncReport, Written
 from kept.search.query import ParsedQuery, parse_query
 from kept.search.search import Found, QueryVector, embed_query, search_index
@@ -241,6 +242,7 @@ class Memory:
             dims=(identity.dims or None) if identity else None,
             cache_max_entries=self.settings.cache.max_entries,
             degraded=self._without_vectors,
+            **self._models_used(),
         )
         with self._lock:
             try:
@@ -248,6 +250,15 @@ class Memory:
             except StoreDamaged as exc:
                 reason = f"{exc.message} The next search, or 'kept index', rebuilds it from the notes."
                 return replace(blank, dirty=True, degraded=(*blank.degraded, reason))
+
+    def _models_used(self) -> dict[str, Any]:
+        ledger = open_model_ledger(self.config.home, self.config.agent_id, self._keeper.clock)
+        lines = tuple(ledger.by_day())
+        return {
+            "model_spending": lines,
+            "model_budget_tokens": self.config.agent.model.daily_budget_tokens,
+            "model_tokens_today": tokens_of_day(lines, ledger.today()),
+        }
 
     def _filled(self, blank: Status) -> Status:
         index, syncer = self._keeper.index(), self._keeper.syncer()

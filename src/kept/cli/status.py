@@ -38,6 +38,22 @@ def ledger_rows(status: Status) -> list[tuple[str, str]]:
     return rows
 
 
+def model_rows(status: Status) -> list[tuple[str, str]]:
+    """The last accounts of chat models, and what is left of today's budget."""
+    rows: list[tuple[str, str]] = []
+    for spent in status.model_spending[-_DAYS_SHOWN:]:
+        failed = f" ({spent.failures:,} failed)" if spent.failures else ""
+        parts = [
+            f"{spent.day} {spent.provider}, {spent.model}, {spent.purpose}: {plural(spent.calls, 'call')}{failed}",
+            f"{plural(spent.input, 'token')} in ({spent.cached:,} cached), {spent.output:,} out",
+        ]
+        rows.append(("Models" if not rows else "", ", ".join(parts)))
+    if status.model_budget_tokens is not None:
+        used = f"{status.model_tokens_today:,} of {status.model_budget_tokens:,} tokens today"
+        rows.append(("Budget", used))
+    return rows
+
+
 def show_status(status: Status) -> None:
     from rich.table import Table
     from rich.text import Text
@@ -58,8 +74,8 @@ def show_status(status: Status) -> None:
         ("Last sync", status.last_sync or "never"),
         ("State", (changed if status.changed_files else "to be rebuilt") if status.dirty else "up to date"),
     ]
-    for name, value in [*rows, *ledger_rows(status)]:
-        table.add_row(name, Text(value))
+    for name, value in [*rows, *ledger_rows(status), *model_rows(status)]:
+        table.add_row(name, Text(printable(value)))
     out = console()
     out.print(table)
     for reason in status.degraded:

@@ -140,7 +140,16 @@ class Model:
     base_url: str | None = None
     api_key: str | None = secret()
     context_window: int = bounded(200_000, 1_000, 100_000_000)
-    timeout_s: float = bounded(300.0, 1, 86_400)
+    max_output_tokens: int | None = bounded(None, 1, 10_000_000)
+    """The longest answer; null is what the provider does by itself."""
+    timeout_s: float = bounded(300.0, 0.1, 86_400)
+    """The longest silence that is waited out."""
+    daily_budget_tokens: int | None = bounded(None, 0, 1 << 50)
+    """Tokens a day, in and out, of all processes together; null is no limit."""
+    program: str = "claude"
+    """What `claude_cli` runs."""
+    tools: bool = True
+    """Whether `claude_cli` is given Kept's own tools, over MCP."""
 
 
 @frozen

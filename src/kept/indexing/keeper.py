@@ -12,11 +12,11 @@ from kept.config import Config
 from kept.embedding.base import Embedder
 from kept.errors import LockBusy, StoreDamaged, StoreError
 from kept.indexing.freshness import Freshness
-from kept.indexing.ledger import Ledger
 from kept.indexing.meter import spent_since, usage_of
 from kept.indexing.sync import Syncer
+from kept.ledger import Ledger
 from kept.lock import locked
-from kept.records import Progress, SyncReport, Usage
+from kept.records import Progress, Spending, SyncReport, Usage
 from kept.sqlite import delete_database
 from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
@@ -44,7 +44,7 @@ class IndexKeeper:
         """The one in use: the first, or its fallback while the index holds the vectors of that."""
         self.clock = clock
         self.sessions_folder = os.path.join(self._folder(), "sessions")
-        self.ledger = Ledger(os.path.join(self._folder(), "ledger.jsonl"), clock)
+        self.ledger = Ledger(os.path.join(self._folder(), "ledger.jsonl"), clock, Spending)
         self._index: Index | None = None
         self._syncer: Syncer | None = None
         self._freshness = Freshness()

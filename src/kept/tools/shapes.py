@@ -83,6 +83,11 @@ def status_json(status: Status) -> dict[str, Any]:
         "cache": {"entries": status.cache_entries, "maxEntries": status.cache_max_entries},
         "lastSync": status.last_sync,
         "ledger": as_shape(status.spending),
+        "models": {
+            "ledger": as_shape(status.model_spending),
+            "tokensToday": status.model_tokens_today,
+            "budgetTokens": status.model_budget_tokens,
+        },
         "degraded": list(status.degraded),
         "problems": as_shape(status.problems),
     }
