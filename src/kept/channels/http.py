@@ -74,6 +74,7 @@ def listen(settings: HttpChannel) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((settings.host.strip("[]"), settings.port))
+        bound.listen()  # whoever comes before the server is up waits for it
     except OSError as exc:
         bound.close()
         raise ChannelUnavailable(
