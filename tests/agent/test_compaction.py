@@ -77,7 +77,7 @@ def test_after_300_turns_and_many_compactions_every_fact_is_found_though_no_flus
         assert facts[3] not in first_shown  # it has left the context
         toolbox = Toolbox(at.memory, at.sessions)
         for number, fact in facts.items():
-            thing, place, house = re.search(r"the (.+) number \d+X stands in the (\w+) of house (\d+)", fact).groups()
+            thing = re.search(r"the (.+) number", fact)[1]
             found = toolbox.run("memory_search", {"query": f"Where does the {thing} number {number:03d}X stand?"})
             assert any(fact[12:] in one["snippet"] for one in found.data["results"]), fact
         said = [message.text for message in at.messages(session) if message.role == "user"]

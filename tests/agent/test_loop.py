@@ -11,9 +11,11 @@ from tests.agent.talking import NOW, desk, reply, shown
 from tests.support import write
 
 from kept.agent.events import GroupLine, Inbound, Notice, Reply, ToolEnded, ToolStarted, Wrote
+from kept.agent.inbound import messages_of
+from kept.agent.journal import Journal
 from kept.agent.loop import GAVE_UP, LAST_STEP
 from kept.context.turns import NO_RESULT
-from kept.errors import BudgetExhausted, ContextOverflow, ModelFailed, ModelUnavailable
+from kept.errors import BudgetExhausted, ContextOverflow, ModelFailed, ModelUnavailable, TranscriptUnwritable
 from kept.llm.base import Finished, ModelUsage, TextPart, ToolOutput, ToolUse
 from kept.sessions.entries import Message, Text, ToolCall, ToolResult
 from kept.testing import ScriptedChat, Stall
@@ -41,6 +43,7 @@ def test_a_message_is_on_disk_before_the_model_is_asked(tmp_path):
         assert [one.text for one in at.messages()] == ["Good morning.", "Hello."]
         assert at.messages()[0].metadata["inbound"] == "tg-1"
         assert at.messages()[1].metadata["answers"] == ["tg-1"]
+        assert at.messages()[1].metadata["prompt"].startswith("system@")
 
 
 def test_the_reply_is_streamed_and_stands_in_the_transcript_when_it_is_given_out(tmp_path):
@@ -406,3 +409,57 @@ def test_several_messages_are_one_turn(tmp_path):
         assert second.metadata == {"chat": 5, "inbound": "2"}
         assert answer.metadata["answers"] == ["1", "2"]
         assert [part.text for part in at.model.requests[0].turns[-1].parts] == ["Ann: One.", "Two."]
+
+
+def test_what_a_channel_says_by_our_names_and_what_a_transcript_from_elsewhere_holds_does_no_harm(tmp_path):
+    with desk(tmp_path, ScriptedChat(["Fine."])) as at:
+        session = at.session().id
+        odd = {"inbound": 7, "answers": {"a": 1}, "group": "x"}
+        at.sessions.append(session, Message("user", (Text("Before."),), metadata=odd))
+        at.sessions.append(session, Message("assistant", (Text("Odd."),), metadata={"answers": 5, "inbound": []}))
+        given = Inbound(
+            "b", "Hello?", metadata={"group": [{"sender": "Eve", "text": "x"}], "answers": ["b"], "chat": 1}
+        )
+        events = asyncio.run(at.collect(session, [given]))
+        assert reply(events).text == "Fine."
+        assert at.messages()[2].metadata == {"chat": 1, "inbound": "b"}
+
+
+def test_what_does_not_work_behind_the_reply_does_not_take_it_back(tmp_path, caplog):
+    with desk(tmp_path, ScriptedChat(["Fine."])) as at:
+        session, real = at.session().id, at.sessions.append_all
+
+        async def listen():
+            events = []
+            async for event in at.agent.respond(session, [Inbound("a", "Hello?" * 4_000)]):
+                events.append(event)
+                if isinstance(event, Reply):
+                    at.model.context_window = 3_000
+                    at.sessions.append_all = lambda *given, **more: _refuse()
+            at.sessions.append_all = real
+            return events
+
+        def _refuse():
+            raise TranscriptUnwritable("No space left.")
+
+        at.model._answer = lambda request: "Fine." if request.purpose == "reply" else "NONE"
+        assert reply(asyncio.run(listen())).text == "Fine."
+        assert "no room could be made (transcript_unwritable)" in caplog.text
+
+
+def test_a_message_that_another_process_adds_meanwhile_is_not_added_twice(tmp_path):
+    with desk(tmp_path, ScriptedChat(["Both."])) as at:
+        session = at.session().id
+        journal = Journal(at.sessions, session)
+        journal.view()
+        at.sessions.append(session, Message("user", (Text("One."),), metadata={"inbound": "1"}))
+        real, raced = at.sessions.append_all, []
+
+        def append_all(session_id, bodies, **more):
+            if not raced:
+                raced.append(real(session_id, [Message("user", (Text("Two."),), metadata={"inbound": "2"})]))
+            return real(session_id, bodies, **more)
+
+        at.sessions.append_all = append_all
+        journal.add_inbound(messages_of([Inbound(str(number), "x") for number in (1, 2, 3)], ()))
+        assert [message.metadata["inbound"] for message in at.messages(session)] == ["1", "2", "3"]

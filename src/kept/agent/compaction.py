@@ -76,7 +76,7 @@ def _plan(equipment: Equipment, view: View, order: Order) -> Plan | NothingToCom
 
 async def _flush(equipment: Equipment, journal: Journal, view: View, leaving: Sequence[Said]) -> Flushed | None:
     """One for each compaction: where one has worked since the last, what it has read is not read again."""
-    if not equipment.config.agent.compaction.memory_flush.enabled:
+    if not equipment.flushes:
         return None
     if not is_due(view):
         return Flushed("written", view.flushed_line) if _wrote(view) else Flushed("nothing", view.flushed_line)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 
-from kept.context.view import ANSWERS, INBOUND, Said, View, view_of
+from kept.context.view import INBOUND, Said, View, view_of
 from kept.indexing.scan import CITED_FOLDER
 from kept.sessions.entries import Body, Compaction, Entry, Message, ToolCall, ToolResult
 from kept.sessions.store import SessionStore
@@ -44,17 +45,14 @@ class Journal:
     def add(self, *bodies: Body) -> tuple[Entry, ...]:
         return self.sessions.append_all(self.session_id, bodies)
 
-    def add_unless_there(self, messages: Sequence[Message]) -> None:
-        """Messages with the ids of their channel. Those that another process has added in the meantime are not added
-        again."""
-        seen = self._end()
-
-        def still_missing(transcript: Transcript) -> bool:
-            added = _messages(transcript.iter_lines(seen))
-            known = {one.metadata.get(INBOUND) for one in added if one.role == "user"}
-            return not any(message.metadata.get(INBOUND) in known for message in messages)
-
-        self.sessions.append_all(self.session_id, messages, only_if=still_missing)
+    def add_inbound(self, messages: Sequence[Message]) -> None:
+        """Messages with the ids of their channel, without those that are there, whoever has added them."""
+        while True:
+            known = {one.inbound for one in self.view().asked}
+            missing = [message for message in messages if message.metadata[INBOUND] not in known]
+            still_so = partial(_ends_at, position=self._end())
+            if not missing or self.sessions.append_all(self.session_id, missing, only_if=still_so):
+                return
 
     def add_compaction(self, compaction: Compaction, *, after: str | None) -> Entry | None:
         """Nothing, where there has been another compaction than ``after`` since."""
@@ -85,21 +83,20 @@ def hash_lines(path: str, ranges: Iterable[tuple[int, int]]) -> str:
     return digest.hexdigest()
 
 
-def _messages(lines: Iterable[Line]) -> Iterator[Message]:
-    bodies = (line.content.body for line in lines if isinstance(line.content, Entry))
-    return (body for body in bodies if isinstance(body, Message))
+def _ends_at(transcript: Transcript, position: Position) -> bool:
+    return next(transcript.iter_lines(position), None) is None
 
 
 def find_answer(view: View, ids: Sequence[str]) -> Said | None:
     """The answer to a message that has been given, by the id of the last message it answers."""
     for answer in reversed(view.answers):
-        if set(ids) & set(answer.message.metadata[ANSWERS]):
+        if set(ids) & set(answer.answers):
             return answer
     return None
 
 
 def unanswered(view: View, ids: Sequence[str]) -> list[str]:
-    done = {one for answer in view.answers for one in answer.message.metadata[ANSWERS]}
+    done = {one for answer in view.answers for one in answer.answers}
     return [one for one in dict.fromkeys(ids) if one not in done]
 
 

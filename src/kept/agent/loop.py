@@ -8,6 +8,7 @@ broke off, wherever it did, is gone on with from what the transcript says.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any, cast
@@ -16,17 +17,19 @@ from kept.agent.compaction import Order, compact, flush_and_record
 from kept.agent.equipment import Equipment
 from kept.agent.events import AgentEvent, GroupLine, Inbound, Notice, Reply, ToolEnded, ToolStarted, Wrote
 from kept.agent.flush import is_due_early
+from kept.agent.inbound import messages_of
 from kept.agent.journal import Journal, find_answer, open_calls, unanswered
 from kept.agent.quiet import QuietStream, is_quiet, without_quiet
-from kept.agent.recall import Brought, read_files, recall
+from kept.agent.recall import Brought, bring
+from kept.agent.tooling import run_tool
 from kept.context.build import Context, Material, build_context
-from kept.context.turns import GROUP, NO_RESULT
-from kept.context.view import ANSWERS, INBOUND, Said, View
+from kept.context.turns import NO_RESULT
+from kept.context.view import ANSWERS, Said, View
 from kept.errors import ContextOverflow, KeptError, ModelError
 from kept.llm.base import ChatRequest, Finished, ModelUsage, TextDelta, ToolUse
-from kept.sessions.entries import Block, Message, Text, ToolCall, ToolResult, Usage, format_time
+from kept.prompts import get_prompt
+from kept.sessions.entries import Block, Message, Text, ToolCall, ToolResult, Usage
 from kept.tokens import estimate_tokens
-from kept.tools.toolbox import ToolOutcome
 
 ATTEMPTS = 3
 COMPACTIONS = 2
@@ -35,6 +38,8 @@ LAST_STEP = "(No more tools can be used in this turn. Answer now with what you h
 GAVE_UP = "I stopped here: I had used all the steps that one turn may take and have not come to an answer."
 _REPLY = "reply"
 """In the metadata of an answer: what it said before its last step, where it says nothing in that."""
+
+log = logging.getLogger(__name__)
 
 
 class _Step:
@@ -75,7 +80,6 @@ class TurnLoop:
         """Ids of the messages that this turn answers."""
         self._said: list[str] = []
         """What the model has said beside its calls of tools."""
-        self._spent = ModelUsage()
         self._overflows = 0
 
     async def run(self) -> AsyncGenerator[AgentEvent, None]:
@@ -95,7 +99,7 @@ class TurnLoop:
             reply = event if isinstance(event, Reply) else reply
             yield event
         if reply is not None:
-            await self._make_room()
+            await self._make_room_quietly()
 
     # taking in
 
@@ -104,25 +108,12 @@ class TurnLoop:
         results = [ToolResult(call.id, NO_RESULT, call.name, is_error=True) for call in open_calls(view)]
         if results:
             self.journal.add(Message("tool", tuple(results)))
-        known = {one.message.metadata[INBOUND] for one in view.asked}
-        new = [message for message in self.messages if message.id in self._asked and message.id not in known]
-        if new:
-            self.journal.add_unless_there([self._message(one, first=one is new[0]) for one in new])
-
-    def _message(self, inbound: Inbound, *, first: bool) -> Message:
-        metadata: dict[str, Any] = {**(inbound.metadata or {}), INBOUND: inbound.id}
-        if inbound.timestamp:
-            metadata["sent"] = format_time(inbound.timestamp)
-        if first and self.group:
-            metadata[GROUP] = [
-                {"sender": line.sender, "text": line.text, "timestamp": format_time(line.timestamp)}
-                for line in self.group
-            ]
-        return Message("user", (Text(inbound.text),), sender=inbound.sender, metadata=metadata)
+        wanted = [message for message in self.messages if message.id in self._asked]
+        self.journal.add_inbound(messages_of(wanted, self.group))
 
     async def _prepare(self) -> AsyncIterator[AgentEvent]:
         """Brings in what is remembered, and makes room where the conversation has become too long."""
-        self._brought = await asyncio.to_thread(self._bring)
+        self._brought = await asyncio.to_thread(bring, self.equipment, self.journal, self.messages)
         for problem in self._brought.problems:
             if notice := self._once(problem):
                 yield notice
@@ -135,26 +126,6 @@ class TurnLoop:
             if done.done:
                 yield Notice("The older part of this conversation has been summarised.")
 
-    def _bring(self) -> Brought:
-        memory, view = self.equipment.memory, self.journal.view()
-        problems: list[str] = []
-        if len(view.asked) <= len(self.messages) and memory.settings.sync.on_session_start:
-            problems += self._warm_up()
-        files = read_files(memory)
-        question = "\n".join(message.text for message in self.messages)
-        limit = self.equipment.config.gateway.auto_responder.memory_search_max_results
-        found = recall(
-            memory, question, view, self.journal.path, files.files, budget=self.equipment.budget, limit=limit
-        )
-        return Brought(files.files, found.recalled, (*problems, *files.problems, *found.problems))
-
-    def _warm_up(self) -> list[str]:
-        """The session begins: whatever has changed since the last one is taken in before it is asked for."""
-        try:
-            return list(self.equipment.memory.sync().failures)
-        except KeptError as exc:
-            return [f"The memory could not be brought up to date: {exc.message}"]
-
     def _once(self, text: str) -> Notice | None:
         if text in self._told:
             return None
@@ -163,7 +134,7 @@ class TurnLoop:
 
     def _context(self, remark: str | None = None) -> Context:
         view = self.journal.view()
-        asked = [one.id for one in view.said if one.message.metadata.get(INBOUND) in self._asked]
+        asked = [one.id for one in view.said if one.inbound in self._asked]
         material = Material(
             view=view,
             path=self.journal.path,
@@ -174,6 +145,7 @@ class TurnLoop:
             recalled_for=asked[0] if asked else None,
             tools=self.equipment.tool_specs(),
             remark=remark,
+            fenced=self.equipment.has_model,
         )
         return build_context(material, self.equipment.budget, secret=self.equipment.secret)
 
@@ -208,6 +180,7 @@ class TurnLoop:
             try:
                 async for event in self._listen(context.request, step):
                     yield event
+                self.equipment.learn_scale(step.end.usage.input, context.tokens)
                 return
             except ContextOverflow as exc:
                 if step.given_out or not await self._shorten(context, remark):
@@ -266,22 +239,12 @@ class TurnLoop:
         try:
             for use in uses:
                 yield ToolStarted(use.name, use.arguments)
-                outcome = await asyncio.to_thread(self._run_tool, use)
+                outcome = await asyncio.to_thread(run_tool, self.equipment, use)
                 done.append(ToolResult(use.id, outcome.text, use.name, outcome.is_error))
                 yield ToolEnded(use.name, not outcome.is_error)
         finally:  # cancelled or not, a call does not stay without a result
             left = [ToolResult(use.id, NO_RESULT, use.name, is_error=True) for use in uses[len(done) :]]
             self.journal.add(Message("tool", (*done, *left)))
-
-    def _run_tool(self, use: ToolUse) -> ToolOutcome:
-        """Whatever goes wrong in a tool is told to the model, which can do something about it."""
-        offered = [spec.name for spec in self.equipment.tool_specs()]
-        if use.name not in offered:
-            return _failed(f"There is no tool '{use.name}'. There are: {', '.join(offered)}.")
-        try:
-            return self.equipment.toolbox.run(use.name, use.arguments)
-        except Exception as exc:  # noqa: BLE001
-            return _failed(f"{use.name} failed: {type(exc).__name__}: {exc}")
 
     def _refuse_calls(self, uses: Sequence[ToolUse]) -> None:
         results = (ToolResult(use.id, LAST_STEP, use.name, is_error=True) for use in uses)
@@ -307,16 +270,14 @@ class TurnLoop:
 
     def _assistant(self, content: tuple[Block, ...], usage: ModelUsage, metadata: dict[str, Any]) -> Message:
         model = self.equipment.model
-        taken = usage.input + usage.output
         # What a program like claude counts is its own context, with its own prompt and tools; ours is estimated.
-        full = taken if model.runs_tools and taken else 0
-        context = full or self._context().tokens + sum(
+        counted = usage.input + usage.output if model.runs_tools else 0
+        context = counted or self._context().tokens + sum(
             estimate_tokens(block.text) for block in content if isinstance(block, Text)
         )
-        self._spent = usage
-        return Message(
-            "assistant", content, model=model.name, usage=Usage(usage.input, usage.output, context), metadata=metadata
-        )
+        metadata["prompt"] = get_prompt("system").label
+        taken = Usage(usage.input, usage.output, context)
+        return Message("assistant", content, model=model.name, usage=taken, metadata=metadata)
 
     def _is_too_long(self, tokens: int) -> bool:
         """A compaction that did not help is not tried again until a tenth more has been said."""
@@ -324,14 +285,19 @@ class TurnLoop:
 
     # afterwards
 
+    async def _make_room_quietly(self) -> None:
+        """The reply has been given out. What does not work now is tried again before the next."""
+        try:
+            await self._make_room()
+        except KeptError as exc:
+            log.warning("session %s: no room could be made (%s)", self.journal.session_id, exc.code)
+
     async def _make_room(self) -> None:
         """After the reply, when nobody is waiting: writes down and summarises what the next turn has no room for."""
         context = await asyncio.to_thread(self._context)
-        counted = self._spent.input + self._spent.output if self.equipment.model.runs_tools else 0
-        tokens, budget = max(context.tokens, counted), self.equipment.budget
-        if self._is_too_long(tokens):
+        if self._is_too_long(context.tokens):
             await compact(self.equipment, self.journal, Order("threshold", context.fixed_tokens))
-        elif tokens >= budget.flush_at and self.equipment.config.agent.compaction.memory_flush.enabled:
+        elif context.tokens >= self.equipment.budget.flush_at and self.equipment.flushes:
             view = await asyncio.to_thread(self.journal.view)
             if is_due_early(view):
                 await flush_and_record(self.equipment, self.journal, view, view.said)
@@ -341,7 +307,3 @@ def reply_of(answer: Said) -> Reply:
     """A reply as it stands in the transcript."""
     text = answer.message.metadata.get(_REPLY) or answer.message.text
     return Reply(without_quiet(text).strip() if is_quiet(text) else without_quiet(text), answer.id, is_quiet(text))
-
-
-def _failed(message: str) -> ToolOutcome:
-    return ToolOutcome(message, {"error": {"code": "tool_failed", "message": message, "hint": ""}}, is_error=True)

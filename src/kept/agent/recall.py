@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kept.agent.equipment import Equipment
+from kept.agent.events import Inbound
+from kept.agent.journal import Journal
 from kept.context.budget import Budget
 from kept.context.build import INFORMING, INSTRUCTING, Recalled, WorkspaceFile
 from kept.context.view import View
@@ -25,6 +28,26 @@ class Brought:
     recalled: tuple[Recalled, ...] = ()
     problems: tuple[str, ...] = ()
     """What did not work, in words."""
+
+
+def bring(equipment: Equipment, journal: Journal, messages: Sequence[Inbound]) -> Brought:
+    memory, view = equipment.memory, journal.view()
+    is_first = len(view.asked) <= len(messages)
+    problems = _warm_up(memory) if is_first and memory.settings.sync.on_session_start else []
+    files = read_files(memory)
+    question = "\n".join(message.text for message in messages)
+    # Without a model, the question itself is searched for, and the answer is what is found.
+    limit = equipment.config.gateway.auto_responder.memory_search_max_results if equipment.has_model else 0
+    found = recall(memory, question, view, journal.path, files.files, budget=equipment.budget, limit=limit)
+    return Brought(files.files, found.recalled, (*problems, *files.problems, *found.problems))
+
+
+def _warm_up(memory: Memory) -> list[str]:
+    """The session begins: whatever has changed since the last one is taken in before it is asked for."""
+    try:
+        return list(memory.sync().failures)
+    except KeptError as exc:
+        return [f"The memory could not be brought up to date: {exc.message}"]
 
 
 def read_files(memory: Memory) -> Brought:

@@ -55,6 +55,8 @@ class Material:
     tools: tuple[ToolSpec, ...] = ()
     remark: str | None = None
     """What the model has to know at this step, behind everything else."""
+    fenced: bool = True
+    """False for what is no model and would show the blocks as part of its answer."""
 
 
 @frozen
@@ -66,13 +68,11 @@ class Context:
     """Of these, what a compaction cannot make less."""
     cuts: tuple[Cut, ...]
     """What was left out of the workspace's files and of what was recalled."""
-    prompt: str
-    """Which prompt it came of."""
 
 
 def build_context(material: Material, budget: Budget, *, secret: bytes) -> Context:
     """``secret`` is what the marker of the blocks is made from: nobody who writes notes or messages may know it."""
-    fence = make_fence(secret, material.path, iter_texts(material))
+    fence = make_fence(secret, material.path, iter_texts(material)) if material.fenced else Fence("")
     system, cuts = _system(material, budget, fence)
     recalled, missing = _recalled_block(material.recalled, budget.recalled, fence)
     before = {material.recalled_for: recalled} if recalled and material.recalled_for else {}
@@ -82,7 +82,7 @@ def build_context(material: Material, budget: Budget, *, secret: bytes) -> Conte
         turns = merge_turns((*turns, Turn.of("user", material.remark)))
     request = ChatRequest(system, turns, material.tools)
     fixed = count_tokens(ChatRequest(system, (), material.tools)) + estimate_tokens(recalled)
-    return Context(request, count_tokens(request), fixed, (*cuts, *missing), get_prompt("system").label)
+    return Context(request, count_tokens(request), fixed, (*cuts, *missing))
 
 
 def iter_texts(material: Material) -> Iterator[str]:

@@ -46,9 +46,12 @@ _TEMPLATE = re.compile(
 @frozen
 class Fence:
     marker: str
+    """Empty where no block is wanted, because what reads the text acts on nothing in it."""
 
     def block(self, kind: str, text: str, **about: str | None) -> str:
         """A text as data, with what is known about it. What is None is not known."""
+        if not self.marker:
+            return "\n".join(clean_lines(text))
         told = "".join(f", {name} {quoted(value)}" for name, value in about.items() if value is not None)
         lines = (f"{BAR} {line}".rstrip(" ") for line in clean_lines(text))
         return "\n".join((f"[data {self.marker} begins: {kind}{told}]", *lines, f"[data {self.marker} ends]"))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from kept.sessions.branches import active_branch
-from kept.sessions.entries import FLUSH, Compaction, Entry, Message, SessionStart, State, UnknownEntry
+from kept.sessions.entries import FLUSH, Compaction, Entry, Message, State, UnknownEntry
 from kept.sessions.transcript import Damage, Line
 from kept.values import frozen
+
+INBOUND = "inbound"
+"""In the metadata of a message: the id that its channel gave it."""
+ANSWERS = "answers"
+"""In the metadata of an answer: the ids of the messages that it answers."""
 
 
 @frozen
@@ -21,6 +26,18 @@ class Said:
     @property
     def id(self) -> str:
         return self.entry.id
+
+    @property
+    def inbound(self) -> str | None:
+        """The id that its channel gave it. Transcripts from elsewhere may hold anything by that name."""
+        found = self.message.metadata.get(INBOUND)
+        return found if isinstance(found, str) else None
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The ids of the messages that it answers."""
+        found = self.message.metadata.get(ANSWERS)
+        return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
 
 
 @frozen
@@ -49,12 +66,6 @@ class View:
         return self.compaction.id if self.compaction else None
 
 
-INBOUND = "inbound"
-"""In the metadata of a message: the id that its channel gave it."""
-ANSWERS = "answers"
-"""In the metadata of an answer: the ids of the messages that it answers."""
-
-
 def view_of(lines: Sequence[Line]) -> View:
     """What a model is to see of a transcript. Of several branches, the one that goes on."""
     numbers = {id(line.content): line.number for line in lines}
@@ -71,8 +82,8 @@ def view_of(lines: Sequence[Line]) -> View:
         compactions=sum(isinstance(entry.body, Compaction) for entry in known),
         flush=_last_flush(known[at + 1 :]),
         flushed_line=_flushed_line(known),
-        answers=tuple(one for one in said if one.message.role == "assistant" and ANSWERS in one.message.metadata),
-        asked=tuple(one for one in said if one.message.role == "user" and INBOUND in one.message.metadata),
+        answers=tuple(one for one in said if one.message.role == "assistant" and one.answers),
+        asked=tuple(one for one in said if one.message.role == "user" and one.inbound is not None),
     )
 
 
@@ -107,15 +118,3 @@ def _flushed_line(entries: Sequence[Entry]) -> int:
 
 def flush_succeeded(flush: State) -> bool:
     return not (isinstance(flush.value, dict) and flush.value.get("outcome") == "failed")
-
-
-def iter_calls(message: Message) -> Iterator[tuple[str, str]]:
-    """Id and name of every tool that a message asks for."""
-    from kept.sessions.entries import ToolCall
-
-    return ((block.id, block.name) for block in message.content if isinstance(block, ToolCall))
-
-
-def key_of(lines: Sequence[Line]) -> str:
-    first = lines[0].content if lines else None
-    return first.body.key if isinstance(first, Entry) and isinstance(first.body, SessionStart) else ""
