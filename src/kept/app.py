@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kept.llm.base import ChatModel
     from kept.llm.claude_cli import KeptServer
     from kept.memory import Memory
+    from kept.responder.answerer import Answerer
     from kept.sessions.store import SessionStore
     from kept.tools.toolbox import Toolbox
 
@@ -93,6 +94,17 @@ def open_sessions(loaded: LoadedConfig) -> SessionStore:
     from kept.sessions.store import SessionStore
 
     return SessionStore(loaded.config)
+
+
+def open_answerer(memory: Memory, sessions: SessionStore, model: ChatModel) -> Answerer:
+    """An agent, and the commands that it is not asked about."""
+    from kept.agent.agent import Agent
+    from kept.responder.answerer import Answerer
+    from kept.responder.commands import Commands
+
+    agent = Agent(memory, sessions, model)
+    every = memory.config.gateway.auto_responder.memory_index_interval_messages
+    return Answerer(agent, memory, sessions, Commands(agent, memory, sessions), index_every=every)
 
 
 def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel:

@@ -37,6 +37,15 @@
     │   │   └── ModelRefused    ... and will not, however often it is asked the same
     │   ├── ContextOverflow     it says that what it was sent is longer than it takes
     │   └── BudgetExhausted     the day's budget is used up; nothing was sent
+    ├── ChannelError            where messages come from and replies go to
+    │   ├── ChannelUnavailable  it cannot be used here as configured
+    │   ├── QueueFull           nothing was accepted: more waits than is taken
+    │   │   └── ConversationFull ... in this conversation
+    │   ├── MessageRefused      a message that cannot be understood
+    │   ├── MessageConflict     its id belongs to another message
+    │   ├── MessageNotFound
+    │   ├── NotSent             the reply has certainly not left; sending it again is safe
+    │   └── DeliveryRefused     the reply has not left and never will
     └── SessionError
         ├── SessionNotFound
         ├── SessionAmbiguous    the beginning of an id that fits more than one session
@@ -245,6 +254,51 @@ class ContextOverflow(ModelError):
 class BudgetExhausted(ModelError):
     code = "budget_exhausted"
     default_hint = "Raise model.daily_budget_tokens, or wait until tomorrow."
+
+
+class ChannelError(KeptError):
+    code = "channel"
+
+
+class ChannelUnavailable(ChannelError):
+    code = "channel_unavailable"
+
+
+class QueueFull(ChannelError):
+    code = "queue_full"
+    retryable = True
+    default_hint = "Nothing was accepted. Send it again in a few seconds, with the same id."
+
+
+class ConversationFull(QueueFull):
+    code = "conversation_full"
+
+
+class MessageRefused(ChannelError):
+    code = "message_refused"
+
+
+class MessageConflict(ChannelError):
+    code = "message_conflict"
+    default_hint = "Give every message an id of its own, or none."
+
+
+class MessageNotFound(ChannelError):
+    code = "message_not_found"
+    default_hint = "Replies are kept until some thousand newer ones are there."
+
+
+class NotSent(ChannelError):
+    code = "not_sent"
+    retryable = True
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class DeliveryRefused(ChannelError):
+    code = "delivery_refused"
 
 
 class SessionError(KeptError):

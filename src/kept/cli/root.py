@@ -29,6 +29,8 @@ COMMANDS = {
     "mcp": "kept.cli.mcp",
     "connect": "kept.cli.connect",
     "hook": "kept.cli.hook",
+    "chat": "kept.cli.chat",
+    "gateway": "kept.cli.gateway",
     "status": "kept.cli.status",
     "doctor": "kept.cli.doctor",
     "bench": "kept.cli.bench",

@@ -12,6 +12,7 @@ import click
 from kept.cli.output import json_text, printable
 from kept.errors import (
     BackendFailed,
+    ChannelError,
     ConfigError,
     EmbeddingError,
     KeptError,
@@ -52,6 +53,7 @@ EXIT_CODES: tuple[tuple[type[KeptError], int], ...] = (
     (WorkspaceError, 8),
     (SessionError, 9),
     (ModelError, 10),
+    (ChannelError, 11),
     (KeptError, 1),
 )
 INTERRUPTED = 130

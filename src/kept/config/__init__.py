@@ -7,9 +7,11 @@ from kept.config.keys import KEY_VARIABLES, ProviderKeys
 from kept.config.layers import Layer, LoadedConfig, load_config
 from kept.config.schema import (
     AgentConfig,
+    AutoResponder,
     Cache,
     Chunking,
     Config,
+    HttpChannel,
     Hybrid,
     Local,
     MemorySearch,
@@ -24,9 +26,11 @@ from kept.config.schema import (
 __all__ = [
     "KEY_VARIABLES",
     "AgentConfig",
+    "AutoResponder",
     "Cache",
     "Chunking",
     "Config",
+    "HttpChannel",
     "Hybrid",
     "Layer",
     "LoadedConfig",

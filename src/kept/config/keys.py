@@ -12,6 +12,7 @@ KEY_VARIABLES: dict[str, tuple[str, ...]] = {
     "openai": ("OPENAI_API_KEY",),
     "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     "voyage": ("VOYAGE_API_KEY",),
+    "telegram": ("TELEGRAM_BOT_TOKEN",),
 }
 
 
@@ -23,6 +24,7 @@ class ProviderKeys:
     openai: str | None = field(default=None, repr=False)
     gemini: str | None = field(default=None, repr=False)
     voyage: str | None = field(default=None, repr=False)
+    telegram: str | None = field(default=None, repr=False)
     ollama_host: str | None = None
     claude: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What the program `claude` is given of the environment: what it needs, and no other program's keys."""
@@ -33,7 +35,8 @@ class ProviderKeys:
 
     def as_environment(self) -> dict[str, str]:
         """The keys of embedding providers as the variables they came from, for a Kept that another program starts."""
-        found = {names[0]: self.find(provider) for provider, names in KEY_VARIABLES.items() if provider != "anthropic"}
+        others = ("anthropic", "telegram")
+        found = {names[0]: self.find(provider) for provider, names in KEY_VARIABLES.items() if provider not in others}
         return {name: value for name, value in {**found, "OLLAMA_HOST": self.ollama_host}.items() if value}
 
 

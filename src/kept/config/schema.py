@@ -238,10 +238,38 @@ class AutoResponder:
     enabled: bool = True
     max_concurrent: int = bounded(3, 1, 100)
     debounce_ms: int = bounded(1500, 0, 600_000)
-    max_history_messages: int = bounded(20, 0, 10_000)
+    max_history_messages: int = bounded(50, 0, 50)
+    """Lines of a group since the last reply. What was said with the agent itself is measured in tokens instead."""
     session_max_age_ms: int = bounded(14_400_000, 0, 1 << 40)
     memory_index_interval_messages: int = bounded(5, 1, 100_000)
     memory_search_max_results: int = bounded(5, 0, 200)
+    max_queued: int = bounded(100, 1, 100_000)
+    max_queued_per_conversation: int = bounded(20, 1, 100_000)
+
+
+@frozen
+class HttpChannel:
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int = bounded(8737, 0, 65_535)
+    token: str | None = secret()
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names that it is reached by, as in the Host header."""
+    debounce_ms: int = bounded(0, 0, 600_000)
+    """A program sends a message whole, so by default nothing is waited for."""
+    max_body_bytes: int = bounded(1_000_000, 1_000, 100_000_000)
+
+
+@frozen
+class TelegramChannel:
+    """There is a channel where there is a token."""
+
+    token: str | None = secret()
+    allow_users: tuple[str, ...] = ()
+    """Numeric ids, or names without '@'. A name can change hands; a number cannot."""
+    base_url: str | None = None
+    """Another Bot API server."""
+    poll_timeout_s: int = bounded(30, 0, 300)
 
 
 @frozen
@@ -256,6 +284,9 @@ class McpServer:
 class Gateway:
     auto_responder: AutoResponder = AutoResponder()
     mcp: McpServer = McpServer()
+    http: HttpChannel = HttpChannel()
+    telegram: TelegramChannel = TelegramChannel()
+    shutdown_timeout_s: float = bounded(30.0, 0, 3_600)
 
 
 @frozen

@@ -1,0 +1,330 @@
+"""HTTP: a message is posted and answered, at once, piece by piece, or later under its id."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, assert_never
+
+from kept.agent.events import AgentEvent, Inbound, Notice, Reply, ToolEnded, ToolStarted, Wrote
+from kept.clock import Clock, new_id
+from kept.config import HttpChannel
+from kept.errors import (
+    ChannelUnavailable,
+    ConfigError,
+    ConversationFull,
+    KeptError,
+    MessageConflict,
+    MessageNotFound,
+    MessageRefused,
+    QueueFull,
+)
+from kept.net.guard import App, Guard, is_loopback
+from kept.responder.inbox import describe
+from kept.responder.letters import Letter, Turn
+from kept.responder.responder import Responder
+from kept.sessions.keys import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
+from kept.values import frozen
+
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+NAME = "http"
+RETRY_AFTER_S = 5
+MAX_NAME_CHARS = 256
+_HEARTBEAT_S = 15.0
+_CLOSING_S = 2
+_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+STATUS_CODES: tuple[tuple[type[KeptError], int], ...] = (
+    # The first that fits counts.
+    (MessageRefused, 400),
+    (MessageNotFound, 404),
+    (MessageConflict, 409),
+    (ConversationFull, 429),
+    (QueueFull, 503),
+)
+
+
+@frozen
+class Posted:
+    """What a client sent."""
+
+    key: SessionKey
+    message: Inbound
+    stream: bool
+    wait: bool
+
+
+def listen(settings: HttpChannel) -> socket.socket:
+    """The socket, bound before anything else is begun: whatever is wrong with the address is said at once."""
+    if not is_loopback(settings.host) and not settings.token:
+        raise ConfigError(
+            f"gateway.http.host is {settings.host}, which others can reach, and there is no token.",
+            hint="Set gateway.http.token (KEPT_GATEWAY__HTTP__TOKEN), or leave the host at 127.0.0.1.",
+        )
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((settings.host.strip("[]"), settings.port))
+        bound.listen()  # whoever comes before the server is up waits for it
+    except OSError as exc:
+        bound.close()
+        raise ChannelUnavailable(
+            f"{settings.host}:{settings.port} cannot be listened on ({exc.strerror}).",
+            hint="Choose another gateway.http.port; 0 takes any that is free.",
+        ) from exc
+    return bound
+
+
+def make_server(app: App) -> uvicorn.Server:
+    """A server that leaves signals to whoever runs it."""
+    try:
+        import uvicorn
+    except ImportError as exc:
+        raise _not_installed() from exc
+
+    class Server(uvicorn.Server):
+        def capture_signals(self) -> Any:
+            return nullcontext()
+
+    config = uvicorn.Config(
+        app,
+        timeout_graceful_shutdown=_CLOSING_S,
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+    )
+    return Server(config)
+
+
+def _not_installed() -> ChannelUnavailable:
+    return ChannelUnavailable(
+        "The HTTP channel needs starlette and uvicorn.",
+        hint="pip install 'kept[gateway]', or set gateway.http.enabled to false.",
+    )
+
+
+def make_app(responder: Responder, settings: HttpChannel, *, agent_id: str, clock: Clock) -> App:
+    try:
+        from starlette.applications import Starlette
+        from starlette.routing import Route
+    except ImportError as exc:
+        raise _not_installed() from exc
+
+    endpoints = Endpoints(responder, settings, agent_id, clock)
+    routes = [
+        Route("/v1/messages", endpoints.post, methods=["POST"]),
+        Route("/v1/messages/{id}", endpoints.get, methods=["GET"]),
+        Route("/v1/messages/{id}", endpoints.delete, methods=["DELETE"]),
+        Route("/healthz", endpoints.health, methods=["GET"]),
+    ]
+    hosts = () if settings.host in ("0.0.0.0", "::") else (settings.host,)
+    return Guard(
+        Starlette(routes=routes),
+        token=settings.token,
+        hosts=(*hosts, *settings.allowed_hosts),
+        open_paths=("/healthz",),
+    )
+
+
+class Endpoints:
+    def __init__(self, responder: Responder, settings: HttpChannel, agent_id: str, clock: Clock) -> None:
+        self._responder = responder
+        self._settings = settings
+        self._agent_id = agent_id
+        self._clock = clock
+
+    async def post(self, request: Request) -> Response:
+        from starlette.responses import StreamingResponse
+
+        try:
+            posted = self._read(request, await self._body(request))
+            letter = await self._responder.accept(posted.key, posted.message)
+            if posted.stream:
+                headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+                return StreamingResponse(self._events(letter), media_type="text/event-stream", headers=headers)
+            if not posted.wait:
+                return _json(self._state(letter.id), 202)
+            await self._responder.wait(NAME, letter.id)
+        except KeptError as exc:
+            return _error(exc)
+        state = self._state(letter.id)
+        return _json(state, {"failed": 502, "waiting": 202, "answering": 202}.get(state["status"], 200))
+
+    async def get(self, request: Request) -> Response:
+        try:
+            return _json(self._state(request.path_params["id"]))
+        except KeptError as exc:
+            return _error(exc)
+
+    async def delete(self, request: Request) -> Response:
+        try:
+            await self._responder.cancel(NAME, request.path_params["id"])
+            return _json(self._state(request.path_params["id"]))
+        except KeptError as exc:
+            return _error(exc)
+
+    async def health(self, request: Request) -> Response:
+        return _json({"status": "ok"})
+
+    # what comes in
+
+    async def _body(self, request: Request) -> Any:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise MessageRefused("The body has to be JSON.", hint="Send 'Content-Type: application/json'.")
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > self._settings.max_body_bytes:
+                raise MessageRefused(f"The body has more than {self._settings.max_body_bytes:,} bytes.")
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError) as exc:
+            raise MessageRefused("The body is not JSON.") from exc
+
+    def _read(self, request: Request, body: Any) -> Posted:
+        if not isinstance(body, dict):
+            raise MessageRefused("The body has to be an object.", hint='Such as {"user": "ada", "text": "Hello"}.')
+        unknown = [name for name in body if name not in ("conversation", "user", "text", "id", "stream", "wait")]
+        if unknown:
+            raise MessageRefused(f"'{unknown[0]}' is not known here.", hint="See docs/tasks/gateway.md.")
+        user, conversation = _name(body, "user"), _name(body, "conversation")
+        if not (conversation or user):
+            raise MessageRefused("Whose message is it?", hint="Give a 'user', a 'conversation', or both.")
+        message_id = body.get("id", None) or new_id()
+        if not isinstance(message_id, str) or not _ID.fullmatch(message_id):
+            raise MessageRefused("'id' has to be up to 128 letters, digits, '.', '_', ':' and '-'.")
+        wants_events = "text/event-stream" in request.headers.get("accept", "")
+        return Posted(
+            SessionKey(self._agent_id, NAME, DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, conversation or user or ""),
+            Inbound(message_id, _text(body), user, self._clock.now()),
+            stream=_flag(body, "stream", default=wants_events),
+            wait=_flag(body, "wait", default=True),
+        )
+
+    # what goes out
+
+    def _state(self, message_id: str) -> dict[str, Any]:
+        return state_of(*self._responder.find(NAME, message_id))
+
+    async def _events(self, letter: Letter) -> AsyncIterator[bytes]:
+        yield _event("accepted", {"id": letter.id})
+        async for event in _with_pauses(self._responder.follow(NAME, letter.id)):
+            yield b": still at work\n\n" if event is None else _shown(event)
+        state = self._state(letter.id)
+        yield _event("error" if state["status"] == "failed" else "reply", state)
+
+
+def state_of(letter: Letter, turn: Turn | None) -> dict[str, Any]:
+    """A message as clients see it. Of messages that were answered together, the last one has the reply."""
+    state: dict[str, Any] = {
+        "id": letter.id,
+        "conversation": letter.key,
+        "status": describe(turn),
+        "reply": None,
+    }
+    if turn is None or turn.cancelled or turn.parts is None:
+        return state
+    state["sessionId"] = turn.session_id
+    if letter.id != turn.ids[-1]:
+        state["answeredWith"] = turn.ids[-1]
+    elif turn.error:
+        state["error"] = {"code": turn.error, "message": turn.reply or "", "hint": ""}
+    else:
+        state["reply"] = turn.reply
+    return state
+
+
+async def _with_pauses(events: AsyncIterator[AgentEvent]) -> AsyncIterator[AgentEvent | None]:
+    """None every so often while nothing happens: what stands between us and the client drops silent connections."""
+    upcoming: asyncio.Task[AgentEvent] | None = None
+    try:
+        while True:
+            upcoming = upcoming or asyncio.ensure_future(anext(events))
+            done, _ = await asyncio.wait([upcoming], timeout=_HEARTBEAT_S)
+            if not done:
+                yield None
+                continue
+            try:
+                event = upcoming.result()
+            except StopAsyncIteration:
+                return
+            upcoming = None
+            yield event
+    finally:
+        if upcoming is not None:
+            upcoming.cancel()
+
+
+def _shown(event: AgentEvent) -> bytes:
+    match event:
+        case Wrote():
+            return _event("delta", {"text": event.text})
+        case ToolStarted():
+            return _event("tool", {"name": event.name, "status": "started"})
+        case ToolEnded():
+            return _event("tool", {"name": event.name, "status": "done" if event.ok else "failed"})
+        case Notice():
+            return _event("notice", {"text": event.text})
+        case Reply():
+            return b""  # the state says it, once it is in the inbox
+        case _:
+            assert_never(event)
+
+
+def _event(name: str, value: dict[str, Any]) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(value)}\n\n".encode()
+
+
+def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    from starlette.responses import Response
+
+    body = json.dumps(value).encode() + b"\n"
+    return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
+
+
+def status_code(error: KeptError) -> int:
+    known = next((code for kind, code in STATUS_CODES if isinstance(error, kind)), None)
+    return known or (503 if error.retryable else 500)
+
+
+def _error(error: KeptError) -> Response:
+    status = status_code(error)
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else {}
+    return _json({"error": {"code": error.code, "message": error.message, "hint": error.hint}}, status, headers)
+
+
+def _name(body: dict[str, Any], field: str) -> str | None:
+    value = body.get(field)
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARS:
+        raise MessageRefused(f"'{field}' has to be a text of at most {MAX_NAME_CHARS} characters.")
+    return value
+
+
+def _text(body: dict[str, Any]) -> str:
+    text = body.get("text")
+    if not isinstance(text, str) or not text.strip():
+        raise MessageRefused("'text' is missing.", hint='Such as {"user": "ada", "text": "Hello"}.')
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # half a pair is no text
+
+
+def _flag(body: dict[str, Any], field: str, *, default: bool) -> bool:
+    value = body.get(field, default)
+    if not isinstance(value, bool):
+        raise MessageRefused(f"'{field}' has to be true or false.")
+    return value

@@ -1,0 +1,113 @@
+"""Taking passages out of notes. What is taken out is kept beside the agent's files first, where no search looks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from kept.clock import Clock
+from kept.durable import append_durably, make_private_folder, write_atomic
+from kept.errors import KeptError, WriteFailed
+from kept.lock import locked
+from kept.values import frozen
+from kept.workspace.files import NoteText, read_note
+from kept.workspace.notes import LOCK_WAIT_S
+from kept.workspace.paths import Workspace
+
+_RAW_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+
+
+@frozen
+class Cut:
+    """Lines of a note that are to go, as long as they still say what they said."""
+
+    path: str
+    start_line: int
+    end_line: int
+    digest: str
+
+    @classmethod
+    def of(cls, path: str, start_line: int, text: str) -> Cut:
+        return cls(path, start_line, start_line + text.count("\n"), digest_of(text))
+
+
+@frozen
+class Removed:
+    gone: tuple[Cut, ...]
+    changed: tuple[Cut, ...]
+    """Those that say something else by now. They were left alone."""
+    failures: tuple[str, ...] = ()
+
+
+def digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def remove_passages(
+    workspace: Workspace, cuts: Sequence[Cut], *, kept_in: str, clock: Clock, max_bytes: int
+) -> Removed:
+    """Takes passages out, note by note; each note as a whole or not at all."""
+    gone: list[Cut] = []
+    changed: list[Cut] = []
+    failures: list[str] = []
+    with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
+        for path in dict.fromkeys(cut.path for cut in cuts):
+            try:
+                fits, others = _remove_from(
+                    workspace, path, [cut for cut in cuts if cut.path == path], kept_in, clock, max_bytes
+                )
+            except KeptError as exc:
+                failures.append(exc.message)
+                continue
+            gone += fits
+            changed += others
+    return Removed(tuple(gone), tuple(changed), tuple(failures))
+
+
+def _remove_from(
+    workspace: Workspace, path: str, cuts: list[Cut], kept_in: str, clock: Clock, max_bytes: int
+) -> tuple[list[Cut], list[Cut]]:
+    absolute = workspace.locate(path)
+    note = read_note(absolute, max_bytes=max_bytes)
+    lines = note.text.split("\n")
+    fits = [cut for cut in cuts if digest_of("\n".join(lines[cut.start_line - 1 : cut.end_line])) == cut.digest]
+    if fits:
+        _keep(kept_in, path, lines, fits, clock)
+        write_atomic(absolute, _without(note, lines, fits))
+    return fits, [cut for cut in cuts if cut not in fits]
+
+
+def _keep(kept_in: str, path: str, lines: list[str], cuts: list[Cut], clock: Clock) -> None:
+    records: list[dict[str, Any]] = [
+        {
+            "forgotten": clock.now().isoformat(timespec="seconds"),
+            "path": path,
+            "startLine": cut.start_line,
+            "endLine": cut.end_line,
+            "text": "\n".join(lines[cut.start_line - 1 : cut.end_line]),
+        }
+        for cut in cuts
+    ]
+    data = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    folder = kept_in.rpartition("/")[0]
+    try:
+        make_private_folder(folder)
+    except OSError as exc:
+        raise WriteFailed(f"{folder}: could not be made ({exc.strerror}).") from exc
+    with locked(folder, wait_s=LOCK_WAIT_S, purpose="forgetting"):
+        append_durably(kept_in, data.encode("utf-8", "backslashreplace"))
+
+
+def _without(note: NoteText, lines: list[str], cuts: list[Cut]) -> bytes:
+    """The note's own bytes without those lines; where two blank lines would meet, one goes too."""
+    raw = _RAW_LINE.findall(note.raw)
+    dropped = {number for cut in cuts for number in range(cut.start_line, cut.end_line + 1)}
+    for cut in cuts:
+        before, after = cut.start_line - 1, cut.end_line + 1
+        blank_before = before < 1 or not lines[before - 1].strip()
+        if blank_before and after <= len(raw) and not lines[after - 1].strip():
+            dropped.add(after)
+    return b"".join(line for number, line in enumerate(raw, 1) if number not in dropped)

@@ -1,0 +1,76 @@
+"""Gateways in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+PROGRAM = Path(__file__).with_name("program.py")
+PATIENCE_S = 60.0
+
+
+class Process:
+    """A gateway that was started; what it says is read as it comes."""
+
+    def __init__(self, tmp_path: Path, *settings: str, command: tuple[str, ...] | None = None, **env: str) -> None:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "KEPT_HOME": str(tmp_path / "home"),
+            "KEPT_WORKSPACE": str(tmp_path / "workspace"),
+            **env,
+        }
+        self.lines: list[str] = []
+        self._fresh: queue.Queue[str | None] = queue.Queue()
+        self.process = subprocess.Popen(
+            command or [sys.executable, str(PROGRAM), *settings],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._fresh.put(line.rstrip("\n"))
+        self._fresh.put(None)
+
+    def wait_for_line(self, beginning: str) -> str:
+        while True:
+            line = self._fresh.get(timeout=PATIENCE_S)
+            assert line is not None, self.lines
+            self.lines.append(line)
+            if line.startswith(beginning):
+                return line
+
+    def url(self) -> str:
+        return self.wait_for_line("HTTP: ").split()[1].rstrip(",").removesuffix("/v1/messages")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self._end()
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(PATIENCE_S)
+        self._end()
+        return self.process.returncode
+
+    def _end(self) -> None:
+        self.process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        while not self._fresh.empty():
+            line = self._fresh.get_nowait()
+            if line is not None:
+                self.lines.append(line)

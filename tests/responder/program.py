@@ -1,0 +1,43 @@
+"""A gateway in a process of its own, as `kept gateway` runs it, with a model that costs nothing to start.
+
+    python program.py [KEY=VALUE …]
+
+The model repeats what it was asked, between marks. It writes a line into HOME/asked.log for every call.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from pathlib import Path
+
+from kept.channels.gateway import run_gateway
+from kept.config import LoadedConfig, load_config
+from kept.llm.base import ChatRequest
+from kept.llm.scripted import ScriptedChat
+
+_MARK = re.compile(r"<<(.*?)>>")
+
+
+def open_model(loaded: LoadedConfig) -> ScriptedChat:
+    log = Path(loaded.config.home) / "asked.log"
+
+    def answer(request: ChatRequest) -> str:
+        text = "\n".join(part.text for part in request.turns[-1].parts if hasattr(part, "text"))
+        marks = _MARK.findall(text)
+        with log.open("a") as file:
+            file.write(" ".join(marks) + "\n")
+        return "Answering " + " ".join(f"<<{mark}>>" for mark in marks)
+
+    return ScriptedChat(answer)
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s")
+    settings = dict(one.split("=", 1) for one in sys.argv[1:])
+    run_gateway(load_config(settings=settings), open_model, say=say)

@@ -1,0 +1,549 @@
+"""From a message that was accepted to a reply that was delivered."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+
+import pytest
+from tests.responder.support import Letterbox, Office, answering, asked, crash, reply_to, tell, until
+
+from kept.agent.events import GroupLine, Inbound, Wrote
+from kept.errors import (
+    ConversationFull,
+    DeliveryRefused,
+    MessageConflict,
+    MessageNotFound,
+    ModelFailed,
+    NotSent,
+    QueueFull,
+)
+from kept.responder import turns
+from kept.responder.inbox import describe
+from kept.responder.outlet import Fetched
+from kept.testing import ScriptedChat, Stall
+
+MINUTES = 60_000
+
+
+@pytest.fixture
+def open_office(tmp_path):
+    opened = []
+
+    def make(model=None, **settings) -> Office:
+        opened.append(Office(tmp_path, model, **settings))
+        return opened[-1]
+
+    yield make
+    for office in opened:
+        office.close()
+
+
+class Gate:
+    """A model that does not answer before it is let to."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.model = ScriptedChat(lambda request: [Stall(self.open), f"Re: {asked(request)}"])
+
+    @property
+    def waiting(self) -> int:
+        return len(self.model.requests)
+
+
+def test_a_message_is_answered_and_the_reply_can_be_fetched(open_office):
+    office = open_office()
+
+    async def scenario():
+        async with answering(office) as responder:
+            await tell(responder, office.key(), "Good morning", "m1")
+            turn = await reply_to(responder, "m1")
+            assert "Good morning" in turn.reply
+            assert office.inbox().turn_of(office.inbox().find("http", "m1")) == turn
+
+    asyncio.run(scenario())
+    assert [one.role for one in office.said()] == ["user", "assistant"]
+
+
+def test_messages_that_come_close_together_are_one_turn(open_office):
+    office = open_office()
+
+    async def scenario():
+        async with answering(office, http=Fetched(debounce_ms=10 * MINUTES)) as responder:
+            for number, text in enumerate(["I was wondering", "about the port", "of staging"]):
+                await tell(responder, office.key(), text, f"m{number}")
+            assert describe(responder.find("http", "m0")[1]) == "waiting"
+
+    asyncio.run(scenario())
+    assert len(office.model.requests) == 1
+    turn = office.inbox().turn_of(office.inbox().find("http", "m0"))
+    assert turn.ids == ("m0", "m1", "m2")
+    assert [one.text for one in office.said()][:3] == ["I was wondering", "about the port", "of staging"]
+
+
+def test_after_a_quiet_moment_nothing_more_is_waited_for(open_office):
+    office = open_office()
+
+    async def scenario():
+        async with answering(office, http=Fetched(debounce_ms=1)) as responder:
+            await tell(responder, office.key(), "Hello", "m1")
+            assert (await reply_to(responder, "m1")).reply
+
+    asyncio.run(scenario())
+
+
+def test_a_command_is_a_turn_of_its_own_and_waits_for_no_more(open_office):
+    office = open_office()
+
+    async def scenario():
+        async with answering(office, http=Fetched(debounce_ms=10 * MINUTES)) as responder:
+            await tell(responder, office.key(), "First", "m1")
+            await tell(responder, office.key(), "/help", "m2")
+            await tell(responder, office.key(), "/status", "m3")
+            assert "/remember TEXT" in (await reply_to(responder, "m2")).reply
+            assert "Session" in (await reply_to(responder, "m3")).reply
+
+    asyncio.run(scenario())
+    assert len(office.model.requests) == 1
+
+
+def test_a_conversation_is_answered_in_order_however_fast_it_comes(open_office):
+    office = open_office(max_queued_per_conversation=50)
+
+    async def scenario():
+        box = Letterbox()
+        async with answering(office, telegram=box) as responder:
+            key = office.key(channel="telegram")
+            await asyncio.gather(*(tell(responder, key, f"number {n}", f"m{n}", chat=1) for n in range(20)))
+        assert len(box.texts) == len(office.model.requests)
+
+    asyncio.run(scenario())
+    said = [one.text for one in office.said(channel="telegram") if one.role == "user"]
+    assert said == [f"number {n}" for n in range(20)]
+
+
+def test_no_more_conversations_at_once_than_are_allowed(open_office):
+    async def scenario():
+        gate = Gate()
+        office = open_office(gate.model, max_concurrent=2)
+        async with answering(office) as responder:
+            for user in "abcde":
+                await tell(responder, office.key(user), "Hello", f"m-{user}")
+            await until(lambda: gate.waiting == 2)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert gate.waiting == 2
+            gate.open.set()
+            for user in "abcde":
+                assert (await reply_to(responder, f"m-{user}")).reply
+        assert gate.waiting == 5
+
+    asyncio.run(scenario())
+
+
+def test_a_slow_conversation_holds_up_no_other(open_office):
+    async def scenario():
+        gate = asyncio.Event()
+        model = ScriptedChat(lambda request: [Stall(gate), "Slow"] if "slow" in asked(request) else "Quick")
+        office = open_office(model)
+        async with answering(office) as responder:
+            await tell(responder, office.key("a"), "slow", "m1")
+            await until(lambda: len(model.requests) == 1)
+            await tell(responder, office.key("b"), "quick", "m2")
+            assert (await reply_to(responder, "m2")).reply == "Quick"
+            assert describe(responder.find("http", "m1")[1]) == "answering"
+            gate.set()
+
+    asyncio.run(scenario())
+
+
+# back-pressure
+
+
+def test_more_than_the_queue_holds_is_refused_and_not_kept(open_office):
+    async def scenario():
+        gate = Gate()
+        office = open_office(gate.model, max_queued=4, max_queued_per_conversation=3)
+        async with answering(office) as responder:
+            for number in range(3):
+                await tell(responder, office.key("a"), "Hello", f"a{number}")
+            with pytest.raises(ConversationFull):
+                await tell(responder, office.key("a"), "Hello", "a3")
+            await tell(responder, office.key("b"), "Hello", "b0")
+            with pytest.raises(QueueFull):
+                await tell(responder, office.key("c"), "Hello", "c0")
+            assert responder.inbox.find("http", "c0") is None
+            waiting = asyncio.create_task(responder.room.wait(str(office.key("c"))))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            gate.open.set()
+            async with asyncio.timeout(30):
+                await waiting
+            await tell(responder, office.key("c"), "Hello", "c0")
+            assert (await reply_to(responder, "c0")).reply
+        with pytest.raises(QueueFull, match="shutting down"):
+            await tell(responder, office.key("c"), "Hello", "c1")
+
+    asyncio.run(scenario())
+
+
+# the same message twice
+
+
+def test_a_message_that_comes_twice_is_answered_once(open_office):
+    office = open_office()
+
+    async def scenario():
+        box = Letterbox()
+        async with answering(office, telegram=box) as responder:
+            key = office.key(channel="telegram")
+            await asyncio.gather(*(tell(responder, key, "Hello", "m1", chat=1) for _ in range(5)))
+            await tell(responder, key, "Hello", "m1", chat=1)
+        async with answering(office, telegram=box) as responder:
+            await tell(responder, key, "Hello", "m1", chat=1)
+        assert len(box.sent) == 1
+
+    asyncio.run(scenario())
+    assert len(office.model.requests) == 1
+
+
+def test_another_message_with_a_known_id_is_refused_also_while_that_arrives(open_office):
+    office = open_office()
+
+    async def scenario():
+        async with answering(office) as responder:
+            both = await asyncio.gather(
+                tell(responder, office.key(), "Hello", "m1"),
+                tell(responder, office.key(), "Goodbye", "m1"),
+                return_exceptions=True,
+            )
+            assert [type(one).__name__ for one in both] == ["Letter", "MessageConflict"]
+
+    asyncio.run(scenario())
+
+
+# crashes
+
+
+def test_what_was_accepted_before_a_crash_is_answered_after_it(open_office):
+    async def scenario():
+        gate = Gate()
+        office = open_office(gate.model, max_concurrent=1)
+        responder = office.responder({"http": Fetched()})
+        await responder.start()
+        await tell(responder, office.key("a"), "one", "m1")
+        await tell(responder, office.key("b"), "two", "m2")
+        await until(lambda: gate.waiting == 1)
+        await crash(responder)
+        assert {describe(office.inbox().turn_of(one)) for one in office.inbox()._letters.values()} == {
+            "answering",
+            "waiting",
+        }
+        gate.open.set()
+        async with answering(office) as responder:
+            assert "one" in (await reply_to(responder, "m1")).reply
+            assert "two" in (await reply_to(responder, "m2")).reply
+            assert responder.find("http", "m1")[1].attempts == 2
+        assert [one.role for one in office.said("a")] == ["user", "assistant"]
+        assert [one.role for one in office.said("b")] == ["user", "assistant"]
+
+    asyncio.run(scenario())
+
+
+def test_a_turn_is_the_same_after_a_crash_whatever_came_since(open_office):
+    async def scenario():
+        gate = Gate()
+        office = open_office(gate.model)
+        responder = office.responder({"http": Fetched()})
+        await responder.start()
+        await tell(responder, office.key(), "one", "m1")
+        await until(lambda: gate.waiting == 1)
+        await tell(responder, office.key(), "two", "m2")
+        await crash(responder)
+        gate.open.set()
+        async with answering(office) as responder:
+            await reply_to(responder, "m2")
+            assert responder.find("http", "m1")[1].ids == ("m1",)
+            assert responder.find("http", "m2")[1].ids == ("m2",)
+        assert [one.text for one in office.said() if one.role == "user"] == ["one", "two"]
+
+    asyncio.run(scenario())
+
+
+def test_a_reply_that_was_ready_before_a_crash_is_sent_after_it_once(open_office):
+    async def scenario():
+        office = open_office()
+        inbox = office.inbox()
+        key = office.key(channel="telegram")
+        letter = inbox.receive(key, Inbound("m1", "Hello", metadata={"chat": 1}))
+        inbox.answer(inbox.begin([letter], "s"), ["part one", "part two"], push=True, entry_id=None)
+        box = Letterbox()
+        for _ in range(2):
+            async with answering(office, telegram=box):
+                pass
+        assert box.texts == ["part one", "part two"]
+        assert office.model.requests == []
+
+    asyncio.run(scenario())
+
+
+def test_a_part_that_may_have_been_sent_is_not_sent_again_and_that_is_said(open_office, caplog):
+    async def scenario():
+        office = open_office()
+        inbox = office.inbox()
+        letter = inbox.receive(office.key(channel="telegram"), Inbound("m1", "Hello", metadata={"chat": 1}))
+        turn = inbox.answer(inbox.begin([letter], "s"), ["part one", "part two"], push=True, entry_id=None)
+        inbox.mark(turn, "sending")
+        box = Letterbox()
+        async with answering(office, telegram=box) as responder:
+            await until(lambda: bool(box.sent))
+            await until(lambda: not responder.inbox.unfinished())
+            assert any("may not have arrived" in line for line in responder.status_lines())
+        assert box.texts == ["part two"]
+        assert office.inbox().unsure()[0].unsure == ((0, "the program ended while it was being sent"),)
+
+    asyncio.run(scenario())
+    assert "is not sent again" in caplog.text
+
+
+def test_what_came_by_a_channel_that_is_not_there_waits_for_it(open_office):
+    async def scenario():
+        office = open_office()
+        office.inbox().receive(office.key(channel="telegram"), Inbound("m1", "Hello", metadata={"chat": 1}))
+        async with answering(office):
+            pass
+        assert len(office.inbox().waiting()) == 1
+        box = Letterbox()
+        async with answering(office, telegram=box):
+            pass
+        assert len(box.sent) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_message_that_takes_every_process_down_is_given_up_in_the_end(open_office, monkeypatch):
+    monkeypatch.setattr(turns, "MAX_ATTEMPTS", 3)
+
+    async def scenario():
+        gate = Gate()
+        office = open_office(gate.model)
+        for attempt in range(3):
+            responder = office.responder({"http": Fetched()})
+            await responder.start()
+            await tell(responder, office.key(), "poison", "m1")
+            await until(lambda attempt=attempt: gate.waiting == attempt + 1)
+            await crash(responder)
+        async with answering(office) as responder:
+            turn = await reply_to(responder, "m1")
+            assert (describe(turn), turn.error) == ("failed", "gave_up")
+        assert gate.waiting == 3
+
+    asyncio.run(scenario())
+
+
+# delivery
+
+
+def test_what_certainly_did_not_leave_is_sent_again(open_office):
+    async def scenario():
+        office = open_office(ScriptedChat(["Hi."]))
+        box = Letterbox()
+        box.faults = [NotSent("busy", retry_after_s=0), NotSent("busy", retry_after_s=0)]
+        async with answering(office, telegram=box) as responder:
+            await tell(responder, office.key(channel="telegram"), "Hello", "m1", chat=1)
+        assert box.texts == ["Hi."]
+        assert office.inbox().unsure() == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("fault", [DeliveryRefused("blocked"), RuntimeError("who knows"), TimeoutError()])
+def test_what_may_have_left_is_not_sent_again(open_office, fault):
+    async def scenario():
+        office = open_office(ScriptedChat(["Hi.", "Hello again."]))
+        box = Letterbox()
+        box.faults = [fault]
+        async with answering(office, telegram=box) as responder:
+            key = office.key(channel="telegram")
+            await tell(responder, key, "Hello", "m1", chat=1)
+            await until(lambda: bool(responder.inbox.unsure()))
+            await tell(responder, key, "Hello?", "m2", chat=1)
+        assert box.texts == ["Hello again."]
+        assert [turn.ids for turn in office.inbox().unsure()] == [("m1",)]
+
+    asyncio.run(scenario())
+
+
+def test_a_long_reply_is_sent_in_parts_while_typing_is_shown(open_office):
+    async def scenario():
+        office = open_office(ScriptedChat(["One paragraph.\n\nAnd another one."]))
+        box = Letterbox(limit=20)
+        async with answering(office, telegram=box) as responder:
+            await tell(responder, office.key(channel="telegram"), "Hello", "m1", chat=1)
+        assert box.texts == ["One paragraph.", "And another one."]
+        assert box.typing >= 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("silence", ["NO_REPLY", "  \n"])
+def test_nothing_is_sent_where_there_is_nothing_to_say(open_office, silence):
+    async def scenario():
+        office = open_office(ScriptedChat(lambda request: silence))
+        box = Letterbox()
+        async with answering(office, telegram=box) as responder:
+            await tell(responder, office.key(channel="telegram"), "Just so you know", "m1", chat=1)
+            turn = await reply_to(responder, "m1", "telegram")
+            assert (turn.parts, turn.error) == ((), None)
+        assert box.sent == []
+
+    asyncio.run(scenario())
+
+
+# what goes wrong
+
+
+def test_a_model_that_fails_is_told_to_the_person_and_the_next_message_is_answered(open_office):
+    async def scenario():
+        office = open_office(
+            ScriptedChat(lambda request: ModelFailed("The model is gone.") if "1" in asked(request) else "Back.")
+        )
+        box = Letterbox()
+        async with answering(office, telegram=box) as responder:
+            key = office.key(channel="telegram")
+            await tell(responder, key, "1", "m1", chat=1)
+            turn = await reply_to(responder, "m1", "telegram")
+            assert describe(turn) == "failed"
+            await until(lambda: len(box.sent) == 1)
+        assert "The model is gone." in box.texts[0]
+
+    asyncio.run(scenario())
+
+
+def test_a_fault_of_our_own_is_told_without_its_details(open_office):
+    async def scenario():
+        office = open_office(ScriptedChat(lambda request: ZeroDivisionError("secret detail")))
+        async with answering(office) as responder:
+            await tell(responder, office.key(), "Hello", "m1")
+            turn = await reply_to(responder, "m1")
+            assert turn.error == "internal"
+            assert "secret detail" not in turn.reply
+
+    asyncio.run(scenario())
+
+
+# watching and stopping
+
+
+def test_whoever_watches_sees_all_of_it_however_late(open_office):
+    async def scenario():
+        gate = asyncio.Event()
+        office = open_office(ScriptedChat(lambda request: ["The beginning, ", Stall(gate), "and the end."]))
+        async with answering(office) as responder:
+            await tell(responder, office.key(), "Hello", "m1")
+            early = responder.follow("http", "m1")
+            first = await anext(early)
+            late = responder.follow("http", "m1")
+            gate.set()
+            rest = [event async for event in early]
+            written = [event.text async for event in late if isinstance(event, Wrote)]
+            assert "".join(written) == "The beginning, and the end."
+            assert first.text + "".join(event.text for event in rest if isinstance(event, Wrote)) == "".join(written)
+
+    asyncio.run(scenario())
+
+
+def test_a_message_can_be_cancelled_while_it_waits_and_while_it_is_answered(open_office):
+    async def scenario():
+        gate = Gate()
+        office = open_office(gate.model)
+        async with answering(office) as responder:
+            await tell(responder, office.key(), "one", "m1")
+            await until(lambda: gate.waiting == 1)
+            await tell(responder, office.key(), "two", "m2")
+            assert describe((await responder.cancel("http", "m2"))[1]) == "cancelled"
+            assert describe((await responder.cancel("http", "m1"))[1]) == "cancelled"
+            gate.open.set()
+            await tell(responder, office.key(), "three", "m3")
+            await reply_to(responder, "m3")
+            with pytest.raises(MessageConflict):
+                await responder.cancel("http", "m3")
+            with pytest.raises(MessageNotFound):
+                await responder.cancel("http", "m4")
+        assert [one.text for one in office.said() if one.role == "user"] == ["one", "three"]
+        assert office.inbox().unfinished() == []
+
+    asyncio.run(scenario())
+
+
+def test_stop_overtakes_whatever_was_said_before(open_office):
+    async def scenario():
+        gate = Gate()
+        office = open_office(gate.model)
+        box = Letterbox()
+        async with answering(office, telegram=box) as responder:
+            key = office.key(channel="telegram")
+            await tell(responder, key, "one", "m1", chat=1)
+            await until(lambda: gate.waiting == 1)
+            await tell(responder, key, "two", "m2", chat=1)
+            await tell(responder, key, "/stop", "m3", chat=1)
+            await until(lambda: box.texts == ["Stopped."])
+        assert describe(office.inbox().turn_of(office.inbox().find("telegram", "m1"))) == "cancelled"
+        assert describe(office.inbox().turn_of(office.inbox().find("telegram", "m2"))) == "cancelled"
+
+    asyncio.run(scenario())
+
+
+def test_a_drain_that_takes_too_long_leaves_the_rest_to_the_next_start(open_office):
+    async def scenario():
+        gate = Gate()
+        office = open_office(gate.model)
+        responder = office.responder({"http": Fetched()})
+        await responder.start()
+        await tell(responder, office.key(), "one", "m1")
+        waiting = asyncio.create_task(responder.wait("http", "m1"))
+        await until(lambda: gate.waiting == 1)
+        at_once = asyncio.Event()
+        draining = asyncio.create_task(responder.drain(3600, at_once=at_once))
+        await asyncio.sleep(0)
+        at_once.set()
+        assert await draining is False
+        assert describe((await waiting)[1]) == "answering", "whoever waited is let go"
+        assert len(office.inbox().unfinished()) == 1
+
+    asyncio.run(scenario())
+
+
+# groups and the index
+
+
+def test_what_was_said_in_a_group_since_the_last_reply_comes_with_the_question_once(open_office):
+    async def scenario():
+        office = open_office(max_history_messages=2)
+        async with answering(office, telegram=Letterbox()) as responder:
+            key = office.key("-100", channel="telegram", chat_type="group")
+            for number in range(3):
+                responder.hear(key, GroupLine("Bea", f"line {number}", dt.datetime.now().astimezone()))
+            await tell(responder, key, "@bot what do you think?", "m1", chat=-100)
+            await reply_to(responder, "m1", "telegram")
+            await tell(responder, key, "@bot and now?", "m2", chat=-100)
+            await reply_to(responder, "m2", "telegram")
+        first, second = (asked(request) for request in office.model.requests)
+        assert "line 0" not in first
+        assert "line 1" in first
+        assert "line 2" in first
+        assert "line 1" not in second
+
+    asyncio.run(scenario())
+
+
+def test_the_index_follows_every_few_messages(open_office):
+    async def scenario():
+        office = open_office(memory_index_interval_messages=2)
+        async with answering(office) as responder:
+            await tell(responder, office.key(), "The parrot is called Polly.", "m1")
+            await reply_to(responder, "m1")
+        with office.memory.inspecting() as (index, _):
+            assert index.live.counts().by_source["sessions"]["files"] == 1
+
+    asyncio.run(scenario())
