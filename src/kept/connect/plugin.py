@@ -17,8 +17,8 @@ PLUGIN = "kept"
 FOLDER = "claude-code"
 """Below the home of Kept, where the plugin is written."""
 _DESCRIPTION = "Long-term memory: notes, daily logs and past conversations, recalled by meaning and by word."
-_START_TIMEOUT_S = 10
-_CAPTURE_TIMEOUT_S = 30
+_START_TIMEOUT_S = 30
+_CAPTURE_TIMEOUT_S = 60
 
 README = """# Kept for Claude Code
 
