@@ -6,13 +6,14 @@ import os
 import pty
 import select
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from tests.models.server import ModelServer, Says, Stalls
 
-KEPT = str(Path(__import__("sys").executable).with_name("kept"))
+KEPT = str(Path(sys.executable).with_name("kept"))
 PATIENCE_S = 60.0
 
 
