@@ -6,13 +6,14 @@ import os
 import pty
 import select
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from tests.models.server import ModelServer, Says, Stalls
 
-KEPT = str(Path(__import__("sys").executable).with_name("kept"))
+KEPT = str(Path(sys.executable).with_name("kept"))
 PATIENCE_S = 60.0
 
 
@@ -101,10 +102,13 @@ class Terminal:
         os.write(self.handle, keys.encode())
 
     def leave(self) -> int:
+        """Ctrl-D at the prompt. The process has to end by itself."""
         self.type("\x04")
+        deadline = time.monotonic() + PATIENCE_S
         try:
-            while os.read(self.handle, 4096):
-                pass
+            while select.select([self.handle], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                os.read(self.handle, 4096)
+            os.kill(self.pid, signal.SIGKILL)
         except OSError:
             pass  # the other side is closed
         _, status = os.waitpid(self.pid, 0)
@@ -134,6 +138,7 @@ def test_a_conversation_at_a_terminal(environment, workspace, options, model, ho
     terminal.type("\x1b[A\x1b[A\x1b[A")
     terminal.read_until("Think")
     terminal.type("\x03")
+    terminal.read_until("\r\n")
     terminal.read_until("> ")
     assert terminal.leave() == 0
     history = home / "chat_history"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tests.responder.processes import Process
 from kept.channels.gateway import with_session_age
 from kept.config import load_config
 
-KEPT = str(Path(__import__("sys").executable).with_name("kept"))
+KEPT = str(Path(sys.executable).with_name("kept"))
 GUIDE = Path(__file__).parents[2] / "docs/tasks/gateway.md"
 
 
