@@ -6,7 +6,7 @@ import datetime as dt
 import hashlib
 
 from kept.chunking.markdown import CHUNKER_VERSION, ChunkSize, chunk_markdown
-from kept.chunking.segment import SEGMENTER_VERSION, segment
+from kept.chunking.segment import SEGMENTER_VERSION, segment, segment_context
 from kept.chunking.transcript import TRANSCRIPT_CHUNKER_VERSION
 from kept.records import Chunk, SourceFile
 from kept.redact import REDACTION_VERSION
@@ -68,7 +68,7 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
                 heading=chunk.heading,
                 text=chunk.text,
                 words=segment(chunk.text),
-                context_words=segment(_context(chunk, day)),
+                context_words=segment_context(_context(chunk, day), chunk.text),
                 timestamp_ms=timestamp_ms,
             )
         )
