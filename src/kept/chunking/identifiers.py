@@ -1,8 +1,8 @@
 """Names in code, taken apart: `getUserName` is also found as "user name".
 
-What is joined by signs (`get_user_name`, `src/app.py`) the tokenizer parts by itself. What is joined by capitals it takes
-for one word, so the parts of such words are added to the context of a chunk. There they break no phrase of the text, and
-count less than what somebody wrote in words: in the text itself they put listings of code before explanations.
+What is joined by signs (`get_user_name`, `src/app.py`) the tokenizer parts by itself. What is joined by capitals it
+takes for one word, so the parts of such words are added to the context of a chunk. There they break no phrase of the
+text, and count less than what somebody wrote in words: in the text itself they put listings of code before explanations.
 """
 
 from __future__ import annotations
@@ -49,6 +49,6 @@ def _names(text: str) -> Iterator[str]:
 
 
 def is_code_name(word: str) -> bool:
-    """Whether capitals join what somebody may write apart: `getUserName`, not `GitHub` or `iPhone`."""
+    """Whether capitals join what somebody may write apart: `getUserName`, not `GitHub`, `iPhone` or `macOS`."""
     parts = parts_of_name(word)
-    return len(parts) > 2 or (len(parts) == 2 and parts[0].islower() and len(parts[0]) > 1)
+    return len(parts) > 2 or (len(parts) == 2 and parts[0].islower() and len(parts[0]) > 1 and not parts[1].isupper())

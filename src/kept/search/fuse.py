@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from kept.records import DropReason, ScorePart
@@ -43,11 +44,22 @@ class Scored:
     """What meaning, words and recency contribute."""
     reasons: Callable[[], tuple[str, str]]
     """Why the first two do. Put into words for those that are shown, not for all that were looked at."""
+    further: tuple[ScorePart, ...] = ()
+    """What was added since."""
 
     def parts(self) -> tuple[ScorePart, ...]:
         """The score taken apart: these add up to it."""
         names, reasons = ("vector", "text", "recency"), (*self.reasons(), _age(self.candidate.age_days))
-        return tuple(ScorePart(*part) for part in zip(names, self.shares, reasons, strict=True))
+        return (*(ScorePart(*part) for part in zip(names, self.shares, reasons, strict=True)), *self.further)
+
+    def plus(self, part: ScorePart, *, relevance: float = 0.0) -> Scored:
+        """The same with a further part, of which so much counts for the threshold as well."""
+        return replace(
+            self,
+            score=self.score + part.value,
+            relevance=self.relevance + relevance,
+            further=(*self.further, part),
+        )
 
 
 def fuse_weighted(candidates: Sequence[Candidate], weights: Weights) -> list[Scored]:

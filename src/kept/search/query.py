@@ -26,7 +26,7 @@ _LONGEST_WORD_RUN = 12
 Kind = Literal["word", "phrase", "identifier", "pair", "prefix"]
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
-_QUOTED = re.compile("\"([^\"]*)\"|[“„”]([^“”\"]*)[”“]|«([^»]*)»|»([^«]*)«|「([^」]*)」|『([^』]*)』|《([^》]*)》")
+_QUOTED = re.compile('"([^"]*)"|[“„”]([^“”"]*)[”“]|«([^»]*)»|»([^«]*)«|「([^」]*)」|『([^』]*)』')
 _APOSTROPHES = re.compile("[’‘ʼ`´]")
 _POSSESSIVE = re.compile(r"'s$", re.IGNORECASE)
 
@@ -90,8 +90,8 @@ def _quoted_terms(inside: str) -> Iterator[Term]:
     if phrase is None:
         return
     yield phrase
-    if phrase.kind == "word":
-        yield from _words(fold(inside))
+    if phrase.kind == "word" or any(is_unspaced(part) for part in _parts(inside)):
+        yield from _words(fold(inside))  # a word of an unspaced script is a phrase already
 
 
 def _telling(words: Sequence[Term]) -> list[Term]:

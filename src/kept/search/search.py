@@ -13,10 +13,12 @@ from kept.embedding.base import Calibration, Embedder
 from kept.errors import EmbeddingError, StoreDamaged
 from kept.records import Dropped, DropReason, Filter, Hit, cite
 from kept.redact import redact
+from kept.search.exact import ExactMatch, lift_exact
 from kept.search.fuse import Candidate, Scored, Weights, fuse_rrf, fuse_weighted, select
 from kept.search.keyword import KeywordHit, KeywordSearch
 from kept.search.query import ParsedQuery
 from kept.search.snippet import make_snippet
+from kept.search.times import add_times, spells_in
 from kept.store.index import Index
 from kept.store.kernels import quantise
 from kept.store.rows import ChunkRow
@@ -52,15 +54,20 @@ def search_index(
     with index.reading():
         keywords = KeywordSearch(index.words, query, match_all=settings.hybrid.match == "all")
         text = {hit.row: hit for hit in keywords.best(limit, filters)}
+        exact = ExactMatch(query)
+        exact_rows = exact.find_rows(index.words, filters)
+        text.update((hit.row, hit) for hit in keywords.score_rows([row for row in exact_rows if row not in text]))
         cosine = _nearest(index, code, limit, filters, also=list(text)) if code else {}
         for hit in keywords.score_rows([row for row in cosine if row not in text]):
             text[hit.row] = hit
-        chunks = index.live.get_chunks(dict.fromkeys([*text, *cosine]))
+        chunks = index.live.get_chunks(dict.fromkeys([*text, *cosine, *exact_rows]))
     calibration = vector.calibration if vector else Calibration()
     candidates = [
         _candidate(chunk, cosine.get(row), text.get(row), calibration, now_ms) for row, chunk in chunks.items()
     ]
     ranked = _fuse(candidates, settings, calibration, has_vectors=code is not None)
+    ranked = add_times(ranked, spells_in(query.text, _local(now_ms).date()), now_ms=now_ms)
+    ranked = lift_exact(ranked, {row: how for row in exact_rows if (how := exact.of(chunks[row])) is not None})
 
     @cache
     def words_of(row: int) -> frozenset[str]:
@@ -138,7 +145,11 @@ def _hit(scored: Scored, chunk: ChunkRow, text: KeywordHit | None, index_path: s
 
 
 def _iso(timestamp_ms: int) -> str:
-    return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(timespec="seconds")
+    return _local(timestamp_ms).isoformat(timespec="seconds")
+
+
+def _local(timestamp_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
 
 
 def _dropped(chunk: ChunkRow, score: float, reason: DropReason) -> Dropped:
