@@ -2,7 +2,7 @@
 
 What is joined by signs (`get_user_name`, `src/app.py`) the tokenizer parts by itself. What is joined by capitals it
 takes for one word, so the parts of such words are added to the context of a chunk. There they break no phrase of the
-text, and count less than what somebody wrote in words: in the text itself they put listings of code before explanations.
+text, and count less than what somebody wrote in words: in the text itself they put code before explanations.
 """
 
 from __future__ import annotations

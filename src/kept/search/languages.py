@@ -25,7 +25,7 @@ SPACED = {
         zich zij zijn zo zonder zou
         """,
     "sv": """
-        alla allt an att av blev bli blir da de dem den denna deras dess dessa det detta dig din dina du efter
+        alla allt an ar att av blev bli blir da de dem den denna deras dess dessa det detta dig din dina du efter
         ej eller en er ett fran for ha hade han hans har henne hennes hon honom hur i icke ingen inte jag ju kan
         kunde man med mellan men mig min mina mitt mot mycket nar nagon nagot ni nu och om oss pa sa samma sedan
         sig sin sina sitt skulle som till under upp ut utan vad var vara varfor varit varje vart vem vi vid
