@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import re
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
 
 from kept.config import Query
 from kept.embedding.base import Calibration, Embedder
@@ -17,6 +17,7 @@ from kept.search.exact import ExactMatch, lift_exact
 from kept.search.fuse import Candidate, Scored, Weights, fuse_rrf, fuse_weighted, select
 from kept.search.keyword import KeywordHit, KeywordSearch
 from kept.search.query import ParsedQuery
+from kept.search.rerank import Judge, rerank
 from kept.search.snippet import make_snippet
 from kept.search.times import add_times, spells_in
 from kept.store.index import Index
@@ -46,9 +47,19 @@ class QueryVector:
 
 
 def search_index(
-    index: Index, vector: QueryVector | None, query: ParsedQuery, settings: Query, filters: Filter, *, now_ms: int
+    index: Index,
+    vector: QueryVector | None,
+    query: ParsedQuery,
+    settings: Query,
+    filters: Filter,
+    *,
+    now_ms: int,
+    judge: Judge | None = None,
 ) -> Found:
-    """``vector`` is of the embedder whose vectors the index holds, or None to search by word only."""
+    """``vector`` is of the embedder whose vectors the index holds, or None to search by word only.
+
+    ``judge`` is the model that reads the best passages with the query, where there is one.
+    """
     code = vector.code if vector else None
     limit = min(MAX_CANDIDATES, max(1, settings.max_results * settings.hybrid.candidate_multiplier))
     with index.reading():
@@ -67,6 +78,10 @@ def search_index(
     ]
     ranked = _fuse(candidates, settings, calibration, has_vectors=code is not None)
     ranked = add_times(ranked, spells_in(query.text, _local(now_ms).date()), now_ms=now_ms)
+    degraded: tuple[str, ...] = ()
+    if judge:
+        passage_of = partial(_passage, chunks, text)
+        ranked, degraded = rerank(ranked, judge, query.text, passage_of, settings.rerank)
     ranked = lift_exact(ranked, {row: how for row in exact_rows if (how := exact.of(chunks[row])) is not None})
 
     @cache
@@ -81,7 +96,7 @@ def search_index(
     )
     hits = tuple(_hit(one, chunks[one.candidate.row], text.get(one.candidate.row), index.path) for one in kept)
     lost = tuple(_dropped(chunks[one.candidate.row], one.score, reason) for one, reason in dropped)
-    return Found(hits, lost)
+    return Found(hits, lost, degraded)
 
 
 def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | None, tuple[str, ...]]:
@@ -114,6 +129,12 @@ def _candidate(
         age_days=(now_ms - chunk.timestamp_ms) / _DAY_MS,
         matched=text.matched if text else (),
     )
+
+
+def _passage(chunks: Mapping[int, ChunkRow], text: Mapping[int, KeywordHit], row: int) -> str:
+    """What a model reads of a chunk: what is shown of it, and the headings above."""
+    shown = make_snippet(chunks[row].text, text[row].matched if row in text else ())
+    return f"{chunks[row].heading}\n{shown}".strip()
 
 
 def _fuse(candidates: list[Candidate], settings: Query, calibration: Calibration, *, has_vectors: bool) -> list[Scored]:

@@ -83,8 +83,7 @@ RELATIVE: dict[tuple[str, ...], tuple[str, int]] = {
         (
             "week",
             0,
-        ): "this week|diese woche|dieser woche|esta semana|cette semaine|questa settimana|deze week"
-        "|这周|本周|今週",
+        ): "this week|diese woche|dieser woche|esta semana|cette semaine|questa settimana|deze week|这周|本周|今週",
         (
             "week",
             -1,
