@@ -65,9 +65,8 @@ def _reordered(ranked: Sequence[Scored], judged: Sequence[float], weight: float)
 
 
 def _mixed(one: Scored, judgement: float, weight: float) -> Scored:
-    part = ScorePart(
-        _PART, weight * (judgement - one.score), f"{weight:.2f} of it is what the model says: {judgement:.3f}"
-    )
+    reason = f"{weight:.2f} of the score is the model's {judgement:.3f}"
+    part = ScorePart(_PART, weight * (judgement - one.score), reason)
     return one.plus(part, relevance=weight * (judgement - one.relevance))
 
 
