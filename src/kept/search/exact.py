@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from kept.chunking.folding import fold
 from kept.chunking.markdown import note_name
-from kept.chunking.segment import UNSPACED, normalise
+from kept.chunking.segment import is_unspaced, normalise
 from kept.records import SOURCES, Filter, ScorePart
 from kept.search.fuse import Scored
 from kept.search.query import ParsedQuery, Term, phrase_of
@@ -119,8 +119,7 @@ def _phrase(text: str) -> Term | None:
 
 def _is_more_than_a_word(text: str) -> bool:
     """A single word may stand anywhere in many forms; several words, or a word with signs or digits in it, may not."""
-    has_signs = not text.isalpha()
-    return has_signs or len(re.findall(f"[{UNSPACED}]", text)) > 2
+    return not text.isalpha() or (not text.isascii() and sum(map(is_unspaced, text)) > 2)
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -131,7 +130,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _is_spaced_word_sign(sign: str) -> bool:
-    return (sign.isalnum() or sign == "_") and not re.match(f"[{UNSPACED}]", sign)
+    return (sign.isalnum() or sign == "_") and not is_unspaced(sign)
 
 
 def _titles(chunk: ChunkRow) -> list[str]:
