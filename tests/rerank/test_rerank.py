@@ -158,7 +158,7 @@ def test_what_the_model_finds_unfit_falls_below_the_threshold(kitchen):
         (lambda folder: (folder / "tokenizer.json").unlink(), "There is no tokenizer.json"),
         (lambda folder: (folder / "model.onnx").unlink(), "There is no ONNX model"),
         (lambda folder: write_judge(folder, strange_input=True), "it wants an input named pixels"),
-        (lambda folder: write_judge(folder, logit=float("nan")), "no number"),
+        (lambda folder: write_judge(folder, logit=float("nan")), "no judgement"),
         (write_folder, "it is no cross-encoder"),
     ],
 )

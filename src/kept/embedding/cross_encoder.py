@@ -16,6 +16,7 @@ from kept.embedding.local_model import get_onnx_files, model_name, require_packa
 from kept.embedding.onnx_session import first_line, open_session, open_tokenizer, wanted_inputs
 from kept.errors import EmbedderUnavailable, EmbeddingFailed
 
+_LOGITS = "logits"
 _MAX_TOKENS = 512
 _MOST_CHARS = 20_000
 """Longer than any text that fits: tokenizing megabytes to keep 512 tokens would cost more than the model."""
@@ -50,12 +51,19 @@ class CrossEncoder:
     def score(self, query: str, passage: str) -> float:
         """How well a passage answers a question, from 0 to 1."""
         self.load()
-        pair = self._tokenizer.encode(_encodable(query), _encodable(passage))
-        return 1 / (1 + math.exp(-(self._logit(pair) - _MIDDLE) / _SPREAD))
+        try:
+            out = self._run(_encodable(query), _encodable(passage))
+        except Exception as exc:  # neither library raises anything more particular
+            raise EmbeddingFailed(f"{self._files.model}: the model failed ({first_line(exc)}).") from exc
+        if len(out) not in (1, 2) or any(map(math.isnan, out)):
+            raise EmbeddingFailed(f"{self._files.model}: the model gave something that is no judgement.")
+        logit = out[-1] - out[0] if len(out) == 2 else out[0]  # two classes: "does not fit" and "fits"
+        return 1 / (1 + math.exp(-(min(max(logit, -100.0), 100.0) - _MIDDLE) / _SPREAD))
 
-    def _logit(self, pair: Any) -> float:
+    def _run(self, query: str, passage: str) -> list[float]:
         import numpy as np
 
+        pair = self._tokenizer.encode(query, passage)
         offered = {
             "input_ids": pair.ids,
             "attention_mask": [1] * len(pair.ids),
@@ -63,14 +71,8 @@ class CrossEncoder:
             "position_ids": list(range(len(pair.ids))),
         }
         feed = {name: np.array([offered[name]], dtype=dtype) for name, dtype in self._inputs.items()}
-        try:
-            out = self._session.run([self._output], feed)[0].ravel().tolist()
-        except Exception as exc:
-            raise EmbeddingFailed(f"{self._files.model}: the model failed ({first_line(exc)}).") from exc
-        logit = float(out[-1] - out[0] if len(out) == 2 else out[0])  # two classes: "does not fit" and "fits"
-        if math.isnan(logit):
-            raise EmbeddingFailed(f"{self._files.model}: the model gave something that is no number.")
-        return min(max(logit, -100.0), 100.0)
+        out: list[float] = self._session.run([self._output], feed)[0].astype(np.float32).ravel().tolist()
+        return out
 
     # the files
 
@@ -92,8 +94,8 @@ class CrossEncoder:
     def _output(self) -> str:
         """The output that is one number, or two, for each pair."""
         for output in self._session.get_outputs():
-            width = output.shape[1] if len(output.shape) == 2 else 1 if len(output.shape) == 1 else None
-            if width in (1, 2):
+            width = output.shape[-1] if len(output.shape) == 2 else 1 if len(output.shape) == 1 else 0
+            if width in (1, 2) or (output.name == _LOGITS and not isinstance(width, int)):
                 return str(output.name)
         raise self._unusable(self._files.model, "none of its outputs is one number for a pair: it is no cross-encoder")
 
