@@ -14,10 +14,12 @@ from kept.errors import EmbeddingError, StoreDamaged
 from kept.records import Dropped, DropReason, Filter, Hit, cite
 from kept.redact import redact
 from kept.search.evidence import Candidate, Pool
+from kept.search.exact import ExactMatch, lift_exact
 from kept.search.fuse import Scored, Weights, fuse_rrf, fuse_weighted, select
 from kept.search.keyword import KeywordSearch
 from kept.search.query import ParsedQuery
 from kept.search.snippet import make_snippet
+from kept.search.times import add_times, spells_in
 from kept.search.window import Windows
 from kept.store.index import Index
 from kept.store.kernels import quantise
@@ -50,8 +52,12 @@ def search_index(
 ) -> Found:
     """``vector`` is of the embedder whose vectors the index holds, or None to search by word only."""
     with index.reading():
-        pool = find_pool(index, vector, query, settings, filters)
+        exact = ExactMatch(query)
+        exact_rows = exact.find_rows(index.words, filters)
+        pool = find_pool(index, vector, query, settings, filters, also=exact_rows)
         ranked = _fuse(pool.candidates(query.text, now_ms=now_ms), settings, vector)
+        ranked = add_times(ranked, spells_in(query.text, _local(now_ms).date()), now_ms=now_ms)
+        ranked = lift_exact(ranked, {row: how for row in exact_rows if (how := exact.of(pool.chunks[row])) is not None})
         scores = {one.candidate.row: one.score for one in ranked}
         windows = Windows(pool.chunks, partial(index.live.chunks_around, lines=_WINDOW_LINES), scores, filters)
 
@@ -71,7 +77,15 @@ def search_index(
     return Found(hits, lost)
 
 
-def find_pool(index: Index, vector: QueryVector | None, query: ParsedQuery, settings: Query, filters: Filter) -> Pool:
+def find_pool(
+    index: Index,
+    vector: QueryVector | None,
+    query: ParsedQuery,
+    settings: Query,
+    filters: Filter,
+    *,
+    also: Sequence[int] = (),
+) -> Pool:
     """Everything that is looked at, with all that is known of it. Each side's finds are judged by the other as well.
 
     It is never small: what stands beside a candidate is evidence only if it was found too.
@@ -80,10 +94,11 @@ def find_pool(index: Index, vector: QueryVector | None, query: ParsedQuery, sett
     limit = min(MAX_CANDIDATES, max(LEAST_CANDIDATES, wanted))
     keywords = KeywordSearch(index.words, query, match_all=settings.hybrid.match == "all")
     text = {hit.row: hit for hit in keywords.best(limit, filters)}
+    text.update((hit.row, hit) for hit in keywords.score_rows([row for row in also if row not in text]))
     cosine = _nearest(index, vector.code, limit, filters, also=list(text)) if vector else {}
     for hit in keywords.score_rows([row for row in cosine if row not in text]):
         text[hit.row] = hit
-    chunks = index.live.get_chunks(dict.fromkeys([*text, *cosine]))
+    chunks = index.live.get_chunks(dict.fromkeys([*text, *cosine, *also]))
     return Pool(chunks, text, cosine, vector.calibration if vector else Calibration())
 
 
@@ -139,7 +154,11 @@ def _hit(scored: Scored, window: Sequence[ChunkRow], chunk: ChunkRow, index_path
 
 
 def _iso(timestamp_ms: int) -> str:
-    return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(timespec="seconds")
+    return _local(timestamp_ms).isoformat(timespec="seconds")
+
+
+def _local(timestamp_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
 
 
 def _dropped(chunk: ChunkRow, score: float, reason: DropReason) -> Dropped:
