@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 
-from kept.bench.asking import Answer, Asked, ask_all
+from kept.bench.asking import Answer, Asked, Tick, ask_all, time_all
 from kept.bench.calibration import Point, Probe, Probes, make_random_queries, measure_curve, thresholds
 from kept.bench.dataset import BenchSet, Query, Relevance
 from kept.bench.layout import Group, lay_out
 from kept.bench.metrics import Figures, evaluate, evaluate_sessions, mean_figures, percentile
-from kept.bench.variants import BASELINES, KEPT, with_variant
+from kept.bench.variants import BASELINES, KEPT, embedder_for, hits_to_ask_for, text_for, with_variant
+from kept.chunking.tokens import estimate_tokens
 from kept.config import Config
 from kept.embedding.base import Embedder
 from kept.memory import Memory
+from kept.records import Status
 from kept.values import frozen
 
 Progress = Callable[[int, int, str], None]
+
+TIMED = 200
+"""Searches that the latency of a set is taken from."""
 
 
 @frozen
@@ -40,6 +45,16 @@ class IndexFigures:
     chunks: int = 0
     provider: str = "none"
     model: str | None = None
+
+    def plus(self, status: Status, seconds: float) -> IndexFigures:
+        return IndexFigures(
+            seconds=self.seconds + seconds,
+            bytes=self.bytes + status.index_bytes,
+            files=self.files + status.files,
+            chunks=self.chunks + status.chunks,
+            provider=status.provider,
+            model=status.model,
+        )
 
 
 @frozen
@@ -63,6 +78,8 @@ class Measured:
     queries: int
     unjudged: int
     """Queries that should be answered, but nobody says by what: they are asked, and count for nothing."""
+    asked_for: int
+    """Hits."""
     index: IndexFigures
     summaries: dict[str, Summary]
     """By variant."""
@@ -103,41 +120,44 @@ class _Measuring:
         self.embedder = embedder
         self.progress = progress
         self.queries = sample(bench.queries, plan.sample)
+        self.index = IndexFigures()
+        self.failures: tuple[str, ...] = ()
+        self.max_results = 0
         self.done = 0
         self.total = len(self.queries) * (2 + len(plan.baselines))
 
     def run(self, folder: str) -> Measured:
         groups = lay_out(self.bench, self.config, folder)
-        index, failures = self._index(groups)
-        names = [name for name in self.plan.baselines if name != "vector" or index.model]
+        self._index(groups)
+        names = [name for name in self.plan.baselines if name != "vector" or self.index.model]
         asked = {name: self._ask(groups, name) for name in (KEPT, *names)}
-        unlimited = self._ask(groups, KEPT, min_score=0.0)
-        relevant = self.bench.relevant
-        ordinary = asked[KEPT].answers
+        relevant, ordinary = self.bench.relevant, asked[KEPT].answers
+        unlimited = ordinary | self._ask_unlimited(groups, ordinary)
         min_score = self.config.memory_search.query.min_score
         return Measured(
             name=self.bench.name,
             documents=len(self.bench.files) or len(self.bench.documents),
             queries=len(self.queries),
             unjudged=sum(query.answerable and query.id not in relevant for query in self.queries),
-            index=index,
+            asked_for=self.max_results,
+            index=self.index,
             summaries={name: summarise(self.queries, one.answers, relevant) for name, one in asked.items()},
             categories=by_category(self.queries, ordinary, relevant),
-            unthresholded=summarise(self.queries, unlimited.answers, relevant).figures,
+            unthresholded=summarise(self.queries, unlimited, relevant).figures,
             with_adversarial=mean_figures(
                 [evaluate(ordinary[one.id].hits, relevant[one.id]) for one in self.queries if one.id in relevant]
             ),
             sessions=self._session_figures(ordinary),
             audited=summarise(self.queries, ordinary, self.bench.audited).figures if self.bench.audited else {},
-            latency=latency(ordinary.values()),
+            latency=self._latency(groups),
             min_score=min_score,
             curve=tuple(measure_curve(self._probes(groups, unlimited), thresholds(min_score))),
             degraded=tuple(dict.fromkeys(reason for one in asked.values() for reason in one.degraded)),
-            failures=failures,
+            failures=self.failures,
         )
 
-    def _index(self, groups: Mapping[str, Group]) -> tuple[IndexFigures, tuple[str, ...]]:
-        made, failures = IndexFigures(), []
+    def _index(self, groups: Mapping[str, Group]) -> None:
+        failures: dict[str, None] = {}
         for number, group in enumerate(groups.values()):
             self._report(number, len(groups), "indexing")
             with Memory(group.config, embedder=self.embedder) as memory:
@@ -145,39 +165,60 @@ class _Measuring:
                 report = memory.sync()
                 took = time.perf_counter() - started
                 status = memory.status()
-            failures += [*report.failures, *(f"{one.path}: {one.reason}" for one in report.problems)]
-            made = replace(
-                made,
-                seconds=made.seconds + took,
-                bytes=made.bytes + status.index_bytes,
-                files=made.files + status.files,
-                chunks=made.chunks + status.chunks,
-                provider=status.provider,
-                model=status.model,
+                self.embedder = memory.embedder()[1]
+            failures.update(
+                dict.fromkeys((*report.failures, *(f"{one.path}: {one.reason}" for one in report.problems)))
             )
-        return made, tuple(dict.fromkeys(failures))
+            self.index = self.index.plus(status, took)
+        self.failures = tuple(failures)
+        texts = [*self.bench.files.values()] or [document.text for document in self.bench.documents]
+        self.max_results = hits_to_ask_for(sum(map(estimate_tokens, texts)), sum(map(len, texts)), self.index.chunks)
 
-    def _ask(self, groups: Mapping[str, Group], variant: str, *, min_score: float | None = None) -> Asked:
-        changed = {name: replace(group, config=with_variant(group.config, variant)) for name, group in groups.items()}
-        label = variant if min_score is None else f"{variant}, no threshold"
+    def _ask(self, groups: Mapping[str, Group], variant: str) -> Asked:
         return ask_all(
-            changed, self.queries, embedder=self.embedder, min_score=min_score, tick=lambda: self._tick(label)
+            {name: replace(group, config=with_variant(group.config, variant)) for name, group in groups.items()},
+            [replace(query, text=text_for(variant, query.text)) for query in self.queries],
+            max_results=self.max_results,
+            embedder=embedder_for(variant, self.embedder),
+            tick=lambda: self._tick(variant),
         )
+
+    def _ask_unlimited(self, groups: Mapping[str, Group], ordinary: Mapping[str, Answer]) -> dict[str, Answer]:
+        """What the threshold has made a difference to, asked again without one."""
+        again = [query for query in self.queries if not ordinary[query.id].unlimited]
+        self.done += len(self.queries) - len(again)
+        return self._ask_openly(groups, again, tick=lambda: self._tick("no threshold"))
+
+    def _ask_openly(
+        self, groups: Mapping[str, Group], queries: Sequence[Query], *, tick: Tick = lambda: None
+    ) -> dict[str, Answer]:
+        return ask_all(
+            groups, queries, max_results=self.max_results, min_score=0.0, embedder=self.embedder, tick=tick
+        ).answers
+
+    def _latency(self, groups: Mapping[str, Group]) -> dict[str, float]:
+        timings = time_all(groups, sample(self.queries, TIMED), embedder=self.embedder)
+        walls, cpus = [one.wall_ms for one in timings], [one.cpu_ms for one in timings]
+        return {
+            "p50_ms": percentile(walls, 0.5),
+            "p95_ms": percentile(walls, 0.95),
+            "cpu_p50_ms": percentile(cpus, 0.5),
+            "cpu_p95_ms": percentile(cpus, 0.95),
+        }
 
     def _session_figures(self, answers: Mapping[str, Answer]) -> Figures:
         judged = [one for one in self.queries if one.answerable and one.id in self.bench.sessions]
         return mean_figures([evaluate_sessions(answers[one.id].hits, self.bench.sessions[one.id]) for one in judged])
 
-    def _probes(self, groups: Mapping[str, Group], unlimited: Asked) -> Probes:
-        relevant = self.bench.relevant
+    def _probes(self, groups: Mapping[str, Group], unlimited: Mapping[str, Answer]) -> Probes:
+        relevant, names = self.bench.relevant, [*groups]
+        foreign: dict[str, list[str]] = {}
+        for at, text in enumerate(self.plan.foreign):
+            foreign.setdefault(names[at % len(names)], []).append(text)
 
         def probe(query: Query) -> Probe:
-            return Probe(unlimited.answers[query.id].hits, relevant.get(query.id, {}))
+            return Probe(unlimited[query.id].hits, relevant.get(query.id, {}))
 
-        names = [*groups]
-        foreign = {names[at % len(names)]: [] for at in range(len(names))}  # type: dict[str, list[str]]
-        for at, text in enumerate(self.plan.foreign):
-            foreign[names[at % len(names)]].append(text)
         return Probes(
             random=self._nonsense(groups, make_random_queries(self.bench)),
             foreign=self._nonsense(groups, foreign),
@@ -189,8 +230,7 @@ class _Measuring:
         queries = [
             Query(f"{group}:{at}", text, group=group) for group, found in texts.items() for at, text in enumerate(found)
         ]
-        answers = ask_all(groups, queries, embedder=self.embedder, min_score=0.0).answers
-        return tuple(Probe(answer.hits, {}) for answer in answers.values())
+        return tuple(Probe(answer.hits, {}) for answer in self._ask_openly(groups, queries).values())
 
     def _tick(self, label: str) -> None:
         self.done += 1
@@ -230,14 +270,3 @@ def by_category(queries: Sequence[Query], answers: Mapping[str, Answer], relevan
 
 def _share_empty(queries: Sequence[Query], answers: Mapping[str, Answer]) -> float | None:
     return sum(not answers[one.id].hits for one in queries) / len(queries) if queries else None
-
-
-def latency(answers: Collection[Answer]) -> dict[str, float]:
-    """What one search took, by the clock on the wall and in computing time, which other work does not add to."""
-    walls, cpus = [one.wall_ms for one in answers], [one.cpu_ms for one in answers]
-    return {
-        "p50_ms": percentile(walls, 0.5),
-        "p95_ms": percentile(walls, 0.95),
-        "cpu_p50_ms": percentile(cpus, 0.5),
-        "cpu_p95_ms": percentile(cpus, 0.95),
-    }

@@ -9,11 +9,11 @@ from typing import Any
 from kept.bench.calibration import ALLOWED_LOST, WANTED_REFUSED, Point
 from kept.bench.measure import Measured, Summary
 from kept.bench.metrics import FIGURES
-from kept.bench.variants import ASKED_FOR, KEPT
+from kept.bench.variants import KEPT
 
 
 def sets_shape(measured: Sequence[Measured], *, jobs: int) -> dict[str, Any]:
-    return {"sets": [set_shape(one) for one in measured], "jobs": jobs, "asked_for": ASKED_FOR}
+    return {"sets": [set_shape(one) for one in measured], "jobs": jobs}
 
 
 def set_shape(measured: Measured) -> dict[str, Any]:
@@ -33,6 +33,7 @@ def set_shape(measured: Measured) -> dict[str, Any]:
         "documents": measured.documents,
         "queries": measured.queries,
         "unjudged": measured.unjudged,
+        "asked_for": measured.asked_for,
         "index": _rounded(asdict(measured.index)),
         "min_score": measured.min_score,
         "curve": [_rounded(asdict(point)) for point in measured.curve],

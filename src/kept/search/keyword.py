@@ -62,7 +62,7 @@ class KeywordSearch:
         self.total_idf = sum(w.idf for w in self.terms)
 
     def best(self, limit: int, filters: Filter) -> list[KeywordHit]:
-        if not self.present or (self.match_all and len(self.present) < len(self.terms)):
+        if not self._can_match():
             return []
         expression, first = self._expression()
         phrases = range(first, first + len(self.present))
@@ -73,12 +73,16 @@ class KeywordSearch:
 
     def score_rows(self, rows: Sequence[int]) -> list[KeywordHit]:
         """The scores of given rows: what the vector side found may have some of the words too."""
-        if not self.present or not rows:
+        if not rows or not self._can_match():
             return []
-        expression = " OR ".join(w.term.expression for w in self.present)
+        joint = " AND " if self.match_all else " OR "
+        expression = joint.join(w.term.expression for w in self.present)
         few = sum(w.rows for w in self.present) <= _FEW_MATCHES
         matches, mean = self.words.match_rows(expression, rows, few=few)
         return [self._hit(m, mean) for m in matches]
+
+    def _can_match(self) -> bool:
+        return len(self.present) == len(self.terms) > 0 if self.match_all else bool(self.present)
 
     def _expression(self) -> tuple[str, int]:
         """What SQLite is asked, and the number of its first phrase that counts."""
