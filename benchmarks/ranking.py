@@ -32,7 +32,7 @@ from kept.search.weights import Mix
 NAMES = [field.name for field in fields(Evidence)]
 TEXT = ["words", "around", "coverage", "reach", "answers"]
 VECTOR = ["meaning", "beside"]
-AGAINST = ["asks", "other_speaker"]
+AGAINST = ["asks", "other_speaker", "machine"]
 NOTES_ONLY = ["words", "around", "coverage", "reach", "meaning"]
 RIDGE = 1.0
 TOP = 10
@@ -79,7 +79,8 @@ def ask(memory: Memory, group: Group, text: str, wanted: frozenset[str], fold: s
         pool = find_pool(index, vector, query, settings, Filter())
     candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
     documents = [_documents(group, pool.chunks[one.row]) for one in candidates]
-    evidence = np.array([[getattr(one.evidence, name) for name in NAMES] for one in candidates] or np.zeros((0, 9)))
+    evidence = np.array([[getattr(one.evidence, name) for name in NAMES] for one in candidates])
+    evidence = evidence.reshape(len(candidates), len(NAMES))
     return Asked(fold, evidence, np.array([bool(one & wanted) for one in documents]), documents, wanted)
 
 
@@ -93,7 +94,8 @@ def _documents(group: Group, chunk) -> frozenset[str]:
 
 
 def learn(asked: Sequence[Asked], names: Sequence[str]) -> dict[str, float]:
-    """Newton's method with as many halvings of a step as it needs; what would turn negative is fixed at 0."""
+    """Newton's method with as many halvings of a step as it needs. What would turn negative is held at 0 until the
+    others have moved so far that it would grow again."""
     usable = [one for one in asked if one.answers.any() and not one.answers.all()]
     signs = np.array([-1.0 if name in AGAINST else 1.0 for name in names])
     columns = [NAMES.index(name) for name in names]
@@ -120,23 +122,22 @@ def learn(asked: Sequence[Asked], names: Sequence[str]) -> dict[str, float]:
         )
 
     found = np.zeros(len(names))
-    free = np.ones(len(names), dtype=bool)
-    for _ in range(40):
+    for _ in range(60):
         chance, _ = chances(found)
         gradient = matrix.T @ (weight[owner] * (target - chance)) - RIDGE * found
         weighed = matrix * (weight[owner] * chance)[:, None]
         means = np.add.reduceat(matrix * chance[:, None], starts, axis=0)
         curve = weighed.T @ matrix - (means * weight[:, None]).T @ means + RIDGE * np.eye(len(names))
+        free = (found > 0) | (gradient > 0)
         step = np.zeros(len(names))
         step[free] = np.linalg.solve(curve[np.ix_(free, free)], gradient[free])
         size = 1.0
-        while size > 1e-4 and loss(found + size * step) > loss(found):
+        now = loss(found)
+        while size > 1e-6 and loss(np.maximum(0.0, found + size * step)) > now:
             size /= 2
-        found = found + size * step
-        negative = (found < 0) & free
-        found[negative] = 0.0
-        free &= ~negative
-        if np.abs(step).max() < 1e-4 and not negative.any():
+        moved = np.maximum(0.0, found + size * step) - found
+        found = found + moved
+        if np.abs(moved).max() < 1e-4:
             break
     return dict(zip(names, found / scale, strict=True))
 

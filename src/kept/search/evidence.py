@@ -15,7 +15,7 @@ from kept.store.rows import ChunkRow
 from kept.values import frozen
 
 _SPEAKER = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] ([^:\n]{1,80}): ")
-_NAMELESS = frozenset({"user", "assistant", "tool", "system", "summary"})
+_ROLES = frozenset({"", "user", "assistant", "tool", "system", "summary"})
 _WORD = re.compile(r"\w+")
 _NEAR_LINES = 2
 """Lines between two turns that say nothing, such as a change of settings, do not part them."""
@@ -37,6 +37,8 @@ class Evidence:
     """1 where it is a question itself: those who search want answers."""
     other_speaker: float = 0.0
     """1 where the query names one who takes part, and another says this."""
+    machine: float = 0.0
+    """1 where an assistant or a tool says it, or it is the rest of a long message: memory is for what people said."""
 
 
 @frozen
@@ -84,7 +86,7 @@ class Pool:
     def _named(self, query_text: str) -> frozenset[str]:
         """The speakers among these turns whom the query names, by any part of their name."""
         asked = frozenset(_WORD.findall(query_text.lower()))
-        speakers = {speaker_of(chunk) for chunk in self._turns} - {""}
+        speakers = {speaker_of(chunk) for chunk in self._turns} - _ROLES
         return frozenset(one for one in speakers if asked.intersection(_WORD.findall(one)))
 
     def _evidence(self, chunk: ChunkRow, named: frozenset[str]) -> Evidence:
@@ -95,13 +97,15 @@ class Pool:
         before, after = self._beside(chunk.row, -1), self._beside(chunk.row, 1)
         asked = self.text.get(before.row) if before is not None and asks(before) else None
         speaker = speaker_of(chunk)
+        is_named = speaker not in _ROLES
         return Evidence(
             *words,
             answers=asked.words if asked else 0.0,
             meaning=meaning,
             beside=max((self.meaning.get(one.row, 0.0) for one in (before, after) if one is not None), default=0.0),
             asks=float(asks(chunk)),
-            other_speaker=float(bool(named) and speaker != "" and speaker not in named),
+            other_speaker=float(bool(named) and is_named and speaker not in named),
+            machine=float(not is_named and speaker != "user"),
         )
 
     def _beside(self, row: int, step: int) -> ChunkRow | None:
@@ -123,7 +127,6 @@ def asks(chunk: ChunkRow) -> bool:
 
 
 def speaker_of(chunk: ChunkRow) -> str:
-    """Who says it, in small letters; empty for one who is only a role, and behind the beginning of a long message."""
+    """Who says it, in small letters: a name or a role. Empty behind the beginning of a long message."""
     found = _SPEAKER.match(chunk.text)
-    name = found.group(1).lower() if found else ""
-    return "" if name in _NAMELESS else name
+    return found.group(1).lower() if found else ""

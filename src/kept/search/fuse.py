@@ -90,7 +90,11 @@ def _addends(one: Candidate) -> tuple[list[Addend], list[Addend], list[Addend]]:
         return text, vector, []
     text.append(("answers", mix.answers, evidence.answers))
     vector.append(("beside", mix.beside, evidence.beside))
-    against = [("question", mix.asks, evidence.asks), ("speaker", mix.other_speaker, evidence.other_speaker)]
+    against = [
+        ("question", mix.asks, evidence.asks),
+        ("speaker", mix.other_speaker, evidence.other_speaker),
+        ("machine", mix.machine, evidence.machine),
+    ]
     return text, vector, against
 
 
@@ -109,7 +113,11 @@ def _weighted_parts(one: Candidate, weights: Weights) -> tuple[ScorePart, ...]:
     return tuple(parts)
 
 
-_AGAINST = {"question": "it asks, and does not answer", "speaker": "said by another than the one named"}
+_AGAINST = {
+    "question": "it asks, and does not answer",
+    "speaker": "said by another than the one named",
+    "machine": "not said by a person",
+}
 
 
 def _part(name: str, share: float, figure: float) -> ScorePart:

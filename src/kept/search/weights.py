@@ -20,11 +20,30 @@ class Mix:
     beside: float
     asks: float
     other_speaker: float
+    machine: float
 
 
 NOTES = Mix(
-    words=0.45, around=0.05, coverage=0.4, reach=0.1, answers=0.0, meaning=1.0, beside=0.0, asks=0.0, other_speaker=0.0
+    words=0.85,
+    around=0.0,
+    coverage=0.15,
+    reach=0.0,
+    answers=0.0,
+    meaning=1.0,
+    beside=0.0,
+    asks=0.0,
+    other_speaker=0.0,
+    machine=0.0,
 )
 TURNS = Mix(
-    words=0.2, around=0.1, coverage=0.2, reach=0.4, answers=0.1, meaning=0.7, beside=0.3, asks=0.05, other_speaker=0.08
+    words=0.15,
+    around=0.05,
+    coverage=0.2,
+    reach=0.5,
+    answers=0.1,
+    meaning=0.8,
+    beside=0.2,
+    asks=0.03,
+    other_speaker=0.17,
+    machine=0.1,
 )
