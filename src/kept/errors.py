@@ -3,7 +3,8 @@
     KeptError
     ├── UsageError              what was asked for makes no sense as it stands
     │   ├── EmptyQuery
-    │   └── EmptyNote
+    │   ├── EmptyNote
+    │   └── BenchSetInvalid     a folder that is no set of documents and queries, or a line of it
     ├── ConfigError             a setting is unknown, misplaced or of the wrong kind
     ├── WorkspaceError
     │   ├── WorkspaceMissing
@@ -78,6 +79,11 @@ class EmptyQuery(UsageError):
 class EmptyNote(UsageError):
     code = "empty_note"
     default_hint = "Give the text to remember, or '-' to read it from standard input."
+
+
+class BenchSetInvalid(UsageError):
+    code = "bench_set_invalid"
+    default_hint = "'kept bench --init DIR' writes a set to begin with, and a README that describes its files."
 
 
 class ConfigError(KeptError):

@@ -13,16 +13,22 @@ from tests.support import kept_environment, open_memory, paths, write
 
 from kept.config import Rerank, load_config
 from kept.errors import ConfigError, EmbeddingFailed
-from kept.search.fuse import Candidate, Weights, fuse_weighted
+from kept.records import ScorePart
+from kept.search.evidence import Candidate, Evidence
+from kept.search.fuse import Scored
 from kept.search.rerank import rerank
 
 PATH = "memory_search.query.rerank.model_path"
 
 
-def ranked(*scores: float):
+def ranked(*scores: float) -> list[Scored]:
     """Candidates whose rows are 1, 2, 3 in the order of their scores."""
-    found = [Candidate(row, None, score, 1e6) for row, score in enumerate(scores, start=1)]
-    return fuse_weighted(found, Weights(0.0, 1.0))
+    return [_scored(row, score) for row, score in enumerate(scores, start=1)]
+
+
+def _scored(row: int, score: float) -> Scored:
+    candidate = Candidate(row, is_turn=False, evidence=Evidence(), has_vector=False, age_days=0.0)
+    return Scored(candidate, score, score, score, None, lambda: (ScorePart("text", score, ""),))
 
 
 class Judge:

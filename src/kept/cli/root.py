@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,6 +28,7 @@ COMMANDS = {
     "import": "kept.cli.imports",
     "status": "kept.cli.status",
     "doctor": "kept.cli.doctor",
+    "bench": "kept.cli.bench",
     "providers": "kept.cli.providers",
     "config": "kept.cli.config",
     "demo": "kept.cli.demo",
@@ -44,7 +46,8 @@ class Globals:
     config_file: str | None
     settings: dict[str, Any]
 
-    def load(self, *, workspace: str | None = None) -> LoadedConfig:
+    def load(self, *, workspace: str | None = None, settings: dict[str, Any] | None = None) -> LoadedConfig:
+        """``workspace`` and ``settings`` are what was said behind the command, and outdo what was said before it."""
         from kept.config import load_config
 
         return load_config(
@@ -52,7 +55,7 @@ class Globals:
             workspace=workspace or self.workspace,
             agent=self.agent,
             config_file=self.config_file,
-            settings=self.settings,
+            settings=self.settings | (settings or {}),
         )
 
     def memory(self) -> Memory:
@@ -121,7 +124,11 @@ def cli(
 ) -> None:
     """Memory for AI agents: plain Markdown notes, recalled by meaning and by word."""
     show_help_without_command(ctx)
-    ctx.obj = Globals(home, workspace, agent, config_file, dict(_pair(one) for one in settings))
+    ctx.obj = Globals(home, workspace, agent, config_file, setting_pairs(settings))
+
+
+def setting_pairs(settings: Iterable[str]) -> dict[str, Any]:
+    return dict(_pair(one) for one in settings)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from enum import IntEnum
 
 from kept.chunking.folding import fold
+from kept.chunking.identifiers import name_parts_in
 from kept.chunking.markdown import note_name
 from kept.chunking.segment import is_unspaced, normalise
 from kept.records import SOURCES, Filter, ScorePart
@@ -30,7 +31,7 @@ FLOOR = 0.6
 
 _PART = "exact"
 _SPACE = re.compile(r"\s+")
-_WORDS = re.compile(r"\w+")
+_WORDS = re.compile(r"[^\W_]+")
 _EDGES = " \t.,;:!?…'\"()[]{}<>“”„«»「」『』"
 _HEADING = re.compile(r"^\s{0,3}#{1,6}\s+|\s+#+\s*$")
 
@@ -85,8 +86,9 @@ class ExactMatch:
             return None
         if all(pattern.search(text) for pattern in self._patterns):
             return Exactness.SIGNS
-        tokens = " ".join(_WORDS.findall(text))
-        if all(len(wanted) > 1 and f" {' '.join(wanted)} " in f" {tokens} " for wanted in self._tokens):
+        # The parts of names count as words: "user name" is in getUserName.
+        tokens = f" {' '.join(_WORDS.findall(text))} | {name_parts_in(chunk.text).lower()} "
+        if all(len(wanted) > 1 and f" {' '.join(wanted)} " in tokens for wanted in self._tokens):
             return Exactness.WORDS
         return None
 

@@ -165,6 +165,16 @@ class Generation:
         )
         return {values[0]: ChunkRow(*values) for values in self.db.execute(query, (packed_rows(rows),))}
 
+    def chunks_around(self, chunk: ChunkRow, *, lines: int) -> list[ChunkRow]:
+        """The chunks of a file that begin within so many lines of one, in order, itself among them."""
+        query = (
+            "SELECT row, source, path, start_line, end_line, hash, heading, text, timestamp, session_key, channel"
+            f" FROM {self.prefix}chunks WHERE source = ? AND path = ? AND start_line BETWEEN ? AND ?"
+            " ORDER BY start_line, row"
+        )
+        near = (chunk.source, chunk.path, chunk.start_line - lines, chunk.end_line + lines)
+        return [ChunkRow(*values) for values in self.db.execute(query, near)]
+
     def rows_awaiting_vector(self, source: str, path: str, *, after_line: int = 0) -> list[tuple[int, bytes]]:
         """A file's chunks that have no vector yet: row, and the hash of what is to be embedded."""
         found: list[Any] = self.db.execute(

@@ -1,0 +1,1 @@
+"""Measuring recall: sets of documents, queries and what is relevant go in, figures come out."""

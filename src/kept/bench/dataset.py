@@ -1,0 +1,264 @@
+"""Reading a set: documents, queries, and which documents answer which query.
+
+A set is a folder of `corpus.jsonl`, `queries.jsonl` and `qrels.tsv`. Everything in it is checked here, and what is
+wrong is said by file and line, because most sets are edited by hand.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Any, TypeVar
+
+from kept.errors import BenchSetInvalid
+from kept.values import frozen
+
+CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels.tsv"
+SESSION_QRELS, AUDITED_QRELS = "qrels_session.tsv", "qrels_audited.tsv"
+LONG_FILES = "corpora"
+"""A folder of whole files, one for each group, in which the answers of queries are given as ``spans`` of characters."""
+
+_UNANSWERABLE = ("adversarial", "unanswerable")
+_UNANSWERABLE_ENDING = "_abs"
+
+Row = TypeVar("Row", "Document", "Query")
+
+Relevance = dict[str, dict[str, float]]
+"""By query, then by document: how relevant it is. Only what is relevant at all."""
+
+
+@frozen
+class Document:
+    id: str
+    text: str
+    group: str = ""
+    session: str | None = None
+    speaker: str | None = None
+    timestamp: dt.datetime | None = None
+
+
+@frozen
+class Query:
+    id: str
+    text: str
+    category: str = ""
+    group: str = ""
+    date: dt.datetime | None = None
+    """When it is asked; what is recent is recent then."""
+    spans: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def answerable(self) -> bool:
+        """Whether it should be answered. By the name of its category, not by whether something is marked as relevant:
+        an adversarial question often names the very passage that it misquotes."""
+        return self.category not in _UNANSWERABLE and not self.category.endswith(_UNANSWERABLE_ENDING)
+
+
+@frozen
+class BenchSet:
+    name: str
+    documents: tuple[Document, ...]
+    queries: tuple[Query, ...]
+    relevant: Relevance
+    sessions: Relevance = field(default_factory=dict)
+    audited: Relevance = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    """By group: a long text that stands for the documents of that group."""
+
+
+def read_set(folder: str) -> BenchSet:
+    for name in (CORPUS, QUERIES, QRELS):
+        if not os.path.isfile(os.path.join(folder, name)):
+            raise BenchSetInvalid(f"{folder}: is not a set of documents and queries; it has no {name}.")
+    documents = _unique(_documents(os.path.join(folder, CORPUS)), os.path.join(folder, CORPUS))
+    queries = _unique(_queries(os.path.join(folder, QUERIES)), os.path.join(folder, QUERIES))
+    _check_groups(folder, documents, queries)
+    files = _read_files(folder, queries)
+    known = {query.id for query in queries}
+    ids = {document.id for document in documents}
+    sessions = {document.session for document in documents if document.session}
+    relevant = _read_qrels(folder, QRELS, known, ids)
+    return BenchSet(
+        name=os.path.basename(os.path.abspath(folder)),
+        documents=documents,
+        queries=queries,
+        relevant=_span_relevance(folder, queries, files) if files else relevant,
+        sessions=_read_qrels(folder, SESSION_QRELS, known, sessions),
+        audited=_read_qrels(folder, AUDITED_QRELS, known, ids),
+        files=files,
+    )
+
+
+# documents and queries
+
+
+def _documents(path: str) -> Iterator[tuple[int, Document]]:
+    for number, row in _rows(path):
+        where = f"{path}, line {number}"
+        yield (
+            number,
+            Document(
+                id=_text(row, "id", where),
+                text=_text(row, "text", where, may_be_empty=True),
+                group=_optional(row, "group", where) or "",
+                session=_optional(row, "session", where),
+                speaker=_optional(row, "speaker", where),
+                timestamp=_time(row, "timestamp", where),
+            ),
+        )
+
+
+def _queries(path: str) -> Iterator[tuple[int, Query]]:
+    for number, row in _rows(path):
+        where = f"{path}, line {number}"
+        yield (
+            number,
+            Query(
+                id=_text(row, "id", where),
+                text=_text(row, "text", where),
+                category=_optional(row, "category", where) or "",
+                group=_optional(row, "group", where) or "",
+                date=_time(row, "date", where),
+                spans=_spans(row.get("spans") or [], where),
+            ),
+        )
+
+
+def _rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in _lines(path):
+        try:
+            row = json.loads(line)
+        except ValueError as exc:
+            raise BenchSetInvalid(f"{path}, line {number}: is not JSON ({exc}).") from None
+        if not isinstance(row, dict):
+            raise BenchSetInvalid(f"{path}, line {number}: is not an object with 'id' and 'text'.")
+        yield number, row
+
+
+def _lines(path: str) -> Iterator[tuple[int, str]]:
+    """Lines that are not blank, with their numbers. Only a newline ends one: JSON may hold other separators."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="\n") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line.rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise BenchSetInvalid(f"{path}: is not UTF-8.") from None
+    except OSError as exc:
+        raise BenchSetInvalid(f"{path}: cannot be read ({exc.strerror}).") from None
+
+
+def _text(row: Mapping[str, Any], name: str, where: str, *, may_be_empty: bool = False) -> str:
+    value = row.get(name)
+    if name == "id" and isinstance(value, int):
+        value = str(value)
+    if not isinstance(value, str) or not (may_be_empty or value.strip()):
+        raise BenchSetInvalid(f"{where}: '{name}' is missing or not a text.")
+    return value
+
+
+def _optional(row: Mapping[str, Any], name: str, where: str) -> str | None:
+    value = row.get(name)
+    if value is not None and not isinstance(value, str | int):
+        raise BenchSetInvalid(f"{where}: '{name}' is not a text.")
+    return None if value is None or value == "" else str(value)
+
+
+def _time(row: Mapping[str, Any], name: str, where: str) -> dt.datetime | None:
+    value = _optional(row, name, where)
+    if value is None:
+        return None
+    try:
+        when = dt.datetime.fromisoformat(value)
+        return when if when.tzinfo else when.astimezone()
+    except (ValueError, OverflowError):
+        raise BenchSetInvalid(f"{where}: '{name}' is not a time such as 2026-03-14T15:09:00.") from None
+
+
+def _spans(value: Any, where: str) -> tuple[tuple[int, int], ...]:
+    try:
+        spans = tuple((int(start), int(end)) for start, end in value)
+    except (TypeError, ValueError):
+        raise BenchSetInvalid(f"{where}: 'spans' is not a list of [start, end].") from None
+    if any(start < 0 or end <= start for start, end in spans):
+        raise BenchSetInvalid(f"{where}: a span ends before it begins.")
+    return spans
+
+
+def _unique(rows: Iterator[tuple[int, Row]], path: str) -> tuple[Row, ...]:
+    found: dict[str, Row] = {}
+    for number, row in rows:
+        if row.id in found:
+            raise BenchSetInvalid(f"{path}, line {number}: there is an id '{row.id}' already.")
+        found[row.id] = row
+    if not found:
+        raise BenchSetInvalid(f"{path}: is empty.")
+    return tuple(found.values())
+
+
+def _check_groups(folder: str, documents: tuple[Document, ...], queries: tuple[Query, ...]) -> None:
+    groups = {document.group for document in documents}
+    for query in queries:
+        if query.group not in groups:
+            reason = f"is of group '{query.group}', which no document is of" if query.group else "names no group"
+            raise BenchSetInvalid(f"{os.path.join(folder, QUERIES)}: query '{query.id}' {reason}.")
+
+
+# what is relevant
+
+
+def _read_qrels(folder: str, name: str, queries: set[str], documents: set[str]) -> Relevance:
+    path = os.path.join(folder, name)
+    found: Relevance = {}
+    if not os.path.isfile(path):
+        return found
+    for number, line in _lines(path):
+        if number == 1:  # the header
+            continue
+        query, document, grade = _judgement(line, f"{path}, line {number}")
+        if query not in queries:
+            raise BenchSetInvalid(f"{path}, line {number}: there is no query '{query}'.")
+        if document not in documents:
+            kind = "session" if name == SESSION_QRELS else "document"
+            raise BenchSetInvalid(f"{path}, line {number}: there is no {kind} '{document}'.")
+        if grade > 0:
+            found.setdefault(query, {})[document] = grade
+    return found
+
+
+def _judgement(line: str, where: str) -> tuple[str, str, float]:
+    try:
+        query, document, grade = line.split("\t")
+        return query, document, float(grade)
+    except ValueError:
+        raise BenchSetInvalid(f"{where}: expected a query, a document and a number, parted by tabs.") from None
+
+
+def _read_files(folder: str, queries: tuple[Query, ...]) -> dict[str, str]:
+    """The long files, when every query says where in one its answer stands."""
+    if not os.path.isdir(os.path.join(folder, LONG_FILES)) or not all(query.spans for query in queries):
+        return {}
+    files: dict[str, str] = {}
+    for group in sorted({query.group for query in queries}):
+        path = os.path.join(folder, LONG_FILES, f"{os.path.basename(group)}.md")
+        try:
+            with open(path, encoding="utf-8", newline="") as file:
+                files[group] = file.read()
+        except (OSError, UnicodeDecodeError):
+            raise BenchSetInvalid(f"{path}: cannot be read, but queries have their answers in it.") from None
+    return files
+
+
+def span_id(group: str, span: tuple[int, int]) -> str:
+    return f"{group}:{span[0]}-{span[1]}"
+
+
+def _span_relevance(folder: str, queries: tuple[Query, ...], files: Mapping[str, str]) -> Relevance:
+    for query in queries:
+        if any(end > len(files[query.group]) for _, end in query.spans):
+            where = os.path.join(folder, QUERIES)
+            raise BenchSetInvalid(f"{where}: query '{query.id}' has a span behind the end of its file.")
+    return {query.id: {span_id(query.group, span): 1.0 for span in query.spans} for query in queries}

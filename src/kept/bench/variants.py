@@ -1,0 +1,85 @@
+"""What is compared in one run: the user's settings, and the baselines over the same index."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from kept.bench.metrics import BUDGET_TOKENS
+from kept.config import Config, Query
+from kept.embedding.base import Calibration, Embedder, Identity, Role
+from kept.records import Matrix
+from kept.search.snippet import MAX_CHARS
+
+KEPT = "kept"
+_FEWEST, _MOST = 12, 50
+_SEED_WORD = re.compile(r"[A-Za-z0-9_]+")
+
+
+def hits_to_ask_for(text_tokens: int, text_chars: int, chunks: int) -> int:
+    """Enough for ten documents and for 2,000 tokens of what is shown, where a user would ask for six. The same for every
+    query and variant of a set."""
+    chars = min(MAX_CHARS, text_chars / max(1, chunks))
+    shown = max(1.0, chars * text_tokens / max(1, text_chars))
+    return min(_MOST, max(_FEWEST, round(1.25 * BUDGET_TOKENS / shown)))
+
+
+def _keyword(query: Query) -> Query:
+    return replace(query, min_score=0.0, hybrid=replace(query.hybrid, enabled=False))
+
+
+def _vector(query: Query) -> Query:
+    return replace(query, min_score=0.0, hybrid=replace(query.hybrid, vector_weight=1.0, text_weight=0.0))
+
+
+def _seed(query: Query) -> Query:
+    hybrid = replace(
+        query.hybrid,
+        enabled=True,
+        fusion="weighted",
+        match="all",
+        vector_weight=0.7,
+        text_weight=0.3,
+        candidate_multiplier=4,
+    )
+    return replace(query, min_score=0.35, hybrid=hybrid)
+
+
+BASELINES: dict[str, Callable[[Query], Query]] = {"keyword": _keyword, "vector": _vector, "seed": _seed}
+"""Words alone and meaning alone have no threshold: theirs would have to be another, and this is the harder
+comparison. `seed` has the settings that Kept grew from."""
+
+
+def text_for(name: str, text: str) -> str:
+    """What is asked. `seed` quotes every word, so that none is left out as saying nothing; its words are ASCII only, and
+    where they are not all of the text it is asked as it is, which can only be better for it."""
+    words = _SEED_WORD.findall(text)
+    return " ".join(f'"{word}"' for word in words) if name == "seed" and words and text.isascii() else text
+
+
+class SeedEmbedder:
+    """The same embedder, whose cosines are scores as they are, and which does not see the quotes."""
+
+    calibration = Calibration(floor=0.0, ceiling=1.0)
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+
+    @property
+    def identity(self) -> Identity:
+        return self._embedder.identity
+
+    def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
+        return self._embedder.embed([text.replace('"', "") for text in texts], role=role)
+
+
+def embedder_for(name: str, embedder: Embedder | None) -> Embedder | None:
+    return SeedEmbedder(embedder) if name == "seed" and embedder is not None else embedder
+
+
+def with_variant(config: Config, name: str) -> Config:
+    if name == KEPT:
+        return config
+    search = replace(config.memory_search, query=BASELINES[name](config.memory_search.query))
+    return replace(config, agent=replace(config.agent, memory_search=search))

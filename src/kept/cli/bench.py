@@ -1,0 +1,193 @@
+"""kept bench"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from kept.cli.output import console, json_option, print_json, size_text, warn
+from kept.cli.root import Globals, setting_pairs
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from kept.bench.measure import Measured, Summary
+    from kept.bench.run import Report
+
+_SHOWN_CATEGORIES = 12
+"""With more of them than this, the table would be about little else."""
+
+
+@click.command("bench")
+@click.argument("folders", metavar="DIR...", nargs=-1, required=True)
+@click.option("--provider", metavar="NAME", help="Measure with this embedding provider.")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Measure with one setting changed.")
+@click.option("--no-baselines", is_flag=True, help="Measure the settings alone, which is three times as fast.")
+@click.option("--sample", type=click.IntRange(1), metavar="N", help="Ask only N queries of each set, evenly spread.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Sets measured at a time (default: one a core).")
+@click.option("--curve", is_flag=True, help="Print what every threshold would refuse, and what it would lose.")
+@json_option
+@click.pass_obj
+def command(
+    options: Globals,
+    folders: tuple[str, ...],
+    provider: str | None,
+    settings: tuple[str, ...],
+    no_baselines: bool,
+    sample: int | None,
+    jobs: int | None,
+    curve: bool,
+    as_json: bool,
+) -> None:
+    """Measure recall on folders of documents, queries and what is relevant to each."""
+    from kept.bench.measure import Plan
+    from kept.bench.run import default_jobs, measure_sets, read_sets
+    from kept.bench.shape import sets_shape
+
+    changed = setting_pairs(settings) | ({"memory_search.provider": provider} if provider else {})
+    config = options.load(settings=changed).config
+    plan = Plan(baselines=(), sample=sample) if no_baselines else Plan(sample=sample)
+    sets = read_sets(folders)
+    jobs = min(jobs or default_jobs(), len(sets))
+    with progress_of_sets() as report:
+        measured = measure_sets(sets, config, plan, jobs=jobs, report=report)
+    if as_json:
+        print_json(sets_shape(measured, jobs=jobs))
+    else:
+        show(measured, curve=curve)
+
+
+@contextmanager
+def progress_of_sets() -> Iterator[Report | None]:
+    """A bar for each set on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("[dim]{task.fields[doing]}"),
+    )
+    tasks: dict[str, TaskID] = {}
+    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
+
+        def report(name: str, completed: int, total: int, doing: str) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=total, doing=doing)
+            bars.update(tasks[name], completed=completed, total=total, doing=doing)
+
+        yield report
+
+
+# tables
+
+
+def show(measured: Sequence[Measured], *, curve: bool) -> None:
+    out = console()
+    out.print(recall_table(measured))
+    out.print(cost_table(measured))
+    if curve:
+        for one in measured:
+            out.print(curve_table(one))
+    for one in measured:
+        for reason in (*one.degraded, *one.failures):
+            warn(f"{one.name}: {reason}")
+
+
+def table(title: str, first: str, *columns: str) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    made = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    made.add_column(first, no_wrap=True, overflow="ellipsis")
+    for column in columns:
+        made.add_column(column, justify="right", no_wrap=True)
+    return made
+
+
+def recall_table(measured: Sequence[Measured]) -> Table:
+    from kept.bench.variants import KEPT
+
+    made = table("Recall", "set", "n", "R@1", "R@5", "R@10", "R@2k", "all@5", "MRR", "nDCG", "abst.")
+    for one in measured:
+        for name, summary in one.summaries.items():
+            label = f"[bold]{one.name}[/bold]" if name == KEPT else f"  {name}"
+            made.add_row(label, *_cells(summary), style=None if name == KEPT else "dim")
+            if name == KEPT:
+                _add_parts(made, one)
+        made.add_section()
+    return made
+
+
+def _add_parts(made: Table, one: Measured) -> None:
+    if 1 < len(one.categories) <= _SHOWN_CATEGORIES:
+        for category, summary in one.categories.items():
+            made.add_row(f"  · {category}", *_cells(summary))
+    for label, figures in (("sessions", one.sessions), ("audited", one.audited)):
+        if figures:
+            made.add_row(f"  · {label}", "", *_figures(figures), "")
+
+
+def _cells(summary: Summary) -> list[str]:
+    return [f"{summary.queries:,}", *_figures(summary.figures), _abstained(summary)]
+
+
+def _figures(figures: dict[str, float]) -> list[str]:
+    from kept.bench.metrics import FIGURES
+
+    return [f"{figures[name]:.3f}" if name in figures else "–" for name in FIGURES]
+
+
+def _abstained(summary: Summary) -> str:
+    """Rightly, then wrongly."""
+    return "/".join(_percent(share) for share in (summary.abstained_rightly, summary.abstained_wrongly))
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.0%}"
+
+
+def cost_table(measured: Sequence[Measured]) -> Table:
+    made = table(
+        "Cost", "set", "documents", "chunks", "indexed in", "index", "p50", "p95", "min_score", "refused", "lost"
+    )
+    for one in measured:
+        from kept.bench.shape import calibration_shape
+
+        calibration = calibration_shape(one)
+        made.add_row(
+            one.name,
+            f"{one.documents:,}",
+            f"{one.index.chunks:,}",
+            f"{one.index.seconds:.1f} s",
+            size_text(one.index.bytes),
+            f"{one.latency['p50_ms']:.1f} ms",
+            f"{one.latency['p95_ms']:.1f} ms",
+            f"{one.min_score:.2f}",
+            _percent(calibration["refused"]),
+            _percent(calibration["lost"]),
+        )
+    return made
+
+
+def curve_table(one: Measured) -> Table:
+    made = table(
+        f"{one.name}: what a threshold refuses, and what it loses",
+        "min_score",
+        "random words",
+        "foreign questions",
+        "adversarial",
+        "answers lost",
+    )
+    for point in one.curve:
+        shares = (point.random_refused, point.foreign_refused, point.adversarial_refused, point.answers_lost)
+        label = f"{point.min_score:.2f}" + (" ←" if point.min_score == one.min_score else "")
+        made.add_row(label, *(_percent(share) for share in shares))
+    return made
