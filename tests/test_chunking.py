@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kept.chunking.folding import fold
 from kept.chunking.markdown import ChunkSize, chunk_markdown
 from kept.chunking.segment import normalise, segment, segment_run, split_scripts
-from kept.chunking.tokens import estimate_tokens, weigh
 from kept.records import Chunk
+from kept.tokens import estimate_tokens, weigh
 
 SMALL = ChunkSize(tokens=16, overlap=4)
 

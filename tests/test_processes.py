@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from kept import Memory
-from kept.errors import WorkspaceError
 from support import open_memory, paths, start_kept, write
 
 
@@ -77,25 +73,6 @@ def test_a_search_during_a_long_sync_answers_from_what_is_there_and_says_so(tmp_
         assert paths(memory.search("zeppelin")) == ["memory/b.md"]
 
 
-def test_a_watch_brings_changes_in_until_it_is_stopped(tmp_path):
-    workspace = tmp_path / "workspace"
-    write(workspace, "memory/a.md", "The parrot is green.\n")
-    stop = threading.Event()
-    settings = {"memory_search.sync.watch_debounce_ms": 50}
-    with open_memory(tmp_path, settings=settings) as memory:
-        reports = memory.watch(stop=stop)
-        assert next(reports).indexed == 1
-        writer = threading.Thread(target=write, args=(workspace, "memory/b.md", "The zeppelin is silver.\n"))
-        # The watcher is armed by asking for the next report, so the change has to come from elsewhere meanwhile.
-        timer = threading.Timer(0.5, writer.start)
-        timer.start()
-        assert next(reports).indexed == 1
-        stop.set()
-        assert list(reports) == []
-        timer.join()
-        writer.join()
-
-
 def test_readers_go_on_while_the_index_is_rebuilt(tmp_path):
     workspace = tmp_path / "workspace"
     for number in range(300):
@@ -129,13 +106,3 @@ def test_a_memory_can_be_opened_closed_and_opened_again(tmp_path):
     for _ in range(3):
         with Memory.open(tmp_path / "workspace", home=tmp_path / "home") as memory:
             assert paths(memory.search("parrot")) == ["memory/a.md"]
-
-
-def test_a_watch_without_what_it_needs_says_so_before_it_does_anything(tmp_path, monkeypatch):
-    write(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
-    monkeypatch.setitem(sys.modules, "watchfiles", None)
-    with open_memory(tmp_path) as memory:
-        with pytest.raises(WorkspaceError) as caught:
-            next(memory.watch(stop=threading.Event()))
-        assert "kept[watch]" in caught.value.hint
-        assert memory.status().files == 0

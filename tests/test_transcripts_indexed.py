@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import json
 import os
-import queue
-import threading
 from pathlib import Path
 
 import pytest
@@ -560,30 +557,6 @@ def test_a_sync_is_due_when_a_transcript_has_grown_by_enough(tmp_path):
         record = talk(store, "Three.")
         added = len(Path(record.transcript_path).read_bytes().splitlines(keepends=True)[-1])
         assert syncer.growths() == [Growth(added, 1)]
-
-
-def test_watching_takes_a_conversation_in_when_enough_was_said(tmp_path):
-    settings = {"memory_search.sync.sessions.delta_messages": 3, "memory_search.sync.watch_debounce_ms": 50}
-    stop = threading.Event()
-    with open_sessions(tmp_path) as store, open_memory(tmp_path, settings=settings) as memory:
-        record = talk(store, "One.", "Two.")
-        reports = memory.watch(stop=stop)
-        assert next(reports).indexed == 1
-        seen: queue.Queue[int] = queue.Queue()
-        watching = threading.Thread(target=lambda: [seen.put(report.indexed) for report in reports], daemon=True)
-        watching.start()
-        try:
-            for at in range(600):  # whichever of them the watcher is ready for
-                store.append(record.id, Message.of("user", f"Message {at}."))
-                with contextlib.suppress(queue.Empty):
-                    assert seen.get(timeout=0.05) == 1
-                    break
-            else:
-                pytest.fail("nothing was taken in")
-        finally:
-            stop.set()
-            watching.join(timeout=30)
-        assert at >= 2
 
 
 # the chunker

@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from kept.errors import KeptError
+    from kept.live import LiveIndex
     from kept.memory import Memory
     from kept.records import Hit, Passage, Preview, SearchResult, Status, SyncReport, Written
     from kept.sessions.entries import Message
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Hit",
     "KeptError",
+    "LiveIndex",
     "Memory",
     "Message",
     "Passage",
@@ -40,6 +42,7 @@ __all__ = [
 
 _HOMES = {
     "KeptError": "kept.errors",
+    "LiveIndex": "kept.live",
     "Memory": "kept.memory",
     "Hit": "kept.records",
     "Passage": "kept.records",

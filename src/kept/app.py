@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kept.clock import Clock, SystemClock
 from kept.config import Config, LoadedConfig, Remote
+from kept.config.layers import settings_of
 from kept.embedding.base import Embedder
 from kept.embedding.registry import PROVIDERS, added_providers, default_model, make_embedder
 from kept.errors import EmbeddingError
 from kept.values import frozen
 
 if TYPE_CHECKING:
+    from kept.llm.base import ChatModel
+    from kept.llm.claude_cli import KeptServer
     from kept.memory import Memory
     from kept.sessions.store import SessionStore
 
@@ -79,3 +84,38 @@ def open_sessions(loaded: LoadedConfig) -> SessionStore:
     from kept.sessions.store import SessionStore
 
     return SessionStore(loaded.config)
+
+
+def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel:
+    """The chat model that a configuration describes, counted and within its budget."""
+    from kept.ledger import open_model_ledger
+    from kept.llm.metered import MeteredChat
+    from kept.llm.registry import make_model
+
+    config = loaded.config
+    model = make_model(config.agent.model, config.keys, kept=_kept_server(loaded))
+    if model.provider == "extractive":
+        return model  # it costs nothing
+    ledger = open_model_ledger(config.home, config.agent_id, clock or SystemClock())
+    return MeteredChat(model, ledger, budget_tokens=config.agent.model.daily_budget_tokens)
+
+
+def _kept_server(loaded: LoadedConfig) -> KeptServer:
+    """`kept mcp` on the same memory: with the same files, and whatever was set for this run only."""
+    from kept.llm.claude_cli import KeptServer
+
+    config = loaded.config
+    place = ("--home", config.home, "--workspace", config.workspace, "--agent", config.agent_id)
+    file = next((("--config", path) for kind, path, is_there in loaded.files if kind == "user" and is_there), ())
+    start = (sys.executable, "-c", "from kept.cli import main; main()")
+    return KeptServer((*start, *place, *file, "mcp"), {**_set_for_this_run(loaded), **config.keys.as_environment()})
+
+
+def _set_for_this_run(loaded: LoadedConfig) -> dict[str, str]:
+    """Settings from the environment and the command line, as variables. The tools need those of the memory alone."""
+    set_here = {name for name, layer in loaded.origins.items() if layer in ("environment", "flags")}
+    return {
+        f"KEPT_{name.upper().replace('.', '__')}": str(value)
+        for name, value, _ in settings_of(loaded.config.agent)
+        if name in set_here and name.startswith("memory_search.") and isinstance(value, str | int | float)
+    }

@@ -24,6 +24,7 @@
     │   ├── EmbedderUnavailable the provider cannot be used here as configured
     │   │   └── AccessRefused   it wants a key, or does not accept the one it got
     │   └── EmbeddingFailed     the provider was asked and did not deliver
+    ├── BackendFailed           another program that answers searches did not; our own index does instead
     ├── RemoteError             a service on the network; whoever called it says what that means for the user
     │   ├── EndpointDown        it cannot be reached, or does not answer in time
     │   ├── Overloaded          it answers that it cannot at the moment
@@ -33,6 +34,7 @@
     ├── ModelError              the chat model
     │   ├── ModelUnavailable    none is configured, or it cannot be used here as configured
     │   ├── ModelFailed         it was asked and did not deliver
+    │   │   └── ModelRefused    ... and will not, however often it is asked the same
     │   ├── ContextOverflow     it says that what it was sent is longer than it takes
     │   └── BudgetExhausted     the day's budget is used up; nothing was sent
     └── SessionError
@@ -179,6 +181,11 @@ class EmbeddingFailed(EmbeddingError):
     retryable = True
 
 
+class BackendFailed(KeptError):
+    code = "backend_failed"
+    retryable = True
+
+
 class RemoteError(KeptError):
     code = "remote"
 
@@ -224,6 +231,11 @@ class ModelUnavailable(ModelError):
 class ModelFailed(ModelError):
     code = "model_failed"
     retryable = True
+
+
+class ModelRefused(ModelFailed):
+    code = "model_refused"
+    retryable = False
 
 
 class ContextOverflow(ModelError):

@@ -18,9 +18,10 @@ from kept.embedding.registry import Chain, chain_of, choose_chain
 from kept.errors import ConfigError, EmbeddingError, KeptError, StoreDamaged, WorkspaceMissing
 from kept.indexing.keeper import IndexKeeper
 from kept.indexing.meter import usage_of
-from kept.indexing.scan import is_transcript_path
+from kept.indexing.scan import CITED_FOLDER, is_transcript, is_transcript_path
 from kept.indexing.sync import Syncer
 from kept.indexing.triggers import should_sync
+from kept.ledger import open_model_ledger, tokens_of_day
 from kept.records import Dropped, Filter, Hit, Passage, Preview, Progress, SearchResult, Status, SyncReport, Written
 from kept.search.query import ParsedQuery, parse_query
 from kept.search.search import Found, QueryVector, embed_query, search_index
@@ -28,10 +29,11 @@ from kept.search.when import When, parse_when
 from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
 from kept.workspace.notes import add_note, read_passage
-from kept.workspace.paths import Workspace
-from kept.workspace.watch import iter_changes, require_watcher
+from kept.workspace.paths import Workspace, is_markdown
+from kept.workspace.scan import Scan
 
 if TYPE_CHECKING:
+    from kept.backends.fallback import QmdFirst
     from kept.embedding.cross_encoder import CrossEncoder
 
 
@@ -46,16 +48,37 @@ class Memory:
     Safe to share between threads; processes that use the same workspace respect each other.
     """
 
-    def __init__(self, config: Config, *, embedder: Embedder | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        embedder: Embedder | None = None,
+        clock: Clock | None = None,
+        twin_of: Memory | None = None,
+    ) -> None:
         self.config = config
         self.settings = config.memory_search
         self.workspace = Workspace.at(config.workspace, self.settings.extra_paths)
         self.clock = clock or SystemClock()
         self._lock = threading.RLock()
-        chain = chain_of(embedder) if embedder else choose_chain(self.settings, config.keys)
+        if twin_of is not None:
+            chain: Chain = twin_of._chain
+        else:
+            chain = chain_of(embedder) if embedder else choose_chain(self.settings, config.keys)
+        self._chain: Chain = chain
         self._without_vectors = tuple(f"{self._instead(chain)}: {problem}" for problem in chain.problems)
-        self._keeper = IndexKeeper(config, self.workspace, chain.embedders, self.clock)
+        self._keeper = IndexKeeper(config, self.workspace, chain.embedders, self.clock, signals=twin_of is None)
         self._judge: CrossEncoder | None = None
+        self._first = self._qmd_first() if self.settings.backend == "qmd" else None
+
+    def _qmd_first(self) -> QmdFirst:
+        from kept.backends.fallback import QmdFirst
+        from kept.backends.qmd import Qmd
+
+        def read(path: str, start: int, lines: int) -> Passage:
+            return self.read(path, start=start, lines=lines)
+
+        return QmdFirst(Qmd(self.config, self.workspace, read), cooldown_s=self.settings.qmd.cooldown_s)
 
     @staticmethod
     def _instead(chain: Chain) -> str:
@@ -105,6 +128,11 @@ class Memory:
         with self._lock:
             self._keeper.close()
 
+    def twin(self) -> Memory:
+        """The same memory with the same embedders, and a connection of its own to the index: for a thread that keeps
+        it current, so that a search does not wait until that is done. Whoever makes it closes it."""
+        return Memory(self.config, clock=self.clock, twin_of=self)
+
     # remembering
 
     def add(self, text: str, *, to: str = "daily") -> Written:
@@ -141,11 +169,22 @@ class Memory:
         """What notes and conversations say about something, best first; fewer than asked for, or none, where little
         fits. ``session_key`` is in full or short (``telegram:5054``); with it or ``channel``, only conversations are
         searched."""
-        started = time.perf_counter()
-        self._require_usable()
+        self.require_usable()
         parsed = parse_query(query)
         filters = self._filter(source, path, since, until, session_key, channel)
         settings = self._query_settings(max_results, min_score)
+        if self._first is not None:
+            from kept.backends.fallback import Question
+
+            question = Question(query, settings, filters, min_score, "sessions" in self.settings.sources)
+            files = (lambda: self.look().files) if self.settings.sync.on_search else None
+            return self._first.search(question, files, lambda one: self._search_index(parsed, settings, one, progress))
+        return self._search_index(parsed, settings, filters, progress)
+
+    def _search_index(
+        self, parsed: ParsedQuery, settings: Query, filters: Filter, progress: Progress | None
+    ) -> SearchResult:
+        started = time.perf_counter()
         with self._lock:
             state, fresh = self._keeper.healing(lambda: self._keeper.sync_for_search(progress))
             embedder, reason = self._embedder_for_search(settings)
@@ -191,36 +230,59 @@ class Memory:
 
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
         """Brings the index up to date with the notes. ``force`` builds it anew."""
-        self._require_usable()
+        self.require_usable()
         with self._lock:
             report = self._keeper.healing(lambda: self._keeper.sync(force=force, progress=progress))
             notices = self._keeper.take_notices()
         return replace(
             report,
-            failures=(*self._without_vectors, *report.failures),
+            failures=(*self._without_vectors, *report.failures, *self._sync_first()),
             rebuilt=notices[0] if notices else report.rebuilt,
         )
 
     def preview(self, *, force: bool = False) -> Preview:
         """What a sync would do and cost. Nothing is changed, and no provider is asked."""
-        self._require_usable()
+        self.require_usable()
         with self._lock:
             return self._keeper.healing(lambda: self._keeper.syncer().preview(force=force))
 
-    def watch(self, *, stop: threading.Event, progress: Progress | None = None) -> Iterator[SyncReport]:
-        """Keeps the index current until ``stop`` is set; yields what each sync did, the first one at once.
+    def _sync_first(self) -> tuple[str, ...]:
+        """Where another program answers searches, it takes in what changed too."""
+        problem = self._first.sync(self.look().files) if self._first is not None else None
+        return (problem,) if problem else ()
 
-        A conversation that goes on is taken in when enough was said (``memory_search.sync.sessions``).
-        """
-        require_watcher()
-        yield self.sync(progress=progress)
-        quiet_ms = self.settings.sync.watch_debounce_ms
-        folder = os.path.dirname(self._keeper.sessions_folder) if "sessions" in self.settings.sources else None
-        for changes in iter_changes(self.workspace, transcripts=folder, debounce_ms=quiet_ms, stop=stop):
-            if changes.notes or changes.removed or self._was_enough_said():
-                yield self.sync(progress=progress)
+    # keeping it current in the background: for `kept.live`
 
-    def _was_enough_said(self) -> bool:
+    def take_in_changes(self, *, progress: Progress | None = None) -> SyncReport:
+        """Brings the index up to date because something changed, and not because somebody asked."""
+        self.require_usable()
+        with self._lock:
+            report = self._keeper.healing(lambda: self._keeper.take_in_changes(progress))
+            notices = self._keeper.take_notices()
+        return replace(
+            report,
+            failures=(*report.failures, *self._sync_first()),
+            rebuilt=notices[0] if notices else report.rebuilt,
+        )
+
+    def look(self) -> Scan:
+        """What there is on disk, by names and states."""
+        with self._lock:
+            return self._keeper.syncer().scan()
+
+    def folders(self) -> tuple[str, ...]:
+        """Every folder that the last sync looked into: a change of what is indexed is a change in one of them."""
+        with self._lock:
+            return self._keeper.folders
+
+    def cite_changed(self, absolute: str) -> str | None:
+        """The name under which a file is cited that a sync would look at; None for any other."""
+        if os.path.dirname(absolute) == self._keeper.sessions_folder and is_transcript(os.path.basename(absolute)):
+            return CITED_FOLDER + os.path.basename(absolute)
+        return self.workspace.cite(absolute) if is_markdown(absolute) and self.workspace.is_indexed(absolute) else None
+
+    def was_enough_said(self) -> bool:
+        """Whether a conversation has grown by as much as ``memory_search.sync.sessions`` wants for a sync."""
         with self._lock:
             return should_sync(self._keeper.syncer().growths(), self.settings.sync.sessions)
 
@@ -237,7 +299,9 @@ class Memory:
             model=identity.model if identity else None,
             dims=(identity.dims or None) if identity else None,
             cache_max_entries=self.settings.cache.max_entries,
+            backend=self.settings.backend,
             degraded=self._without_vectors,
+            **self._models_used(),
         )
         with self._lock:
             try:
@@ -245,6 +309,15 @@ class Memory:
             except StoreDamaged as exc:
                 reason = f"{exc.message} The next search, or 'kept index', rebuilds it from the notes."
                 return replace(blank, dirty=True, degraded=(*blank.degraded, reason))
+
+    def _models_used(self) -> dict[str, Any]:
+        ledger = open_model_ledger(self.config.home, self.config.agent_id, self._keeper.clock)
+        lines = tuple(ledger.by_day())
+        return {
+            "model_spending": lines,
+            "model_budget_tokens": self.config.agent.model.daily_budget_tokens,
+            "model_tokens_today": tokens_of_day(lines, ledger.today()),
+        }
 
     def _filled(self, blank: Status) -> Status:
         index, syncer = self._keeper.index(), self._keeper.syncer()
@@ -294,7 +367,8 @@ class Memory:
 
     # inside
 
-    def _require_usable(self) -> None:
+    def require_usable(self) -> None:
+        """Refuses where memory is switched off, or there is no workspace."""
         if not self.settings.enabled:
             raise ConfigError(
                 "Memory search is switched off.", hint="Set agents.defaults.memory_search.enabled to true."

@@ -240,6 +240,26 @@ class Spending:
 
 
 @frozen
+class ModelSpending:
+    """What was asked of one chat model for one purpose, on one day or by one call."""
+
+    provider: str
+    model: str
+    purpose: str
+    day: str = ""
+    calls: int = 0
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    """Tokens of the input that the provider had seen before."""
+    failures: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.input + self.output
+
+
+@frozen
 class Preview:
     """What a sync would do, and what that would cost."""
 
@@ -268,6 +288,8 @@ class Status:
     model: str | None
     dims: int | None
     cache_max_entries: int
+    backend: str = "builtin"
+    """What answers searches first."""
     files: int = 0
     chunks: int = 0
     source_counts: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -279,5 +301,9 @@ class Status:
     last_sync: str | None = None
     spending: tuple[Spending, ...] = ()
     """What embedding has used, by day, oldest first."""
+    model_spending: tuple[ModelSpending, ...] = ()
+    """The same of chat models."""
+    model_budget_tokens: int | None = None
+    model_tokens_today: int = 0
     degraded: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()

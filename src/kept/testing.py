@@ -1,4 +1,5 @@
-"""For tests of programs that use Kept: an embedder without a model, one that fails, and a clock that stands still."""
+"""For tests of programs that use Kept: an embedder without a model, a chat model with a script, and a clock that stands
+still."""
 
 from __future__ import annotations
 
@@ -9,7 +10,10 @@ from collections.abc import Sequence
 
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 from kept.errors import EmbeddingFailed
+from kept.llm.scripted import ScriptedChat, Stall
 from kept.records import Matrix
+
+__all__ = ["FakeEmbedder", "FrozenClock", "ScriptedChat", "Stall"]
 
 _WORD = re.compile(r"\w+")
 

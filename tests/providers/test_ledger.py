@@ -9,10 +9,10 @@ import pytest
 
 from conftest import write
 from kept import Memory
+from kept import ledger as ledger_module
 from kept.embedding.openai import OpenAIEmbedder
 from kept.embedding.remote import Account
-from kept.indexing import ledger as ledger_module
-from kept.indexing.ledger import Ledger
+from kept.ledger import Ledger
 from kept.records import Spending
 from kept.testing import FrozenClock
 from providers import servers
@@ -79,7 +79,7 @@ def test_neither_a_key_nor_a_text_is_in_the_ledger(workspace, home, embedder):
 
 def test_torn_and_foreign_lines_are_passed_over(tmp_path):
     file = tmp_path / "ledger.jsonl"
-    ledger = Ledger(str(file), FrozenClock())
+    ledger = Ledger(str(file), FrozenClock(), Spending)
     ledger.record(Spending("openai", "m", calls=1, texts=2, cost_usd=0.5))
     odd = [
         '{"provider": "openai", "mod',
@@ -97,7 +97,7 @@ def test_torn_and_foreign_lines_are_passed_over(tmp_path):
 
 def test_a_long_ledger_is_summed_up_and_loses_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(ledger_module, "COMPACT_ABOVE_BYTES", 2_000)
-    ledger = Ledger(str(tmp_path / "ledger.jsonl"), FrozenClock())
+    ledger = Ledger(str(tmp_path / "ledger.jsonl"), FrozenClock(), Spending)
     for _ in range(100):
         ledger.record(Spending("openai", "m", calls=1, texts=2, tokens=3, cached=4, retries=5))
     (day,) = ledger.by_day()

@@ -15,7 +15,6 @@ from dataclasses import replace
 
 from kept.bench.dataset import BenchSet, Document, span_id
 from kept.bench.metrics import Returned
-from kept.chunking.tokens import estimate_tokens
 from kept.config import Config
 from kept.durable import make_private_folder
 from kept.indexing.scan import CITED_FOLDER
@@ -23,6 +22,7 @@ from kept.records import Hit
 from kept.sessions.entries import ROLES, Entry, Message, Role, SessionStart
 from kept.sessions.keys import SessionKey
 from kept.sessions.store import SessionStore
+from kept.tokens import estimate_tokens
 from kept.values import frozen
 from kept.workspace.paths import MEMORY_FOLDER
 

@@ -13,11 +13,11 @@ from kept.bench.dataset import BenchSet, Query, Relevance
 from kept.bench.layout import Group, lay_out
 from kept.bench.metrics import Figures, evaluate, evaluate_sessions, mean_figures, percentile
 from kept.bench.variants import BASELINES, KEPT, embedder_for, hits_to_ask_for, text_for, with_variant
-from kept.chunking.tokens import estimate_tokens
 from kept.config import Config
 from kept.embedding.base import Embedder
 from kept.memory import Memory
 from kept.records import Status
+from kept.tokens import estimate_tokens
 from kept.values import frozen
 
 Progress = Callable[[int, int, str], None]
@@ -172,7 +172,12 @@ class _Measuring:
             self.index = self.index.plus(status, took)
         self.failures = tuple(failures)
         texts = [*self.bench.files.values()] or [document.text for document in self.bench.documents]
-        self.max_results = hits_to_ask_for(sum(map(estimate_tokens, texts)), sum(map(len, texts)), self.index.chunks)
+        self.max_results = hits_to_ask_for(
+            sum(map(estimate_tokens, texts)),
+            sum(map(len, texts)),
+            self.index.chunks,
+            sessions=bool(self.bench.sessions),
+        )
 
     def _ask(self, groups: Mapping[str, Group], variant: str) -> Asked:
         return ask_all(

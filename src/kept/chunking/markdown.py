@@ -13,8 +13,8 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kept.chunking.tokens import CHARS_PER_TOKEN, weigh
 from kept.records import Chunk
+from kept.tokens import CHARS_PER_TOKEN, weigh
 from kept.values import frozen
 
 if TYPE_CHECKING:

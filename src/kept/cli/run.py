@@ -11,6 +11,7 @@ import click
 
 from kept.cli.output import json_text, printable
 from kept.errors import (
+    BackendFailed,
     ConfigError,
     EmbeddingError,
     KeptError,
@@ -47,6 +48,7 @@ EXIT_CODES: tuple[tuple[type[KeptError], int], ...] = (
     (StoreError, 6),
     (EmbeddingError, 7),
     (RemoteError, 7),
+    (BackendFailed, 7),
     (WorkspaceError, 8),
     (SessionError, 9),
     (ModelError, 10),

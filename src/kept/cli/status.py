@@ -19,17 +19,20 @@ _DAYS_SHOWN = 5
 @click.pass_obj
 def command(options: Globals, as_json: bool) -> None:
     """What is remembered, with what it is indexed, and whether all is well."""
+    from kept.live import find_watcher
+
     with options.memory() as memory:
         status = memory.status()
+        watcher = find_watcher(memory.config)
     if as_json:
-        print_json(status_json(status))
+        print_json({**status_json(status), "watcher": watcher})
     else:
-        show_status(status)
+        show_status(status, watcher)
 
 
 def status_json(status: Status) -> dict[str, Any]:
     return {
-        "backend": "builtin",
+        "backend": status.backend,
         "provider": status.provider,
         "requestedProvider": status.requested_provider,
         "model": status.model,
@@ -47,6 +50,11 @@ def status_json(status: Status) -> dict[str, Any]:
         "cache": {"entries": status.cache_entries, "maxEntries": status.cache_max_entries},
         "lastSync": status.last_sync,
         "ledger": as_shape(status.spending),
+        "models": {
+            "ledger": as_shape(status.model_spending),
+            "tokensToday": status.model_tokens_today,
+            "budgetTokens": status.model_budget_tokens,
+        },
         "degraded": list(status.degraded),
         "problems": as_shape(status.problems),
     }
@@ -64,7 +72,23 @@ def ledger_rows(status: Status) -> list[tuple[str, str]]:
     return rows
 
 
-def show_status(status: Status) -> None:
+def model_rows(status: Status) -> list[tuple[str, str]]:
+    """The last accounts of chat models, and what is left of today's budget."""
+    rows: list[tuple[str, str]] = []
+    for spent in status.model_spending[-_DAYS_SHOWN:]:
+        failed = f" ({spent.failures:,} failed)" if spent.failures else ""
+        parts = [
+            f"{spent.day} {spent.provider}, {spent.model}, {spent.purpose}: {plural(spent.calls, 'call')}{failed}",
+            f"{plural(spent.input, 'token')} in ({spent.cached:,} cached), {spent.output:,} out",
+        ]
+        rows.append(("Models" if not rows else "", ", ".join(parts)))
+    if status.model_budget_tokens is not None:
+        used = f"{status.model_tokens_today:,} of {status.model_budget_tokens:,} tokens today"
+        rows.append(("Budget", used))
+    return rows
+
+
+def show_status(status: Status, watcher: int | None = None) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -83,9 +107,13 @@ def show_status(status: Status) -> None:
         ("Cache", f"{status.cache_entries:,} of at most {status.cache_max_entries:,} embeddings"),
         ("Last sync", status.last_sync or "never"),
         ("State", (changed if status.changed_files else "to be rebuilt") if status.dirty else "up to date"),
+        (
+            "Live",
+            f"process {watcher} keeps the index current" if watcher else "nobody watches; searches take changes in",
+        ),
     ]
-    for name, value in [*rows, *ledger_rows(status)]:
-        table.add_row(name, Text(value))
+    for name, value in [*rows, *ledger_rows(status), *model_rows(status)]:
+        table.add_row(name, Text(printable(value)))
     out = console()
     out.print(table)
     for reason in status.degraded:

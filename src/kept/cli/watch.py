@@ -2,27 +2,143 @@
 
 from __future__ import annotations
 
+import queue
 import signal
+import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.index import report_line, show_report
-from kept.cli.output import progress_bar
+from kept.cli.index import report_line
+from kept.cli.output import as_shape, console, json_option, json_text, plural, printable
 from kept.cli.root import Globals
+
+if TYPE_CHECKING:
+    from kept.live import LiveEvent, LiveIndex, LiveState
+    from kept.memory import Memory
+
+_LOOK_S = 0.5
+"""How often the line on a terminal is compared with what is going on."""
 
 
 @click.command("watch")
+@json_option
 @click.pass_obj
-def command(options: Globals) -> None:
-    """Keep the index current while notes change, until interrupted."""
-    stop = threading.Event()
+def command(options: Globals, as_json: bool) -> None:
+    """Keep the index current while notes and conversations change, until interrupted.
+
+    Where several run for one index, one does the work and the others take over when it ends. With --json, each line is
+    an event.
+    """
+    from kept.live import LiveIndex
+
+    events: queue.SimpleQueue[LiveEvent | None] = queue.SimpleQueue()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    with options.memory() as memory, progress_bar("Indexing") as progress:
-        for count, report in enumerate(memory.watch(stop=stop, progress=progress)):
-            if count == 0 or report.problems or report.failures:
-                show_report(report)
-                click.echo(f"Watching {memory.workspace.root}; stop with Ctrl-C.", err=True)
+        signal.signal(number, lambda *_: events.put(None))
+    with options.memory() as memory:
+        memory.require_usable()
+        with LiveIndex(memory, watch=True, listener=events.put) as live:
+            if as_json:
+                for event in _until_told(events):
+                    click.echo(json_text(event_json(event)))
             else:
-                click.echo(report_line(report))
+                _show(memory, live, events)
+
+
+def _until_told(events: queue.SimpleQueue[LiveEvent | None]) -> Iterator[LiveEvent]:
+    while (event := events.get()) is not None:
+        yield event
+
+
+def event_json(event: LiveEvent) -> dict[str, Any]:
+    shape: dict[str, Any] = {"event": event.kind, "state": as_shape(event.state)}
+    if event.message:
+        shape["message"] = event.message
+    if event.report is not None:
+        shape["report"] = as_shape(event.report)
+    return shape
+
+
+def _show(memory: Memory, live: LiveIndex, events: queue.SimpleQueue[LiveEvent | None]) -> None:
+    watching = f"Watching {memory.workspace.root}; stop with Ctrl-C."
+    if sys.stdout.isatty():
+        click.echo(watching)
+        with _status_line(live) as say:
+            for event in _until_told(events):
+                for line in (*notes_of(event), *filter(None, [result_of(event)])):
+                    say(line)
+        return
+    for event in _until_told(events):
+        for line in notes_of(event):
+            click.echo(line, err=True)
+        if result := result_of(event):
+            click.echo(result)
+        if event.kind == "synced" and event.state.syncs == 1:
+            click.echo(watching, err=True)  # said when there is something to show for it: a sign for scripts
+
+
+def notes_of(event: LiveEvent) -> list[str]:
+    """What is said beside the result of a sync."""
+    if event.kind == "role":
+        if event.state.role == "standby":
+            return [f"Standing by: process {event.state.leader_pid or '?'} keeps the index current."]
+        return ["Taking over: the process that kept the index current is gone."] if event.succeeds else []
+    if event.report is None:
+        return [f"Note: {printable(event.message)}"]
+    rebuilt = [f"Rebuilt: {event.report.rebuilt.rstrip('.')}."] if event.report.rebuilt else []
+    problems = [f"{problem.path}: {problem.reason}" for problem in event.report.problems]
+    return [f"Note: {printable(text)}" for text in (*rebuilt, *problems)]
+
+
+def result_of(event: LiveEvent) -> str | None:
+    return report_line(event.report) if event.report is not None else None
+
+
+@contextmanager
+def _status_line(live: LiveIndex) -> Iterator[Callable[[str], None]]:
+    """One line at the bottom of the terminal, which changes when there is something new to say. Gives what prints a
+    line above it."""
+    from rich.live import Live
+    from rich.text import Text
+
+    done = threading.Event()
+    with Live(Text(), console=console(), auto_refresh=False, transient=True) as line:
+
+        def keep_current() -> None:
+            shown = ""
+            while not done.is_set():
+                text = state_line(live.state())
+                if text != shown:
+                    line.update(Text(text, style="dim", no_wrap=True, overflow="ellipsis"), refresh=True)
+                    shown = text
+                done.wait(_LOOK_S)
+
+        painter = threading.Thread(target=keep_current, name="kept-status-line", daemon=True)
+        painter.start()
+        try:
+            yield lambda text: line.console.print(Text(text))
+        finally:
+            done.set()
+            painter.join()
+
+
+def state_line(state: LiveState) -> str:
+    if state.role == "standby":
+        return f"○ standing by · process {state.leader_pid or '?'} keeps the index current"
+    if state.syncing:
+        doing = f"indexing {state.completed:,} of {state.total:,}" if state.total else "looking"
+    elif state.waiting:
+        doing = f"{plural(state.waiting, 'change')} waiting to settle"
+    else:
+        doing = "up to date" if state.last_sync and not state.problem else "waiting to try again"
+    parts = ["● leading", doing, plural(state.files, "file"), plural(state.chunks, "chunk")]
+    if state.last_change:
+        parts.append(f"last change {printable(state.last_change)}")
+    if state.watching == "polling":
+        parts.append("looking from time to time")
+    if state.problem:
+        parts.append(printable(state.problem))
+    return " · ".join(parts)

@@ -127,6 +127,19 @@ class Cache:
 
 
 @frozen
+class Qmd:
+    """The program that answers searches of notes where the backend is qmd."""
+
+    command: str = "qmd"
+    """Its name or path. It is not given to a shell, and takes no arguments."""
+    mode: Literal["search", "vsearch", "query"] = "search"
+    """By word, by vector, or both with reranking. Only the first needs no models."""
+    timeout_ms: int = bounded(4_000, 100, 600_000)
+    cooldown_s: float = bounded(60.0, 0, 86_400)
+    """How long it is not asked after it has failed."""
+
+
+@frozen
 class MemorySearch:
     enabled: bool = True
     sources: tuple[Literal["memory", "sessions"], ...] = ("memory", "sessions")
@@ -145,6 +158,7 @@ class MemorySearch:
     sync: Sync = Sync()
     cache: Cache = Cache()
     backend: Literal["builtin", "qmd"] = "builtin"
+    qmd: Qmd = Qmd()
 
 
 @frozen
@@ -154,7 +168,16 @@ class Model:
     base_url: str | None = None
     api_key: str | None = secret()
     context_window: int = bounded(200_000, 1_000, 100_000_000)
-    timeout_s: float = bounded(300.0, 1, 86_400)
+    max_output_tokens: int | None = bounded(None, 1, 10_000_000)
+    """The longest answer; null is what the provider does by itself."""
+    timeout_s: float = bounded(300.0, 0.1, 86_400)
+    """The longest silence that is waited out."""
+    daily_budget_tokens: int | None = bounded(None, 0, 1 << 50)
+    """Tokens a day, in and out, of all processes together; null is no limit."""
+    program: str = "claude"
+    """What `claude_cli` runs."""
+    tools: bool = True
+    """Whether `claude_cli` is given Kept's own tools, over MCP."""
 
 
 @frozen

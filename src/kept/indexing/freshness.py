@@ -15,10 +15,12 @@ LOOK_AGAIN_S = 5.0
 class Freshness:
     """Remembers that index and notes agree, until the kernel says that something changed.
 
-    The signal is set up by the second look: a process that searches once should not pay for it.
+    The signal is set up by the second look: a process that searches once should not pay for it. Whoever watches the
+    folders already wants none (``signals``).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, signals: bool = True) -> None:
+        self._signals = signals
         self._signal: ChangeSignal | None = None
         self._looked_before = False
         self._looked_at = 0.0
@@ -32,7 +34,7 @@ class Freshness:
         return self._in_step
 
     def look(self, scan: Callable[[], Scan]) -> Scan:
-        if self._looked_before and self._signal is None:
+        if self._signals and self._looked_before and self._signal is None:
             self._signal = ChangeSignal()
         self._looked_before = True
         self._in_step = False  # until a sync has taken in what this look sees

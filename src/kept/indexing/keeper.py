@@ -12,11 +12,11 @@ from kept.config import Config
 from kept.embedding.base import Embedder
 from kept.errors import LockBusy, StoreDamaged, StoreError
 from kept.indexing.freshness import Freshness
-from kept.indexing.ledger import Ledger
 from kept.indexing.meter import spent_since, usage_of
 from kept.indexing.sync import Syncer
+from kept.ledger import Ledger
 from kept.lock import locked
-from kept.records import Progress, SyncReport, Usage
+from kept.records import Progress, Spending, SyncReport, Usage
 from kept.sqlite import delete_database
 from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
@@ -35,7 +35,15 @@ T = TypeVar("T")
 class IndexKeeper:
     """Not safe between threads by itself; Memory holds a lock around every use."""
 
-    def __init__(self, config: Config, workspace: Workspace, embedders: tuple[Embedder, ...], clock: Clock) -> None:
+    def __init__(
+        self,
+        config: Config,
+        workspace: Workspace,
+        embedders: tuple[Embedder, ...],
+        clock: Clock,
+        *,
+        signals: bool = True,
+    ) -> None:
         self.config = config
         self.settings = config.memory_search
         self.workspace = workspace
@@ -44,11 +52,13 @@ class IndexKeeper:
         """The one in use: the first, or its fallback while the index holds the vectors of that."""
         self.clock = clock
         self.sessions_folder = os.path.join(self._folder(), "sessions")
-        self.ledger = Ledger(os.path.join(self._folder(), "ledger.jsonl"), clock)
+        self.ledger = Ledger(os.path.join(self._folder(), "ledger.jsonl"), clock, Spending)
         self._index: Index | None = None
         self._syncer: Syncer | None = None
-        self._freshness = Freshness()
+        self._freshness = Freshness(signals=signals)
         self._notices: list[str] = []
+        self.folders: tuple[str, ...] = ()
+        """Those that the last look looked into."""
 
     def close(self) -> None:
         self._close_index()
@@ -108,11 +118,20 @@ class IndexKeeper:
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
         """With the preferred embedder; where that fails, with its fallback, whose vectors then take their place."""
         check_pages_if_quick(self.index())
+        return self._sync(force=force, progress=progress, by_name=True)
+
+    def take_in_changes(self, progress: Progress | None) -> SyncReport:
+        """A sync of the background's own: the index is not examined, nor an embedder that failed asked before its
+        time, as they would be each time a note is saved."""
+        return self._sync(force=False, progress=progress, by_name=False)
+
+    def _sync(self, *, force: bool, progress: Progress | None, by_name: bool) -> SyncReport:
         reports: list[SyncReport] = []
         for embedder in self.embedders or (None,):
             self._use(embedder)
             syncer = self.syncer()
-            syncer.try_embedder_again()
+            if by_name:
+                syncer.try_embedder_again()
             reports.append(self._run(syncer, force=force, progress=progress, wait_s=SYNC_WAIT_S))
             if not syncer.embedder_failed():
                 break
@@ -143,6 +162,7 @@ class IndexKeeper:
 
     def _run(self, syncer: Syncer, *, force: bool, progress: Progress | None, wait_s: float) -> SyncReport:
         scan = self._freshness.look(syncer.scan)
+        self.folders = scan.folders
         before = usage_of(self.embedder)
         report = syncer.sync(force=force, progress=progress, wait_s=wait_s, scan=scan, hurry=wait_s < SYNC_WAIT_S)
         self._freshness.synced(fully=report.ok)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from kept.chunking.tokens import estimate_tokens
 from kept.config import MemorySearch
 from kept.embedding.base import Embedder
 from kept.embedding.prices import find_price
 from kept.records import Preview, Spending, Usage
+from kept.tokens import estimate_tokens
 
 
 def usage_of(embedder: Embedder | None) -> Usage:

@@ -16,6 +16,11 @@ class TextPart:
     text: str
 
 
+MALFORMED = "malformed_arguments"
+"""The only argument of a `ToolUse` whose arguments were not JSON: what came instead. No tool takes it, so that each
+refuses the call, and the model is told."""
+
+
 @frozen
 class ToolUse:
     """The model asks for a tool. Also an event: it is streamed once its arguments are complete."""

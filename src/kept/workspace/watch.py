@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterable, Iterator
-from threading import Event
+from collections.abc import Iterable
 
-from kept.errors import WorkspaceError
-from kept.values import frozen
-from kept.workspace.paths import Workspace, is_markdown
+from kept.workspace.paths import is_markdown
 
 _TRANSCRIPT = ".jsonl"
 
@@ -85,44 +81,3 @@ if sys.platform == "linux":  # only for the annotation above
 
     if TYPE_CHECKING:
         from inotify_simple import INotify
-
-
-@frozen
-class Changes:
-    notes: int
-    transcripts: int
-    removed: int
-    """How many of them were removed."""
-
-
-def require_watcher() -> None:
-    """Says at once, and not after the first sync, that what watching needs is not installed."""
-    try:
-        import watchfiles  # noqa: F401
-    except ImportError as exc:
-        raise WorkspaceError(
-            "Watching needs the package 'watchfiles'.", hint="Install it: pip install 'kept[watch]'"
-        ) from exc
-
-
-def iter_changes(
-    workspace: Workspace, *, transcripts: str | None = None, debounce_ms: int, stop: Event
-) -> Iterator[Changes]:
-    """Yields, each time something has changed and then been quiet for a moment, what did.
-
-    ``transcripts`` is a folder somewhere below which there are some.
-    """
-    require_watcher()
-    from watchfiles import Change, DefaultFilter, watch
-
-    class Notes(DefaultFilter):
-        def __call__(self, change: object, path: str) -> bool:
-            named = is_markdown(path) or path.endswith(_TRANSCRIPT)
-            return named and super().__call__(change, path)  # type: ignore[arg-type]
-
-    wanted = (workspace.root, *workspace.extra_paths, *((transcripts,) if transcripts else ()))
-    places = [path for path in wanted if os.path.exists(path)]
-    for changes in watch(*places, watch_filter=Notes(), debounce=debounce_ms, stop_event=stop, raise_interrupt=False):
-        transcript = sum(path.endswith(_TRANSCRIPT) for _, path in changes)
-        removed = sum(change == Change.deleted for change, _ in changes)
-        yield Changes(len(changes) - transcript, transcript, removed)

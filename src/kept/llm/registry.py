@@ -1,0 +1,62 @@
+"""From settings to a model."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, assert_never
+
+from kept.config import ProviderKeys
+from kept.config.schema import Model
+from kept.errors import ModelUnavailable
+from kept.llm.account import ANTHROPIC, OPENAI, Home, find_account
+from kept.llm.base import ChatModel
+from kept.llm.sdk import SdkChat
+
+if TYPE_CHECKING:
+    from kept.llm.claude_cli import KeptServer
+
+
+def make_model(settings: Model, keys: ProviderKeys, *, kept: KeptServer | None = None) -> ChatModel:
+    """The model that the settings name. It is not asked anything yet, and what is heavy is imported when it is.
+
+    ``kept`` starts Kept's tools on the same memory, for a model that brings its own way of using tools.
+    """
+    match settings.provider:
+        case None:
+            raise ModelUnavailable(
+                "No model is set up.",
+                hint="Set model.provider in config.yaml to claude_cli, anthropic or openai (with model.base_url also "
+                "Ollama and others), or to extractive, which needs none.",
+            )
+        case "anthropic":
+            from kept.llm.anthropic import AnthropicChat
+
+            return _make_sdk(AnthropicChat, ANTHROPIC, settings, keys)
+        case "openai":
+            from kept.llm.openai import OpenAIChat
+
+            return _make_sdk(OpenAIChat, OPENAI, settings, keys)
+        case "claude_cli":
+            from kept.llm.claude_cli import ClaudeCli
+
+            return ClaudeCli.from_settings(settings, keys, kept=kept)
+        case "extractive":
+            from kept.llm.extractive import ExtractiveChat
+
+            return ExtractiveChat(context_window=settings.context_window)
+        case _:
+            assert_never(settings.provider)
+
+
+def _make_sdk(kind: type[SdkChat], home: Home, settings: Model, keys: ProviderKeys) -> ChatModel:
+    account = find_account(home, settings, keys)
+    if importlib.util.find_spec(home.provider) is None:
+        raise ModelUnavailable(
+            f"The library for {home.label} is not installed.", hint=f"pip install 'kept[{home.provider}]'"
+        )
+    return kind(
+        account,
+        context_window=settings.context_window,
+        timeout_s=settings.timeout_s,
+        max_output_tokens=settings.max_output_tokens,
+    )

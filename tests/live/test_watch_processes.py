@@ -1,0 +1,188 @@
+"""Several real processes that keep one index current."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import queue
+import signal
+import subprocess
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from live.waiting import PATIENCE_S, wait_until
+from support import KEPT, kept_environment, open_memory, paths, write
+
+DEBOUNCE = ("--set", "memory_search.sync.watch_debounce_ms=50")
+
+
+class Watcher:
+    """`kept watch --json` in a process of its own, and what it tells."""
+
+    def __init__(self, tmp_path, *settings):
+        more = [part for setting in settings for part in ("--set", setting)]
+        self.process = subprocess.Popen(
+            [KEPT, *DEBOUNCE, *more, "watch", "--json"],
+            env=kept_environment(tmp_path),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self.process.pid
+        self.role = None
+        self._events = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            event = json.loads(line)
+            self.role = event["state"]["role"]
+            self._events.put(event)
+
+    def until(self, wanted):
+        """The next event of which this is true."""
+        while True:
+            event = self._events.get(timeout=PATIENCE_S)
+            if wanted(event):
+                return event
+
+    def until_role(self, role):
+        return self.until(lambda event: event["state"]["role"] == role)
+
+    def until_synced(self):
+        return self.until(lambda event: event["event"] == "synced")["report"]
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        code = self.process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
+        with self.process.stdout, self.process.stderr:
+            return code, self.process.stderr.read()
+
+
+@pytest.fixture
+def watch(tmp_path):
+    write(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
+    started = []
+
+    def start(*settings):
+        started.append(Watcher(tmp_path, *settings))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.end(signal.SIGKILL)
+
+
+def test_one_works_and_when_it_is_killed_another_takes_over(watch, tmp_path):
+    first = watch()
+    first.until_synced()
+    others = [watch(), watch()]
+    for one in others:
+        assert one.until_role("standby")["state"]["leaderPid"] == first.pid
+    assert status_of(tmp_path)["watcher"] == first.pid
+
+    assert first.end(signal.SIGKILL)[0] == -signal.SIGKILL
+    successor = wait_until(lambda: next((one for one in others if one.role == "leader"), None), "one takes over")
+    assert successor.until_role("leader")["state"]["leaderPid"] == successor.pid
+    successor.until_synced()
+    assert status_of(tmp_path)["watcher"] == successor.pid
+    write(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
+    assert successor.until_synced()["indexed"] == 1
+    with open_memory(tmp_path, settings={"memory_search.provider": "none", "memory_search.sync.on_search": False}) as m:
+        assert paths(m.search("zeppelin")) == ["memory/b.md"]
+
+
+def test_what_changed_while_nobody_led_is_taken_in_by_the_successor(watch, tmp_path):
+    first = watch()
+    first.until_synced()
+    second = watch()
+    second.until_role("standby")
+    os.kill(first.pid, signal.SIGSTOP)  # it holds the lock and does nothing
+    write(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
+    first.end(signal.SIGKILL)
+    assert second.until_synced()["indexed"] == 1
+
+
+def test_a_watcher_that_is_told_to_stop_ends_quietly_and_leaves_the_lead(watch, tmp_path):
+    for number in (signal.SIGTERM, signal.SIGINT):
+        one = watch()
+        one.until_synced()
+        assert one.end(number) == (0, "")
+    assert status_of(tmp_path)["watcher"] is None
+
+
+def test_watchers_of_two_workspaces_do_not_stand_in_each_others_way(watch, tmp_path):
+    first = watch()
+    first.until_synced()
+    write(tmp_path / "other", "memory/b.md", "The zeppelin is silver.\n")
+    second = watch(f"workspace={tmp_path / 'other'}")
+    assert second.until_role("leader")
+    assert second.until_synced()["files"] == 1
+
+
+def test_without_a_workspace_it_refuses_at_once(tmp_path):
+    ended = subprocess.run([KEPT, "watch"], env=kept_environment(tmp_path), capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 3
+    assert "There is no workspace" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_on_a_terminal_a_line_shows_what_is_going_on(tmp_path):
+    write(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
+    with on_a_terminal(tmp_path, *DEBOUNCE, "watch") as (until, process):
+        until("1 file indexed")
+        until("leading · up to date · 1 file · 1 chunk")
+        write(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
+        until("2 files · 2 chunks")
+        write(tmp_path / "workspace", "memory/c.md", "The walrus is grey.\n")
+        until("3 files · 3 chunks · last change memory/c.md")
+        with on_a_terminal(tmp_path, "watch") as (until_second, _):
+            until_second(f"standing by · process {process.pid} keeps the index current")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 0
+
+
+@contextmanager
+def on_a_terminal(tmp_path, *args):
+    ours, theirs = pty.openpty()
+    env = {**kept_environment(tmp_path), "TERM": "xterm", "COLUMNS": "200"}
+    process = subprocess.Popen([KEPT, *args], env=env, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    seen = queue.Queue()
+
+    def read():
+        try:
+            while data := os.read(ours, 4096):
+                seen.put(data.decode("utf-8", "replace"))
+        except OSError:  # the other end is closed
+            pass
+
+    threading.Thread(target=read, daemon=True).start()
+    shown = ""
+
+    def until(text):
+        nonlocal shown
+        while text not in shown:
+            shown += seen.get(timeout=PATIENCE_S)
+        shown = shown.partition(text)[2]
+
+    try:
+        yield until, process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(PATIENCE_S)
+
+
+def status_of(tmp_path):
+    ended = subprocess.run(
+        [KEPT, "status", "--json"], env=kept_environment(tmp_path), capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
