@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from benchmarks.mcp_start import first_answer
 from benchmarks.measure import Cost, median_cost, run_once
 
 QUESTION = "{a question that the notes answer}"
@@ -161,6 +162,14 @@ def warm_case(name: str, size: str, target: Target, *, notes: int, sections: int
     return Case(name, run, slow)
 
 
+def mcp_start_case(name: str, what: str, target: Target) -> Case:
+    def run(place: Place) -> Iterator[Row]:
+        env = place.environment(place.workspace(notes=1_000), name)
+        yield Row(name, what, first_answer(kept("mcp"), env), target)
+
+    return Case(name, run)
+
+
 CASES = (
     yardstick("python", "`python -c pass`", [sys.executable, "-c", "pass"]),
     yardstick("import-click", "`python -c 'import click'`", [sys.executable, "-c", "import click"]),
@@ -180,6 +189,7 @@ CASES = (
     from_nothing_case("index-keywords", "index 1,000 notes from nothing, keywords only", extra=NO_EMBEDDER),
     command_case("reindex", "`kept index`, nothing changed", kept("index"), Target(0.25)),
     one_changed_case("reindex-one", "`kept index`, one note changed"),
+    mcp_start_case("mcp-start", "`kept mcp`, from its start to the first answer", Target(1.5)),
     warm_case("warm-10k", "10,000", Target(0.005), notes=10_000, sections=1),
     warm_case("warm-100k", "100,000", Target(0.030), notes=5_000, sections=20, slow=True),
 )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kept.llm.claude_cli import KeptServer
     from kept.memory import Memory
     from kept.sessions.store import SessionStore
+    from kept.tools.toolbox import Toolbox
 
 
 def open_memory(loaded: LoadedConfig) -> Memory:
@@ -77,6 +78,14 @@ def open_embedder(config: Config, name: str) -> Embedder | None:
     if name not in (settings.provider, "local"):
         settings = replace(settings, model=None, dimensions=None, remote=Remote())
     return make_embedder(name, settings, config.keys)
+
+
+def open_toolbox(loaded: LoadedConfig) -> Toolbox:
+    """The tools for a model. Where there is no workspace yet, each of them says so."""
+    from kept.memory import Memory
+    from kept.tools.toolbox import Toolbox
+
+    return Toolbox(Memory(loaded.config), open_sessions(loaded))
 
 
 def open_sessions(loaded: LoadedConfig) -> SessionStore:

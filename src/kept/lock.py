@@ -41,3 +41,38 @@ def _acquire(handle: int, wait_s: float, purpose: str) -> None:
             if time.monotonic() >= deadline:
                 raise LockBusy(f"Another process is {purpose}.") from None
             time.sleep(_POLL_S)
+
+
+@contextmanager
+def claimed(path: str) -> Iterator[bool]:
+    """Whether the name could be claimed: nobody else holds it until this ends. Nobody waits, and no file is left."""
+    handle = _claim(path)
+    try:
+        yield handle is not None
+    finally:
+        if handle is not None:
+            os.unlink(path)  # first: whoever opened it meanwhile sees that the name is no longer that file's
+            os.close(handle)
+
+
+def _claim(path: str) -> int | None:
+    while True:
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as exc:
+            raise WorkspaceError(f"{path}: cannot be locked ({exc.strerror}).", hint="Check its permissions.") from exc
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        if _is_at(handle, path):
+            return handle
+        os.close(handle)  # its holder has let go of the name in between: what it is now has to be asked again
+
+
+def _is_at(handle: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False

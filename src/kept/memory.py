@@ -240,6 +240,15 @@ class Memory:
             rebuilt=notices[0] if notices else report.rebuilt,
         )
 
+    def find_unindexed(self, path: str, *, first_line: int, last_line: int) -> tuple[int, ...]:
+        """The lines of a conversation that say something and that no search can find yet. Syncs nothing."""
+        from kept.indexing.coverage import find_unindexed
+
+        with self._lock:
+            index = self._keeper.index()
+            with index.reading():
+                return find_unindexed(index.live, self._keeper.sessions_folder, path, first_line, last_line)
+
     def preview(self, *, force: bool = False) -> Preview:
         """What a sync would do and cost. Nothing is changed, and no provider is asked."""
         self.require_usable()

@@ -40,7 +40,7 @@ from kept.sessions.entries import (
     format_entry,
 )
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript import Transcript
+from kept.sessions.transcript import Position, Transcript
 from kept.testing import FrozenClock
 
 
@@ -581,3 +581,40 @@ def test_a_message_of_plain_text_says_how_it_is_written(tmp_path):
             store.append(made.id, Message("user", "Hello"))
         assert "Message.of" in caught.value.hint
         assert store.load(made.id).messages == ()
+
+
+# what agents need
+
+
+def test_entries_are_added_only_if_nothing_speaks_against_it(tmp_path):
+    store = open_sessions(tmp_path)
+    session = store.get_or_create("telegram", "5054").id
+    first = say(store, session, "One.")[0]
+    asked = []
+    added = store.append_all(
+        session, [Message.of("user", "Two.")], only_if=lambda transcript: asked.append(transcript.find_last_id())
+    )
+    assert added == ()
+    assert asked == [first.id]
+    assert said(store, session) == ["One."]
+    assert store.append_all(session, [Message.of("user", "Two.")], only_if=lambda transcript: True)
+    assert said(store, session) == ["One.", "Two."]
+
+
+def test_lines_can_be_read_from_where_one_has_stopped(tmp_path):
+    store = open_sessions(tmp_path)
+    session = store.get_or_create("telegram", "5054").id
+    say(store, session, "One.")
+    last = list(store.iter_lines(session))[-1]
+    say(store, session, "Two.", "Three.")
+    newer = list(store.iter_lines(session, Position(last.end, last.number)))
+    assert [(line.number, line.content.body.text) for line in newer] == [(3, "Two."), (4, "Three.")]
+
+
+def test_a_flush_that_failed_does_not_count_as_one(tmp_path):
+    store = open_sessions(tmp_path)
+    session = store.get_or_create("telegram", "5054").id
+    store.append(session, State("flush", {"outcome": "failed", "reason": "Overloaded."}))
+    assert (store.get(session).flushes, store.get(session).flushed) == (0, None)
+    store.append(session, State("flush", {"outcome": "nothing"}))
+    assert store.get(session).flushes == 1

@@ -8,6 +8,7 @@ import click
 
 from kept.cli.output import json_option, print_json, style
 from kept.cli.root import Globals
+from kept.tools.shapes import written_json
 
 
 @click.command("add")
@@ -21,13 +22,6 @@ def command(options: Globals, text: tuple[str, ...], to: str, as_json: bool) -> 
     with options.memory() as memory:
         written = memory.add(said, to=to)
     if as_json:
-        print_json(
-            {
-                "path": written.path,
-                "startLine": written.start_line,
-                "endLine": written.end_line,
-                "citation": written.citation,
-            }
-        )
+        print_json(written_json(written))
     else:
         click.echo(f"Kept in {style(written.citation, fg='cyan')}.")

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.cli.output import as_shape, console, json_option, plural, print_json, printable, size_text, style, warn
+from kept.cli.output import console, json_option, plural, print_json, printable, size_text, style, warn
 from kept.cli.root import Globals, setting_pairs
 from kept.errors import UsageError
+from kept.tools.shapes import as_shape
 
 if TYPE_CHECKING:
     from rich.table import Table

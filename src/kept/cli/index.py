@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from kept.cli.output import as_shape, json_option, plural, print_json, progress_bar, warn
+from kept.cli.output import json_option, plural, print_json, progress_bar, warn
 from kept.cli.root import Globals
 from kept.records import Preview, SyncReport
+from kept.tools.shapes import as_shape
 
 
 @click.command("index")

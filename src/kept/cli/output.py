@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,20 +38,6 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def printable(text: str) -> str:
     """A note's text for a terminal, which would obey the codes in it."""
     return _CONTROLS.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
-
-
-def as_shape(value: Any) -> Any:
-    """A record as JSON shows it: its fields by name, in camelCase, and times to the microsecond."""
-    if is_dataclass(value):
-        return {_camel(spec.name): as_shape(getattr(value, spec.name)) for spec in fields(value)}
-    if isinstance(value, list | tuple):
-        return [as_shape(one) for one in value]
-    return round(value, 6) if isinstance(value, float) else value
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
 
 
 def use_colour() -> bool:

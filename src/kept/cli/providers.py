@@ -7,9 +7,10 @@ import time
 import click
 
 from kept.app import ProviderInfo, list_providers, open_embedder
-from kept.cli.output import as_shape, console, json_option, plural, print_json, printable
+from kept.cli.output import console, json_option, plural, print_json, printable
 from kept.cli.root import Globals
 from kept.errors import UsageError
+from kept.tools.shapes import as_shape
 
 SENTENCE = "The staging database moved to port 5433."
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import click
 
 from kept.cli.output import json_option, plural, print_json, printable, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.records import SOURCES, Hit, SearchResult
+from kept.tools.shapes import result_json
 
 
 @click.command("search")
@@ -60,41 +60,6 @@ def command(
         print_json(result_json(result, explain=explain))
     else:
         show_result(result, words, explain=explain)
-
-
-def result_json(result: SearchResult, *, explain: bool) -> dict[str, Any]:
-    shape: dict[str, Any] = {
-        "results": [hit_json(hit, explain=explain) for hit in result.hits],
-        "degraded": list(result.degraded),
-        "provider": result.provider,
-        "model": result.model,
-        "tookMs": round(result.took_ms, 3),
-    }
-    if explain:
-        shape["dropped"] = [
-            {"citation": one.citation, "score": round(one.score, 6), "reason": one.reason} for one in result.dropped
-        ]
-    return shape
-
-
-def hit_json(hit: Hit, *, explain: bool) -> dict[str, Any]:
-    shape: dict[str, Any] = {
-        "path": hit.path,
-        "startLine": hit.start_line,
-        "endLine": hit.end_line,
-        "score": round(hit.score, 6),
-        "vectorScore": None if hit.vector_score is None else round(hit.vector_score, 6),
-        "textScore": None if hit.text_score is None else round(hit.text_score, 6),
-        "snippet": hit.snippet,
-        "source": hit.source,
-        "timestamp": hit.timestamp,
-        "citation": hit.citation,
-    }
-    if hit.source == "sessions":
-        shape |= {"sessionKey": hit.session_key, "channel": hit.channel}
-    if explain:
-        shape["parts"] = [{"name": p.name, "value": round(p.value, 6), "detail": p.detail} for p in hit.parts]
-    return shape
 
 
 def show_result(result: SearchResult, query: str, *, explain: bool) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from kept.cli.index import cost_text
-from kept.cli.output import as_shape, console, json_option, plural, print_json, printable, size_text
+from kept.cli.output import console, json_option, plural, print_json, printable, size_text
 from kept.cli.root import Globals
 from kept.records import Status
+from kept.tools.shapes import status_json
 
 _DAYS_SHOWN = 5
 
@@ -28,36 +27,6 @@ def command(options: Globals, as_json: bool) -> None:
         print_json({**status_json(status), "watcher": watcher})
     else:
         show_status(status, watcher)
-
-
-def status_json(status: Status) -> dict[str, Any]:
-    return {
-        "backend": status.backend,
-        "provider": status.provider,
-        "requestedProvider": status.requested_provider,
-        "model": status.model,
-        "dims": status.dims,
-        "files": status.files,
-        "chunks": status.chunks,
-        "sources": [{"source": name, **counts} for name, counts in status.source_counts.items()],
-        "dirty": status.dirty,
-        "changedFiles": status.changed_files,
-        "pending": status.pending,
-        "workspaceDir": status.workspace,
-        "dbPath": status.index_path,
-        "agent": status.agent,
-        "indexBytes": status.index_bytes,
-        "cache": {"entries": status.cache_entries, "maxEntries": status.cache_max_entries},
-        "lastSync": status.last_sync,
-        "ledger": as_shape(status.spending),
-        "models": {
-            "ledger": as_shape(status.model_spending),
-            "tokensToday": status.model_tokens_today,
-            "budgetTokens": status.model_budget_tokens,
-        },
-        "degraded": list(status.degraded),
-        "problems": as_shape(status.problems),
-    }
 
 
 def ledger_rows(status: Status) -> list[tuple[str, str]]:

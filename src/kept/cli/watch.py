@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept.cli.index import report_line
-from kept.cli.output import as_shape, console, json_option, json_text, plural, printable
+from kept.cli.output import console, json_option, json_text, plural, printable
 from kept.cli.root import Globals
+from kept.tools.shapes import as_shape
 
 if TYPE_CHECKING:
     from kept.live import LiveEvent, LiveIndex, LiveState

@@ -193,6 +193,21 @@ class Compaction:
     memory_flush: MemoryFlush = MemoryFlush()
 
 
+@frozen
+class ContextShares:
+    """How much of the window is for what is not said in the conversation; less where the window is small."""
+
+    file_tokens: int = bounded(5_000, 0, 10_000_000)
+    files_tokens: int = bounded(15_000, 0, 10_000_000)
+    recalled_tokens: int = bounded(3_000, 0, 10_000_000)
+
+
+@frozen
+class ToolUse:
+    max_steps: int = bounded(12, 0, 1_000)
+    """How often in one turn the model may ask for tools."""
+
+
 ResetMode = Literal["idle", "daily", "none"]
 
 
@@ -227,6 +242,8 @@ class AgentConfig:
     memory_search: MemorySearch = MemorySearch()
     model: Model = Model()
     compaction: Compaction = Compaction()
+    context: ContextShares = ContextShares()
+    tools: ToolUse = ToolUse()
     session: Session = Session()
 
 
@@ -242,8 +259,17 @@ class AutoResponder:
 
 
 @frozen
+class McpServer:
+    token: str | None = secret()
+    """What clients of `kept mcp --http` have to send."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names that it is reached by, as in the Host header."""
+
+
+@frozen
 class Gateway:
     auto_responder: AutoResponder = AutoResponder()
+    mcp: McpServer = McpServer()
 
 
 @frozen

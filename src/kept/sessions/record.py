@@ -171,6 +171,8 @@ class Tally:
 
     def _set_state(self, name: str, value: Any, at: int) -> None:
         if name == FLUSH:
+            if isinstance(value, dict) and value.get("outcome") == "failed":
+                return  # it was tried, which the transcript says; nothing was written down
             self.flushes += 1
             self.flushed_ms, self.flush_compactions = at, self.compactions
         elif value is None:

@@ -8,7 +8,7 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
@@ -46,7 +46,7 @@ from kept.sessions.entries import (
 from kept.sessions.freshness import policy_for, staleness
 from kept.sessions.keys import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
 from kept.sessions.record import SessionRecord, file_name
-from kept.sessions.transcript import LOCK_WAIT_S, TORN_ENDING, Adding, Damage, Line, Transcript
+from kept.sessions.transcript import LOCK_WAIT_S, TORN_ENDING, Adding, Damage, Line, Position, Transcript
 from kept.values import frozen
 
 _CARRIED_OVER = (MODEL, THINKING)
@@ -308,9 +308,17 @@ class SessionStore:
         return self.append_all(session_id, [body], timestamp=timestamp)[0]
 
     def append_all(
-        self, session_id: str, bodies: Sequence[Body], *, timestamp: dt.datetime | None = None
+        self,
+        session_id: str,
+        bodies: Sequence[Body],
+        *,
+        timestamp: dt.datetime | None = None,
+        only_if: Callable[[Transcript], bool] | None = None,
     ) -> tuple[Entry, ...]:
-        """Several at once: no other writer comes between them, and all are on disk when this returns."""
+        """Several at once: no other writer comes between them, and all are on disk when this returns.
+
+        ``only_if`` is asked when nobody else can write any more; where it says no, nothing is added.
+        """
         if not bodies:
             return ()
         file, version = self._locate(session_id)
@@ -319,6 +327,8 @@ class SessionStore:
         with self._transcript(os.path.join(self.folder, file)).adding() as adding:
             if adding.torn:
                 self._catalogue.say(file, str(adding.torn))
+            if only_if is not None and not only_if(adding.transcript):
+                return ()
             entries = self._chain(bodies, adding, timestamp)
             before, state = adding.add(entries)
             try:
@@ -412,10 +422,10 @@ class SessionStore:
         record = self.get(session_id)
         return self._transcript(record.transcript_path).tail(messages, record.end)
 
-    def iter_lines(self, session_id: str) -> Iterator[Line]:
-        """A session from its beginning, line by line."""
+    def iter_lines(self, session_id: str, start: Position | None = None) -> Iterator[Line]:
+        """A session line by line, from its beginning or from a place on."""
         record = self.get(session_id)
-        return self._transcript(record.transcript_path).iter_lines()
+        return self._transcript(record.transcript_path).iter_lines(start)
 
     # removing
 

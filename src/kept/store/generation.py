@@ -175,6 +175,16 @@ class Generation:
         near = (chunk.source, chunk.path, chunk.start_line - lines, chunk.end_line + lines)
         return [ChunkRow(*values) for values in self.db.execute(query, near)]
 
+    def spans(self, source: str, path: str, first_line: int, last_line: int) -> list[tuple[int, int]]:
+        """The lines of a file's chunks that touch these lines, and that the full-text index knows."""
+        query = (
+            f"SELECT c.start_line, c.end_line FROM {self.prefix}chunks c"
+            f" JOIN {self.prefix}chunks_fts_docsize d ON d.id = c.row"
+            " WHERE c.source = ? AND c.path = ? AND c.end_line >= ? AND c.start_line <= ? ORDER BY c.start_line"
+        )
+        found: list[Any] = self.db.execute(query, (source, path, first_line, last_line)).fetchall()
+        return found
+
     def rows_awaiting_vector(self, source: str, path: str, *, after_line: int = 0) -> list[tuple[int, bytes]]:
         """A file's chunks that have no vector yet: row, and the hash of what is to be embedded."""
         found: list[Any] = self.db.execute(

@@ -1,0 +1,132 @@
+"""Running the server until its client is gone, or until it is stopped."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import socket
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from kept.errors import UsageError
+from kept.net.guard import is_loopback
+from kept.values import frozen
+
+if TYPE_CHECKING:
+    from kept.mcp.server import MemoryServer
+    from kept.tools.toolbox import Toolbox
+
+DEFAULT_ADDRESS = "127.0.0.1:8738"
+PATH = "/mcp"
+MAX_BODY_BYTES = 4_000_000
+
+
+@frozen
+class Address:
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}{PATH}"
+
+
+def parse_address(text: str) -> Address:
+    """HOST:PORT, HOST or PORT; what is missing is as by default."""
+    default_host, _, default_port = DEFAULT_ADDRESS.rpartition(":")
+    host, colon, port = text.rpartition(":")
+    if text.endswith("]") or (not colon and not text.isdigit()):
+        host, port = text, default_port
+    host = host.strip("[]") or default_host
+    if not port.isdigit() or int(port) > 65_535:
+        raise UsageError(f"--http {text}: not an address.", hint=f"Write it as {DEFAULT_ADDRESS}.")
+    return Address(host, int(port))
+
+
+def require_token(address: Address, token: str | None) -> None:
+    if not is_loopback(address.host) and not token:
+        raise UsageError(
+            f"{address.host} can be reached by others, so a token is required.",
+            hint="Set KEPT_GATEWAY__MCP__TOKEN or gateway.mcp.token, or listen on 127.0.0.1.",
+        )
+
+
+def load_server(open_toolbox: Callable[[], Toolbox]) -> MemoryServer:
+    """Imports the SDK. It makes so many objects that will never be garbage that collecting among them takes a sixth of
+    the time; so that waits, and they are left out of it for good."""
+    gc.disable()
+    try:
+        from kept.mcp.server import MemoryServer
+    except ImportError as exc:
+        raise UsageError("'kept mcp' needs the package 'mcp'.", hint="Install it: pip install 'kept[mcp]'") from exc
+    finally:
+        gc.enable()
+    gc.freeze()
+    return MemoryServer(open_toolbox)
+
+
+def run_stdio(server: MemoryServer) -> None:
+    """Until standard input ends. While it runs, whatever is printed goes to standard error."""
+    import anyio
+    from mcp.server.stdio import stdio_server
+
+    async def serve() -> None:
+        async with stdio_server() as (reading, writing):
+            await server.protocol.run(reading, writing, server.protocol.create_initialization_options())
+
+    # A thread that waits for standard input cannot be told to stop, and nothing is lost by simply being ended.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        anyio.run(serve)
+    except* BrokenPipeError:
+        pass  # the client is gone, and with it whoever would want to know
+    finally:
+        server.close()
+
+
+def run_http(
+    server: MemoryServer,
+    address: Address,
+    *,
+    token: str | None,
+    hosts: Iterable[str] = (),
+    ready: Callable[[Address], None],
+) -> None:
+    """Until it is told to stop. ``ready`` is called with the address once it is listened on."""
+    import anyio
+    import uvicorn
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    from kept.net.guard import Guard
+
+    listening = _listen(address)
+    # Host and Origin are the guard's business.
+    unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    app = server.protocol.streamable_http_app(
+        streamable_http_path=PATH, transport_security=unchecked, max_request_body_size=MAX_BODY_BYTES
+    )
+    guarded = Guard(app, token=token, hosts=(address.host, *hosts))
+    config = uvicorn.Config(
+        guarded,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=3,
+    )
+    ready(Address(address.host, listening.getsockname()[1]))
+    try:
+        anyio.run(lambda: uvicorn.Server(config).serve(sockets=[listening]))
+    finally:
+        listening.close()
+        server.close()
+
+
+def _listen(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        return socket.create_server((address.host, address.port), family=family)
+    except OSError as exc:
+        raise UsageError(
+            f"{address.host}:{address.port} cannot be listened on ({exc.strerror or exc}).",
+            hint="Name another address: --http 127.0.0.1:8739.",
+        ) from exc

@@ -1,0 +1,227 @@
+"""The whole of it over real HTTP, in both wire formats, and with a real program: only the model itself is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.agent.talking import desk, reply
+from tests.models.server import Breaks, Call, Fails, ModelServer, Says, anthropic_error, openai_error
+from tests.support import write
+
+from kept.agent.checkpoint import verify_receipt
+from kept.agent.events import Inbound, Notice
+from kept.config import load_config
+from kept.errors import ModelFailed
+from kept.llm.extractive import ExtractiveChat
+from kept.llm.registry import make_model
+
+FILLER = "It was a long day with many small things to see to, none of which will matter to anybody in a week. "
+OVERFLOW = {
+    "anthropic": Fails(
+        400, anthropic_error("invalid_request_error", "prompt is too long: 207791 tokens > 200000 maximum")
+    ),
+    "openai": Fails(
+        400, openai_error("This model's maximum context length is 4097 tokens.", code="context_length_exceeded")
+    ),
+}
+both = pytest.mark.parametrize("provider", ["anthropic", "openai"])
+
+
+@pytest.fixture
+def server():
+    with ModelServer() as server:
+        yield server
+
+
+@contextmanager
+def remote(tmp_path, server, provider, window=200_000, **settings):
+    """An agent whose model is asked over HTTP. All turns of a test share a loop, as a program's do."""
+    url = server.anthropic_url if provider == "anthropic" else server.openai_url
+    given = {
+        "provider": provider,
+        "base_url": url,
+        "name": "m",
+        "api_key": "sk-test-01234567",
+        "context_window": window,
+    }
+    config = load_config(settings={f"model.{name}": value for name, value in given.items()}).config
+    model = make_model(config.agent.model, config.keys)
+    with desk(tmp_path, model, **settings) as at, asyncio.Runner() as runner:
+
+        def say(text, as_id=None):
+            session = at.session().id
+            return runner.run(at.collect(session, [Inbound(as_id or f"in-{len(at.messages())}", text)]))
+
+        at.say = say
+        try:
+            yield at
+        finally:
+            runner.run(model.close())
+
+
+def purpose(request) -> str:
+    told = json.dumps(request.body)
+    return "flush" if "You keep its log" in told else "summary" if "You summarise" in told else "reply"
+
+
+@both
+def test_a_question_is_answered_from_memory_with_a_tool(tmp_path, server, provider):
+    server.script(
+        Says("Let me look.", Call("memory_search", {"query": "staging database port"}), usage=(900, 20, 0)),
+        Says("Port 5433, says memory/servers.md#L1.", usage=(1100, 15, 900)),
+    )
+    with remote(tmp_path, server, provider, **{"gateway.auto_responder.memory_search_max_results": 0}) as at:
+        write(at.workspace, "memory/servers.md", "The staging database listens on port 5433.\n")
+        events = at.say("Which port is staging on?")
+        assert reply(events).text == "Port 5433, says memory/servers.md#L1."
+        second = json.dumps(server.chats[1].body)
+        assert re.search(r"\\n\| [> ]*The staging database listens on port 5433\.", second)  # in a block
+        assert "memory/servers.md#L1" in second
+        assert at.session().tokens_in == 2000
+        assert at.session().tokens_context == 1115
+        assert [message.role for message in at.messages()] == ["user", "assistant", "tool", "assistant"]
+
+
+@both
+def test_arguments_that_are_not_json_are_told_to_the_model(tmp_path, server, provider):
+    server.script(Says("", Call("memory_search", '{"query": "stag')), Says("Sorry."))
+    with remote(tmp_path, server, provider) as at:
+        assert reply(at.say("Which port?")).text == "Sorry."
+        assert "malformed_arguments" in json.dumps(server.chats[1].body)
+
+
+@both
+def test_a_provider_that_refuses_the_length_gets_a_summarised_conversation(tmp_path, server, provider):
+    said = {
+        "reply": Says("Yes."),
+        "flush": Says("- Ann moved to Oslo on 3 March 2026. [L2]"),
+        "summary": Says("They talked."),
+    }
+    server.otherwise = lambda request: said[purpose(request)]
+    with remote(tmp_path, server, provider) as at:
+        for number in range(8):
+            at.say(f"Message {number}. {FILLER * 8}")
+        server.script(OVERFLOW[provider])
+        events = at.say("And now?")
+        assert reply(events).text == "Yes."
+        assert Notice("The conversation was too long for the model and has been shortened.") in events
+        (entry,) = at.compactions()
+        assert (entry.source, entry.metadata["why"], entry.metadata["flush"]) == ("model", "overflow", "written")
+        assert verify_receipt(at.memory, at.sessions.folder, entry.receipt) is None
+        assert "Ann moved to Oslo on 3 March 2026. (from sessions/" in at.today()
+        last = json.dumps([chat.body for chat in server.chats if purpose(chat) == "reply"][-1])
+        assert "| They talked." in last
+        assert "Message 0." not in last
+
+
+@both
+def test_a_long_conversation_compacts_by_what_the_provider_counts(tmp_path, server, provider):
+    """The provider counts twice what we estimate; the window is watched by its count."""
+
+    def answer(request):
+        if purpose(request) != "reply":
+            return Says("NO_REPLY" if purpose(request) == "flush" else "They talked.")
+        return Says("Yes.", usage=(len(json.dumps(request.body)) // 2, 5, 0))
+
+    server.otherwise = answer
+    with remote(tmp_path, server, provider, window=8_000) as at:
+        for number in range(24):
+            at.say(f"Message {number}. {FILLER * 4}")
+        assert len(at.compactions()) >= 2
+        sizes = [len(json.dumps(chat.body)) // 2 for chat in server.chats if purpose(chat) == "reply"]
+        assert max(sizes) < 8_000
+
+
+@both
+def test_a_line_that_breaks_in_the_middle_of_a_reply_leaves_the_conversation_whole(tmp_path, server, provider):
+    server.script(Breaks("The answer to your"), Says("The answer is 42."))
+    with remote(tmp_path, server, provider) as at:
+        with pytest.raises(ModelFailed):
+            at.say("What is it?", as_id="a")
+        assert [message.text for message in at.messages()] == ["What is it?"]
+        assert reply(at.say("What is it?", as_id="a")).text == "The answer is 42."
+        assert [message.role for message in at.messages()] == ["user", "assistant"]
+
+
+# a program
+
+
+@pytest.fixture
+def claude(tmp_path, monkeypatch):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "claude"
+    source = (Path(__file__).parent / "claude_stand_in.py").read_text()
+    program.write_text(source.replace("#!/usr/bin/env python3", f"#!{sys.executable}"))
+    program.chmod(0o700)
+    assert shutil.which(str(program))
+
+    def make(window, chars=None):
+        if chars:
+            monkeypatch.setenv("ANTHROPIC_STAND_IN_CHARS", str(chars))
+        given = {"provider": "claude_cli", "program": str(program), "context_window": window, "tools": False}
+        config = load_config(settings={f"model.{name}": value for name, value in given.items()}).config
+        return make_model(config.agent.model, config.keys)
+
+    make.heard = lambda: [json.loads(line) for line in (folder / "heard.jsonl").read_text().splitlines()]
+    return make
+
+
+def test_claude_is_given_memories_and_compacted_by_our_own_count(tmp_path, claude):
+    with desk(tmp_path, claude(4_000)) as at:
+        write(at.workspace, "memory/servers.md", "The staging database listens on port 5433.\n")
+        assert reply(at.say("Which port is the staging database on?")).text == "Yes."
+        heard = claude.heard()[0]
+        assert "| The staging database listens on port 5433." in heard["stdin"]
+        assert "memory_search" not in heard["system"]
+        for number in range(12):
+            at.say(f"Message {number}. {FILLER * 12}")
+        assert at.compactions()
+        assert at.session().tokens_context < 4_000  # not the 50,000 that the program speaks of
+        assert all(verify_receipt(at.memory, at.sessions.folder, one.receipt) is None for one in at.compactions())
+
+
+def test_what_is_too_long_for_claude_is_summarised_and_sent_again(tmp_path, claude):
+    with desk(tmp_path, claude(200_000, chars=12_000)) as at:
+        for number in range(6):
+            assert reply(at.say(f"Message {number}. {FILLER * 20}")).text == "Yes."
+        assert at.compactions()[0].metadata["why"] == "overflow"
+
+
+# no model at all
+
+
+def test_without_a_model_a_question_is_answered_with_what_is_found(tmp_path):
+    with desk(tmp_path, ExtractiveChat(context_window=4_000)) as at:
+        write(at.workspace, "memory/servers.md", "The staging database listens on port 5433.\n")
+        text = reply(at.say("Which port is the staging database on?")).text
+        assert "The staging database listens on port 5433." in text
+        assert "memory/servers.md" in text
+        assert "[data " not in text
+        for number in range(12):
+            at.say(f"Remember that box {number} holds {number * 3} candles. {FILLER * 8}")
+        assert at.compactions()[0].source == "extractive"
+        assert at.compactions()[0].receipt["searchable"]
+        assert at.flushes()[0]["fallback"] == "extractive"
+        assert "box 0 holds 0 candles" in at.today()
+
+
+def test_the_example_in_the_documentation_runs(tmp_path, capsys):
+    page = (Path(__file__).parents[2] / "docs/reference/python.md").read_text()
+    (code,) = [
+        block for block in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S) if "async def answer" in block
+    ]
+    write(tmp_path / "workspace", "memory/servers.md", "The staging database listens on port 5433.\n")
+    settings = {"model.provider": "extractive"}
+    loaded = load_config(home=str(tmp_path / "home"), workspace=str(tmp_path / "workspace"), settings=settings)
+    names = {}
+    exec(code, names)
+    asyncio.run(names["answer"](loaded, "Which port is the staging database on?"))
+    assert "port 5433" in capsys.readouterr().out

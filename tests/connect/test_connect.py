@@ -1,0 +1,226 @@
+"""Connecting real-shaped settings: what is theirs stays, ours comes and goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from conftest import KEPT, tree_of, write
+from kept.connect.change import Connection
+from kept.connect.clients import CLIENTS, Surroundings, locate
+from kept.connect.command import Command
+from kept.errors import LockBusy
+
+DESKTOP = """{
+  "globalShortcut": "Alt+Space",
+  "mcpServers": {
+    "filesystem": {
+      "command": "npx",
+      "args": ["-y", "@modelcontextprotocol/server-filesystem", "/home/me/Documents"],
+      "env": { "TOKEN": "sekret" }
+    }
+  },
+  "preferences": {"menuBarEnabled": true, "legacyQuickEntryEnabled": false}
+}
+"""
+CURSOR = '{"mcpServers":{"linear":{"url":"https://mcp.linear.app/sse"}}}'
+VSCODE = """{
+\t// Prompted for once, then stored by VS Code.
+\t"inputs": [
+\t\t{ "type": "promptString", "id": "key", "description": "API key", "password": true },
+\t],
+\t"servers": {
+\t\t"weather": { "type": "stdio", "command": "uvx", "args": ["weather"], "env": { "KEY": "${input:key}" } }, // daily
+\t}
+}
+"""
+CODEX = '# Codex\nmodel = "gpt-5"\n\n[mcp_servers.docs]\ncommand = "docs"   # local\n\n[tui]\ntheme = "dark"\n'
+OPENCLAW = """{
+  // personal assistant
+  agents: { defaults: { workspace: "~/.openclaw/workspace", model: { primary: 'anthropic/claude' } } },
+  channels: { telegram: { enabled: true, allowFrom: ["tg:1"], }, },
+  mcp: {
+    servers: {
+      docs: { command: "npx", args: ["-y", "docs"] },
+    },
+  },
+}
+"""
+CLAUDE = """{
+  "permissions": { "allow": ["Bash(git *)"] },
+  "enabledPlugins": { "formatter@tools": true },
+  "hooks": { "Stop": [ { "hooks": [ { "type": "command", "command": "say done" } ] } ] }
+}
+"""
+FILES = {
+    "claude-code": (".claude/settings.json", CLAUDE),
+    "claude-desktop": (".config/Claude/claude_desktop_config.json", DESKTOP),
+    "cursor": (".cursor/mcp.json", CURSOR),
+    "codex": (".codex/config.toml", CODEX),
+    "vscode": (".config/Code/User/mcp.json", VSCODE),
+    "openclaw": (".openclaw/openclaw.json", OPENCLAW),
+}
+
+
+@pytest.fixture
+def user() -> Path:
+    return Path.home()
+
+
+@pytest.mark.parametrize("client", FILES)
+def test_every_line_of_the_settings_stays_and_undo_brings_back_every_byte(kept, user, client):
+    name, text = FILES[client]
+    file = write(user / name, text)
+    file.chmod(0o640)
+    dry = kept("connect", client, "--dry-run")
+    assert dry.code == 0
+    assert f"+++ {file}" in dry.out
+    assert file.read_text() == text
+
+    done = kept("connect", client)
+    assert done.code == 0, done.err
+    assert done.out == dry.out, "what was shown is what is done"
+    made = file.read_text()
+    assert made != text
+    whole = [line for line in text.splitlines() if line.rstrip("}, ") in made]
+    assert len(whole) == len(text.splitlines())
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    copy = Path(done.err.split("kept in ")[1].strip().rstrip("."))
+    assert copy.read_text() == text
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+
+    assert "already" in kept("connect", client).out
+    assert file.read_text() == made
+    assert kept("connect", client, "--undo").code == 0
+    assert file.read_text() == text
+    assert "nothing to do" in kept("connect", client, "--undo").out
+
+
+@pytest.mark.parametrize("client", FILES)
+def test_where_there_are_no_settings_they_are_made_and_taken_away(kept, user, client):
+    assert kept("connect", client).code == 0
+    file = user / FILES[client][0]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "kept" in file.read_text()
+    assert kept("connect", client, "--undo").code == 0
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("client", FILES)
+def test_what_was_changed_since_stays_when_it_is_undone(kept, user, client):
+    name, text = FILES[client]
+    file = write(user / name, text)
+    kept("connect", client)
+    changed = file.read_text().replace("\n", "\n\n", 1) if client != "cursor" else file.read_text() + "\n"
+    file.write_text(changed)
+    undone = kept("connect", client, "--undo")
+    assert undone.code == 0, undone.err
+    left = file.read_text()
+    assert "kept@kept" not in left
+    assert str(KEPT) not in left
+    for line in text.splitlines():
+        assert line.strip().rstrip("}, ") in left
+
+
+def test_the_entry_starts_this_memory_wherever_the_client_is_started(kept, user, workspace, home):
+    kept("connect", "cursor")
+    entry = json.loads((user / ".cursor/mcp.json").read_text())["mcpServers"]["kept"]
+    assert entry == {"command": str(KEPT), "args": ["--home", str(home), "--workspace", str(workspace), "mcp"]}
+    printed = kept("--agent", "coder", "connect", "print").json["mcpServers"]["kept"]
+    assert printed["args"][2:4] == ["--agent", "coder"]
+    codex = kept("connect", "codex")
+    assert codex.code == 0
+    assert tomllib.loads((user / ".codex/config.toml").read_text())["mcp_servers"]["kept"] == entry
+
+
+def test_a_project_has_settings_of_its_own(kept, user, tmp_path):
+    project = tmp_path / "project"
+    for client, name, keys in (
+        ("claude-code", ".mcp.json", ("mcpServers", "kept", "type")),
+        ("cursor", ".cursor/mcp.json", ("mcpServers", "kept", "command")),
+        ("vscode", ".vscode/mcp.json", ("servers", "kept", "type")),
+        ("codex", ".codex/config.toml", ("mcp_servers", "kept", "command")),
+    ):
+        assert kept("connect", client, "--scope", "project", "--project", project).code == 0
+        text = (project / name).read_text()
+        tree = tomllib.loads(text) if name.endswith(".toml") else json.loads(text)
+        for key in keys:
+            tree = tree[key]
+        assert tree in ("stdio", str(KEPT))
+    assert not list(user.rglob("*.json"))
+    refused = kept("connect", "claude-desktop", "--scope", "project")
+    assert refused.code == 2
+
+
+@pytest.mark.parametrize("client", FILES)
+def test_broken_settings_are_refused_in_one_line_and_stay_as_they_are(kept, user, client):
+    name, text = FILES[client]
+    for broken in (text[: len(text) // 2].encode(), b"\xff\xfe{}", b'{"a": {"b": [}'):
+        file = write(user / name, broken)
+        before = tree_of(user)
+        for options in ((), ("--dry-run",), ("--undo",)):
+            ended = kept("connect", client, *options)
+            assert ended.code == 2, (broken, ended)
+            assert len(ended.err.splitlines()) == 1
+            assert str(file) in ended.err
+            assert "Nothing was changed" in ended.err
+        assert tree_of(user) == before
+
+
+def test_a_link_to_settings_that_lie_elsewhere_stays_a_link(kept, user):
+    real = write(user / "dotfiles/cursor.json", CURSOR)
+    (user / ".cursor").mkdir()
+    (user / ".cursor/mcp.json").symlink_to(real)
+    assert kept("connect", "cursor").code == 0
+    assert (user / ".cursor/mcp.json").is_symlink()
+    assert "kept" in json.loads(real.read_text())["mcpServers"]
+    assert kept("connect", "cursor", "--undo").code == 0
+    assert real.read_text() == CURSOR
+
+
+def test_settings_that_change_while_they_are_looked_at_are_not_overwritten(user, tmp_path):
+    file = write(user / ".cursor/mcp.json", CURSOR)
+    around = Surroundings(str(user), str(tmp_path), "linux", {})
+    connection = Connection(CLIENTS["cursor"], "user", around, kept_home=str(tmp_path / "home"))
+    changes = connection.plan(Command("/opt/kept", ()))
+    file.write_text("{}")
+    with pytest.raises(LockBusy, match="in the meantime"):
+        connection.apply(changes)
+    assert file.read_text() == "{}"
+
+
+def test_a_second_change_keeps_the_copy_of_what_was_there_first(kept, user):
+    file = write(user / ".cursor/mcp.json", CURSOR)
+    kept("connect", "cursor")
+    assert kept("--agent", "coder", "connect", "cursor").code == 0
+    assert "coder" in file.read_text()
+    assert kept("connect", "cursor", "--undo").code == 0
+    assert file.read_text() == CURSOR
+
+
+def test_scripts_are_told_what_changed(kept, user):
+    told = kept("connect", "claude-code", "--json").json
+    assert told["client"] == "claude-code"
+    assert {one["kind"] for one in told["changes"]} == {"created"}
+    assert kept("connect", "claude-code", "--json").json["changes"][-1]["kind"] == "unchanged"
+    assert kept("connect", "claude-code", "--undo", "--json").json["changes"][-1]["kind"] == "removed"
+
+
+def test_settings_are_looked_for_where_each_system_keeps_them():
+    def where(client, platform, **environ):
+        return locate(CLIENTS[client], "user", Surroundings("/u", "/p", platform, environ)).replace(os.sep, "/")
+
+    assert where("claude-desktop", "darwin") == "/u/Library/Application Support/Claude/claude_desktop_config.json"
+    assert where("claude-desktop", "win32", APPDATA="/a") == "/a/Claude/claude_desktop_config.json"
+    assert where("claude-desktop", "linux", XDG_CONFIG_HOME="/x") == "/x/Claude/claude_desktop_config.json"
+    assert where("vscode", "darwin") == "/u/Library/Application Support/Code/User/mcp.json"
+    assert where("vscode", "win32", APPDATA="/a") == "/a/Code/User/mcp.json"
+    assert where("codex", "linux", CODEX_HOME="/c") == "/c/config.toml"
+    assert where("claude-code", "linux", CLAUDE_CONFIG_DIR="/c") == "/c/settings.json"
+    assert where("openclaw", "linux", OPENCLAW_CONFIG_PATH="/o.json") == "/o.json"
+    assert where("openclaw", "linux", OPENCLAW_STATE_DIR="/s") == "/s/openclaw.json"

@@ -1,0 +1,188 @@
+"""One entry of a file is changed, and no other byte of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kept.connect.json_text import remove_entry, set_entry
+from kept.connect.json_tree import Broken, as_read, parse
+from kept.connect.toml_text import remove_table, set_table
+from kept.errors import ConfigError
+
+PATH = ("mcpServers", "kept")
+ENTRY = {"command": "/opt/kept", "args": ["mcp"]}
+
+names = st.text(max_size=8)
+trees = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=12,
+)
+layouts = st.sampled_from([None, 0, 1, 2, 4, "\t"])
+
+
+@given(st.dictionaries(names, trees, max_size=4), st.dictionaries(names, trees, max_size=3), layouts, st.booleans())
+def test_any_file_says_the_same_afterwards_and_the_entry(tree, servers, indent, has_servers):
+    if has_servers:
+        tree = {**tree, "mcpServers": servers}
+    elif "mcpServers" in tree:
+        return
+    text = json.dumps(tree, indent=indent, ensure_ascii=indent == 2)
+    made = set_entry(text, PATH, ENTRY, "json")
+    old = servers.get("kept") if has_servers else None
+    entry = {**old, **ENTRY} if isinstance(old, dict) else ENTRY
+    assert json.loads(made) == {**tree, "mcpServers": {**(servers if has_servers else {}), "kept": entry}}
+    assert set_entry(made, PATH, ENTRY, "json") == made, "a second time changes nothing"
+    for line in text.splitlines()[1:-1]:
+        assert line.rstrip(",").rstrip("{}") in made
+    without = json.loads(remove_entry(made, PATH, "json"))
+    assert without["mcpServers"] == {key: one for key, one in (servers if has_servers else {}).items() if key != "kept"}
+
+
+@given(trees)
+def test_what_is_json_is_read_as_it_is(tree):
+    text = json.dumps(tree)
+    assert parse(text, "json").value == as_read(tree)
+    assert parse(text, "json5").end == len(text)
+
+
+@given(st.text(alphabet="{}[]\"':,/*\\ \nab1-.truefalsn", max_size=30))
+def test_what_is_not_json_is_refused(text):
+    try:
+        json.loads(text)
+        is_json = True
+    except ValueError:
+        is_json = False
+    try:
+        parse(text, "json")
+        read = True
+    except Broken:
+        read = False
+    assert read == is_json
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", '{\n  "mcpServers": {\n    "kept": {\n      "command": "k"\n    }\n  }\n}\n'),
+        ("{}", '{\n  "mcpServers": {\n    "kept": {\n      "command": "k"\n    }\n  }\n}'),
+        ('{"a":1}', '{"a":1,"mcpServers":{"kept": {"command": "k"}}}'),
+        (
+            '{\n "mcpServers": {\n  "x": {}\n }\n}\n',
+            '{\n "mcpServers": {\n  "x": {},\n  "kept": {\n   "command": "k"\n  }\n }\n}\n',
+        ),
+        (
+            '{\r\n\t"mcpServers": {}\r\n}\r\n',
+            '{\r\n\t"mcpServers": {\r\n\t\t"kept": {\r\n\t\t\t"command": "k"\r\n\t\t}\r\n\t}\r\n}\r\n',
+        ),
+    ],
+)
+def test_it_is_laid_out_as_the_rest_is(before, after):
+    made = set_entry(before, PATH, {"command": "k"}, "json")
+    assert json.loads(made)["mcpServers"]["kept"] == {"command": "k"}
+    if before != '{"a":1}':
+        assert made == after
+    else:
+        assert "\n" not in made
+
+
+def test_comments_and_trailing_commas_stay():
+    before = (
+        '// mine\n{\n  // servers\n  "mcpServers": {\n    "a": {"command": "x"}, // the first, with a comma\n'
+        '    /* the last */ "b": {"command": "y",},\n    // end\n  },\n}\n'
+    )
+    made = set_entry(before, PATH, ENTRY, "jsonc")
+    lines = made.splitlines()
+    assert [line for line in before.splitlines() if line not in lines] == []
+    assert parse(made, "jsonc").value["mcpServers"]["kept"] == as_read(ENTRY)
+    no_comma = before.replace("},\n    // end", "} // last\n    // end")
+    made = set_entry(no_comma, PATH, ENTRY, "jsonc")
+    assert '"b": {"command": "y",}, // last' in made
+    with pytest.raises(Broken):
+        set_entry(before, PATH, ENTRY, "json")
+
+
+def test_what_people_write_by_hand_in_json5_is_read():
+    before = (
+        "{\n  // OpenClaw\n  agents: { list: { workspace: '~/it\\'s \"mine\"', n: 0x1F, x: +.5, y: Infinity } },\n}\n"
+    )
+    made = set_entry(before, ("mcp", "servers", "kept"), ENTRY, "json5")
+    assert before.splitlines()[2] in made
+    tree = parse(made, "json5").value
+    assert tree["mcp"]["servers"]["kept"] == as_read(ENTRY)
+    assert tree["agents"]["list"]["workspace"] == '~/it\'s "mine"'
+
+
+def test_an_entry_that_is_there_keeps_what_else_it_says():
+    before = '{\n  "mcpServers": {\n    "kept": {\n      "command": "old",\n      "env": {"A": "b"}\n    }\n  }\n}\n'
+    made = json.loads(set_entry(before, PATH, ENTRY, "json"))
+    assert made["mcpServers"]["kept"] == {"command": "/opt/kept", "args": ["mcp"], "env": {"A": "b"}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[]", '"x"', '{"mcpServers": []}', '{"mcpServers": {"a": 1}, "mcpServers": {}}', '{"a": 1', "{" * 500, "{'a': 1}"],
+)
+def test_what_cannot_be_changed_safely_is_refused(text):
+    with pytest.raises(Broken):
+        set_entry(text, PATH, ENTRY, "json")
+
+
+# TOML
+
+CODEX = """# my settings
+model = "gpt-5"   # the good one
+
+[mcp_servers.docs]
+command = "npx"
+args = [
+  "-y", # yes
+  "docs",
+]
+
+# about projects
+[projects."/home/me"]
+trust_level = "trusted"
+"""
+KEYS = ("mcp_servers", "kept")
+
+
+def test_a_table_is_added_behind_everything_else_and_taken_out_again():
+    made = set_table("config.toml", CODEX, KEYS, ENTRY)
+    assert made == CODEX + '\n[mcp_servers.kept]\ncommand = "/opt/kept"\nargs = ["mcp"]\n'
+    assert set_table("config.toml", made, KEYS, ENTRY) == made
+    assert remove_table("config.toml", made, KEYS) == CODEX
+    assert set_table("config.toml", "", KEYS, ENTRY).startswith("[mcp_servers.kept]\n")
+
+
+def test_a_table_that_is_there_is_changed_in_its_place():
+    before = CODEX.replace(
+        "# about projects",
+        '[mcp_servers."kept"]\ncommand = "old"\nstartup_timeout_sec = 20\n\n'
+        '[mcp_servers.kept.env]\nA = "b"\n\n# about projects',
+    )
+    made = set_table("config.toml", before, KEYS, ENTRY)
+    assert '[mcp_servers.kept]\ncommand = "/opt/kept"\nstartup_timeout_sec = 20\nargs = ["mcp"]\n' in made
+    assert made.endswith('[mcp_servers.kept.env]\nA = "b"\n\n' + CODEX[CODEX.index("# about projects") :])
+    inline = CODEX + '[mcp_servers.kept]\ncommand = "old"\nenv = { A = "b" }\n'
+    assert 'env = { A = "b" }' in set_table("config.toml", inline, KEYS, ENTRY)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model = ",
+        'mcp_servers = { a = { command = "x" } }\n',
+        "mcp_servers = 5\n",
+        'mcp_servers.kept.command = "old"\n',
+        '[mcp_servers]\nkept = { command = "old" }\n',
+    ],
+)
+def test_toml_that_cannot_be_changed_safely_is_refused(text):
+    with pytest.raises(ConfigError, match=r"config.toml") as refused:
+        set_table("config.toml", text, KEYS, ENTRY)
+    assert "Nothing was changed" in refused.value.hint
