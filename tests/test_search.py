@@ -275,7 +275,7 @@ def test_every_candidate_that_lost_has_a_reason(tmp_path):
         write(workspace, f"memory/{number}.md", f"parrot {number} " + "seed " * number + "\n")
     with open_memory(tmp_path) as memory:
         result = memory.search("parrot seed", max_results=2, min_score=0.3)
-        assert len(result.hits) + len(result.dropped) == 8  # max_results times candidate_multiplier
+        assert len(result.hits) + len(result.dropped) == 9
         assert {one.reason for one in result.dropped} <= {"below min_score", "beyond max_results", "near-duplicate"}
 
 

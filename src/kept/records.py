@@ -130,7 +130,9 @@ class Hit:
         return cite(self.path, self.start_line, self.end_line)
 
 
-DropReason = Literal["below min_score", "beyond max_results", "near-duplicate", "gone from disk"]
+DropReason = Literal[
+    "below min_score", "beyond max_results", "near-duplicate", "shown with a better hit", "gone from disk"
+]
 
 
 @frozen

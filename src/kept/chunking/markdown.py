@@ -75,6 +75,11 @@ def chunk_markdown(text: str, *, name: str = "", size: ChunkSize | None = None) 
     return chunks
 
 
+def note_name(path: str) -> str:
+    """What a note is called by its file: memory/red-door.md is "red door"."""
+    return path.rpartition("/")[2].removesuffix(".md").replace("-", " ").replace("_", " ")
+
+
 def split_sections(text: str, lines: list[str], *, fine: bool) -> Iterator[Section]:
     """Sections in order. A heading with nothing below it but a deeper heading is taken into the next section."""
     front = _front_matter_end(lines)

@@ -4,6 +4,8 @@ SQLite's tokenizer parts words at spaces. Thai, Lao, Khmer, Burmese, Chinese, Ja
 them, or with endings glued on, so runs of these scripts are cut into overlapping pairs of characters here, on both
 sides: a word inside a sentence is then a phrase of pairs. The last character of a run also stands alone, so that a
 single character is found as the beginning of a pair.
+
+Letters are folded on the way, and names in code taken apart (`folding`, `identifiers`).
 """
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ import re
 import unicodedata
 from functools import cache
 
-SEGMENTER_VERSION = 1
+from kept.chunking.folding import fold
+from kept.chunking.identifiers import name_parts_in
+
+SEGMENTER_VERSION = 2
 """Raised when the same text would give other words, so that existing indexes are rebuilt."""
 
 UNSPACED = (
@@ -42,11 +47,16 @@ def normalise(text: str) -> str:
 
 def segment(text: str) -> str:
     """The text as the full-text index stores it."""
-    if text.isascii():
-        return text
-    text = normalise(text)
-    text = _PICTURES.sub(lambda found: f" {found.group()} ", text)
-    return _runs().sub(lambda found: f" {' '.join(_pairs(found.group()))} ", text)
+    if not text.isascii():
+        text = fold(normalise(text))
+        text = _PICTURES.sub(lambda found: f" {found.group()} ", text)
+        text = _runs().sub(lambda found: f" {' '.join(_pairs(found.group()))} ", text)
+    return text
+
+
+def segment_context(context: str, text: str) -> str:
+    """The same for what a chunk is found by besides its text, the parts of names in its text among it."""
+    return f"{segment(context)} {name_parts_in(text)}".strip()
 
 
 def _pairs(run: str) -> list[str]:

@@ -1,12 +1,11 @@
 """Turns of a conversation to chunks.
 
-The unit is a question with its answer: a chunk begins where a person speaks after somebody else did. What is longer
-than a chunk may be is parted between messages, and a long message at its paragraphs, lines or words. A chunk is found
-by the two turns before and after it as well, at a lower weight; it is embedded with those before it only, so that
-adding to a conversation changes nothing that was embedded but its end.
+A chunk is what one message says: a question and its answer are told apart, and the search puts them together again when
+it shows one. A long message is cut at its paragraphs, lines or words. A chunk is found by the two turns before and
+after it as well, at a lower weight; it is embedded by itself, so that adding to a conversation embeds what was added.
 
-Where a chunk begins follows from the turns behind that place alone. So a conversation that has grown can be cut from
-the last settled place on, and gives the same chunks as when it is cut from its beginning.
+What a chunk is follows from its message and those beside it. So a conversation that has grown can be cut from the
+last settled place on, and gives the same chunks as when it is cut from its beginning.
 """
 
 from __future__ import annotations
@@ -17,15 +16,13 @@ from typing import Literal
 
 from kept.values import frozen
 
-TRANSCRIPT_CHUNKER_VERSION = 1
+TRANSCRIPT_CHUNKER_VERSION = 2
 """Raised when the same turns would be cut differently, so that existing indexes are rebuilt."""
 
-MAX_CHUNK_CHARS = 2_000
+MAX_CHUNK_CHARS = 1_000
 CONTEXT_TURNS = 2
 CONTEXT_CHARS = 300
 """Of each neighbouring turn; a chunk should be found for what it says."""
-_LEAST_ROOM = 400
-"""A long message begins in the chunk of the question if at least so much of it fits in."""
 
 Kind = Literal["user", "assistant", "tool", "system", "summary"]
 
@@ -103,59 +100,37 @@ def find_settled(turns: Sequence[Turn], chunks: Sequence[TurnChunk]) -> Settled 
 
 @frozen
 class _Draft:
-    """Turns ``first`` to ``last``. ``parts`` is what is shown of them, and the same without the times."""
+    """One turn, or a piece of one: what is shown of it, and the same without the time."""
 
-    first: int
-    last: int
-    parts: tuple[tuple[str, str], ...]
+    at: int
+    shown: str
+    said: str
 
 
 def _drafts(turns: Sequence[Turn], first: int) -> Iterator[_Draft]:
-    begin, size = first, 0
-    parts: list[tuple[str, str]] = []
     for at in range(first, len(turns)):
         turn = turns[at]
-        needed = len(turn.shown) + bool(parts)
-        too_long = len(turn.shown) > MAX_CHUNK_CHARS
-        fits = size + needed <= MAX_CHUNK_CHARS or (too_long and MAX_CHUNK_CHARS - size >= _LEAST_ROOM)
-        if parts and (_opens(turns, at) or not fits):
-            yield _Draft(begin, at - 1, tuple(parts))
-            begin, parts, size = at, [], 0
-        if not too_long:
-            parts.append((turn.shown, turn.said))
-            size += len(turn.shown) + (len(parts) > 1)
-            continue
-        yield from _cut(turn, at, begin, parts, room=MAX_CHUNK_CHARS - size - bool(parts))
-        begin, parts, size = at + 1, [], 0
-    if parts:
-        yield _Draft(begin, len(turns) - 1, tuple(parts))
+        if len(turn.shown) <= MAX_CHUNK_CHARS:
+            yield _Draft(at, turn.shown, turn.said)
+        else:
+            yield from _cut(turn, at)
 
 
-def _opens(turns: Sequence[Turn], at: int) -> bool:
-    """Whether a turn begins a chunk whatever its length."""
-    turn, before = turns[at], turns[at - 1]
-    asks = turn.kind == "user" and before.kind != "user"
-    return turn.begins or asks or "summary" in (turn.kind, before.kind)
-
-
-def _cut(turn: Turn, at: int, begin: int, parts: list[tuple[str, str]], *, room: int) -> Iterator[_Draft]:
-    """A turn that is longer than a chunk: its first piece with what stands before it, the others by themselves."""
-    pieces = _pieces(turn.shown, room)
+def _cut(turn: Turn, at: int) -> Iterator[_Draft]:
+    """A turn that is longer than a chunk. Who says it is looked for in every piece, and shown in the first."""
     label = turn.shown.removesuffix(turn.text)
-    shown = next(pieces)
-    yield _Draft(begin, at, (*parts, (shown, f"{turn.speaker}: {shown.removeprefix(label)}")))
-    for piece in pieces:
-        yield _Draft(at, at, ((piece, f"{turn.speaker}: {piece}"),))
+    for piece in _pieces(turn.shown):
+        yield _Draft(at, piece, f"{turn.speaker}: {piece.removeprefix(label)}")
 
 
-def _pieces(text: str, room: int) -> Iterator[str]:
+def _pieces(text: str) -> Iterator[str]:
     start = 0
-    while len(text) - start > room:
-        end = _edge(text, start, start + room)
+    while len(text) - start > MAX_CHUNK_CHARS:
+        end = _edge(text, start, start + MAX_CHUNK_CHARS)
         piece = text[start:end].strip()
         if piece:
             yield piece
-        start, room = end, MAX_CHUNK_CHARS
+        start = end
     rest = text[start:].strip()
     if rest:
         yield rest
@@ -174,18 +149,17 @@ def _edge(text: str, start: int, end: int) -> int:
 
 
 def _chunk(turns: Sequence[Turn], draft: _Draft) -> TurnChunk:
-    first, last = turns[draft.first], turns[draft.last]
-    before, after = _before(turns, draft.first), _after(turns, draft.last)
-    words = "\n".join(said for _, said in draft.parts)
+    turn = turns[draft.at]
+    around = (*_before(turns, draft.at), *_after(turns, draft.at))
     return TurnChunk(
-        start_line=first.line,
-        end_line=last.line,
-        text="\n".join(shown for shown, _ in draft.parts),
-        words=words,
-        context="\n".join(_clipped(turn) for turn in (*before, *after)),
-        embed_text="\n".join((*_embedded_context(before, len(words)), words)),
-        day=first.day,
-        timestamp_ms=first.timestamp_ms,
+        start_line=turn.line,
+        end_line=turn.line,
+        text=draft.shown,
+        words=draft.said,
+        context="\n".join(_clipped(other) for other in around),
+        embed_text=draft.said,
+        day=turn.day,
+        timestamp_ms=turn.timestamp_ms,
     )
 
 
@@ -207,14 +181,3 @@ def _after(turns: Sequence[Turn], at: int) -> list[Turn]:
 
 def _clipped(turn: Turn) -> str:
     return turn.said[:CONTEXT_CHARS]
-
-
-def _embedded_context(before: Sequence[Turn], room: int) -> list[str]:
-    """No more than the chunk says itself, the nearest first: a "thank you" does not mean what it was said for."""
-    taken: list[str] = []
-    for turn in reversed(before):
-        piece = _clipped(turn)[:room]
-        room -= len(piece)
-        if piece:
-            taken.insert(0, piece)
-    return taken

@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from itertools import takewhile
 from typing import Any
 
-from kept.chunking.segment import segment
+from kept.chunking.segment import segment, segment_context
 from kept.chunking.transcript import (
     Kind,
     Settled,
@@ -279,7 +279,7 @@ class _Reader:
             heading=heading,
             text=chunk.text,
             words=segment(chunk.words),
-            context_words=segment(context),
+            context_words=segment_context(context, chunk.words),
             timestamp_ms=chunk.timestamp_ms,
             session_key=self.key or None,
             channel=_clean(key.channel) if key else None,

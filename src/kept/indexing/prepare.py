@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 
-from kept.chunking.markdown import CHUNKER_VERSION, ChunkSize, chunk_markdown
-from kept.chunking.segment import SEGMENTER_VERSION, segment
+from kept.chunking.markdown import CHUNKER_VERSION, ChunkSize, chunk_markdown, note_name
+from kept.chunking.segment import SEGMENTER_VERSION, segment, segment_context
 from kept.chunking.transcript import TRANSCRIPT_CHUNKER_VERSION
 from kept.records import Chunk, SourceFile
 from kept.redact import REDACTION_VERSION
@@ -68,7 +68,7 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
                 heading=chunk.heading,
                 text=chunk.text,
                 words=segment(chunk.text),
-                context_words=segment(_context(chunk, day)),
+                context_words=segment_context(_context(chunk, file.path, day), chunk.text),
                 timestamp_ms=timestamp_ms,
             )
         )
@@ -100,10 +100,9 @@ def sha256_hex(text: str) -> str:
     return sha256(text).hex()
 
 
-def _context(chunk: Chunk, day: dt.date | None) -> str:
-    """The date is found by word only: in the embedded text it would make renaming a daily note cost a call."""
-    when = date_in_words(day) if day else ""
-    return f"{chunk.heading} {when}".strip()
+def _context(chunk: Chunk, path: str, day: dt.date | None) -> str:
+    """Name and date of a note are found by word only: in the embedded text they would make renaming it cost a call."""
+    return f"{chunk.heading} {date_in_words(day) if day else note_name(path)}".strip()
 
 
 def date_in_words(day: dt.date) -> str:

@@ -1,8 +1,10 @@
 """The keyword side: BM25, with a score that means the same for every query.
 
-SQLite finds the best chunks; their scores are computed here, because its own cannot be compared between queries and
-vanish in a small index. A term counts by how rare it is. A chunk of mean length that has every term once scores 1
-before it is bent into the range from 0 to 1.
+SQLite finds the best chunks; what their words are worth is computed here, because its own score cannot be compared
+between queries and vanishes in a small index. A term counts by how rare it is. Each figure is a share of what the
+query could have: how much the words say in the text (a chunk of mean length that has every term once is at 1 before
+that is bent into the range from 0 to 1), the same in what stands around it, how much of the query the text has at
+all, and how much of it the text has together with what stands around it.
 """
 
 from __future__ import annotations
@@ -36,8 +38,16 @@ class Weighed:
 @frozen
 class KeywordHit:
     row: int
-    score: float
+    words: float
+    """How much the text says of the query, often and in few words counting more."""
+    around: float
+    """The same of its context: headings, the date, neighbouring turns."""
+    coverage: float
+    """Which share of the query, by rarity, the text has."""
+    reach: float
+    """Which share of it the text and its context have together."""
     matched: tuple[str, ...]
+    """The terms that it has, in the text or around it."""
 
 
 class KeywordSearch:
@@ -59,7 +69,7 @@ class KeywordSearch:
         matches, mean = self.words.match(
             expression, phrases=phrases, weights=(1.0, CONTEXT_WEIGHT), limit=limit, filters=filters
         )
-        return sorted((self._hit(m, mean) for m in matches), key=lambda hit: (-hit.score, hit.row))
+        return [self._hit(m, mean) for m in matches]
 
     def score_rows(self, rows: Sequence[int]) -> list[KeywordHit]:
         """The scores of given rows: what the vector side found may have some of the words too."""
@@ -99,15 +109,22 @@ class KeywordSearch:
         return rare if len(rare) < len(self.present) else []
 
     def _hit(self, match: KeywordMatch, mean_length: float) -> KeywordHit:
-        score = 0.0
+        words = around = coverage = reach = 0.0
         matched: list[str] = []
         damping = K1 * (1 - B + B * match.length / max(1.0, mean_length))
         for weighed, (in_text, in_context) in zip(self.present, match.counts, strict=True):
-            often = in_text + CONTEXT_WEIGHT * in_context
-            if often:
+            if in_text:
+                words += weighed.idf * in_text * (K1 + 1) / (in_text + damping)
+                coverage += weighed.idf
+            if in_context:
+                around += weighed.idf * in_context * (K1 + 1) / (in_context + K1)
+            if in_text or in_context:
+                reach += weighed.idf
                 matched.append(weighed.term.text)
-                score += weighed.idf * often * (K1 + 1) / (often + damping)
-        return KeywordHit(match.row, bend(score / self.total_idf), tuple(matched))
+        whole = self.total_idf
+        return KeywordHit(
+            match.row, bend(words / whole), bend(around / whole), coverage / whole, reach / whole, tuple(matched)
+        )
 
 
 def bend(fraction: float) -> float:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from kept.chunking.folding import fold
+from kept.chunking.identifiers import is_code_name, parts_of_name
 from kept.chunking.segment import is_unspaced, normalise, segment_run, split_scripts
 from kept.errors import EmptyQuery
-from kept.search.stopwords import ENGLISH
+from kept.search.stopwords import ENGLISH, says_nothing, stop_words_of
 from kept.values import frozen
 
 MAX_TERMS = 96
@@ -24,7 +26,7 @@ _LONGEST_WORD_RUN = 12
 Kind = Literal["word", "phrase", "identifier", "pair", "prefix"]
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
-_QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”')
+_QUOTED = re.compile('"([^"]*)"|[“„”]([^“”"]*)[”“]|«([^»]*)»|»([^«]*)«|「([^」]*)」|『([^』]*)』')
 _APOSTROPHES = re.compile("[’‘ʼ`´]")
 _POSSESSIVE = re.compile(r"'s$", re.IGNORECASE)
 
@@ -45,6 +47,8 @@ class Term:
 class ParsedQuery:
     text: str
     terms: tuple[Term, ...]
+    quoted: tuple[str, ...] = ()
+    """What stood in quotes, as it stood there."""
 
 
 def parse_query(raw: str) -> ParsedQuery:
@@ -52,35 +56,73 @@ def parse_query(raw: str) -> ParsedQuery:
     if not text:
         raise EmptyQuery("There is nothing to look for: the query is empty.")
     shortened = text[:MAX_CHARS]
-    terms = list(dict.fromkeys(_phrases(shortened)))
-    words = list(dict.fromkeys(_words(_QUOTED.sub(" ", shortened))))
-    telling = [term for term in words if term.text.lower() not in ENGLISH]
-    terms += telling if telling or terms else words
-    return ParsedQuery(text, tuple(terms[:MAX_TERMS]))
+    quoted = [inside.strip() for found in _QUOTED.finditer(shortened) if (inside := _inside(found)).strip()]
+    terms = [term for inside in quoted for term in _quoted_terms(inside)]
+    rest = fold(_QUOTED.sub(" ", shortened))
+    terms += _telling([*_words(rest)])
+    terms = terms or [*_words(rest, everything=True)]
+    return ParsedQuery(text, tuple(dict.fromkeys(terms))[:MAX_TERMS], tuple(dict.fromkeys(quoted)))
 
 
-def _phrases(text: str) -> Iterator[Term]:
-    for found in _QUOTED.finditer(text):
-        inside = (found.group(1) or found.group(2) or "").strip()
-        words = [word.text for word in _words(inside) if word.kind != "identifier"]
-        if len(words) > 1:
-            yield Term(" ".join(words), "phrase")
-        elif words:
-            yield from _words(inside)
+def phrase_of(text: str) -> Term | None:
+    """A text as one phrase, word for word as the index has it. None where it has no words."""
+    pieces = [piece for part in _parts(fold(text)) for piece in split_scripts(part)]
+    if not pieces:
+        return None
+    tokens = [token for piece in pieces[:-1] for token in _indexed(piece)]
+    last = pieces[-1]
+    open_ended = len(last) == 1 and is_unspaced(last)  # the beginning of a pair, which is all the index may have
+    tokens += segment_run(last) if is_unspaced(last) else [last]
+    return Term(" ".join(tokens), "prefix" if open_ended else "phrase" if len(tokens) > 1 else "word")
 
 
-def _words(text: str) -> Iterator[Term]:
+def _indexed(piece: str) -> list[str]:
+    """A piece with something behind it: the index then has the last character of a run by itself as well."""
+    return [*segment_run(piece), piece[-1]] if is_unspaced(piece) and len(piece) > 1 else [piece]
+
+
+def _inside(found: re.Match[str]) -> str:
+    return next((inside for inside in found.groups() if inside is not None), "")
+
+
+def _quoted_terms(inside: str) -> Iterator[Term]:
+    phrase = phrase_of(inside)
+    if phrase is None:
+        return
+    yield phrase
+    if phrase.kind == "word" or any(is_unspaced(part) for part in _parts(inside)):
+        yield from _words(fold(inside))  # a word of an unspaced script is a phrase already
+
+
+def _telling(words: Sequence[Term]) -> list[Term]:
+    """The words that say what is looked for."""
+    plain = {word.text: fold(word.text.lower()) for word in words if word.kind == "word"}
+    stop_words = stop_words_of(plain.values())
+    return [word for word in words if plain.get(word.text) not in stop_words]
+
+
+def _words(text: str, *, everything: bool = False) -> Iterator[Term]:
+    """``everything`` leaves in what says nothing in scripts without spaces, where it cannot be taken out afterwards."""
     for chunk in _APOSTROPHES.sub("'", text).split():
         bare = _POSSESSIVE.sub("", chunk.strip("'"))
         if bare.lower() in ENGLISH:  # "don't" is one word, and says nothing
             yield Term(bare, "word")
             continue
         parts = _parts(bare)
-        if len(parts) > 1:
+        if len(parts) > 1 and "'" not in bare:  # "l'avion" is two words and no name
             yield Term(" ".join(parts), "identifier")
         for part in parts:
-            for piece in split_scripts(part):
-                yield from _run(piece) if is_unspaced(piece) else (Term(piece, "word"),)
+            yield from _part(part, everything=everything)
+
+
+def _part(part: str, *, everything: bool) -> Iterator[Term]:
+    if is_code_name(part):
+        yield Term(" ".join(parts_of_name(part)), "identifier")
+    for piece in split_scripts(part):
+        if is_unspaced(piece):
+            yield from _run(piece, everything=everything)
+        else:
+            yield Term(piece, "word")
 
 
 def _parts(word: str) -> list[str]:
@@ -95,9 +137,11 @@ def _is_word_sign(sign: str) -> bool:
     return kind[0] in "LNM" or kind in ("So", "Co")
 
 
-def _run(run: str) -> Iterator[Term]:
+def _run(run: str, *, everything: bool) -> Iterator[Term]:
     if len(run) == 1:
         yield Term(run, "prefix")
+        return
+    if says_nothing(run) and not everything:
         return
     pairs = segment_run(run)
     if 2 < len(run) <= _LONGEST_WORD_RUN:

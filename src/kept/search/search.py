@@ -6,25 +6,30 @@ import datetime as dt
 import hashlib
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 
 from kept.config import Query
 from kept.embedding.base import Calibration, Embedder
 from kept.errors import EmbeddingError, StoreDamaged
 from kept.records import Dropped, DropReason, Filter, Hit, cite
 from kept.redact import redact
-from kept.search.fuse import Candidate, Scored, Weights, fuse_rrf, fuse_weighted, select
-from kept.search.keyword import KeywordHit, KeywordSearch
+from kept.search.evidence import Candidate, Pool
+from kept.search.exact import ExactMatch, lift_exact
+from kept.search.fuse import Scored, Weights, fuse_rrf, fuse_weighted, select
+from kept.search.keyword import KeywordSearch
 from kept.search.query import ParsedQuery
+from kept.search.rerank import Judge, rerank
 from kept.search.snippet import make_snippet
+from kept.search.times import add_times, spells_in
+from kept.search.window import Windows
 from kept.store.index import Index
 from kept.store.kernels import quantise
 from kept.store.rows import ChunkRow
 from kept.values import frozen
 
-MAX_CANDIDATES = 200
+LEAST_CANDIDATES, MAX_CANDIDATES = 100, 200
+_WINDOW_LINES = 12
 _WORD = re.compile(r"\w+")
-_DAY_MS = 86_400_000
 
 
 @frozen
@@ -44,37 +49,71 @@ class QueryVector:
 
 
 def search_index(
-    index: Index, vector: QueryVector | None, query: ParsedQuery, settings: Query, filters: Filter, *, now_ms: int
+    index: Index,
+    vector: QueryVector | None,
+    query: ParsedQuery,
+    settings: Query,
+    filters: Filter,
+    *,
+    now_ms: int,
+    judge: Judge | None = None,
 ) -> Found:
-    """``vector`` is of the embedder whose vectors the index holds, or None to search by word only."""
-    code = vector.code if vector else None
-    limit = min(MAX_CANDIDATES, max(1, settings.max_results * settings.hybrid.candidate_multiplier))
+    """``vector`` is of the embedder whose vectors the index holds, or None to search by word only.
+
+    ``judge`` is the model that reads the best passages with the query, where there is one.
+    """
+    degraded: tuple[str, ...] = ()
     with index.reading():
-        keywords = KeywordSearch(index.words, query, match_all=settings.hybrid.match == "all")
-        text = {hit.row: hit for hit in keywords.best(limit, filters)}
-        cosine = _nearest(index, code, limit, filters, also=list(text)) if code else {}
-        for hit in keywords.score_rows([row for row in cosine if row not in text]):
-            text[hit.row] = hit
-        chunks = index.live.get_chunks(dict.fromkeys([*text, *cosine]))
-    calibration = vector.calibration if vector else Calibration()
-    candidates = [
-        _candidate(chunk, cosine.get(row), text.get(row), calibration, now_ms) for row, chunk in chunks.items()
-    ]
-    ranked = _fuse(candidates, settings, calibration, has_vectors=code is not None)
+        exact = ExactMatch(query)
+        exact_rows = exact.find_rows(index.words, filters)
+        pool = find_pool(index, vector, query, settings, filters, also=exact_rows)
+        ranked = _fuse(pool.candidates(query.text, now_ms=now_ms), settings, vector)
+        ranked = add_times(ranked, spells_in(query.text, _local(now_ms).date()), now_ms=now_ms)
+        if judge:
+            ranked, degraded = rerank(ranked, judge, query.text, partial(_passage, pool), settings.rerank)
+        ranked = lift_exact(ranked, {row: how for row in exact_rows if (how := exact.of(pool.chunks[row])) is not None})
+        scores = {one.candidate.row: one.score for one in ranked}
+        windows = Windows(pool.chunks, partial(index.live.chunks_around, lines=_WINDOW_LINES), scores, filters)
 
-    @cache
-    def words_of(row: int) -> frozenset[str]:
-        return frozenset(_WORD.findall(chunks[row].text.lower()))
+        @cache
+        def words_of(row: int) -> frozenset[str]:
+            return frozenset(_WORD.findall(pool.chunks[row].text.lower()))
 
-    kept, dropped = select(
-        ranked,
-        min_score=settings.min_score,
-        max_results=settings.max_results,
-        words_of=words_of,
-    )
-    hits = tuple(_hit(one, chunks[one.candidate.row], text.get(one.candidate.row), index.path) for one in kept)
-    lost = tuple(_dropped(chunks[one.candidate.row], one.score, reason) for one, reason in dropped)
-    return Found(hits, lost)
+        kept, dropped = select(
+            ranked,
+            min_score=settings.min_score,
+            max_results=settings.max_results,
+            words_of=words_of,
+            showing=windows,
+        )
+    hits = tuple(_hit(one, windows.of(one.candidate.row), pool.chunks[one.candidate.row], index.path) for one in kept)
+    lost = tuple(_dropped(pool.chunks[one.candidate.row], one.score, reason) for one, reason in dropped)
+    return Found(hits, lost, degraded)
+
+
+def find_pool(
+    index: Index,
+    vector: QueryVector | None,
+    query: ParsedQuery,
+    settings: Query,
+    filters: Filter,
+    *,
+    also: Sequence[int] = (),
+) -> Pool:
+    """Everything that is looked at, with all that is known of it. Each side's finds are judged by the other as well.
+
+    It is never small: what stands beside a candidate is evidence only if it was found too.
+    """
+    wanted = settings.max_results * settings.hybrid.candidate_multiplier
+    limit = min(MAX_CANDIDATES, max(LEAST_CANDIDATES, wanted))
+    keywords = KeywordSearch(index.words, query, match_all=settings.hybrid.match == "all")
+    text = {hit.row: hit for hit in keywords.best(limit, filters)}
+    text.update((hit.row, hit) for hit in keywords.score_rows([row for row in also if row not in text]))
+    cosine = _nearest(index, vector.code, limit, filters, also=list(text)) if vector else {}
+    for hit in keywords.score_rows([row for row in cosine if row not in text]):
+        text[hit.row] = hit
+    chunks = index.live.get_chunks(dict.fromkeys([*text, *cosine, *also]))
+    return Pool(chunks, text, cosine, vector.calibration if vector else Calibration())
 
 
 def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | None, tuple[str, ...]]:
@@ -97,37 +136,34 @@ def _nearest(index: Index, code: bytes, limit: int, filters: Filter, *, also: Se
     return found
 
 
-def _candidate(
-    chunk: ChunkRow, cosine: float | None, text: KeywordHit | None, calibration: Calibration, now_ms: int
-) -> Candidate:
-    return Candidate(
-        row=chunk.row,
-        vector=None if cosine is None else calibration.score(cosine),
-        text=text.score if text else None,
-        age_days=(now_ms - chunk.timestamp_ms) / _DAY_MS,
-        matched=text.matched if text else (),
-    )
+def _passage(pool: Pool, row: int) -> str:
+    """What a model reads of a chunk: what is shown of it, and the headings above."""
+    chunk, words = pool.chunks[row], pool.text.get(row)
+    return f"{chunk.heading}\n{make_snippet(chunk.text, words.matched if words else ())}".strip()
 
 
-def _fuse(candidates: list[Candidate], settings: Query, calibration: Calibration, *, has_vectors: bool) -> list[Scored]:
+def _fuse(candidates: list[Candidate], settings: Query, vector: QueryVector | None) -> list[Scored]:
     hybrid = settings.hybrid
-    vector = calibration.weight if isinstance(hybrid.vector_weight, str) else hybrid.vector_weight
-    weights = Weights(vector, 1.0 - vector) if has_vectors else Weights(0.0, 1.0)
-    return (fuse_rrf if hybrid.fusion == "rrf" else fuse_weighted)(candidates, weights)
+    share = 0.0
+    if vector is not None:
+        share = vector.calibration.weight if isinstance(hybrid.vector_weight, str) else hybrid.vector_weight
+    return (fuse_rrf if hybrid.fusion == "rrf" else fuse_weighted)(candidates, Weights(share, 1.0 - share))
 
 
-def _hit(scored: Scored, chunk: ChunkRow, text: KeywordHit | None, index_path: str) -> Hit:
+def _hit(scored: Scored, window: Sequence[ChunkRow], chunk: ChunkRow, index_path: str) -> Hit:
     # What is shown is what was indexed, or it is not shown.
-    if hashlib.sha256(chunk.text.encode("utf-8", "replace")).hexdigest() != chunk.hash:
-        raise StoreDamaged(f"{index_path}: the index is damaged (a chunk does not match its hash).")
+    for shown in window:
+        if hashlib.sha256(shown.text.encode("utf-8", "replace")).hexdigest() != shown.hash:
+            raise StoreDamaged(f"{index_path}: the index is damaged (a chunk does not match its hash).")
+    text = "\n".join(shown.text for shown in window)
     return Hit(
         path=chunk.path,
-        start_line=chunk.start_line,
-        end_line=chunk.end_line,
+        start_line=window[0].start_line,
+        end_line=window[-1].end_line,
         score=scored.score,
-        vector_score=scored.candidate.vector,
-        text_score=scored.candidate.text,
-        snippet=make_snippet(chunk.text, text.matched if text else ()),
+        vector_score=scored.vector,
+        text_score=scored.text,
+        snippet=make_snippet(text, scored.candidate.matched),
         source=chunk.source,
         timestamp=_iso(chunk.timestamp_ms),
         heading=chunk.heading,
@@ -138,7 +174,11 @@ def _hit(scored: Scored, chunk: ChunkRow, text: KeywordHit | None, index_path: s
 
 
 def _iso(timestamp_ms: int) -> str:
-    return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(timespec="seconds")
+    return _local(timestamp_ms).isoformat(timespec="seconds")
+
+
+def _local(timestamp_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
 
 
 def _dropped(chunk: ChunkRow, score: float, reason: DropReason) -> Dropped:

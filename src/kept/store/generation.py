@@ -165,6 +165,16 @@ class Generation:
         )
         return {values[0]: ChunkRow(*values) for values in self.db.execute(query, (packed_rows(rows),))}
 
+    def chunks_around(self, chunk: ChunkRow, *, lines: int) -> list[ChunkRow]:
+        """The chunks of a file that begin within so many lines of one, in order, itself among them."""
+        query = (
+            "SELECT row, source, path, start_line, end_line, hash, heading, text, timestamp, session_key, channel"
+            f" FROM {self.prefix}chunks WHERE source = ? AND path = ? AND start_line BETWEEN ? AND ?"
+            " ORDER BY start_line, row"
+        )
+        near = (chunk.source, chunk.path, chunk.start_line - lines, chunk.end_line + lines)
+        return [ChunkRow(*values) for values in self.db.execute(query, near)]
+
     def spans(self, source: str, path: str, first_line: int, last_line: int) -> list[tuple[int, int]]:
         """The lines of a file's chunks that touch these lines, and that the full-text index knows."""
         query = (

@@ -1,0 +1,49 @@
+"""How much each kind of evidence counts. Learned, by `benchmarks/ranking.py`; nothing here was set by hand.
+
+What the words say adds up to 1, and so does what the meaning says; a query's settings, or what was measured for its
+embedder, say how the two are mixed. What speaks against a candidate is taken off.
+"""
+
+from __future__ import annotations
+
+from kept.values import frozen
+
+
+@frozen
+class Mix:
+    words: float
+    around: float
+    coverage: float
+    reach: float
+    answers: float
+    meaning: float
+    beside: float
+    asks: float
+    other_speaker: float
+    machine: float
+
+
+NOTES = Mix(
+    words=0.85,
+    around=0.0,
+    coverage=0.15,
+    reach=0.0,
+    answers=0.0,
+    meaning=1.0,
+    beside=0.0,
+    asks=0.0,
+    other_speaker=0.0,
+    machine=0.0,
+)
+TURNS = Mix(
+    words=0.15,
+    around=0.05,
+    coverage=0.2,
+    reach=0.5,
+    answers=0.1,
+    meaning=0.8,
+    beside=0.2,
+    asks=0.03,
+    other_speaker=0.17,
+    machine=0.1,
+)
