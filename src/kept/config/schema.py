@@ -86,7 +86,7 @@ class Hybrid:
 @frozen
 class Query:
     max_results: int = bounded(6, 1, 200)
-    min_score: float = bounded(0.3, 0, 1)
+    min_score: float = bounded(0.25, 0, 1)
     hybrid: Hybrid = Hybrid()
 
 

@@ -27,7 +27,7 @@ from kept.store.kernels import quantise
 from kept.store.rows import ChunkRow
 from kept.values import frozen
 
-LEAST_CANDIDATES, MAX_CANDIDATES = 60, 200
+LEAST_CANDIDATES, MAX_CANDIDATES = 40, 200
 _WINDOW_LINES = 12
 _WORD = re.compile(r"\w+")
 
