@@ -172,7 +172,12 @@ class _Measuring:
             self.index = self.index.plus(status, took)
         self.failures = tuple(failures)
         texts = [*self.bench.files.values()] or [document.text for document in self.bench.documents]
-        self.max_results = hits_to_ask_for(sum(map(estimate_tokens, texts)), sum(map(len, texts)), self.index.chunks)
+        self.max_results = hits_to_ask_for(
+            sum(map(estimate_tokens, texts)),
+            sum(map(len, texts)),
+            self.index.chunks,
+            sessions=bool(self.bench.sessions),
+        )
 
     def _ask(self, groups: Mapping[str, Group], variant: str) -> Asked:
         return ask_all(

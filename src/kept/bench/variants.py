@@ -13,16 +13,16 @@ from kept.records import Matrix
 from kept.search.snippet import MAX_CHARS
 
 KEPT = "kept"
-_FEWEST, _MOST = 12, 50
+_FEWEST, _FEWEST_FOR_SESSIONS, _MOST = 12, 40, 50
 _SEED_WORD = re.compile(r"[A-Za-z0-9_]+")
 
 
-def hits_to_ask_for(text_tokens: int, text_chars: int, chunks: int) -> int:
-    """Enough for ten documents and for 2,000 tokens of what is shown, where a user would ask for six. The same for every
-    query and variant of a set."""
+def hits_to_ask_for(text_tokens: int, text_chars: int, chunks: int, *, sessions: bool = False) -> int:
+    """Enough for ten documents, or ten different sessions, and for 2,000 tokens of what is shown, where a user would
+    ask for six. The same for every query and variant of a set."""
     chars = min(MAX_CHARS, text_chars / max(1, chunks))
     shown = max(1.0, chars * text_tokens / max(1, text_chars))
-    return min(_MOST, max(_FEWEST, round(1.25 * BUDGET_TOKENS / shown)))
+    return min(_MOST, max(_FEWEST_FOR_SESSIONS if sessions else _FEWEST, round(1.25 * BUDGET_TOKENS / shown)))
 
 
 def _keyword(query: Query) -> Query:
@@ -52,8 +52,8 @@ comparison. `seed` has the settings that Kept grew from."""
 
 
 def text_for(name: str, text: str) -> str:
-    """What is asked. `seed` quotes every word, so that none is left out as saying nothing; its words are ASCII only, and
-    where they are not all of the text it is asked as it is, which can only be better for it."""
+    """What is asked. `seed` quotes every word, so that none is left out as saying nothing. Its words are ASCII only; a
+    text that is not is asked as it stands, which can only be better for it."""
     words = _SEED_WORD.findall(text)
     return " ".join(f'"{word}"' for word in words) if name == "seed" and words and text.isascii() else text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.cli.output import console, json_option, print_json, size_text, warn
+from kept.cli.output import as_shape, console, json_option, plural, print_json, printable, size_text, style, warn
 from kept.cli.root import Globals, setting_pairs
+from kept.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 _SHOWN_CATEGORIES = 12
 """With more of them than this, the table would be about little else."""
+_NAME_CHARS, _WIDE = 17, 100
 
 
 @click.command("bench")
@@ -29,6 +32,7 @@ _SHOWN_CATEGORIES = 12
 @click.option("--no-baselines", is_flag=True, help="Measure the settings alone, which is three times as fast.")
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Ask only N queries of each set, evenly spread.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Sets measured at a time (default: one a core).")
+@click.option("--init", "starter", is_flag=True, help="Write a set to begin with into DIR, made of your notes.")
 @click.option("--curve", is_flag=True, help="Print what every threshold would refuse, and what it would lose.")
 @json_option
 @click.pass_obj
@@ -40,10 +44,17 @@ def command(
     no_baselines: bool,
     sample: int | None,
     jobs: int | None,
+    starter: bool,
     curve: bool,
     as_json: bool,
 ) -> None:
-    """Measure recall on folders of documents, queries and what is relevant to each."""
+    """Measure recall on sets: folders with documents, queries, and which documents answer which query.
+
+    The settings are yours; indexes are made in a temporary folder and leave nothing behind.
+    """
+    if starter:
+        make_starter(options, folders, as_json=as_json)
+        return
     from kept.bench.measure import Plan
     from kept.bench.run import default_jobs, measure_sets, read_sets
     from kept.bench.shape import sets_shape
@@ -58,7 +69,22 @@ def command(
     if as_json:
         print_json(sets_shape(measured, jobs=jobs))
     else:
-        show(measured, curve=curve)
+        show(measured, jobs=jobs, curve=curve)
+
+
+def make_starter(options: Globals, folders: tuple[str, ...], *, as_json: bool) -> None:
+    from kept.bench.starter import write_starter
+
+    if len(folders) != 1:
+        raise UsageError("--init writes one set.", hint="For example: kept bench --init my-set")
+    made = write_starter(options.load().config, folders[0])
+    if as_json:
+        print_json(as_shape(made))
+        return
+    click.echo(
+        f"Wrote {plural(made.documents, 'passage')} and {plural(made.queries, 'query', 'queries')} to {made.folder}."
+    )
+    click.echo("Its README.md says how to make it yours. Measure it with: kept bench " + shlex.quote(folders[0]))
 
 
 @contextmanager
@@ -80,7 +106,7 @@ def progress_of_sets() -> Iterator[Report | None]:
 
         def report(name: str, completed: int, total: int, doing: str) -> None:
             if name not in tasks:
-                tasks[name] = bars.add_task(name, total=total, doing=doing)
+                tasks[name] = bars.add_task(_plain(name), total=total, doing=doing)
             bars.update(tasks[name], completed=completed, total=total, doing=doing)
 
         yield report
@@ -89,13 +115,14 @@ def progress_of_sets() -> Iterator[Report | None]:
 # tables
 
 
-def show(measured: Sequence[Measured], *, curve: bool) -> None:
+def show(measured: Sequence[Measured], *, jobs: int, curve: bool) -> None:
     out = console()
     out.print(recall_table(measured))
     out.print(cost_table(measured))
     if curve:
         for one in measured:
             out.print(curve_table(one))
+    click.echo(style(legend(measured, jobs=jobs), dim=True))
     for one in measured:
         for reason in (*one.degraded, *one.failures):
             warn(f"{one.name}: {reason}")
@@ -105,8 +132,8 @@ def table(title: str, first: str, *columns: str) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    made = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    made.add_column(first, no_wrap=True, overflow="ellipsis")
+    made = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=0)
+    made.add_column(first, no_wrap=True)
     for column in columns:
         made.add_column(column, justify="right", no_wrap=True)
     return made
@@ -118,7 +145,7 @@ def recall_table(measured: Sequence[Measured]) -> Table:
     made = table("Recall", "set", "n", "R@1", "R@5", "R@10", "R@2k", "all@5", "MRR", "nDCG", "abst.")
     for one in measured:
         for name, summary in one.summaries.items():
-            label = f"[bold]{one.name}[/bold]" if name == KEPT else f"  {name}"
+            label = f"[bold]{_plain(one.name)}[/bold]" if name == KEPT else f"  {name}"
             made.add_row(label, *_cells(summary), style=None if name == KEPT else "dim")
             if name == KEPT:
                 _add_parts(made, one)
@@ -129,10 +156,21 @@ def recall_table(measured: Sequence[Measured]) -> Table:
 def _add_parts(made: Table, one: Measured) -> None:
     if 1 < len(one.categories) <= _SHOWN_CATEGORIES:
         for category, summary in one.categories.items():
-            made.add_row(f"  · {category}", *_cells(summary))
+            made.add_row(f"  · {_plain(category)}", *_cells(summary))
     for label, figures in (("sessions", one.sessions), ("audited", one.audited)):
         if figures:
             made.add_row(f"  · {label}", "", *_figures(figures), "")
+
+
+def _plain(name: str) -> str:
+    """Somebody else's word. A table would take what is in brackets for a style, and a long one would leave figures no
+    room: of such a name the middle is left out, since names of a kind differ at their ends."""
+    from rich.markup import escape
+
+    shown = printable(name)
+    if len(shown) > _NAME_CHARS and console().width < _WIDE:
+        shown = f"{shown[: _NAME_CHARS // 2]}…{shown[-(_NAME_CHARS - _NAME_CHARS // 2 - 1) :]}"
+    return escape(shown)
 
 
 def _cells(summary: Summary) -> list[str]:
@@ -155,31 +193,40 @@ def _percent(share: float | None) -> str:
 
 
 def cost_table(measured: Sequence[Measured]) -> Table:
+    from kept.bench.shape import calibration_shape
+
     made = table(
-        "Cost", "set", "documents", "chunks", "indexed in", "index", "p50", "p95", "min_score", "refused", "lost"
+        "Cost and refusals", "set", "docs", "chunks", "indexed", "index", "p50 ms", "p95 ms", "refused", "lost"
     )
     for one in measured:
-        from kept.bench.shape import calibration_shape
-
         calibration = calibration_shape(one)
         made.add_row(
-            one.name,
+            _plain(one.name),
             f"{one.documents:,}",
             f"{one.index.chunks:,}",
             f"{one.index.seconds:.1f} s",
             size_text(one.index.bytes),
-            f"{one.latency['p50_ms']:.1f} ms",
-            f"{one.latency['p95_ms']:.1f} ms",
-            f"{one.min_score:.2f}",
+            f"{one.latency['p50_ms']:.1f}",
+            f"{one.latency['p95_ms']:.1f}",
             _percent(calibration["refused"]),
             _percent(calibration["lost"]),
         )
     return made
 
 
+def legend(measured: Sequence[Measured], *, jobs: int) -> str:
+    lines = [
+        "R@2k: within the first 2,000 tokens returned. abst.: got nothing, rightly/wrongly.",
+        f"refused, lost: nonsense and answers, at min_score {measured[0].min_score:.2f}.",
+    ]
+    if jobs > 1:
+        lines.append(f"{jobs} sets were measured at a time; --jobs 1 gives times that nothing else was in the way of.")
+    return "\n".join(lines)
+
+
 def curve_table(one: Measured) -> Table:
     made = table(
-        f"{one.name}: what a threshold refuses, and what it loses",
+        f"{_plain(one.name)}: what a threshold refuses, and what it loses",
         "min_score",
         "random words",
         "foreign questions",

@@ -1,0 +1,158 @@
+"""Figures, against what was worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kept.bench.calibration import Probe, Probes, measure_curve
+from kept.bench.metrics import (
+    FIGURES,
+    Returned,
+    evaluate,
+    evaluate_sessions,
+    hits_within,
+    mean_figures,
+    percentile,
+)
+
+
+def hit(*documents: str, tokens: int = 10, score: float = 0.5, session: str | None = None) -> Returned:
+    return Returned(frozenset(documents), tokens, score, session)
+
+
+def test_one_relevant_document_at_rank_three():
+    figures = evaluate([hit("x"), hit("y"), hit("a")], {"a": 1})
+    assert figures == {
+        "recall@1": 0.0,
+        "recall@5": 1.0,
+        "recall@10": 1.0,
+        "recall@2000tok": 1.0,
+        "all@5": 1.0,
+        "mrr@10": pytest.approx(1 / 3),
+        "ndcg@10": pytest.approx(0.5),  # 1 / log2(4)
+    }
+
+
+def test_two_of_three_found_one_of_them_behind_the_fifth_hit():
+    hits = [hit("a"), *(hit(f"x{n}") for n in range(5)), hit("b")]
+    figures = evaluate(hits, {"a": 1, "b": 1, "c": 1})
+    assert figures["recall@1"] == pytest.approx(1 / 3)
+    assert figures["recall@5"] == pytest.approx(1 / 3)
+    assert figures["recall@10"] == pytest.approx(2 / 3)
+    assert figures["all@5"] == 0.0
+    assert figures["mrr@10"] == 1.0
+    gained = 1 + 1 / math.log2(8)
+    assert figures["ndcg@10"] == pytest.approx(gained / (1 + 1 / math.log2(3) + 1 / math.log2(4)))
+
+
+def test_grades_weigh_in_ndcg():
+    figures = evaluate([hit("a"), hit("b")], {"a": 1, "b": 3})
+    ideal = 3 + 1 / math.log2(3)
+    assert figures["ndcg@10"] == pytest.approx((1 + 3 / math.log2(3)) / ideal)
+
+
+def test_a_hit_that_covers_two_documents_counts_for_both_and_no_figure_passes_one():
+    figures = evaluate([hit("a", "b")], {"a": 1, "b": 1})
+    assert all(figures[name] == 1.0 for name in FIGURES)
+
+
+def test_a_document_that_is_found_twice_counts_once():
+    assert evaluate([hit("a"), hit("a")], {"a": 1, "b": 1})["recall@10"] == 0.5
+
+
+def test_nothing_returned_is_nothing_found():
+    assert set(evaluate([], {"a": 1}).values()) == {0.0}
+
+
+def test_the_eleventh_hit_is_too_late_for_ten_but_may_be_within_the_tokens():
+    figures = evaluate([*(hit(f"x{n}") for n in range(10)), hit("a")], {"a": 1})
+    assert (figures["recall@10"], figures["mrr@10"], figures["ndcg@10"]) == (0.0, 0.0, 0.0)
+    assert figures["recall@2000tok"] == 1.0
+
+
+def test_a_hit_counts_within_the_tokens_only_if_all_of_it_fits():
+    assert hits_within([hit("a", tokens=1500), hit("b", tokens=500)], 2000) == 2
+    assert hits_within([hit("a", tokens=1500), hit("b", tokens=501)], 2000) == 1
+    assert evaluate([hit("x", tokens=1999), hit("a", tokens=2)], {"a": 1})["recall@2000tok"] == 0.0
+
+
+def test_sessions_are_ranked_among_distinct_sessions():
+    hits = [*(hit(session="s1") for _ in range(7)), hit(session="s2")]
+    figures = evaluate_sessions(hits, {"s2": 1})
+    assert (figures["recall@1"], figures["recall@5"], figures["mrr@10"]) == (0.0, 1.0, 0.5)
+    assert "recall@2000tok" not in figures
+
+
+def test_percentiles_are_values_that_occurred():
+    assert percentile([5, 1, 4, 2, 3], 0.5) == 3
+    assert percentile(range(1, 101), 0.95) == 95
+    assert percentile([7], 0.95) == 7
+    assert percentile([], 0.5) == 0.0
+
+
+def test_the_mean_of_no_queries_is_no_figure():
+    assert mean_figures([]) == {}
+    assert mean_figures([{"recall@1": 1.0}, {"recall@1": 0.0}]) == {"recall@1": 0.5}
+
+
+def test_the_curve_counts_what_is_refused_and_what_is_lost():
+    def probe(*hits: Returned, relevant: tuple[str, ...] = ()) -> Probe:
+        return Probe(hits, dict.fromkeys(relevant, 1.0))
+
+    probes = Probes(
+        random=(probe(hit("x", score=0.2)), probe()),
+        foreign=(probe(hit("x", score=0.4)),),
+        adversarial=(),
+        answerable=(
+            probe(hit("x", score=0.9), hit("a", score=0.3), relevant=("a",)),
+            probe(hit("b", score=0.6), relevant=("b",)),
+            probe(hit("x", score=0.6), relevant=("c",)),  # never found, so it cannot be lost
+        ),
+    )
+    low, high = measure_curve(probes, [0.0, 0.4])
+    assert (low.random_refused, low.foreign_refused, low.adversarial_refused, low.answers_lost) == (0.5, 0.0, None, 0.0)
+    assert (high.random_refused, high.foreign_refused, high.answers_lost) == (1.0, 0.0, 0.5)
+
+
+documents = st.sampled_from("abcdef")
+rankings = st.lists(
+    st.builds(
+        Returned,
+        documents=st.frozensets(documents, max_size=3),
+        tokens=st.integers(0, 900),
+        score=st.floats(0, 1),
+    ),
+    max_size=15,
+)
+judgements = st.dictionaries(documents, st.floats(0.1, 3), min_size=1)
+
+
+@given(rankings, judgements)
+def test_figures_are_between_0_and_1_and_more_hits_never_find_less(hits, relevant):
+    figures = evaluate(hits, relevant)
+    assert set(figures) == set(FIGURES)
+    assert all(0.0 <= value <= 1.0 for value in figures.values())
+    assert figures["recall@1"] <= figures["recall@5"] <= figures["recall@10"]
+    assert (figures["all@5"] == 1.0) == (figures["recall@5"] == 1.0)
+    assert (figures["mrr@10"] > 0) == (figures["recall@10"] > 0) == (figures["ndcg@10"] > 0)
+
+
+@given(rankings, judgements)
+def test_a_relevant_document_moved_to_the_front_never_makes_a_figure_worse(hits, relevant):
+    best = Returned(frozenset(relevant), tokens=0)
+    before, after = evaluate(hits, relevant), evaluate([best, *hits], relevant)
+    assert all(after[name] >= before[name] for name in FIGURES)
+
+
+@given(rankings, judgements)
+def test_a_higher_threshold_refuses_no_less_and_loses_no_less(hits, relevant):
+    probe = Probe(tuple(hits), relevant)
+    points = measure_curve(Probes((probe,), (), (), (probe,)), [0.0, 0.25, 0.5, 0.75, 1.0])
+    refused = [point.random_refused for point in points]
+    assert refused == sorted(refused)
+    lost = [point.answers_lost for point in points]
+    assert lost == [None] * 5 or lost[0] == 0.0
