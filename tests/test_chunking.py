@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kept.chunking.folding import fold
 from kept.chunking.markdown import ChunkSize, chunk_markdown
 from kept.chunking.segment import normalise, segment, segment_run, split_scripts
 from kept.chunking.tokens import estimate_tokens, weigh
@@ -438,4 +439,4 @@ def test_a_word_is_parted_where_an_unspaced_script_begins_or_ends(word, parts):
 @given(st.text(max_size=100))
 def test_segmenting_takes_any_text_and_loses_no_letter(text):
     kept = set(segment(text))
-    assert {letter for letter in normalise(text) if not letter.isspace()} <= kept
+    assert {letter for letter in fold(normalise(text)) if not letter.isspace()} <= kept

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kept.clock import Clock, SystemClock
 from kept.config import Config, Query, load_config
 from kept.embedding.base import Embedder, Identity
 from kept.embedding.registry import Chain, chain_of, choose_chain
-from kept.errors import ConfigError, KeptError, StoreDamaged, WorkspaceMissing
+from kept.errors import ConfigError, EmbeddingError, KeptError, StoreDamaged, WorkspaceMissing
 from kept.indexing.keeper import IndexKeeper
 from kept.indexing.meter import usage_of
 from kept.indexing.scan import is_transcript_path
@@ -30,6 +30,9 @@ from kept.store.integrity import check_pages_if_quick
 from kept.workspace.notes import add_note, read_passage
 from kept.workspace.paths import Workspace
 from kept.workspace.watch import iter_changes, require_watcher
+
+if TYPE_CHECKING:
+    from kept.embedding.cross_encoder import CrossEncoder
 
 
 class Memory:
@@ -52,6 +55,7 @@ class Memory:
         chain = chain_of(embedder) if embedder else choose_chain(self.settings, config.keys)
         self._without_vectors = tuple(f"{self._instead(chain)}: {problem}" for problem in chain.problems)
         self._keeper = IndexKeeper(config, self.workspace, chain.embedders, self.clock)
+        self._judge: CrossEncoder | None = None
 
     @staticmethod
     def _instead(chain: Chain) -> str:
@@ -178,7 +182,9 @@ class Memory:
         if vector and vector.identity != self._keeper.syncer().held_identity():
             vector = None  # rebuilt with another embedder while the query was being embedded
         now_ms = self.clock.time_ns() // 1_000_000
-        found = search_index(self._keeper.index(), vector, query, settings, filters, now_ms=now_ms)
+        judge, trouble = self._find_judge()
+        found = search_index(self._keeper.index(), vector, query, settings, filters, now_ms=now_ms, judge=judge)
+        found = replace(found, degraded=(*trouble, *found.degraded)) if trouble else found
         return found if fresh else self._without_what_is_gone(found)
 
     # keeping the index
@@ -339,6 +345,19 @@ class Memory:
             model = embedder.identity.model
             return None, (f"Searching by word only: the index does not hold vectors of {model} yet.",)
         return embedder, self._without_vectors
+
+    def _find_judge(self) -> tuple[CrossEncoder | None, tuple[str, ...]]:
+        """The model that reranks, or why there is none where there should be one. Kept once it is there."""
+        path = self.settings.query.rerank.model_path
+        if not path or self._judge:
+            return self._judge, ()
+        from kept.embedding.cross_encoder import CrossEncoder
+
+        try:
+            self._judge = CrossEncoder(path)
+        except EmbeddingError as exc:
+            return None, (f"Not reranked: {exc.message}",)
+        return self._judge, ()
 
     def _without_what_is_gone(self, found: Found) -> Found:
         """Where the index may be behind, a hit whose file is gone, or says something else there now, is not shown."""

@@ -97,7 +97,7 @@ def test_letters_that_only_look_alike_stay_apart(tmp_path):
         ("getUserName", "user name"),
         ("get_user_name", "user name"),
         ("XMLHttpRequest", "http request"),
-        ("HTTPServer", "server"),
+        ("HTTPServer", "http server"),
         ("ref-0200-3", "0200"),
         ("src/orders/app.py", "app.py"),
         ("ERR_CONN_RESET", "conn reset"),

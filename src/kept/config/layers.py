@@ -26,6 +26,8 @@ PROJECT_ALLOWED = (
     ("memory_search", "sync"),
     ("memory_search", "max_file_bytes"),
 )
+PROJECT_REFUSED = (("memory_search", "query", "rerank", "model_path"),)
+"""Of what is allowed: a model is read and run, so a repository must not choose one."""
 ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_AGENT", "KEPT_CONFIG")
 MAX_NESTING = 50
 
@@ -164,7 +166,8 @@ def project_layer(path: str) -> Layer:
     except ConfigError as exc:
         raise _in_file(path, exc) from None
     for keys, _ in leaves(agent):
-        if not any(keys[: len(allowed)] == allowed for allowed in PROJECT_ALLOWED):
+        allowed = any(keys[: len(group)] == group for group in PROJECT_ALLOWED)
+        if not allowed or keys in PROJECT_REFUSED:
             raise ConfigError(
                 f"{path}: {'.'.join(keys)} cannot be set by a project.",
                 hint=f"A project may set: {', '.join('.'.join(a) for a in PROJECT_ALLOWED)}. "

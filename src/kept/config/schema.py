@@ -84,10 +84,24 @@ class Hybrid:
 
 
 @frozen
+class Rerank:
+    """A model that reads the query and each of the best passages together. None unless a folder is named."""
+
+    model_path: str | None = None
+    top: int = bounded(30, 1, 200)
+    """How many of the best passages it reads."""
+    budget_ms: int = bounded(800, 1, 600_000)
+    """How long it may take for a query; what it has not read by then stays behind what it has."""
+    weight: float = bounded(0.5, 0, 1)
+    """How much of the score is its judgement."""
+
+
+@frozen
 class Query:
     max_results: int = bounded(6, 1, 200)
     min_score: float = bounded(0.25, 0, 1)
     hybrid: Hybrid = Hybrid()
+    rerank: Rerank = Rerank()
 
 
 @frozen

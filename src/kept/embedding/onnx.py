@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import mmap
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -16,19 +15,17 @@ from kept.embedding.calibrate import measure_calibration
 from kept.embedding.declared import read_declared
 from kept.embedding.local_model import get_onnx_files, model_name, require_packages, sample_digest
 from kept.embedding.onnx_graph import Output, read_outputs
+from kept.embedding.onnx_session import first_line, open_session, open_tokenizer, wanted_inputs
 from kept.errors import EmbedderUnavailable, EmbeddingFailed
 from kept.records import Matrix
 
 _POOLED = "sentence_embedding"
 _CLASSES = "logits"  # of a model that sorts or ranks texts
 _PER_TOKEN = ("last_hidden_state", "token_embeddings")
-_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
-_DTYPES = {"tensor(int64)": "int64", "tensor(int32)": "int32"}
 _PAD_TOKENS = ("[PAD]", "<pad>")
 
 _BATCH_TEXTS = 16
 _BATCH_TOKENS = 4_096
-_MAX_THREADS = 4
 
 # Longer than any text that fits: tokenizing megabytes to keep 512 tokens would cost more than the model.
 _CHARS_PER_TOKEN = 40
@@ -125,7 +122,7 @@ class OnnxEmbedder:
         try:
             out = self._session.run([self._output.name], feed)[0].astype(np.float32)
         except Exception as exc:
-            raise EmbeddingFailed(f"{self._files.model}: the model failed ({_first_line(exc)}).") from exc
+            raise EmbeddingFailed(f"{self._files.model}: the model failed ({first_line(exc)}).") from exc
         vectors: list[list[float]] = (out if self._is_pooled else self._pool(out, mask)).tolist()
         return vectors
 
@@ -166,26 +163,18 @@ class OnnxEmbedder:
 
     @cached_property
     def _session(self) -> Any:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = max(1, min(_MAX_THREADS, (os.cpu_count() or 1) // 2))
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads must not burn CPU
         try:
-            return onnxruntime.InferenceSession(self._files.model, options, providers=["CPUExecutionProvider"])
+            return open_session(self._files.model)
         except Exception as exc:
             raise _unusable(self._files.model, exc) from exc
 
     @cached_property
     def _wanted(self) -> dict[str, str]:
         """The inputs that the model takes, and the kind of number each one is."""
-        wanted = {given.name: _DTYPES.get(given.type, "int64") for given in self._session.get_inputs()}
-        unknown = [name for name in wanted if name not in _INPUTS]
-        if unknown:
-            raise _unusable(self._files.model, ValueError(f"it wants an input named {unknown[0]}"))
-        return wanted
+        try:
+            return wanted_inputs(self._session)
+        except ValueError as exc:
+            raise _unusable(self._files.model, exc) from exc
 
     @cached_property
     def _is_dynamic(self) -> bool:
@@ -194,15 +183,10 @@ class OnnxEmbedder:
 
     @cached_property
     def _tokenizer(self) -> Any:
-        import tokenizers
-
         try:
-            tokenizer = tokenizers.Tokenizer.from_file(self._files.tokenizer)
+            return open_tokenizer(self._files.tokenizer, self._max_tokens)
         except Exception as exc:  # the library raises nothing more particular
             raise _unusable(self._files.tokenizer, exc) from exc
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(self._max_tokens)
-        return tokenizer
 
     @cached_property
     def _pad_id(self) -> int:
@@ -219,10 +203,6 @@ def _rank(output: Output) -> int:
 
 def _unusable(path: str, exc: Exception) -> EmbedderUnavailable:
     return EmbedderUnavailable(
-        f"The embedding model cannot be used ({path}: {_first_line(exc)}).",
+        f"The embedding model cannot be used ({path}: {first_line(exc)}).",
         hint="Fetch the model's files again, or set memory_search.local.model_path to another.",
     )
-
-
-def _first_line(exc: Exception) -> str:
-    return str(exc).strip().partition("\n")[0].rstrip(".") or type(exc).__name__

@@ -13,8 +13,9 @@ from dataclasses import replace
 from enum import IntEnum
 
 from kept.chunking.folding import fold
+from kept.chunking.identifiers import name_parts_in
 from kept.chunking.markdown import note_name
-from kept.chunking.segment import UNSPACED, normalise
+from kept.chunking.segment import is_unspaced, normalise
 from kept.records import SOURCES, Filter, ScorePart
 from kept.search.fuse import Scored
 from kept.search.query import ParsedQuery, Term, phrase_of
@@ -30,7 +31,7 @@ FLOOR = 0.6
 
 _PART = "exact"
 _SPACE = re.compile(r"\s+")
-_WORDS = re.compile(r"\w+")
+_WORDS = re.compile(r"[^\W_]+")
 _EDGES = " \t.,;:!?…'\"()[]{}<>“”„«»「」『』"
 _HEADING = re.compile(r"^\s{0,3}#{1,6}\s+|\s+#+\s*$")
 
@@ -85,8 +86,9 @@ class ExactMatch:
             return None
         if all(pattern.search(text) for pattern in self._patterns):
             return Exactness.SIGNS
-        tokens = " ".join(_WORDS.findall(text))
-        if all(len(wanted) > 1 and f" {' '.join(wanted)} " in f" {tokens} " for wanted in self._tokens):
+        # The parts of names count as words: "user name" is in getUserName.
+        tokens = f" {' '.join(_WORDS.findall(text))} | {name_parts_in(chunk.text).lower()} "
+        if all(len(wanted) > 1 and f" {' '.join(wanted)} " in tokens for wanted in self._tokens):
             return Exactness.WORDS
         return None
 
@@ -119,8 +121,7 @@ def _phrase(text: str) -> Term | None:
 
 def _is_more_than_a_word(text: str) -> bool:
     """A single word may stand anywhere in many forms; several words, or a word with signs or digits in it, may not."""
-    has_signs = not text.isalpha()
-    return has_signs or len(re.findall(f"[{UNSPACED}]", text)) > 2
+    return not text.isalpha() or (not text.isascii() and sum(map(is_unspaced, text)) > 2)
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -131,7 +132,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _is_spaced_word_sign(sign: str) -> bool:
-    return (sign.isalnum() or sign == "_") and not re.match(f"[{UNSPACED}]", sign)
+    return (sign.isalnum() or sign == "_") and not is_unspaced(sign)
 
 
 def _titles(chunk: ChunkRow) -> list[str]:

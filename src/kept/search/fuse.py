@@ -107,8 +107,8 @@ def _addends(one: Candidate) -> tuple[list[Addend], list[Addend], list[Addend]]:
 
 def _weighted_parts(one: Candidate, weights: Weights) -> tuple[ScorePart, ...]:
     text, vector, against = _addends(one)
-    parts = [_part(name, weights.text * share, figure) for name, share, figure in text]
-    parts += [_part(name, weights.vector * share, figure) for name, share, figure in vector]
+    parts = [_part(name, weights.text * share, figure) for name, share, figure in text if share]
+    parts += [_part(name, weights.vector * share, figure) for name, share, figure in vector if share]
     room = sum(part.value for part in parts)
     for name, share, figure in against:
         if figure:

@@ -18,6 +18,7 @@ from kept.search.exact import ExactMatch, lift_exact
 from kept.search.fuse import Scored, Weights, fuse_rrf, fuse_weighted, select
 from kept.search.keyword import KeywordSearch
 from kept.search.query import ParsedQuery
+from kept.search.rerank import Judge, rerank
 from kept.search.snippet import make_snippet
 from kept.search.times import add_times, spells_in
 from kept.search.weights import TURN_TRUST
@@ -49,15 +50,28 @@ class QueryVector:
 
 
 def search_index(
-    index: Index, vector: QueryVector | None, query: ParsedQuery, settings: Query, filters: Filter, *, now_ms: int
+    index: Index,
+    vector: QueryVector | None,
+    query: ParsedQuery,
+    settings: Query,
+    filters: Filter,
+    *,
+    now_ms: int,
+    judge: Judge | None = None,
 ) -> Found:
-    """``vector`` is of the embedder whose vectors the index holds, or None to search by word only."""
+    """``vector`` is of the embedder whose vectors the index holds, or None to search by word only.
+
+    ``judge`` is the model that reads the best passages with the query, where there is one.
+    """
+    degraded: tuple[str, ...] = ()
     with index.reading():
         exact = ExactMatch(query)
         exact_rows = exact.find_rows(index.words, filters)
         pool = find_pool(index, vector, query, settings, filters, also=exact_rows)
         ranked = _fuse(pool.candidates(query.text, now_ms=now_ms), settings, vector)
         ranked = add_times(ranked, spells_in(query.text, _local(now_ms).date()), now_ms=now_ms)
+        if judge:
+            ranked, degraded = rerank(ranked, judge, query.text, partial(_passage, pool), settings.rerank)
         ranked = lift_exact(ranked, {row: how for row in exact_rows if (how := exact.of(pool.chunks[row])) is not None})
         scores = {one.candidate.row: one.score for one in ranked}
         windows = Windows(pool.chunks, partial(index.live.chunks_around, lines=_WINDOW_LINES), scores, filters)
@@ -75,7 +89,7 @@ def search_index(
         )
     hits = tuple(_hit(one, windows.of(one.candidate.row), pool.chunks[one.candidate.row], index.path) for one in kept)
     lost = tuple(_dropped(pool.chunks[one.candidate.row], one.score, reason) for one, reason in dropped)
-    return Found(hits, lost)
+    return Found(hits, lost, degraded)
 
 
 def find_pool(
@@ -121,6 +135,12 @@ def _nearest(index: Index, code: bytes, limit: int, filters: Filter, *, also: Se
     found = dict(vectors.nearest(code, limit, among=among, generation=index.generation_number()))
     found.update(vectors.similarities(code, [row for row in also if row not in found]))
     return found
+
+
+def _passage(pool: Pool, row: int) -> str:
+    """What a model reads of a chunk: what is shown of it, and the headings above."""
+    chunk, words = pool.chunks[row], pool.text.get(row)
+    return f"{chunk.heading}\n{make_snippet(chunk.text, words.matched if words else ())}".strip()
 
 
 def _fuse(candidates: list[Candidate], settings: Query, vector: QueryVector | None) -> list[Scored]:

@@ -39,7 +39,8 @@ def stop_words_of(words: Iterable[str]) -> frozenset[str]:
     best, most = ENGLISH, max(len(asked & ENGLISH), _ENOUGH - 1)
     if len(asked) <= most:
         return best
-    for listed in _languages():
+    plain = all(map(str.isascii, asked))
+    for listed in _languages(latin=True) if plain else (*_languages(latin=True), *_languages(latin=False)):
         found = len(asked & listed)
         if found > most:
             best, most = listed, found
@@ -47,8 +48,10 @@ def stop_words_of(words: Iterable[str]) -> frozenset[str]:
 
 
 @cache
-def _languages() -> tuple[frozenset[str], ...]:
-    return tuple(frozenset(fold(normalise(words)).split()) for words in SPACED.values())
+def _languages(*, latin: bool) -> tuple[frozenset[str], ...]:
+    """Lists in Latin letters, which need no folding, or the others."""
+    listed = (words for words in SPACED.values() if words.isascii() == latin)
+    return tuple(frozenset((words if latin else fold(normalise(words))).split()) for words in listed)
 
 
 @cache
