@@ -1,8 +1,11 @@
-"""How much each kind of evidence counts: learned by `benchmarks/ranking.py`, rounded.
+"""How much each kind of evidence counts.
+
+`TURNS` was learned by `benchmarks/ranking.py` and rounded, but for `machine`, which is half of what was learned: the
+questions it was learned from are nearly all about what a person said. `NOTES` was picked from a grid over all sets of
+notes, not learned; docs/retrieval.md says why, and what learning gave.
 
 What the words say adds up to 1, and so does what the meaning says; a query's settings, or what was measured for its
-embedder, say how the two are mixed. What speaks against a candidate is taken off. One number is lower than learned:
-that a machine said something would count twice as much if only questions about people were ever asked.
+embedder, say how the two are mixed. What speaks against a candidate is taken off.
 """
 
 from __future__ import annotations
