@@ -5,8 +5,8 @@
 Reads sets as `kept bench` does, indexes them, and takes from the ordinary search what it knows of each candidate. The
 weights are those under which the chunks that answer a question are the likeliest among its candidates (a softmax over
 the candidates of each question), none of them negative. Every figure is held out: conversations are judged by weights
-that were learned from other conversations, sets of notes by weights from the other sets. The last lines are what
-`kept/search/weights.py` holds: learned from everything, each set counting the same.
+that were learned from other conversations, sets of notes by weights from the other sets. The last
+lines of each kind are learned from everything, each set counting the same; `kept/search/weights.py` starts from them.
 """
 
 from __future__ import annotations

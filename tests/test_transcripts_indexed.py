@@ -115,7 +115,7 @@ def test_a_word_that_only_a_neighbouring_turn_has_finds_it_at_a_lower_rank(tmp_p
         filler = "There is a great deal to be said about that. " * 16  # too long to be shown beside another turn
         record = talk(store, "Tell me of Lisbon. " + filler, "It is hilly. " + filler, "And the trams? " + filler)
         found = memory.search("Lisbon", min_score=0.0)
-        assert [hit.start_line for hit in found][0] == 2
+        assert found.hits[0].start_line == 2
         assert {hit.start_line for hit in found} == {2, 3, 4}
         assert all(hit.path == cited(record) for hit in found)
 

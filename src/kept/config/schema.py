@@ -99,7 +99,7 @@ class Rerank:
 @frozen
 class Query:
     max_results: int = bounded(6, 1, 200)
-    min_score: float = bounded(0.3, 0, 1)
+    min_score: float = bounded(0.25, 0, 1)
     hybrid: Hybrid = Hybrid()
     rerank: Rerank = Rerank()
 

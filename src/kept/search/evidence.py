@@ -68,6 +68,7 @@ class Pool:
         turns = sorted((c for c in chunks.values() if is_turn(c)), key=lambda c: (c.path, c.start_line, c.row))
         self._turns = turns
         self._place = {chunk.row: at for at, chunk in enumerate(turns)}
+        self._speakers = {chunk.row: speaker_of(chunk) for chunk in turns}
 
     def candidates(self, query_text: str, *, now_ms: int) -> list[Candidate]:
         named = self._named(query_text)
@@ -86,7 +87,7 @@ class Pool:
     def _named(self, query_text: str) -> frozenset[str]:
         """The speakers among these turns whom the query names, by any part of their name."""
         asked = frozenset(_WORD.findall(query_text.lower()))
-        speakers = {speaker_of(chunk) for chunk in self._turns} - _ROLES
+        speakers = set(self._speakers.values()) - _ROLES
         return frozenset(one for one in speakers if asked.intersection(_WORD.findall(one)))
 
     def _evidence(self, chunk: ChunkRow, named: frozenset[str]) -> Evidence:
@@ -96,7 +97,7 @@ class Pool:
             return Evidence(*words, meaning=meaning)
         before, after = self._beside(chunk.row, -1), self._beside(chunk.row, 1)
         asked = self.text.get(before.row) if before is not None and asks(before) else None
-        speaker = speaker_of(chunk)
+        speaker = self._speakers[chunk.row]
         is_named = speaker not in _ROLES
         return Evidence(
             *words,

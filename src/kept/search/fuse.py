@@ -25,6 +25,9 @@ class Weights:
     vector: float
     text: float
 
+    def scaled(self, trust: float) -> Weights:
+        return Weights(self.vector * trust, 1.0 - self.vector * trust)
+
 
 Addend = tuple[str, float, float]
 """Its name, how much it counts, and the figure from 0 to 1 that it counts for."""
@@ -59,12 +62,16 @@ class Scored:
         )
 
 
-def fuse_weighted(candidates: Sequence[Candidate], weights: Weights) -> list[Scored]:
-    """A weighted sum of everything that is known of a candidate, best first.
+def fuse_weighted(candidates: Sequence[Candidate], weights: Weights, *, turns: Weights | None = None) -> list[Scored]:
+    """A weighted sum of everything that is known of a candidate, best first. ``turns`` are the weights for turns of a
+    conversation, where they are others.
 
     What has no vector, because it waits for one, is judged by its words alone.
     """
-    return _ranked(_weighted(one, weights if one.has_vector else Weights(0.0, 1.0)) for one in candidates)
+    words, turns = Weights(0.0, 1.0), turns or weights
+    return _ranked(
+        _weighted(one, words if not one.has_vector else turns if one.is_turn else weights) for one in candidates
+    )
 
 
 def _weighted(one: Candidate, weights: Weights) -> Scored:
@@ -100,8 +107,8 @@ def _addends(one: Candidate) -> tuple[list[Addend], list[Addend], list[Addend]]:
 
 def _weighted_parts(one: Candidate, weights: Weights) -> tuple[ScorePart, ...]:
     text, vector, against = _addends(one)
-    parts = [_part(name, weights.text * share, figure) for name, share, figure in text]
-    parts += [_part(name, weights.vector * share, figure) for name, share, figure in vector]
+    parts = [_part(name, weights.text * share, figure) for name, share, figure in text if share]
+    parts += [_part(name, weights.vector * share, figure) for name, share, figure in vector if share]
     room = sum(part.value for part in parts)
     for name, share, figure in against:
         if figure:

@@ -21,13 +21,14 @@ from kept.search.query import ParsedQuery
 from kept.search.rerank import Judge, rerank
 from kept.search.snippet import make_snippet
 from kept.search.times import add_times, spells_in
+from kept.search.weights import TURN_TRUST
 from kept.search.window import Windows
 from kept.store.index import Index
 from kept.store.kernels import quantise
 from kept.store.rows import ChunkRow
 from kept.values import frozen
 
-LEAST_CANDIDATES, MAX_CANDIDATES = 100, 200
+LEAST_CANDIDATES, MAX_CANDIDATES = 40, 200
 _WINDOW_LINES = 12
 _WORD = re.compile(r"\w+")
 
@@ -144,10 +145,13 @@ def _passage(pool: Pool, row: int) -> str:
 
 def _fuse(candidates: list[Candidate], settings: Query, vector: QueryVector | None) -> list[Scored]:
     hybrid = settings.hybrid
-    share = 0.0
-    if vector is not None:
-        share = vector.calibration.weight if isinstance(hybrid.vector_weight, str) else hybrid.vector_weight
-    return (fuse_rrf if hybrid.fusion == "rrf" else fuse_weighted)(candidates, Weights(share, 1.0 - share))
+    measured = vector.calibration.weight if vector else 0.0
+    chosen = None if vector is None or isinstance(hybrid.vector_weight, str) else hybrid.vector_weight
+    share = measured if chosen is None else chosen
+    weights = Weights(share, 1.0 - share)
+    if hybrid.fusion == "rrf":
+        return fuse_rrf(candidates, weights)
+    return fuse_weighted(candidates, weights, turns=weights.scaled(TURN_TRUST) if chosen is None else None)
 
 
 def _hit(scored: Scored, window: Sequence[ChunkRow], chunk: ChunkRow, index_path: str) -> Hit:

@@ -1,4 +1,8 @@
-"""How much each kind of evidence counts. Learned, by `benchmarks/ranking.py`; nothing here was set by hand.
+"""How much each kind of evidence counts.
+
+`TURNS` was learned by `benchmarks/ranking.py` and rounded, but for `machine`, which is half of what was learned: the
+questions it was learned from are nearly all about what a person said. `NOTES` was picked from a grid over all sets of
+notes, not learned; docs/retrieval.md says why, and what learning gave.
 
 What the words say adds up to 1, and so does what the meaning says; a query's settings, or what was measured for its
 embedder, say how the two are mixed. What speaks against a candidate is taken off.
@@ -36,14 +40,16 @@ NOTES = Mix(
     machine=0.0,
 )
 TURNS = Mix(
-    words=0.15,
-    around=0.05,
-    coverage=0.2,
+    words=0.25,
+    around=0.02,
+    coverage=0.08,
     reach=0.5,
-    answers=0.1,
+    answers=0.15,
     meaning=0.8,
     beside=0.2,
-    asks=0.03,
+    asks=0.05,
     other_speaker=0.17,
-    machine=0.1,
+    machine=0.12,
 )
+TURN_TRUST = 0.75
+"""What an embedder's share is multiplied by for turns: short and colloquial, they say less to it than notes do."""
