@@ -34,7 +34,8 @@ def test_recall_on_our_own_sets_does_not_fall(measured):
     assert chat["kept"]["recall@10"] >= 0.9
     assert chat["kept"]["mrr@10"] >= 0.85
     assert chat["sessions"]["recall@5"] >= 0.9
-    assert shop["kept"]["recall@5"] == 1.0
+    assert shop["kept"]["unthresholded"]["recall@5"] == 1.0
+    assert shop["kept"]["recall@5"] >= 0.9
     assert shop["kept"]["mrr@10"] >= 0.9
     for one in measured.values():
         assert one["kept"]["unthresholded"]["recall@10"] >= one["keyword"]["recall@10"]
@@ -90,7 +91,7 @@ def test_tables_show_sets_categories_and_baselines(kept):
     for row in (["chat", "8"], ["·", "single"], ["·", "sessions"], ["keyword", "8"], ["seed", "8"]):
         assert row in rows
     assert "answers lost" in done.out
-    assert "0.30 ←" in done.out
+    assert "0.25 ←" in done.out
 
 
 def test_settings_and_provider_of_the_run_are_used(kept):
