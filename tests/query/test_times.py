@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import open_memory, paths, write
 
-from kept.search.times import SHARE, spells_in
+from kept.search.times import spells_in
 from kept.testing import FrozenClock
 
 TODAY = dt.date(2026, 3, 14)  # a Saturday

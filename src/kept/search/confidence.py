@@ -27,14 +27,12 @@ ALL_WORDS = 0.6
 BESIDES = ("recency", "when")
 """Parts that rank and never save a hit from the threshold."""
 
-FEW_PASSAGES, FEW, MOST_FOR_FEW = 150, 2.5, 5.0
-"""In a small memory less stands together by chance, and a word of the question that stands nowhere says little. Judged by
-hand on memories of five to thirty passages: nearly all that was learned from is larger."""
+FEW_PASSAGES, FEW, MOST_FOR_FEW = 60, 6.0, 5.0
+"""In a small memory less stands together by chance, and a word of the question that stands nowhere says little. Judged
+by hand on memories of five to thirty passages: nearly all that was learned from is larger."""
 
 _PART = "fit"
 _WHOLE = 0.999
-_PAIR = 0.5
-"""A pair of signs of an unspaced script counts half: the next pair has one of the two again."""
 
 
 @frozen
@@ -49,6 +47,8 @@ class Signs:
     """How near the nearest is in meaning; None where no meaning was compared."""
     passages: int = FEW_PASSAGES
     """How many there are to be found."""
+    unspaced: float = 0.0
+    """For a query in a script without spaces, the best sum itself: of pairs of signs nothing better was learned."""
 
     @property
     def has_all(self) -> bool:
@@ -85,6 +85,7 @@ def read_signs(ranked: Sequence[Scored], terms: Sequence[Weighed], *, passages: 
         together=max((sum(map(counts.__getitem__, {*one.candidate.matched})) for one in ranked), default=0.0),
         meaning=max((one.candidate.evidence.meaning for one in ranked if one.candidate.has_vector), default=None),
         passages=passages,
+        unspaced=max((one.relevance for one in ranked), default=0.0) if _is_unspaced(terms) else 0.0,
     )
 
 
@@ -95,15 +96,19 @@ def _counts(terms: Sequence[Weighed]) -> dict[str, float]:
     for weighed in terms:
         parts = weighed.term.text.split()
         is_compound = len(parts) > 1 and asked.issuperset(parts)
-        counts[weighed.term.text] = 0.0 if is_compound else _PAIR if weighed.term.kind == "pair" else 1.0
+        counts[weighed.term.text] = 0.0 if is_compound else 1.0
     return counts
+
+
+def _is_unspaced(terms: Sequence[Weighed]) -> bool:
+    return 2 * sum(weighed.term.kind in ("pair", "prefix") for weighed in terms) >= len(terms) > 0
 
 
 def how_sure(signs: Signs, *, vector_share: float, chance: Chance | None = None) -> float:
     """From 0 to 1. ``vector_share`` is how much the embedder is trusted: so much its word alone is worth."""
     chance = chance or (WORDS_ALONE if signs.meaning is None else WITH_MEANING)
     alone = vector_share * (signs.meaning or 0.0)
-    return max(chance.of(signs), alone, ALL_WORDS if signs.has_all else 0.0)
+    return max(chance.of(signs), alone, signs.unspaced, ALL_WORDS if signs.has_all else 0.0)
 
 
 def after_reading(sure: float, before: Sequence[Scored], after: Sequence[Scored], weight: float) -> float:
