@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import tree_of, write
 
 from kept.bench.metrics import FIGURES
+from kept.config import Query
 
 DATA = Path(__file__).parent / "data"
 
@@ -91,7 +92,7 @@ def test_tables_show_sets_categories_and_baselines(kept):
     for row in (["chat", "8"], ["·", "single"], ["·", "sessions"], ["keyword", "8"], ["seed", "8"]):
         assert row in rows
     assert "answers lost" in done.out
-    assert "0.25 ←" in done.out
+    assert f"{Query().min_score:.2f} ←" in done.out
 
 
 def test_settings_and_provider_of_the_run_are_used(kept):

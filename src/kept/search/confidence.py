@@ -24,8 +24,8 @@ from kept.values import frozen
 
 ALL_WORDS = 0.6
 """The least where one passage has every word of the query: a word that stands in the notes is found, whatever it is."""
-BESIDES = ("recency", "when")
-"""Parts that rank and never save a hit from the threshold."""
+BESIDES = ("recency", "when", "same note")
+"""Parts that rank and neither save a hit from the threshold nor cost it."""
 
 FEW_PASSAGES, FEW, MOST_FOR_FEW = 60, 6.0, 5.0
 """In a small memory less stands together by chance, and a word of the question that stands nowhere says little. Judged

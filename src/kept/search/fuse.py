@@ -26,7 +26,8 @@ class Weights:
     text: float
 
     def scaled(self, trust: float) -> Weights:
-        return Weights(self.vector * trust, 1.0 - self.vector * trust)
+        vector = min(1.0, self.vector * trust)
+        return Weights(vector, 1.0 - vector)
 
 
 Addend = tuple[str, float, float]

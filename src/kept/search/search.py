@@ -14,15 +14,16 @@ from kept.errors import EmbeddingError, StoreDamaged
 from kept.records import Dropped, DropReason, Filter, Hit, cite
 from kept.redact import redact
 from kept.search.confidence import after_reading, calibrate, how_sure, read_signs
-from kept.search.evidence import Candidate, Pool
+from kept.search.evidence import Candidate, Pool, is_turn
 from kept.search.exact import ExactMatch, lift_exact
 from kept.search.fuse import Scored, Weights, fuse_rrf, fuse_weighted, select
 from kept.search.keyword import KeywordSearch
 from kept.search.query import ParsedQuery
 from kept.search.rerank import Judge, rerank
 from kept.search.snippet import make_snippet
+from kept.search.spread import spread_notes
 from kept.search.times import add_times, spells_in
-from kept.search.weights import TURN_TRUST
+from kept.search.weights import LEAST_TRUST, TURN_TRUST, UNCOVERED_TRUST
 from kept.search.window import Windows
 from kept.store.index import Index
 from kept.store.kernels import quantise
@@ -77,7 +78,7 @@ def search_index(
             before = ranked
             ranked, degraded = rerank(before, judge, query.text, partial(_passage, pool), settings.rerank)
             sure = after_reading(sure, before, ranked, settings.rerank.weight)
-        ranked = calibrate(ranked, sure, signs)
+        ranked = calibrate(spread_notes(ranked, partial(_note, pool)), sure, signs)
         ranked = lift_exact(ranked, {row: how for row in exact_rows if (how := exact.of(pool.chunks[row])) is not None})
         scores = {one.candidate.row: one.score for one in ranked}
         windows = Windows(pool.chunks, partial(index.live.chunks_around, lines=_WINDOW_LINES), scores, filters)
@@ -144,6 +145,11 @@ def _nearest(index: Index, code: bytes, limit: int, filters: Filter, *, also: Se
     return found
 
 
+def _note(pool: Pool, row: int) -> str | None:
+    chunk = pool.chunks[row]
+    return None if is_turn(chunk) else chunk.path
+
+
 def _passage(pool: Pool, row: int) -> str:
     """What a model reads of a chunk: what is shown of it, and the headings above."""
     chunk, words = pool.chunks[row], pool.text.get(row)
@@ -155,8 +161,15 @@ def fuse_pool(candidates: list[Candidate], settings: Query, vector: QueryVector 
     weights = Weights(share, 1.0 - share)
     if settings.hybrid.fusion == "rrf":
         return fuse_rrf(candidates, weights)
-    is_chosen = vector is not None and not isinstance(settings.hybrid.vector_weight, str)
-    return fuse_weighted(candidates, weights, turns=None if is_chosen else weights.scaled(TURN_TRUST))
+    if vector is not None and not isinstance(settings.hybrid.vector_weight, str):
+        return fuse_weighted(candidates, weights)
+    return fuse_weighted(candidates, weights.scaled(_trust(candidates)), turns=weights.scaled(TURN_TRUST))
+
+
+def _trust(candidates: Sequence[Candidate]) -> float:
+    """How far the embedder is trusted with notes: the more, the less of the query's words stands in any of them."""
+    best = max((one.evidence.coverage for one in candidates if not one.is_turn), default=0.0)
+    return LEAST_TRUST + UNCOVERED_TRUST * (1.0 - best)
 
 
 def vector_share_of(settings: Query, vector: QueryVector | None) -> float:

@@ -16,7 +16,7 @@ from kept.chunking.folding import fold
 from kept.chunking.segment import normalise
 from kept.search.languages import SPACED, UNSPACED_WORDS
 
-ENGLISH = frozenset(
+_SMALL = frozenset(
     """
     a about above after again all also am an and any are aren't as at be because been before being below between
     both but by can can't cannot could couldn't did didn't do does doesn't doing don't down during each few for
@@ -29,6 +29,18 @@ ENGLISH = frozenset(
     your yours yourself yourselves
     """.split()
 )
+
+_ASKING = frozenset(
+    """
+    actually afaik anybody anyone anything anyway basically cant didnt doesnt dont else ever forget forgot forgotten
+    gonna guess hello hey hi honestly iirc im isnt ive kinda knew know lets literally maybe ok okay perhaps pretty
+    probably really recall remember remembers somebody somehow someone something somewhere stuff supposed sure theres
+    think though thought vaguely wasnt whatever whats wonder wondering yeah
+    """.split()
+)
+"""What people say around a question: "pretty sure someone decided something about this". Notes seldom have these words,
+so each would count for much where it happens to stand."""
+ENGLISH = _SMALL | _ASKING
 
 _ENOUGH = 2
 

@@ -53,3 +53,6 @@ TURNS = Mix(
 )
 TURN_TRUST = 0.75
 """What an embedder's share is multiplied by for turns: short and colloquial, they say less to it than notes do."""
+LEAST_TRUST, UNCOVERED_TRUST = 0.5, 4 / 3
+"""The same for notes: what it is multiplied by where one of them has all the query's words, and what is added where
+none has any. Who asks in words that nobody wrote can only be answered by meaning; a title is found by its words."""
