@@ -140,3 +140,13 @@ def test_what_is_compared_with_the_threshold_is_what_bench_says(notes):
         least = threshold_score(hit)
         again = notes.search("violin repaired tool1 lunch1", min_score=least - 1e-6).hits
         assert hit.path in {one.path for one in again}
+
+
+def test_one_of_two_words_finds_what_there_is_but_one_of_many_does_not(tmp_path):
+    workspace = tmp_path / "workspace"
+    for at in range(300):
+        write(workspace, f"memory/{at}.md", f"# Day {at}\n\nWe walked to place{at} and had soup with friend{at}.\n")
+    write(workspace, "memory/trip.md", "# Trip\n\nThe flight to Lisbon is booked for spring.\n")
+    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
+        assert paths(memory.search("lisbon hotel")) == ["memory/trip.md"]
+        assert not memory.search("lisbon gearbox marmalade quorum")

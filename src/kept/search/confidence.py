@@ -24,6 +24,9 @@ from kept.values import frozen
 
 ALL_WORDS = 0.6
 """The least where one passage has every word of the query: a word that stands in the notes is found, whatever it is."""
+ONE_OF_TWO, NEARLY_HALF = 0.3, 0.4
+"""The least where somebody types two words, and a passage has one of them that is rare enough to be nearly half of what
+is asked for. Of two words thrown together as much can be said; but who types two words looks through what there is."""
 BESIDES = ("recency", "when", "same note")
 """Parts that rank and neither save a hit from the threshold nor cost it."""
 
@@ -47,12 +50,21 @@ class Signs:
     """How near the nearest is in meaning; None where no meaning was compared."""
     passages: int = FEW_PASSAGES
     """How many there are to be found."""
+    asked: int = 0
+    """How many words the query has that say what is looked for."""
     unspaced: float = 0.0
     """For a query in a script without spaces, the best sum itself: of pairs of signs nothing better was learned."""
 
     @property
     def has_all(self) -> bool:
         return self.share >= _WHOLE
+
+    @property
+    def least(self) -> float:
+        """What it is surely worth, whatever was learned."""
+        if self.has_all:
+            return ALL_WORDS
+        return ONE_OF_TWO if 0 < self.asked <= 2 and self.share >= NEARLY_HALF else 0.0
 
 
 @frozen
@@ -85,6 +97,7 @@ def read_signs(ranked: Sequence[Scored], terms: Sequence[Weighed], *, passages: 
         together=max((sum(map(counts.__getitem__, {*one.candidate.matched})) for one in ranked), default=0.0),
         meaning=max((one.candidate.evidence.meaning for one in ranked if one.candidate.has_vector), default=None),
         passages=passages,
+        asked=round(sum(counts.values())),
         unspaced=max((one.relevance for one in ranked), default=0.0) if _is_unspaced(terms) else 0.0,
     )
 
@@ -108,7 +121,7 @@ def how_sure(signs: Signs, *, vector_share: float, chance: Chance | None = None)
     """From 0 to 1. ``vector_share`` is how much the embedder is trusted: so much its word alone is worth."""
     chance = chance or (WORDS_ALONE if signs.meaning is None else WITH_MEANING)
     alone = vector_share * (signs.meaning or 0.0)
-    return max(chance.of(signs), alone, signs.unspaced, ALL_WORDS if signs.has_all else 0.0)
+    return max(chance.of(signs), alone, signs.unspaced, signs.least)
 
 
 def after_reading(sure: float, before: Sequence[Scored], after: Sequence[Scored], weight: float) -> float:
