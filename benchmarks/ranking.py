@@ -78,13 +78,13 @@ def ask(memory: Memory, group: Group, text: str, wanted: frozenset[str], fold: s
     with memory.inspecting() as (index, _), index.reading():
         pool = find_pool(index, vector, query, settings, Filter())
     candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
-    documents = [_documents(group, pool.chunks[one.row]) for one in candidates]
+    documents = [documents_of(group, pool.chunks[one.row]) for one in candidates]
     evidence = np.array([[getattr(one.evidence, name) for name in NAMES] for one in candidates])
     evidence = evidence.reshape(len(candidates), len(NAMES))
     return Asked(fold, evidence, np.array([bool(one & wanted) for one in documents]), documents, wanted)
 
 
-def _documents(group: Group, chunk) -> frozenset[str]:
+def documents_of(group: Group, chunk) -> frozenset[str]:
     units = group.units.get(chunk.path, ())
     inside = (u for u in units if u.lines is None or chunk.start_line <= u.lines[0] <= u.lines[1] <= chunk.end_line)
     return frozenset(unit.document for unit in inside)

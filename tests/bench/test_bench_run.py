@@ -35,7 +35,8 @@ def test_recall_on_our_own_sets_does_not_fall(measured):
     assert chat["kept"]["recall@10"] >= 0.9
     assert chat["kept"]["mrr@10"] >= 0.85
     assert chat["sessions"]["recall@5"] >= 0.9
-    assert shop["kept"]["recall@5"] == 1.0
+    assert shop["kept"]["unthresholded"]["recall@5"] == 1.0
+    assert shop["kept"]["recall@5"] >= 0.9
     assert shop["kept"]["mrr@10"] >= 0.9
     for one in measured.values():
         assert one["kept"]["unthresholded"]["recall@10"] >= one["keyword"]["recall@10"]

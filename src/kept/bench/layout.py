@@ -19,6 +19,7 @@ from kept.config import Config
 from kept.durable import make_private_folder
 from kept.indexing.scan import CITED_FOLDER
 from kept.records import Hit
+from kept.search.confidence import BESIDES
 from kept.sessions.entries import ROLES, Entry, Message, Role, SessionStart
 from kept.sessions.keys import SessionKey
 from kept.sessions.store import SessionStore
@@ -66,8 +67,8 @@ class Group:
 
 
 def threshold_score(hit: Hit) -> float:
-    """What ``min_score`` is compared with: being recent never saves a hit."""
-    return hit.score - sum(part.value for part in hit.parts if part.name == "recency")
+    """What ``min_score`` is compared with: being recent, or from the time that was asked for, never saves a hit."""
+    return hit.score - sum(part.value for part in hit.parts if part.name in BESIDES)
 
 
 def _covers(hit: Hit, unit: Unit) -> bool:

@@ -7,10 +7,10 @@ same file and were found as well: an answer by the question before it, a remark 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kept.embedding.base import Calibration
-from kept.search.keyword import KeywordHit
+from kept.search.keyword import KeywordHit, Weighed
 from kept.store.rows import ChunkRow
 from kept.values import frozen
 
@@ -61,8 +61,13 @@ class Pool:
         text: Mapping[int, KeywordHit],
         cosine: Mapping[int, float],
         calibration: Calibration,
+        *,
+        terms: Sequence[Weighed] = (),
+        passages: int = 0,
     ) -> None:
         self.chunks = chunks
+        self.terms = terms
+        self.passages = passages
         self.text = text
         self.meaning = {row: calibration.score(value) for row, value in cosine.items()}
         turns = sorted((c for c in chunks.values() if is_turn(c)), key=lambda c: (c.path, c.start_line, c.row))

@@ -56,8 +56,8 @@ class KeywordSearch:
     def __init__(self, words: WordIndex, query: ParsedQuery, *, match_all: bool) -> None:
         self.words = words
         self.match_all = match_all
-        chunks = words.chunk_count()
-        self.terms = [w for term in query.terms if (w := _weigh(words, term, chunks)) is not None]
+        self.chunks = words.chunk_count()
+        self.terms = [w for term in query.terms if (w := _weigh(words, term, self.chunks)) is not None]
         self.present = [w for w in self.terms if w.rows > 0]
         self.total_idf = sum(w.idf for w in self.terms)
 

@@ -13,6 +13,7 @@ from kept.embedding.base import Calibration, Embedder
 from kept.errors import EmbeddingError, StoreDamaged
 from kept.records import Dropped, DropReason, Filter, Hit, cite
 from kept.redact import redact
+from kept.search.confidence import after_reading, calibrate, how_sure, read_signs
 from kept.search.evidence import Candidate, Pool, is_turn
 from kept.search.exact import ExactMatch, lift_exact
 from kept.search.fuse import Scored, Weights, fuse_rrf, fuse_weighted, select
@@ -69,11 +70,15 @@ def search_index(
         exact = ExactMatch(query)
         exact_rows = exact.find_rows(index.words, filters)
         pool = find_pool(index, vector, query, settings, filters, also=exact_rows)
-        ranked = _fuse(pool.candidates(query.text, now_ms=now_ms), settings, vector)
+        ranked = fuse_pool(pool.candidates(query.text, now_ms=now_ms), settings, vector)
         ranked = add_times(ranked, spells_in(query.text, _local(now_ms).date()), now_ms=now_ms)
+        signs = read_signs(ranked, pool.terms, passages=pool.passages)
+        sure = how_sure(signs, vector_share=vector_share_of(settings, vector))
         if judge:
-            ranked, degraded = rerank(ranked, judge, query.text, partial(_passage, pool), settings.rerank)
-        ranked = spread_notes(ranked, partial(_note, pool))
+            before = ranked
+            ranked, degraded = rerank(before, judge, query.text, partial(_passage, pool), settings.rerank)
+            sure = after_reading(sure, before, ranked, settings.rerank.weight)
+        ranked = calibrate(spread_notes(ranked, partial(_note, pool)), sure, signs)
         ranked = lift_exact(ranked, {row: how for row in exact_rows if (how := exact.of(pool.chunks[row])) is not None})
         scores = {one.candidate.row: one.score for one in ranked}
         windows = Windows(pool.chunks, partial(index.live.chunks_around, lines=_WINDOW_LINES), scores, filters)
@@ -116,7 +121,8 @@ def find_pool(
     for hit in keywords.score_rows([row for row in cosine if row not in text]):
         text[hit.row] = hit
     chunks = index.live.get_chunks(dict.fromkeys([*text, *cosine, *also]))
-    return Pool(chunks, text, cosine, vector.calibration if vector else Calibration())
+    calibration = vector.calibration if vector else Calibration()
+    return Pool(chunks, text, cosine, calibration, terms=keywords.terms, passages=keywords.chunks)
 
 
 def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | None, tuple[str, ...]]:
@@ -150,15 +156,12 @@ def _passage(pool: Pool, row: int) -> str:
     return f"{chunk.heading}\n{make_snippet(chunk.text, words.matched if words else ())}".strip()
 
 
-def _fuse(candidates: list[Candidate], settings: Query, vector: QueryVector | None) -> list[Scored]:
-    hybrid = settings.hybrid
-    measured = vector.calibration.weight if vector else 0.0
-    chosen = None if vector is None or isinstance(hybrid.vector_weight, str) else hybrid.vector_weight
-    share = measured if chosen is None else chosen
+def fuse_pool(candidates: list[Candidate], settings: Query, vector: QueryVector | None) -> list[Scored]:
+    share = vector_share_of(settings, vector)
     weights = Weights(share, 1.0 - share)
-    if hybrid.fusion == "rrf":
+    if settings.hybrid.fusion == "rrf":
         return fuse_rrf(candidates, weights)
-    if chosen is not None:
+    if vector is not None and not isinstance(settings.hybrid.vector_weight, str):
         return fuse_weighted(candidates, weights)
     return fuse_weighted(candidates, weights.scaled(_trust(candidates)), turns=weights.scaled(TURN_TRUST))
 
@@ -167,6 +170,14 @@ def _trust(candidates: Sequence[Candidate]) -> float:
     """How far the embedder is trusted with notes: the more, the less of the query's words stands in any of them."""
     best = max((one.evidence.coverage for one in candidates if not one.is_turn), default=0.0)
     return LEAST_TRUST + UNCOVERED_TRUST * (1.0 - best)
+
+
+def vector_share_of(settings: Query, vector: QueryVector | None) -> float:
+    """How much of a score is meaning: what was chosen, or else what was measured for the embedder."""
+    if vector is None:
+        return 0.0
+    chosen = settings.hybrid.vector_weight
+    return vector.calibration.weight if isinstance(chosen, str) else chosen
 
 
 def _hit(scored: Scored, window: Sequence[ChunkRow], chunk: ChunkRow, index_path: str) -> Hit:
