@@ -152,6 +152,31 @@ def test_a_journal_of_a_later_version_is_left_alone(journal):
     assert journal.read_text() == '{"type":"inbox","version":2}\n'
 
 
+def refuse(path, data):
+    raise WriteFailed(f"{path}: could not be written (No space left on device).")
+
+
+def test_old_messages_that_cannot_be_cleared_away_fail_no_step(journal, monkeypatch, caplog):
+    inbox = opened(journal, kept_turns=0)
+    monkeypatch.setattr("kept.responder.inbox._SPARE", 0)
+    turn = inbox.begin([inbox.receive(KEY, Inbound("m1", "Hello"))], "s1")
+    monkeypatch.setattr("kept.responder.journal.write_atomic", refuse)
+    assert inbox.answer(turn, ["Yes."], push=False, entry_id=None).parts == ("Yes.",)
+    assert "old messages stay in the inbox" in caplog.text
+    assert describe(inbox.turn_of(inbox.find("telegram", "m1"))) == "answered"
+
+
+def test_looking_from_outside_changes_nothing(journal):
+    fill(opened(journal))
+    with journal.open("ab") as file:
+        file.write(b'{"type":"strange"}\n{"type":"received","id":"m9","cha')
+    before = journal.read_bytes()
+    looked = opened(journal, read_only=True, kept_turns=0)
+    assert [letter.id for letter in looked.waiting()] == ["m8"]
+    assert journal.read_bytes() == before
+    assert [one.name for one in journal.parent.iterdir()] == [journal.name]
+
+
 def test_what_cannot_be_written_is_not_accepted(journal):
     inbox = opened(journal)
     inbox.receive(KEY, Inbound("m1", "Hello"))

@@ -21,6 +21,7 @@ from kept.responder.answerer import Answerer
 from kept.responder.inbox import Inbox
 from kept.responder.outlet import Fetched, Outlet
 from kept.responder.responder import Responder
+from kept.responder.state import inbox_path
 
 if TYPE_CHECKING:
     import uvicorn
@@ -32,10 +33,6 @@ Say = Callable[[str], None]
 _SESSION_AGE = "gateway.auto_responder.session_max_age_ms"
 
 log = logging.getLogger(__name__)
-
-
-def inbox_path(config: Config) -> str:
-    return os.path.join(config.home, "agents", config.agent_id, "inbox.jsonl")
 
 
 @contextmanager
@@ -159,6 +156,7 @@ OpenModel = Callable[[LoadedConfig], "ChatModel"]
 def run_gateway(loaded: LoadedConfig, open_model: OpenModel, *, say: Say) -> None:
     """Serves until SIGTERM or Ctrl-C."""
     from kept.app import open_answerer, open_memory, open_sessions
+    from kept.live import LiveIndex
 
     loaded = with_session_age(loaded)
     config = loaded.config
@@ -173,5 +171,6 @@ def run_gateway(loaded: LoadedConfig, open_model: OpenModel, *, say: Say) -> Non
             finally:
                 await model.close()
 
-        with open_memory(loaded) as memory, open_sessions(loaded) as sessions:
+        # Notes that are edited while it runs are taken in before anybody asks for them.
+        with open_memory(loaded) as memory, LiveIndex(memory), open_sessions(loaded) as sessions:
             asyncio.run(serve())
