@@ -34,6 +34,12 @@ def journal(tmp_path: Path) -> Path:
     return tmp_path / "agents" / "main" / "inbox.jsonl"
 
 
+@pytest.fixture
+def hasty(monkeypatch):
+    """Thousands of writes that need not outlast a power cut."""
+    monkeypatch.setattr("kept.durable.os.fsync", lambda handle: None)
+
+
 def fill(inbox: Inbox) -> None:
     """One message of every state there is."""
 
@@ -62,7 +68,7 @@ def test_everything_is_as_it_was_when_it_is_opened_again(journal):
     assert [turn.ids for turn in again.unsure()] == [("m1", "m2")]
 
 
-def test_a_kill_at_any_byte_loses_nothing_that_was_promised(journal):
+def test_a_kill_at_any_byte_loses_nothing_that_was_promised(journal, hasty):
     inbox = opened(journal)
     fill(inbox)
     whole = journal.read_bytes()
@@ -94,7 +100,7 @@ def test_another_message_under_the_same_id_is_refused(journal):
         inbox.receive(SessionKey("main", "telegram", "default", "direct", "8"), Inbound("m1", "Hello"))
 
 
-def test_old_turns_are_forgotten_and_unfinished_ones_are_not(journal):
+def test_old_turns_are_forgotten_and_unfinished_ones_are_not(journal, hasty):
     inbox = opened(journal, kept_turns=3)
     unfinished = inbox.begin([inbox.receive(KEY, Inbound("open", "?"))], "s1")
     for number in range(600):
