@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kept.channels import http
+from kept.channels.http_server import listen, make_server
 from kept.channels.telegram import TelegramChannel, find_token
 from kept.config import Config, LoadedConfig
 from kept.durable import make_private_folder
@@ -112,8 +113,8 @@ class Gateway:
         if not settings.enabled:
             return None, None
         app = http.make_app(self.responder, settings, agent_id=self._config.agent_id, clock=self.responder.inbox.clock)
-        server = http.make_server(app)
-        bound = http.listen(settings)
+        server = make_server(app)
+        bound = listen(settings)
         host, port = bound.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         self._say(f"HTTP: http://{shown}:{port}/v1/messages{', with a token' if settings.token else ''}")
