@@ -65,7 +65,8 @@ def found(tmp_path):
 
 
 def soon(found, words, expected):
-    wait_until(lambda: found(words) == expected, f"{words} is found in {expected}")
+    """Before everything else, or nowhere: what else comes near it is the ranking's affair."""
+    wait_until(lambda: found(words)[: max(1, len(expected))] == expected, f"{words} is found in {expected}")
 
 
 def test_what_is_there_at_the_start_is_taken_in(live, found):
