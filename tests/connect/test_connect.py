@@ -244,3 +244,11 @@ def test_settings_are_looked_for_where_each_system_keeps_them():
     assert where("claude-code", "linux", CLAUDE_CONFIG_DIR="/c") == "/c/settings.json"
     assert where("openclaw", "linux", OPENCLAW_CONFIG_PATH="/o.json") == "/o.json"
     assert where("openclaw", "linux", OPENCLAW_STATE_DIR="/s") == "/s/openclaw.json"
+
+
+def test_what_the_client_would_run_into_is_said_at_once(kept, user, tmp_path):
+    nowhere = tmp_path / "nowhere"
+    ended = kept("--workspace", nowhere, "connect", "cursor", "--dry-run")
+    assert ended.code == 0
+    assert f"Note: There is no workspace at {nowhere} yet. Create it with 'kept init'.\n" in ended.err
+    assert "Note:" not in kept("connect", "cursor").err
