@@ -57,6 +57,14 @@ def ledger_rows(status: Status) -> list[tuple[str, str]]:
     return rows
 
 
+def batch_rows(status: Status) -> list[tuple[str, str]]:
+    """What a provider is still embedding: the next sync after it is done collects it."""
+    return [
+        ("" if number else "Batches", f"{plural(one.texts, 'text')} under way at {one.provider} since {one.since}")
+        for number, one in enumerate(status.batches)
+    ]
+
+
 def model_rows(status: Status) -> list[tuple[str, str]]:
     """The last accounts of chat models, and what is left of today's budget."""
     rows: list[tuple[str, str]] = []
@@ -97,7 +105,7 @@ def show_status(status: Status, watcher: int | None = None, inbox: InboxState | 
             f"process {watcher} keeps the index current" if watcher else "nobody watches; searches take changes in",
         ),
     ]
-    for name, value in [*rows, *inbox_rows(inbox), *ledger_rows(status), *model_rows(status)]:
+    for name, value in [*rows, *inbox_rows(inbox), *batch_rows(status), *ledger_rows(status), *model_rows(status)]:
         table.add_row(name, Text(printable(value)))
     out = console()
     out.print(table)
