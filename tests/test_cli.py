@@ -17,6 +17,8 @@ from kept import __version__, errors
 from kept.cli.root import COMMANDS, cli
 from kept.cli.run import EXIT_CODES, exit_code
 from kept.errors import KeptError
+from kept.sessions.entries import Message
+from kept.sessions.store import SessionStore
 
 ANSI = re.compile(r"\x1b")
 
@@ -238,7 +240,7 @@ def test_doctor_finds_all_well_on_a_fresh_index(kept, notes):
     assert ended.code == 0
     assert ended.json["ok"] is True
     assert [check["name"] for check in ended.json["checks"]] == [
-        "workspace", "permissions", "integrity", "freshness", "embedder",
+        "workspace", "permissions", "integrity", "freshness", "sessions", "embedder",
     ]  # fmt: skip
 
 
@@ -277,6 +279,37 @@ def test_doctor_mends_a_damaged_index(kept, notes, home, damage):
     ended = kept("doctor", "--fix")
     assert (ended.code, ended.err) == (0, "")
     assert "Ada keeps" in kept("search", "lighthouse").out
+
+
+def test_doctor_names_a_damaged_transcript_and_mends_a_torn_one(kept, notes, home):
+    with SessionStore.open(home=home) as sessions:
+        ids = [sessions.get_or_create("telegram", user).id for user in ("1", "2")]
+        for one in ids:
+            sessions.append(one, Message.of("user", "Where is the spare key?"))
+        damaged, torn = (Path(sessions.get(one).transcript_path) for one in ids)
+    kept("index")
+    assert kept("doctor").code == 0
+    damaged.write_bytes(damaged.read_bytes() + b"no entry at all\n")
+    torn.write_bytes(torn.read_bytes() + b'{"type": "mess')
+    before = torn.read_bytes()
+    kept("index")
+    torn.write_bytes(before)
+    ended = kept("doctor", "--json")
+    assert ended.code == 1
+    found = [check for check in ended.json["checks"] if check["name"] == "sessions"]
+    assert {(check["ok"], damaged.name in check["detail"], bool(check["remedy"])) for check in found} == {
+        (False, True, False),
+        (False, False, True),
+    }
+    assert torn.read_bytes() == before
+
+    whole = damaged.read_bytes()
+    ended = kept("doctor", "--fix", "--json")
+    assert ended.code == 1
+    (left,) = [check for check in ended.json["checks"] if check["name"] == "sessions"]
+    assert "line 3" in left["detail"]
+    assert damaged.read_bytes() == whole
+    assert torn.read_bytes().endswith(b"}\n")
 
 
 def test_demo_shows_what_it_can_do_and_leaves_nothing_behind(kept, tmp_path, environment):
@@ -531,7 +564,7 @@ def test_a_note_goes_through_a_pipe_byte_for_byte(kept, notes):
 
 @pytest.mark.parametrize(
     "args",
-    ["search lighthouse", "get memory/ideas.md", "config explain", "status --json", "search '' --json", "--help"],
+    ["search lighthouse", "get memory/ideas.md", "config explain", "status --json", "status", "--help", "get --help"],
 )
 def test_a_reader_that_has_seen_enough_is_no_error(environment, notes, args):
     ended = subprocess.run(
@@ -541,8 +574,18 @@ def test_a_reader_that_has_seen_enough_is_no_error(environment, notes, args):
         env={**environment, "KEPT_WORKSPACE": str(notes)},
         timeout=60,
     )
-    assert ended.stderr == ""
-    assert ended.stdout == ""
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_a_failure_is_one_even_if_nobody_reads_of_it(environment, notes):
+    ended = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; '{KEPT}' get nowhere.md --json | true"],
+        capture_output=True,
+        text=True,
+        env={**environment, "KEPT_WORKSPACE": str(notes)},
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stderr) == (3, "")
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

@@ -1,4 +1,5 @@
-"""Finding out what is wrong, and mending what is derived. Notes are looked at and never touched."""
+"""Finding out what is wrong, and mending what is derived. Notes are looked at and never touched; of a transcript, only
+a torn end is mended, as the next to read or write it would do."""
 
 from __future__ import annotations
 
@@ -7,12 +8,17 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from kept.errors import KeptError, StoreError
+from kept.errors import KeptError, SessionError, SessionNotFound, StoreError
+from kept.indexing.scan import scan_transcripts
 from kept.memory import Memory
 from kept.records import Progress
+from kept.sessions.transcript import Damage, Transcript
 from kept.sqlite import checksum_vfs, database_files
 from kept.store.integrity import check_index
 from kept.values import frozen
+
+_TRANSCRIPTS_NAMED = 5
+_TORN = "mend it; what cannot be read is kept beside it"
 
 
 @frozen
@@ -26,7 +32,7 @@ class Check:
 
 def examine(memory: Memory) -> list[Check]:
     checks: list[Check] = []
-    for check in (_workspace, _permissions, _integrity, _freshness, _embedder):
+    for check in (_workspace, _permissions, _integrity, _freshness, _sessions, _embedder):
         try:
             checks.extend(check(memory))
         except KeptError as exc:
@@ -40,6 +46,7 @@ def mend(memory: Memory, before: list[Check], *, progress: Progress | None = Non
     remedies: dict[str, Callable[[], object]] = {
         "permissions": lambda: _make_private(memory),
         "integrity": lambda: memory.sync(force=True, progress=progress),
+        "sessions": lambda: _mend_ends(memory),
         "freshness": lambda: memory.sync(force=_changed_unseen(memory), progress=progress),
     }
     wrong = {check.name for check in before if not check.ok}
@@ -118,6 +125,47 @@ def _changed_unseen(memory: Memory) -> bool:
     with memory.inspecting() as (_, syncer):
         scan = syncer.scan()
         return syncer.count_changed(scan, thoroughly=True) > syncer.count_changed(scan)
+
+
+def _transcripts(memory: Memory) -> list[Transcript]:
+    folder = os.path.join(memory.config.home, "agents", memory.config.agent_id, "sessions")
+    return [Transcript(file.absolute) for file in scan_transcripts(folder).files]
+
+
+def _sessions(memory: Memory) -> Iterator[Check]:
+    """Every line of every transcript is read. A damaged one cannot be mended, but it can be restored from a copy."""
+    transcripts = _transcripts(memory)
+    faulty = [check for check in map(_faults_of, transcripts) if check is not None]
+    yield from faulty[:_TRANSCRIPTS_NAMED]
+    if len(faulty) > _TRANSCRIPTS_NAMED:
+        yield Check("sessions", False, f"{len(faulty) - _TRANSCRIPTS_NAMED} more transcripts are damaged.")
+    if not faulty:
+        yield Check("sessions", True, f"{len(transcripts)} transcripts, every line can be read")
+
+
+def _faults_of(transcript: Transcript) -> Check | None:
+    name = os.path.basename(transcript.path)
+    try:
+        damaged = [line.content for line in transcript.iter_lines() if isinstance(line.content, Damage)]
+        torn = transcript.is_torn()
+    except SessionNotFound:  # deleted meanwhile
+        return None
+    except SessionError as exc:
+        return Check("sessions", False, exc.message)
+    if damaged:
+        more = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
+        detail = f"{name}, {damaged[0]}{more}. The rest of it is read."
+    else:
+        detail = f"{name}: its last line is torn."
+    return Check("sessions", False, detail, _TORN if torn else "") if damaged or torn else None
+
+
+def _mend_ends(memory: Memory) -> None:
+    for transcript in _transcripts(memory):
+        try:
+            transcript.repair()
+        except KeptError:
+            pass  # looking again says what is wrong with it
 
 
 def _embedder(memory: Memory) -> Iterator[Check]:

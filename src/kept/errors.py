@@ -234,7 +234,7 @@ class ModelError(KeptError):
 
 class ModelUnavailable(ModelError):
     code = "model_unavailable"
-    default_hint = "Set model.provider (claude_cli, anthropic or openai) in config.yaml."
+    default_hint = "Set agents.defaults.model.provider (claude_cli, anthropic or openai) in config.yaml."
 
 
 class ModelFailed(ModelError):

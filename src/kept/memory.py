@@ -309,6 +309,7 @@ class Memory:
             dims=(identity.dims or None) if identity else None,
             cache_max_entries=self.settings.cache.max_entries,
             backend=self.settings.backend,
+            batches=self._keeper.batches_under_way(),
             degraded=self._without_vectors,
             **self._models_used(),
         )

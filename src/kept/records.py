@@ -240,6 +240,16 @@ class Spending:
 
 
 @frozen
+class BatchUnderWay:
+    """Texts that were given to a provider's batch API and whose vectors are not here yet."""
+
+    provider: str
+    texts: int
+    since: str
+    """When it was begun (ISO 8601)."""
+
+
+@frozen
 class ModelSpending:
     """What was asked of one chat model for one purpose, on one day or by one call."""
 
@@ -301,6 +311,7 @@ class Status:
     last_sync: str | None = None
     spending: tuple[Spending, ...] = ()
     """What embedding has used, by day, oldest first."""
+    batches: tuple[BatchUnderWay, ...] = ()
     model_spending: tuple[ModelSpending, ...] = ()
     """The same of chat models."""
     model_budget_tokens: int | None = None

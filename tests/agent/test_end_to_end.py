@@ -213,6 +213,14 @@ def test_without_a_model_a_question_is_answered_with_what_is_found(tmp_path):
         assert "box 0 holds 0 candles" in at.today()
 
 
+def test_a_search_does_not_find_the_question_that_is_being_answered(tmp_path):
+    with desk(tmp_path, ExtractiveChat()) as at:
+        assert "Nothing is remembered about that." in reply(at.say("Which port is staging on?")).text
+        at.sessions.reset(at.session().id)
+        again = reply(at.say("Which port is staging on?")).text
+        assert again.count("User: Which port is staging on?") == 1, "that of the conversation before is found"
+
+
 def test_the_example_in_the_documentation_runs(tmp_path, capsys):
     page = (Path(__file__).parents[2] / "docs/reference/python.md").read_text()
     (code,) = [

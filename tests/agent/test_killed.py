@@ -45,7 +45,7 @@ def converse(tmp_path: Path, dies_at: int, behind_it: bool) -> None:
         if writes == dies_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    at = Desk(tmp_path, ScriptedChat(answer, context_window=4_500))
+    at = Desk(tmp_path, ScriptedChat(answer, context_window=3_500))
     session = at.session().id
     kept.durable.os.fsync = fsync
     for number in range(MESSAGES):

@@ -166,7 +166,7 @@ def test_a_tool_that_fails_is_told_to_the_model_and_the_turn_goes_on(tmp_path, u
 
 def test_a_tool_that_crashes_is_told_as_well(tmp_path):
     with desk(tmp_path, ScriptedChat([SEARCH, "I could not."])) as at:
-        at.agent.equipment.toolbox.run = lambda name, arguments: 1 / 0
+        at.agent.equipment.toolbox.run = lambda name, arguments, **more: 1 / 0
         assert reply(at.say("Do it.")).text == "I could not."
         assert "ZeroDivisionError" in outputs(at.model.requests[1])[0].text
 

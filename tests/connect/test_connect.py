@@ -15,6 +15,7 @@ from kept.connect.change import Connection
 from kept.connect.clients import CLIENTS, Surroundings, locate
 from kept.connect.command import Command
 from kept.errors import LockBusy
+from kept.testing import FrozenClock
 
 DESKTOP = """{
   "globalShortcut": "Alt+Space",
@@ -183,6 +184,25 @@ def test_a_link_to_settings_that_lie_elsewhere_stays_a_link(kept, user):
     assert real.read_text() == CURSOR
 
 
+def test_what_lies_in_the_place_of_settings_and_is_no_file_is_refused_at_once(kept, user):
+    (user / ".cursor").mkdir()
+    os.mkfifo(user / ".cursor/mcp.json")
+    ended = kept("connect", "cursor")
+    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
+    assert "is not a file" in ended.err
+
+
+def test_copies_of_two_projects_do_not_replace_each_other(tmp_path):
+    homes = str(tmp_path / "home")
+    copies = []
+    for name in ("one", "two"):
+        write(tmp_path / name / ".cursor/mcp.json", CURSOR.replace("{", f"{{/* {name} */", 1))
+        around = Surroundings(str(tmp_path), str(tmp_path / name), "linux", {})
+        connection = Connection(CLIENTS["cursor"], "project", around, kept_home=homes, clock=FrozenClock())
+        copies.append(connection.apply(connection.plan(Command("/opt/kept", ()))))
+    assert [name in Path(copy).read_text() for name, copy in zip(("one", "two"), copies, strict=True)] == [True, True]
+
+
 def test_settings_that_change_while_they_are_looked_at_are_not_overwritten(user, tmp_path):
     file = write(user / ".cursor/mcp.json", CURSOR)
     around = Surroundings(str(user), str(tmp_path), "linux", {})
@@ -224,3 +244,11 @@ def test_settings_are_looked_for_where_each_system_keeps_them():
     assert where("claude-code", "linux", CLAUDE_CONFIG_DIR="/c") == "/c/settings.json"
     assert where("openclaw", "linux", OPENCLAW_CONFIG_PATH="/o.json") == "/o.json"
     assert where("openclaw", "linux", OPENCLAW_STATE_DIR="/s") == "/s/openclaw.json"
+
+
+def test_what_the_client_would_run_into_is_said_at_once(kept, user, tmp_path):
+    nowhere = tmp_path / "nowhere"
+    ended = kept("--workspace", nowhere, "connect", "cursor", "--dry-run")
+    assert ended.code == 0
+    assert f"Note: There is no workspace at {nowhere} yet. Create it with 'kept init'.\n" in ended.err
+    assert "Note:" not in kept("connect", "cursor").err

@@ -106,6 +106,34 @@ def test_comments_and_trailing_commas_stay():
         set_entry(before, PATH, ENTRY, "json")
 
 
+gaps = st.lists(st.sampled_from(["", " ", "\n", "\r\n  ", "// mine, {\n", "/* yours, } */"]), max_size=3).map("".join)
+members = st.lists(
+    st.tuples(st.sampled_from(["kept", "a", "b", "c"]), gaps, gaps, gaps), unique_by=lambda one: one[0], max_size=4
+)
+
+
+@given(members, gaps, st.booleans())
+def test_taking_an_entry_out_leaves_every_comment_and_everything_else(servers, last, trailing):
+    inner = ",".join(
+        f'{before}"{name}"{between}:{{"command": "x, y"}}{behind}' for name, before, between, behind in servers
+    )
+    text = f'{{"mcpServers": {{{inner}{"," if servers and trailing else ""}{last}}}}}'
+    made = remove_entry(text, PATH, "jsonc")
+    left = {name: as_read({"command": "x, y"}) for name, *_ in servers if name != "kept"}
+    assert parse(made, "jsonc").value == {"mcpServers": left}
+    own = next((between for name, _, between, _ in servers if name == "kept"), "")
+    for comment in ("// mine, {", "/* yours, } */"):
+        assert made.count(comment) == text.count(comment) - own.count(comment)
+
+
+def test_a_comment_beside_an_entry_that_is_taken_out_stays():
+    others = '{\n  "mcpServers": {\n    // the docs\n    "docs": {}\n  }\n}\n'
+    first = others.replace("    // the docs", '    "kept": {\n      "command": "k"\n    },\n    // the docs')
+    last = others.replace('"docs": {}\n', '"docs": {}, // good\n    "kept": {}\n')
+    assert remove_entry(first, PATH, "jsonc") == others
+    assert remove_entry(last, PATH, "jsonc") == others.replace('"docs": {}\n', '"docs": {}, // good\n')
+
+
 def test_what_people_write_by_hand_in_json5_is_read():
     before = (
         "{\n  // OpenClaw\n  agents: { list: { workspace: '~/it\\'s \"mine\"', n: 0x1F, x: +.5, y: Infinity } },\n}\n"
@@ -157,6 +185,12 @@ def test_a_table_is_added_behind_everything_else_and_taken_out_again():
     assert set_table("config.toml", made, KEYS, ENTRY) == made
     assert remove_table("config.toml", made, KEYS) == CODEX
     assert set_table("config.toml", "", KEYS, ENTRY).startswith("[mcp_servers.kept]\n")
+
+
+def test_a_comment_behind_a_table_that_is_taken_out_stays():
+    before = CODEX.replace("# about projects", '[mcp_servers.kept]\ncommand = "k"\n\n# about projects')
+    assert remove_table("config.toml", before, KEYS) == CODEX
+    assert remove_table("config.toml", 'mcp_servers = "kept"\n', KEYS) == 'mcp_servers = "kept"\n'
 
 
 def test_a_table_that_is_there_is_changed_in_its_place():

@@ -25,10 +25,10 @@ def test_nothing_is_due_while_nothing_happens(agenda):
     assert agenda.wake_at() == float("inf")
 
 
-def test_a_single_change_is_taken_in_after_half_the_time(agenda):
+def test_a_single_change_is_taken_in_after_a_quarter_of_the_time(agenda):
     agenda.saw(NOTE, 200)
-    assert not agenda.is_due(200.4)
-    assert agenda.is_due(200.5)
+    assert not agenda.is_due(200.2)
+    assert agenda.is_due(200.25)
 
 
 def test_changes_are_left_to_settle(agenda):
@@ -57,9 +57,9 @@ def test_a_flood_of_changes_does_not_take_all_of_the_time(agenda):
 
 def test_what_is_said_is_measured_once_it_has_settled_and_again_when_more_is_said(agenda):
     agenda.saw(TALK, 200)
-    assert not agenda.wants_measuring(200.4)
-    assert agenda.wake_at() == 200.5
-    assert agenda.wants_measuring(200.5)
+    assert not agenda.wants_measuring(200.2)
+    assert agenda.wake_at() == 200.25
+    assert agenda.wants_measuring(200.25)
     agenda.too_little_said()
     assert not agenda.wants_measuring(202)
     assert not agenda.is_due(202)

@@ -52,9 +52,13 @@ EXTRA = ("there", "later")
 
 @pytest.fixture
 def found(tmp_path):
-    """What a search finds that takes nothing in by itself: so it was the live index."""
+    """What a search finds, by word, that takes nothing in by itself: so it was the live index."""
     extra = [str(tmp_path / name) for name in EXTRA]
-    settings = {"memory_search.sync.on_search": False, "memory_search.extra_paths": extra}
+    settings = {
+        "memory_search.sync.on_search": False,
+        "memory_search.provider": "none",
+        "memory_search.extra_paths": extra,
+    }
     reader = open_memory(tmp_path, settings=settings)
 
     def search(words):
@@ -65,7 +69,8 @@ def found(tmp_path):
 
 
 def soon(found, words, expected):
-    wait_until(lambda: found(words) == expected, f"{words} is found in {expected}")
+    """Before everything else, or nowhere: what else comes near it is the ranking's affair."""
+    wait_until(lambda: found(words)[: max(1, len(expected))] == expected, f"{words} is found in {expected}")
 
 
 def test_what_is_there_at_the_start_is_taken_in(live, found):

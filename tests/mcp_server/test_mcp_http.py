@@ -85,6 +85,7 @@ def test_a_page_in_a_browser_cannot_speak_to_it(serve):
     assert server.post("initialize", HELLO, headers={"Host": f"evil.example:{server.port}"}).status_code == 421
     assert server.post("initialize", HELLO, headers={"Origin": "https://evil.example"}).status_code == 403
     assert server.post("initialize", HELLO, headers={"Origin": "null"}).status_code == 403
+    assert server.post("initialize", HELLO, headers={"Origin": "http://[::1"}).status_code == 403
     assert server.post("initialize", HELLO, headers={"Origin": f"http://localhost:{server.port}"}).status_code == 200
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import json
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +89,46 @@ def test_two_who_ask_at_once_cannot_both_spend_what_is_left(home, clock):
 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(one, range(8))) == 1
+
+
+ASKING = """
+import sys
+from kept.app import open_model
+from kept.config import load_config
+from kept.errors import BudgetExhausted
+from models.asking import ask, text_of
+settings = {"model.provider": "openai", "model.name": "m", "model.base_url": sys.argv[1],
+            "model.daily_budget_tokens": 100}
+try:
+    print(text_of(ask(open_model(load_config(settings=settings)), "x" * 200)))
+except BudgetExhausted as exc:
+    print(exc.code)
+"""
+
+
+def test_processes_share_one_budget_while_a_call_is_still_being_answered(server, environment):
+    """What one has asked and not yet heard counts for the others: they are refused before it is answered."""
+    others_have_ended = threading.Event()
+
+    def answer_late(asked):
+        assert others_have_ended.wait(60)
+        return Says("Fine.", usage=(60, 5, 0))
+
+    server.otherwise = answer_late
+
+    def one(number):
+        command = [sys.executable, "-c", ASKING, server.openai_url]
+        env = {**environment, "PYTHONPATH": str(Path(__file__).parents[1])}
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=True).stdout.strip()
+
+    with ThreadPoolExecutor(3) as pool:
+        heard = []
+        for done in as_completed([pool.submit(one, number) for number in range(3)]):
+            heard.append(done.result())
+            if len(heard) == 2:
+                others_have_ended.set()
+    assert heard == ["budget_exhausted", "budget_exhausted", "Fine."]
+    assert len(server.chats) == 1
 
 
 def test_a_failure_costs_nothing_and_what_broke_off_costs_what_was_read(ledger):

@@ -18,7 +18,9 @@ from kept.app import open_model
 from kept.config import load_config
 from kept.errors import ContextOverflow, ModelFailed, ModelUnavailable
 from kept.llm.base import ChatModel, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
+from kept.llm.claude_cli import TOOLS
 from kept.llm.conversation import CLOSING, render_conversation
+from kept.tools.catalogue import TOOLS as CATALOGUE
 from models.asking import ask, end_of, request, text_of
 from models.server import Call, Fails, ModelServer, Says, Stalls, anthropic_error
 
@@ -340,6 +342,30 @@ def test_the_real_program_is_stopped_when_it_is_silent(real):
     real.otherwise = Stalls("Half an")
     with pytest.raises(ModelFailed, match="said nothing for"):
         ask(model_of(REAL, timeout_s=8), "Hello?")
+
+
+def test_the_real_program_uses_kepts_own_tools_on_the_same_memory(real, workspace, home, monkeypatch):
+    """The whole way: Claude Code starts `kept mcp`, searches, writes, and has to ask nobody whether it may."""
+    (workspace / "MEMORY.md").write_text("# Memory\n\n- Staging is on port 5433.\n")
+    monkeypatch.setenv("KEPT_MODEL__TOOLS", "true")
+    monkeypatch.setenv("KEPT_WORKSPACE", str(workspace))
+    real.script(
+        Says("Looking.", Call("mcp__kept__memory_search", {"query": "Which port is staging on?"})),
+        Says("", Call("mcp__kept__memory_write", {"text": "Ada asked about staging."})),
+        Says("It is on 5433."),
+    )
+    assert text_of(ask(model_of(REAL), "Which port is staging on?")) == "Looking.\n\nIt is on 5433."
+    offered = {tool["name"] for tool in real.chats[0].body["tools"]}
+    assert {f"mcp__kept__{name}" for name in TOOLS} <= offered
+    assert "5433" not in asked(real.chats[0])
+    assert "Staging is on port 5433." in asked(real.chats[1])
+    assert "MEMORY.md#L1-L3" in asked(real.chats[1]), "with its citation"
+    (note,) = (workspace / "memory").iterdir()
+    assert "Ada asked about staging." in note.read_text()
+
+
+def test_it_may_use_every_tool_that_kepts_server_has():
+    assert set(TOOLS) == {tool.name for tool in CATALOGUE}
 
 
 def test_the_real_program_can_be_given_a_tool_by_the_call_of_its_server(real, tmp_path, monkeypatch):

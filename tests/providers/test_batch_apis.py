@@ -437,13 +437,14 @@ def test_without_waiting_texts_are_found_by_word_until_a_later_sync_collects(pla
         " New text is found by word, not yet by meaning.",
     )
     assert (report.embedded, report.pending, place.fake.slept) == (0, MANY, [])
+    assert [(batch.provider, batch.texts) for batch in memory.status().batches] == [(place.name, MANY)]
     hit = memory.search("topic77").hits[0]
     assert "topic77." in hit.snippet
     assert hit.vector_score is None
     assert memory.sync().pending == MANY
     assert memory.sync().pending == MANY
     done = memory.sync()
-    assert (done.ok, done.embedded, done.pending) == (True, MANY, 0)
+    assert (done.ok, done.embedded, done.pending, memory.status().batches) == (True, MANY, 0, ())
     assert place.server.texts() == ["topic77"]  # the query
     assert len(place.server.batches) == 1
 

@@ -9,6 +9,7 @@ with BotApi() as api:
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections import defaultdict, deque
@@ -153,13 +154,21 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     api: BotApi
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):  # a client that was killed is none of its business
+            super().handle_error(request, client_address)
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        length = int(self.headers.get("Content-Length", 0))
+        body = self.rfile.read(length)
+        if len(body) < length:  # whoever was sending it has been killed
+            self.close_connection = True
+            return
         given = {name: values[0] for name, values in parse_qs(body.decode(), keep_blank_values=True).items()}
         _, token, method = self.path.split("/")
         api = self.server.api

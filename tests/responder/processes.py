@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import queue
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 PROGRAM = Path(__file__).with_name("program.py")
 PATIENCE_S = 60.0
@@ -27,7 +29,12 @@ class Process:
         }
         self.lines: list[str] = []
         self._fresh: queue.Queue[str | None] = queue.Queue()
-        self.process = subprocess.Popen(
+        self.process = self._start(environment, settings, command)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _start(self, environment: dict[str, str], settings: tuple[str, ...], command: tuple[str, ...] | None) -> Any:
+        return subprocess.Popen(
             command or [sys.executable, str(PROGRAM), *settings],
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -35,8 +42,6 @@ class Process:
             stderr=subprocess.PIPE,
             text=True,
         )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stderr is not None
@@ -74,3 +79,44 @@ class Process:
             line = self._fresh.get_nowait()
             if line is not None:
                 self.lines.append(line)
+
+
+class ForkedProcess(Process):
+    """The same, forked from a process that has imported everything: one of many costs little to start."""
+
+    def _start(self, environment: dict[str, str], settings: tuple[str, ...], command: tuple[str, ...] | None) -> Any:
+        assert command is None
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["tests.responder.program", "uvicorn", "starlette.applications", "telegram.ext"])
+        return _Fork(context, environment, settings)
+
+
+class _Fork:
+    """A forked process, to be used as one that subprocess has started."""
+
+    def __init__(self, context: Any, environment: dict[str, str], settings: tuple[str, ...]) -> None:
+        reader, writer = context.Pipe(duplex=False)
+        self._process = context.Process(target=_run, args=(writer, environment, settings), daemon=True)
+        self._process.start()
+        writer.close()
+        self.stderr = os.fdopen(os.dup(reader.fileno()), encoding="utf-8")
+        reader.close()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self, timeout_s: float) -> None:
+        self._process.join(timeout_s)
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+
+def _run(stderr: Any, environment: dict[str, str], settings: tuple[str, ...]) -> None:
+    from tests.responder.program import main
+
+    os.dup2(stderr.fileno(), 2)
+    stderr.close()
+    os.environ.clear()
+    os.environ.update(environment)
+    main(settings)

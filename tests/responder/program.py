@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from kept.channels.gateway import run_gateway
@@ -37,7 +38,10 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-if __name__ == "__main__":
+def main(settings: Sequence[str]) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s")
-    settings = dict(one.split("=", 1) for one in sys.argv[1:])
-    run_gateway(load_config(settings=settings), open_model, say=say)
+    run_gateway(load_config(settings=dict(one.split("=", 1) for one in settings)), open_model, say=say)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

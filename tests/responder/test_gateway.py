@@ -15,8 +15,10 @@ from tests.models.server import ModelServer, Says
 from tests.responder.bot_api import TOKEN, BotApi
 from tests.responder.processes import Process
 
+from kept import Memory
 from kept.channels.gateway import with_session_age
 from kept.config import load_config
+from kept.live import find_watcher
 
 KEPT = str(Path(sys.executable).with_name("kept"))
 GUIDE = Path(__file__).parents[2] / "docs/tasks/gateway.md"
@@ -32,7 +34,7 @@ def model():
 @pytest.fixture
 def started(tmp_path):
     """Starts gateways on a workspace, and ends those that are left."""
-    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace").mkdir(exist_ok=True)
     running: list[Process] = []
 
     def start(*settings: str, **env: str) -> Process:
@@ -122,15 +124,48 @@ def test_being_told_to_stop_it_finishes_what_it_accepted(tmp_path, started):
     )
     asking.start()
     inbox = tmp_path / "home/agents/main/inbox.jsonl"
-    pause = threading.Event()
-    for _ in range(600):
-        if inbox.exists() and b'"m1"' in inbox.read_bytes():
-            break
-        pause.wait(0.05)
+    wait_for(lambda: inbox.exists() and b'"m1"' in inbox.read_bytes())
     assert gateway.stop() == 0
     asking.join(60)
     assert answers[0].json()["reply"] == "Answering <<1>>"
     assert gateway.lines[-1] == "Stopped."
+
+
+def test_while_it_runs_the_index_follows_the_notes(tmp_path, started):
+    gateway = started("memory_search.sync.watch_debounce_ms=0")
+    gateway.url()
+    with Memory.open(tmp_path / "workspace", home=tmp_path / "home") as memory:
+        wait_for(lambda: find_watcher(memory.config) == gateway.process.pid)
+        (tmp_path / "workspace/MEMORY.md").write_text("- Staging is on port 5433.\n")
+        wait_for(lambda: memory.status().files == 1)
+    assert gateway.stop() == 0
+
+
+def test_status_says_what_is_still_to_be_answered(tmp_path, kept, started):
+    def state():
+        return kept("--home", tmp_path / "home", "status", "--json").json["inbox"]
+
+    assert state() is None
+    gateway = started("gateway.http.debounce_ms=600000")
+    url = gateway.url()
+    for number in range(2):
+        httpx.post(f"{url}/v1/messages", json={"user": "a", "text": f"Hi {number}", "wait": False}, timeout=60)
+    gateway.kill()
+    assert state() == {"waiting": 2, "undelivered": 0, "unsure": 0}
+    assert "2 messages without an answer" in kept("status").out
+    again = started()
+    again.url()
+    assert again.stop() == 0
+    assert state() == {"waiting": 0, "undelivered": 0, "unsure": 0}
+
+
+def wait_for(is_so):
+    pause = threading.Event()
+    for _ in range(1200):
+        if is_so():
+            return
+        pause.wait(0.05)
+    raise AssertionError("it did not come to that")
 
 
 def test_what_is_wrong_with_the_settings_is_one_line(tmp_path, kept):

@@ -34,6 +34,12 @@ def journal(tmp_path: Path) -> Path:
     return tmp_path / "agents" / "main" / "inbox.jsonl"
 
 
+@pytest.fixture
+def hasty(monkeypatch):
+    """Thousands of writes that need not outlast a power cut."""
+    monkeypatch.setattr("kept.durable.os.fsync", lambda handle: None)
+
+
 def fill(inbox: Inbox) -> None:
     """One message of every state there is."""
 
@@ -62,7 +68,7 @@ def test_everything_is_as_it_was_when_it_is_opened_again(journal):
     assert [turn.ids for turn in again.unsure()] == [("m1", "m2")]
 
 
-def test_a_kill_at_any_byte_loses_nothing_that_was_promised(journal):
+def test_a_kill_at_any_byte_loses_nothing_that_was_promised(journal, hasty):
     inbox = opened(journal)
     fill(inbox)
     whole = journal.read_bytes()
@@ -94,7 +100,7 @@ def test_another_message_under_the_same_id_is_refused(journal):
         inbox.receive(SessionKey("main", "telegram", "default", "direct", "8"), Inbound("m1", "Hello"))
 
 
-def test_old_turns_are_forgotten_and_unfinished_ones_are_not(journal):
+def test_old_turns_are_forgotten_and_unfinished_ones_are_not(journal, hasty):
     inbox = opened(journal, kept_turns=3)
     unfinished = inbox.begin([inbox.receive(KEY, Inbound("open", "?"))], "s1")
     for number in range(600):
@@ -150,6 +156,31 @@ def test_a_journal_of_a_later_version_is_left_alone(journal):
     with pytest.raises(ConfigError, match="later version"):
         opened(journal)
     assert journal.read_text() == '{"type":"inbox","version":2}\n'
+
+
+def refuse(path, data):
+    raise WriteFailed(f"{path}: could not be written (No space left on device).")
+
+
+def test_old_messages_that_cannot_be_cleared_away_fail_no_step(journal, monkeypatch, caplog):
+    inbox = opened(journal, kept_turns=0)
+    monkeypatch.setattr("kept.responder.inbox._SPARE", 0)
+    turn = inbox.begin([inbox.receive(KEY, Inbound("m1", "Hello"))], "s1")
+    monkeypatch.setattr("kept.responder.journal.write_atomic", refuse)
+    assert inbox.answer(turn, ["Yes."], push=False, entry_id=None).parts == ("Yes.",)
+    assert "old messages stay in the inbox" in caplog.text
+    assert describe(inbox.turn_of(inbox.find("telegram", "m1"))) == "answered"
+
+
+def test_looking_from_outside_changes_nothing(journal):
+    fill(opened(journal))
+    with journal.open("ab") as file:
+        file.write(b'{"type":"strange"}\n{"type":"received","id":"m9","cha')
+    before = journal.read_bytes()
+    looked = opened(journal, read_only=True, kept_turns=0)
+    assert [letter.id for letter in looked.waiting()] == ["m8"]
+    assert journal.read_bytes() == before
+    assert [one.name for one in journal.parent.iterdir()] == [journal.name]
 
 
 def test_what_cannot_be_written_is_not_accepted(journal):

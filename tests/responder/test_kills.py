@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 from tests.responder.bot_api import TOKEN, BotApi
-from tests.responder.processes import Process
+from tests.responder.processes import ForkedProcess, Process
 
 from kept import SessionStore
 from kept.clock import SystemClock
@@ -61,12 +61,13 @@ def test_fifty_kills_lose_no_message_and_repeat_no_reply(tmp_path: Path):
     chance = random.Random(6)
     client = Client()
     written: list[str] = []
+    hit = Counter()
     with BotApi() as api:
         for number in range(ROUNDS):
             for at in range(3):
                 mark = f"h{number}-{at}"
                 client.texts[mark] = (f"user{at % 2}", f"Hello <<{mark}>>")
-            gateway = Process(tmp_path, *settings(api))
+            gateway = ForkedProcess(tmp_path, *settings(api))
             url = gateway.url()
             killer = threading.Timer(chance.uniform(0.0, 0.4), gateway.process.kill)
             killer.start()
@@ -77,6 +78,7 @@ def test_fifty_kills_lose_no_message_and_repeat_no_reply(tmp_path: Path):
             killer.join()
             gateway.kill()
             assert not [line for line in gateway.lines if "Traceback" in line], gateway.lines
+            hit.update(was_doing(tmp_path))
         last = Process(tmp_path, *settings(api))
         client.post_all(last.url())
         finish(tmp_path, api, written)
@@ -86,13 +88,21 @@ def test_fifty_kills_lose_no_message_and_repeat_no_reply(tmp_path: Path):
         check_http(tmp_path, client)
         check_telegram(tmp_path, api, written)
     check_transcripts(tmp_path, [*client.texts, *written])
+    assert hit["answering"] >= 10, hit
+    assert hit["delivering"] >= 1, hit
 
 
 def open_inbox(tmp_path: Path) -> Inbox:
-    """A copy, since the file belongs to the gateway."""
-    copy = tmp_path / "copy.jsonl"
-    copy.write_bytes((tmp_path / "home/agents/main/inbox.jsonl").read_bytes())
-    return Inbox(str(copy), clock=SystemClock())
+    return Inbox(str(tmp_path / "home/agents/main/inbox.jsonl"), clock=SystemClock(), read_only=True)
+
+
+def was_doing(tmp_path: Path) -> set[str]:
+    """What the kill came in the middle of."""
+    doing: set[str] = set()
+    inbox = open_inbox(tmp_path)
+    for turn in inbox.unfinished():
+        doing.add("answering" if turn.parts is None else "delivering")
+    return doing | ({"waiting"} if inbox.waiting() else set())
 
 
 def finish(tmp_path: Path, api: BotApi, written: list[str]) -> None:

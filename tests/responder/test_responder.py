@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 
 import pytest
-from tests.responder.support import Letterbox, Office, answering, asked, crash, reply_to, tell, until
+from tests.responder.support import PATIENCE_S, Letterbox, Office, answering, asked, crash, reply_to, tell, until
 
 from kept.agent.events import GroupLine, Inbound, Wrote
 from kept.errors import (
@@ -416,6 +416,31 @@ def test_a_model_that_fails_is_told_to_the_person_and_the_next_message_is_answer
             assert describe(turn) == "failed"
             await until(lambda: len(box.sent) == 1)
         assert "The model is gone." in box.texts[0]
+
+    asyncio.run(scenario())
+
+
+def test_a_conversation_that_comes_to_a_halt_lets_go_of_those_who_wait_and_is_answered_by_the_next_start(
+    open_office, monkeypatch, caplog
+):
+    office = open_office()
+
+    async def broken(self, key):
+        raise RuntimeError("nobody has thought of this")
+
+    async def scenario():
+        async with answering(office) as responder:
+            with monkeypatch.context() as patched:
+                patched.setattr("kept.responder.answerer.Answerer.session_of", broken)
+                await tell(responder, office.key(), "Hello?", "m1")
+                async with asyncio.timeout(PATIENCE_S):
+                    _, turn = await responder.wait("http", "m1")
+            assert turn is None
+            await tell(responder, office.key("bob"), "And I?", "m2")
+            assert "And I?" in (await reply_to(responder, "m2")).reply
+        assert "came to a halt" in caplog.text
+        async with answering(office) as responder:
+            assert "Hello?" in (await reply_to(responder, "m1")).reply
 
     asyncio.run(scenario())
 

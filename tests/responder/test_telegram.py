@@ -122,7 +122,6 @@ def test_only_people_on_the_list_are_answered(tmp_path, api, caplog):
         async with bot(tmp_path, api) as at:
             api.write("Let me in", user=666, username="mallory")
             api.write("Hello", user=8, username="Grace")
-            api.write(None, user=7, dice={"emoji": "🎲", "value": 3})
             await until(lambda: len(api.sent) == 1)
             await until(lambda: api.pending == [])
             assert api.sent[0]["chat_id"] == "8"
@@ -131,6 +130,24 @@ def test_only_people_on_the_list_are_answered(tmp_path, api, caplog):
     asyncio.run(scenario())
     assert "ignored user 666" in caplog.text
     assert "Let me in" not in caplog.text
+
+
+def test_what_has_no_words_is_answered_once_with_what_is_read(tmp_path, api):
+    dice = {"emoji": "🎲", "value": 3}
+
+    async def scenario():
+        async with bot(tmp_path, api) as at:
+            api.write(None, user=666, dice=dice)
+            api.write(None, user=7, chat=-100, dice=dice)
+            api.write(None, user=7, dice=dice)
+            api.write(None, user=7, dice=dice)
+            api.write("Hello", user=7)
+            await until(lambda: len(api.sent) == 2)
+            assert api.sent[0] == {"chat_id": "7", "text": telegram.ONLY_TEXT}
+            assert "Hello" in texts(api)[1]
+            assert len(at.inbox._letters) == 1
+
+    asyncio.run(scenario())
 
 
 def test_in_a_group_it_answers_when_it_is_spoken_to_and_has_heard_the_rest(tmp_path, api):

@@ -10,24 +10,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
-from typing import Any, cast
+from typing import Any
 
 from kept.agent.compaction import Order, compact, flush_and_record
 from kept.agent.equipment import Equipment
-from kept.agent.events import AgentEvent, GroupLine, Inbound, Notice, Reply, ToolEnded, ToolStarted, Wrote
+from kept.agent.events import AgentEvent, GroupLine, Inbound, Notice, Reply, ToolEnded, ToolStarted
 from kept.agent.flush import is_due_early
 from kept.agent.inbound import messages_of
 from kept.agent.journal import Journal, find_answer, open_calls, unanswered
-from kept.agent.quiet import QuietStream, is_quiet, without_quiet
+from kept.agent.quiet import is_quiet, without_quiet
 from kept.agent.recall import Brought, bring
+from kept.agent.step import Step
 from kept.agent.tooling import run_tool
 from kept.context.build import Context, Material, build_context
 from kept.context.turns import NO_RESULT
 from kept.context.view import ANSWERS, Said, View
 from kept.errors import ContextOverflow, KeptError, ModelError
-from kept.llm.base import ChatRequest, Finished, ModelUsage, TextDelta, ToolUse
+from kept.llm.base import ModelUsage, ToolUse
 from kept.prompts import get_prompt
+from kept.records import Hit
 from kept.sessions.entries import Block, Message, Text, ToolCall, ToolResult, Usage
 from kept.tokens import estimate_tokens
 
@@ -40,24 +41,6 @@ _REPLY = "reply"
 """In the metadata of an answer: what it said before its last step, where it says nothing in that."""
 
 log = logging.getLogger(__name__)
-
-
-class _Step:
-    """What came of asking the model once."""
-
-    def __init__(self) -> None:
-        self.begin()
-
-    def begin(self) -> None:
-        self.pieces: list[str] = []
-        self.uses: list[ToolUse] = []
-        self.end = Finished("end", ModelUsage())
-        self.given_out = False
-        """Whether somebody has seen part of it: it can then not be asked for again as if nothing had happened."""
-
-    @property
-    def text(self) -> str:
-        return "".join(self.pieces)
 
 
 class TurnLoop:
@@ -155,7 +138,7 @@ class TurnLoop:
         most = self.equipment.config.agent.tools.max_steps
         for number in range(most + 1):
             remark = LAST_STEP if number and number == most else None
-            step = _Step()
+            step = Step()
             async for event in self._ask(step, remark):
                 yield event
             if not step.uses:
@@ -171,14 +154,13 @@ class TurnLoop:
         yield Notice(f"The turn was ended after {most} steps with tools.")
         yield await asyncio.to_thread(self._record_reply, GAVE_UP, ModelUsage())
 
-    async def _ask(self, step: _Step, remark: str | None) -> AsyncIterator[AgentEvent]:
+    async def _ask(self, step: Step, remark: str | None) -> AsyncIterator[AgentEvent]:
         """Asks until an answer has come whole, as long as nobody has seen part of one that did not."""
         attempt, wait_s = 0, self.equipment.retry_wait_s
         while True:
             context = await asyncio.to_thread(self._context, remark)
-            step.begin()
             try:
-                async for event in self._listen(context.request, step):
+                async for event in step.listen(self.equipment.model, context.request):
                     yield event
                 self.equipment.learn_scale(step.end.usage.input, context.tokens)
                 return
@@ -196,24 +178,6 @@ class TurnLoop:
                 await asyncio.sleep(wait_s)
                 wait_s *= 2
 
-    async def _listen(self, request: ChatRequest, step: _Step) -> AsyncIterator[AgentEvent]:
-        quiet = QuietStream()
-        async with aclosing(cast("Any", self.equipment.model.stream(request))) as stream:
-            async for event in stream:
-                match event:
-                    case TextDelta(text):
-                        step.pieces.append(text)
-                        if shown := quiet.feed(text):
-                            step.given_out = True
-                            yield Wrote(shown)
-                    case ToolUse():
-                        step.uses.append(event)
-                    case Finished():
-                        step.end = event
-        if rest := quiet.finish():
-            step.given_out = True
-            yield Wrote(rest)
-
     async def _shorten(self, context: Context, remark: str | None) -> bool:
         """After the model has refused a request as too long: whether there is a shorter one to try."""
         if self._overflows == COMPACTIONS:
@@ -227,7 +191,7 @@ class TurnLoop:
 
     # tools
 
-    def _record_calls(self, step: _Step) -> None:
+    def _record_calls(self, step: Step) -> None:
         said: tuple[Block, ...] = (Text(step.text),) if step.text.strip() else ()
         calls = tuple(ToolCall(use.id, use.name, dict(use.arguments)) for use in step.uses)
         self._said += [step.text] if step.text.strip() else []
@@ -239,12 +203,17 @@ class TurnLoop:
         try:
             for use in uses:
                 yield ToolStarted(use.name, use.arguments)
-                outcome = await asyncio.to_thread(run_tool, self.equipment, use)
+                outcome = await asyncio.to_thread(run_tool, self.equipment, use, self._is_being_said)
                 done.append(ToolResult(use.id, outcome.text, use.name, outcome.is_error))
                 yield ToolEnded(use.name, not outcome.is_error)
         finally:  # cancelled or not, a call does not stay without a result
             left = [ToolResult(use.id, NO_RESULT, use.name, is_error=True) for use in uses[len(done) :]]
             self.journal.add(Message("tool", (*done, *left)))
+
+    def _is_being_said(self, hit: Hit) -> bool:
+        """The question is in the index already, and fits itself best of all."""
+        asked = (one.line for one in self.journal.view().asked if one.inbound in self._asked)
+        return hit.path == self.journal.path and hit.start_line >= min(asked, default=hit.start_line + 1)
 
     def _refuse_calls(self, uses: Sequence[ToolUse]) -> None:
         results = (ToolResult(use.id, LAST_STEP, use.name, is_error=True) for use in uses)
@@ -252,7 +221,7 @@ class TurnLoop:
 
     # the reply
 
-    async def _finish(self, step: _Step) -> AsyncIterator[AgentEvent]:
+    async def _finish(self, step: Step) -> AsyncIterator[AgentEvent]:
         if step.end.reason == "length":
             yield Notice("The answer was cut off where the model's limit is.")
         elif step.end.reason == "refused":

@@ -47,7 +47,8 @@ def run_program(command: Sequence[str], *, env: Mapping[str, str], cwd: str, tim
         _end(process)
     if process.returncode:
         told = complaint.decode("utf-8", "replace").strip().splitlines()
-        raise BackendFailed(f"{name} failed with exit code {process.returncode}: {told[-1][:300] if told else '-'}")
+        why = f": {told[-1][:300]}" if told else ", and did not say why."
+        raise BackendFailed(f"{name} failed with exit code {process.returncode}{why}")
     return printed
 
 

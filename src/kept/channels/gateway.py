@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kept.channels import http
+from kept.channels.http_server import listen, make_server
 from kept.channels.telegram import TelegramChannel, find_token
 from kept.config import Config, LoadedConfig
 from kept.durable import make_private_folder
@@ -21,6 +22,7 @@ from kept.responder.answerer import Answerer
 from kept.responder.inbox import Inbox
 from kept.responder.outlet import Fetched, Outlet
 from kept.responder.responder import Responder
+from kept.responder.state import inbox_path
 
 if TYPE_CHECKING:
     import uvicorn
@@ -32,10 +34,6 @@ Say = Callable[[str], None]
 _SESSION_AGE = "gateway.auto_responder.session_max_age_ms"
 
 log = logging.getLogger(__name__)
-
-
-def inbox_path(config: Config) -> str:
-    return os.path.join(config.home, "agents", config.agent_id, "inbox.jsonl")
 
 
 @contextmanager
@@ -115,8 +113,8 @@ class Gateway:
         if not settings.enabled:
             return None, None
         app = http.make_app(self.responder, settings, agent_id=self._config.agent_id, clock=self.responder.inbox.clock)
-        server = http.make_server(app)
-        bound = http.listen(settings)
+        server = make_server(app)
+        bound = listen(settings)
         host, port = bound.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         self._say(f"HTTP: http://{shown}:{port}/v1/messages{', with a token' if settings.token else ''}")
@@ -159,6 +157,7 @@ OpenModel = Callable[[LoadedConfig], "ChatModel"]
 def run_gateway(loaded: LoadedConfig, open_model: OpenModel, *, say: Say) -> None:
     """Serves until SIGTERM or Ctrl-C."""
     from kept.app import open_answerer, open_memory, open_sessions
+    from kept.live import LiveIndex
 
     loaded = with_session_age(loaded)
     config = loaded.config
@@ -173,5 +172,6 @@ def run_gateway(loaded: LoadedConfig, open_model: OpenModel, *, say: Say) -> Non
             finally:
                 await model.close()
 
-        with open_memory(loaded) as memory, open_sessions(loaded) as sessions:
+        # Notes that are edited while it runs are taken in before anybody asks for them.
+        with open_memory(loaded) as memory, LiveIndex(memory), open_sessions(loaded) as sessions:
             asyncio.run(serve())

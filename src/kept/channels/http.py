@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import socket
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, assert_never
 
 from kept.agent.events import AgentEvent, Inbound, Notice, Reply, ToolEnded, ToolStarted, Wrote
+from kept.channels.http_server import not_installed
 from kept.clock import Clock, new_id
 from kept.config import HttpChannel
 from kept.errors import (
-    ChannelUnavailable,
-    ConfigError,
     ConversationFull,
     KeptError,
     MessageConflict,
@@ -23,7 +20,7 @@ from kept.errors import (
     MessageRefused,
     QueueFull,
 )
-from kept.net.guard import App, Guard, is_loopback
+from kept.net.guard import App, Guard
 from kept.responder.inbox import describe
 from kept.responder.letters import Letter, Turn
 from kept.responder.responder import Responder
@@ -31,7 +28,6 @@ from kept.sessions.keys import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
 from kept.values import frozen
 
 if TYPE_CHECKING:
-    import uvicorn
     from starlette.requests import Request
     from starlette.responses import Response
 
@@ -39,7 +35,6 @@ NAME = "http"
 RETRY_AFTER_S = 5
 MAX_NAME_CHARS = 256
 _HEARTBEAT_S = 15.0
-_CLOSING_S = 2
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 STATUS_CODES: tuple[tuple[type[KeptError], int], ...] = (
@@ -62,66 +57,12 @@ class Posted:
     wait: bool
 
 
-def listen(settings: HttpChannel) -> socket.socket:
-    """The socket, bound before anything else is begun: whatever is wrong with the address is said at once."""
-    if not is_loopback(settings.host) and not settings.token:
-        raise ConfigError(
-            f"gateway.http.host is {settings.host}, which others can reach, and there is no token.",
-            hint="Set gateway.http.token (KEPT_GATEWAY__HTTP__TOKEN), or leave the host at 127.0.0.1.",
-        )
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((settings.host.strip("[]"), settings.port))
-        bound.listen()  # whoever comes before the server is up waits for it
-    except OSError as exc:
-        bound.close()
-        raise ChannelUnavailable(
-            f"{settings.host}:{settings.port} cannot be listened on ({exc.strerror}).",
-            hint="Choose another gateway.http.port; 0 takes any that is free.",
-        ) from exc
-    return bound
-
-
-def make_server(app: App) -> uvicorn.Server:
-    """A server that leaves signals to whoever runs it."""
-    try:
-        import uvicorn
-    except ImportError as exc:
-        raise _not_installed() from exc
-
-    class Server(uvicorn.Server):
-        def capture_signals(self) -> Any:
-            return nullcontext()
-
-    config = uvicorn.Config(
-        app,
-        timeout_graceful_shutdown=_CLOSING_S,
-        loop="asyncio",
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-    )
-    return Server(config)
-
-
-def _not_installed() -> ChannelUnavailable:
-    return ChannelUnavailable(
-        "The HTTP channel needs starlette and uvicorn.",
-        hint="pip install 'kept[gateway]', or set gateway.http.enabled to false.",
-    )
-
-
 def make_app(responder: Responder, settings: HttpChannel, *, agent_id: str, clock: Clock) -> App:
     try:
         from starlette.applications import Starlette
         from starlette.routing import Route
     except ImportError as exc:
-        raise _not_installed() from exc
+        raise not_installed() from exc
 
     endpoints = Endpoints(responder, settings, agent_id, clock)
     routes = [

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import Inbound
-from kept.channels.telegram_messages import Addressed, Overheard, Person, read_message
+from kept.channels.telegram_messages import Addressed, Overheard, Person, Unreadable, read_message
 from kept.config import Config
 from kept.errors import ChannelUnavailable, ConfigError, DeliveryRefused, MessageConflict, NotSent, QueueFull
 from kept.responder.responder import Responder
@@ -27,6 +27,7 @@ LIMIT = 4096
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 60.0
 _SEND_TIMEOUT_S = 30.0
+ONLY_TEXT = "I can only read text. What you sent was not kept."
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,8 @@ class TelegramChannel:
             )
         self._bot = _make_bot(token, self._settings.base_url, poll_timeout_s=self._settings.poll_timeout_s)
         self._me = Person(0, "")
+        self._told: set[int] = set()
+        """Chats that know that only text is read: a series of pictures is answered once."""
 
     # what comes in
 
@@ -115,6 +118,8 @@ class TelegramChannel:
                 responder.hear(key, line)
             case Addressed(key, message):
                 await self._accept(responder, key, message)
+            case Unreadable(to):
+                await self._say_once(to)
             case Person(user_id):
                 log.info("telegram: ignored user %s, who is not in gateway.telegram.allow_users", user_id)
 
@@ -128,6 +133,16 @@ class TelegramChannel:
             except MessageConflict:
                 log.warning("telegram: a message came twice, with another text; the first one counts")
             return
+
+    async def _say_once(self, to: Mapping[str, Any]) -> None:
+        """No turn and no reply: whether it arrives changes nothing."""
+        if to["chat"] in self._told:
+            return
+        self._told.add(to["chat"])
+        try:
+            await self._send(to["chat"], to["thread"], ONLY_TEXT)
+        except Exception as exc:  # noqa: BLE001 - what is not a message must not stop those that are
+            log.warning("telegram: could not say that only text is read (%s)", type(exc).__name__)
 
     async def close(self) -> None:
         await self._bot.shutdown()
@@ -145,7 +160,7 @@ class TelegramChannel:
         except RetryAfter as exc:
             raise NotSent("Telegram asks to wait", retry_after_s=_seconds(exc)) from exc
         except ChatMigrated as exc:
-            await self._send(exc.new_chat_id, to.get("thread"), text)
+            await self.send({**to, "chat": exc.new_chat_id}, text)
         except (BadRequest, Forbidden, InvalidToken) as exc:
             raise DeliveryRefused(f"Telegram refused it ({type(exc).__name__}).") from exc
         except NetworkError as exc:

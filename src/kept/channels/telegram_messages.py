@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import GroupLine, Inbound
 from kept.sessions.keys import DEFAULT_ACCOUNT, SessionKey
@@ -36,19 +36,29 @@ class Overheard:
     line: GroupLine
 
 
+@frozen
+class Unreadable:
+    """Somebody we answer sent something that has no words: a picture, a voice, a sticker."""
+
+    to: dict[str, Any]
+
+
 def read_message(
     message: telegram.Message, *, me: Person, agent_id: str, allowed: frozenset[str]
-) -> Addressed | Overheard | Person | None:
+) -> Addressed | Overheard | Unreadable | Person | None:
     """None where there is nothing to read. In a group, whatever does not speak to us is overheard."""
     text, sender, chat = message.text or message.caption, message.from_user, message.chat
-    if not text or sender is None or sender.is_bot:
+    if sender is None or sender.is_bot:
         return None
     in_group = chat.type in _GROUPS
     if not in_group and chat.type != "private":
         return None
+    is_allowed = str(sender.id) in allowed or (sender.username or "").lower() in allowed - {""}
+    if not text:
+        is_for_us = is_allowed and not in_group and message.effective_attachment is not None
+        return Unreadable({"chat": chat.id, "thread": _thread(message)}) if is_for_us else None
     key = _key(message, agent_id, in_group=in_group)
     name = sender.full_name or str(sender.id)
-    is_allowed = str(sender.id) in allowed or (sender.username or "").lower() in allowed - {""}
     if in_group and not (is_allowed and _speaks_to_us(message, text, me)):
         return Overheard(key, GroupLine(name, text, message.date))
     if not is_allowed:

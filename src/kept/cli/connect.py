@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import json_option, print_json, printable, style
+from kept.cli.output import json_option, print_json, printable, style, warn
 from kept.cli.root import Globals
 
 if TYPE_CHECKING:
@@ -50,6 +52,17 @@ def command(options: Globals, client: str, scope: str, project: str, dry_run: bo
         print_json(_shape(connection, changes, copy, dry_run=dry_run, undo=undo))
     else:
         _show(connection, changes, copy, dry_run=dry_run, undo=undo)
+        if not undo:
+            for lack in _lacks(loaded.config.workspace):
+                warn(lack)
+
+
+def _lacks(workspace: str) -> Iterator[str]:
+    """What the client will run into, which is better known now."""
+    if importlib.util.find_spec("mcp") is None:
+        yield "'kept mcp' needs the package 'mcp'. Install it: pip install 'kept[mcp]'"
+    if not os.path.isdir(workspace):
+        yield f"There is no workspace at {workspace} yet. Create it with 'kept init'."
 
 
 def _connection(client: str, scope: Any, project: str, kept_home: str) -> Connection:

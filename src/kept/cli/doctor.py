@@ -14,7 +14,7 @@ from kept.doctor import Check, examine, mend
 @json_option
 @click.pass_context
 def command(ctx: click.Context, fix: bool, as_json: bool) -> None:
-    """Check the index against the notes, every table of it, permissions and the embedder.
+    """Check the index against the notes, every table of it, every transcript, permissions and the embedder.
 
     Exits with 1 when something is wrong and was not mended.
     """

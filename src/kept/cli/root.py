@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -74,8 +75,28 @@ class Globals:
         return open_sessions(self.load())
 
 
+class ReaderGone(Exception):
+    """Whoever read our output has seen enough. Of a BrokenPipeError, click would make a failure."""
+
+
+@contextmanager
+def _telling_of_the_reader() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as exc:
+        raise ReaderGone from exc
+
+
 class LazyGroup(click.Group):
     """Imports a command when it is named: a search does not pay for the doctor."""
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        with _telling_of_the_reader():
+            return super().make_context(*args, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _telling_of_the_reader():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

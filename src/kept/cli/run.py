@@ -65,7 +65,7 @@ def exit_code(error: KeptError) -> int:
 
 
 def run() -> NoReturn:
-    from kept.cli.root import cli
+    from kept.cli.root import ReaderGone, cli
 
     _ready_streams()
     as_json, debug = "--json" in sys.argv, "--debug" in sys.argv
@@ -81,9 +81,13 @@ def run() -> NoReturn:
         fail("usage", exc.format_message(), hint, 2, as_json=as_json)
     except (KeyboardInterrupt, click.Abort):
         fail("interrupted", "Interrupted.", "Nothing is lost; run it again.", INTERRUPTED, as_json=as_json)
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGone):
         _forget_the_reader()
         sys.exit(0)
+    except SystemExit as exc:
+        if not isinstance(exc.__context__, BrokenPipeError):
+            raise
+        sys.exit(0)  # this is how rich tells of it
     except Exception as exc:
         if debug:
             raise

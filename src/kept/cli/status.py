@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from kept.cli.index import cost_text
 from kept.cli.output import console, json_option, plural, print_json, printable, size_text
 from kept.cli.root import Globals
 from kept.records import Status
-from kept.tools.shapes import status_json
+from kept.tools.shapes import as_shape, status_json
+
+if TYPE_CHECKING:
+    from kept.responder.state import InboxState
 
 _DAYS_SHOWN = 5
 
@@ -19,14 +24,25 @@ _DAYS_SHOWN = 5
 def command(options: Globals, as_json: bool) -> None:
     """What is remembered, with what it is indexed, and whether all is well."""
     from kept.live import find_watcher
+    from kept.responder.state import find_inbox_state
 
     with options.memory() as memory:
         status = memory.status()
         watcher = find_watcher(memory.config)
+        inbox = find_inbox_state(memory.config)
     if as_json:
-        print_json({**status_json(status), "watcher": watcher})
+        print_json({**status_json(status), "watcher": watcher, "inbox": as_shape(inbox)})
     else:
-        show_status(status, watcher)
+        show_status(status, watcher, inbox)
+
+
+def inbox_rows(inbox: InboxState | None) -> list[tuple[str, str]]:
+    if inbox is None:
+        return []
+    parts = [f"{plural(inbox.waiting, 'message')} without an answer"] if inbox.waiting else []
+    parts += [f"{plural(inbox.undelivered, 'reply', 'replies')} to be sent"] if inbox.undelivered else []
+    parts += [f"{plural(inbox.unsure, 'reply', 'replies')} that may not have arrived"] if inbox.unsure else []
+    return [("Inbox", ", ".join(parts) or "everything is answered")]
 
 
 def ledger_rows(status: Status) -> list[tuple[str, str]]:
@@ -39,6 +55,14 @@ def ledger_rows(status: Status) -> list[tuple[str, str]]:
             parts += [plural(spent.calls, "call") + retries, plural(spent.tokens, "token"), cost_text(spent.cost_usd)]
         rows.append(("Embedded" if not rows else "", ", ".join(parts)))
     return rows
+
+
+def batch_rows(status: Status) -> list[tuple[str, str]]:
+    """What a provider is still embedding: the next sync after it is done collects it."""
+    return [
+        ("" if number else "Batches", f"{plural(one.texts, 'text')} under way at {one.provider} since {one.since}")
+        for number, one in enumerate(status.batches)
+    ]
 
 
 def model_rows(status: Status) -> list[tuple[str, str]]:
@@ -57,7 +81,7 @@ def model_rows(status: Status) -> list[tuple[str, str]]:
     return rows
 
 
-def show_status(status: Status, watcher: int | None = None) -> None:
+def show_status(status: Status, watcher: int | None = None, inbox: InboxState | None = None) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -81,7 +105,7 @@ def show_status(status: Status, watcher: int | None = None) -> None:
             f"process {watcher} keeps the index current" if watcher else "nobody watches; searches take changes in",
         ),
     ]
-    for name, value in [*rows, *ledger_rows(status), *model_rows(status)]:
+    for name, value in [*rows, *inbox_rows(inbox), *batch_rows(status), *ledger_rows(status), *model_rows(status)]:
         table.add_row(name, Text(printable(value)))
     out = console()
     out.print(table)

@@ -10,6 +10,7 @@ import difflib
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -130,9 +131,9 @@ class Connection:
         try:
             if self._with_plugin:
                 for path, _ in settings_entries(""):
-                    text = remove_entry(text, path, self.client.format)
+                    text = _remove_json(text, path, self.client.format)
                 return text
-            return remove_entry(text, (*self.client.keys, SERVER), self.client.format)
+            return _remove_json(text, (*self.client.keys, SERVER), self.client.format)
         except Broken as exc:
             raise refuse(self.settings_path, text, exc) from exc
 
@@ -172,7 +173,8 @@ class Connection:
         journal = self._journal()
         noted = journal.get(change.path)
         if noted is None or noted["after"] != _digest(change.before or b""):
-            name = f"{self.clock.now():%Y%m%dT%H%M%S}-{self.client.name}-{os.path.basename(change.path)}"
+            place = _digest(os.fsencode(change.path))[:8]  # several projects may have files of one name
+            name = f"{self.clock.now():%Y%m%dT%H%M%S}-{self.client.name}-{place}-{os.path.basename(change.path)}"
             copy = None if change.before is None else os.path.join(self.folder, name)
             if copy is not None and change.before is not None:
                 write_atomic(copy, change.before)
@@ -219,9 +221,24 @@ def _check_only_that_changed(text: str, made: str, path: tuple[str, ...], entry:
         raise Broken("it is written in a way that cannot be changed without touching the rest", 0)
 
 
+def _remove_json(text: str, path: tuple[str, ...], dialect: str) -> str:
+    made = remove_entry(text, path, dialect)
+    if made != text:
+        wanted: Any = parse(text, dialect).value
+        place = wanted
+        for key in path[:-1]:
+            place = place[key]
+        del place[path[-1]]
+        if parse(made, dialect).value != wanted:
+            raise Broken("it is written in a way that cannot be changed without touching the rest", 0)
+    return made
+
+
 def _read(path: str) -> bytes | None:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{path}: is not a file.", hint="Nothing was changed.")
             raw = file.read(_MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -230,6 +247,11 @@ def _read(path: str) -> bytes | None:
     if len(raw) > _MAX_BYTES:
         raise ConfigError(f"{path}: is too large for a file of settings.", hint="Nothing was changed.")
     return raw
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Where a pipe lies in the place of a file, opening it would wait for somebody to write."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _decode(path: str, raw: bytes | None) -> str:

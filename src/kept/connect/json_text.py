@@ -26,25 +26,39 @@ def set_entry(text: str, path: tuple[str, ...], entry: Any, dialect: str) -> str
 
 
 def remove_entry(text: str, path: tuple[str, ...], dialect: str) -> str:
+    """The text without that entry. Comments around it are somebody's, and stay."""
     node, depth = _deepest(parse(text, dialect), path[:-1])
     members = node.members or ()
     place = next((number for number, (key, _, _) in enumerate(members) if key == path[-1]), None)
     if depth < len(path) - 1 or place is None:
         return text
-    if place:
-        return _cut(text, members[place - 1][2].end, members[place][1], members[place][2].end)
-    if len(members) > 1:
-        return text[: members[0][1]] + text[members[1][1] :]
-    return text[: node.start] + "{}" + text[node.end :]
+    start, end = members[place][1], members[place][2].end
+    before = members[place - 1][2].end if place else node.start + 1
+    after = members[place + 1][1] if place + 1 < len(members) else node.end - 1
+    if len(members) == 1 and not COMMENT.search(text[before:start] + text[end:after]):
+        return text[: node.start] + "{}" + text[node.end :]
+    comma = _find_comma(text, end, after)
+    if comma is not None:
+        return _cut(text, start, rest=text[end:comma] + text[comma + 1 :])
+    if place and not COMMENT.search(text[before:start]):
+        return text[:before] + text[end:]
+    # Where there are comments, a comma may stand before the end: perhaps it did before.
+    return _cut(text, start, rest=text[end:])
 
 
-def _cut(text: str, before: int, start: int, end: int) -> str:
-    """Without a member and the comma before it; comments that stand between are somebody's, and stay."""
-    gap, rest = text[before:start], text[end:]
-    if not COMMENT.search(gap):
-        return text[:before] + rest
-    following = re.match(r"\s*,", rest)
-    return text[:before] + gap.rstrip() + (rest[following.end() :] if following else rest)
+def _find_comma(text: str, start: int, end: int) -> int | None:
+    """The one that separates two members, which is none of those in a comment."""
+    blank = COMMENT.sub(lambda found: " " * len(found.group()), text[start:end])
+    at = blank.find(",")
+    return None if at < 0 else start + at
+
+
+def _cut(text: str, start: int, *, rest: str) -> str:
+    """Without a member; where it had its lines for itself, without those."""
+    head = text[:start].rstrip(" \t")
+    if head.endswith("\n") and re.match(r"[ \t]*(?:\r?\n|$)", rest):
+        return head.removesuffix("\n").removesuffix("\r") + rest.lstrip(" \t")
+    return text[:start] + rest.lstrip(" \t")
 
 
 def _deepest(root: Node, path: tuple[str, ...]) -> tuple[Node, int]:

@@ -36,13 +36,14 @@ def remove_table(path: str, text: str, keys: tuple[str, str]) -> str:
     """Without the table and those below it."""
     before = _read(path, text)
     group, name = keys
-    if name not in before.get(group, {}):
+    there = before.get(group, {})
+    if not isinstance(there, dict) or name not in there:
         return text
     wanted = {**before, group: {key: value for key, value in before[group].items() if key != name}}
     lines = text.splitlines(keepends=True)
     kept: list[str] = []
     while (span := _span(lines, keys, nested=True)) is not None:
-        start, end = span
+        start, end = _own_lines(lines, *span)
         kept = lines[:start]
         if kept and not kept[-1].strip():
             kept.pop()  # the empty line that was put before it
@@ -56,7 +57,7 @@ def remove_table(path: str, text: str, keys: tuple[str, str]) -> str:
 def _read(path: str, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text.removeprefix("\ufeff"))
-    except tomllib.TOMLDecodeError as exc:
+    except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise ConfigError(
             f"{path}: not valid TOML ({exc}).",
             hint="Nothing was changed. Correct the file, or see 'kept connect print'.",
@@ -84,9 +85,7 @@ def _put(text: str, keys: tuple[str, str], table: list[str], *, is_new: bool) ->
     span = _span(lines, keys, nested=False)
     if span is None:
         return None
-    start, end = span
-    while end > start + 1 and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
-        end -= 1  # what stands before the next table belongs to that
+    start, end = _own_lines(lines, *span)
     return "".join(lines[:start]) + made + "".join(lines[end:])
 
 
@@ -100,6 +99,13 @@ def _span(lines: list[str], keys: tuple[str, str], *, nested: bool) -> tuple[int
         return None
     after = range(start + 1, len(lines))
     return start, next((number for number in after if _HEADER.match(lines[number])), len(lines))
+
+
+def _own_lines(lines: list[str], start: int, end: int) -> tuple[int, int]:
+    """Without the comments and empty lines before the next table, which belong to that."""
+    while end > start + 1 and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
+        end -= 1
+    return start, end
 
 
 def _table(keys: tuple[str, str], entry: dict[str, Any]) -> list[str]:

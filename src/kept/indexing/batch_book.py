@@ -6,6 +6,7 @@ stand in it as hashes; there are no keys and no words of notes in it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from kept.errors import WriteFailed
 from kept.lock import locked
 from kept.values import frozen
 
+BOOK_NAME = "batches.json"
 VERSION = 1
 MAX_FAILURES = 2
 FORGET_AFTER_S = 30 * 86_400
@@ -46,6 +48,10 @@ class Job:
     @property
     def by_id(self) -> dict[str, bytes]:
         return {request_id(digest): bytes.fromhex(digest) for digest in self.hashes}
+
+
+def workspace_key(root: str) -> str:
+    return hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
 
 
 def request_id(digest: str) -> str:
@@ -87,6 +93,16 @@ class Book:
 
     def without_old(self, now_s: int) -> Book:
         return replace(self, jobs=tuple(job for job in self.jobs if now_s - job.intended_s < FORGET_AFTER_S))
+
+
+def jobs_under_way(folder: str, root: str) -> tuple[Job, ...]:
+    """Those of a workspace, for showing: nothing is changed, whatever the file is like."""
+    try:
+        with open(os.path.join(folder, BOOK_NAME), "rb") as file:
+            jobs = parse_book(file.read()).jobs
+    except (OSError, ValueError, RecursionError):
+        return ()
+    return tuple(job for job in jobs if job.workspace == workspace_key(root))
 
 
 class BookFile:

@@ -6,7 +6,6 @@ asks for what is missing in its own way; only texts that are in a batch under wa
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import uuid
@@ -21,7 +20,7 @@ from kept.embedding.batch import token_bound
 from kept.embedding.batch_api import find_batch_api
 from kept.embedding.batch_api.base import HURRY, PATIENCE, BatchApi, BatchStatus
 from kept.errors import EmbeddingError, EndpointDown, QuotaExhausted, RemoteError, RequestRefused, WorkspaceError
-from kept.indexing.batch_book import MAX_FAILURES, Book, BookFile, Job, request_id
+from kept.indexing.batch_book import BOOK_NAME, MAX_FAILURES, Book, BookFile, Job, request_id, workspace_key
 from kept.records import Progress
 from kept.values import frozen
 
@@ -29,7 +28,6 @@ log = logging.getLogger(__name__)
 
 THRESHOLD = 500
 """Fewer missing texts than this are a few ordinary calls, and done before a batch has begun."""
-BOOK_NAME = "batches.json"
 MAX_CREATES = 3
 OUTAGE_S = 180.0
 """How long a provider may be out of reach before a wait for its batches ends. The batches go on without us."""
@@ -111,7 +109,7 @@ class BatchJobs:
         self.api = api
         self.settings = settings
         self.book = BookFile(path)
-        self.workspace = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
+        self.workspace = workspace_key(workspace)
         self.clock = clock
         self.force = False
         self.hurry = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,7 @@ from kept.indexing.meter import spent_since, usage_of
 from kept.indexing.sync import Syncer
 from kept.ledger import Ledger
 from kept.lock import locked
-from kept.records import Progress, Spending, SyncReport, Usage
+from kept.records import BatchUnderWay, Progress, Spending, SyncReport, Usage
 from kept.sqlite import delete_database
 from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
@@ -103,6 +104,13 @@ class IndexKeeper:
         from kept.indexing.batch_jobs import make_batch_jobs
 
         return make_batch_jobs(self.embedder, settings, self._folder(), self.workspace.root, self.clock)
+
+    def batches_under_way(self) -> tuple[BatchUnderWay, ...]:
+        """Also where batches were switched off meanwhile: they go on, and are paid for."""
+        from kept.indexing.batch_book import jobs_under_way
+
+        jobs = jobs_under_way(self._folder(), self.workspace.root)
+        return tuple(BatchUnderWay(job.provider, len(job.hashes), _local_time(job.intended_s)) for job in jobs)
 
     def _use(self, embedder: Embedder | None) -> None:
         if embedder is not self.embedder:
@@ -208,6 +216,10 @@ class IndexKeeper:
         self._index = None
         self._syncer = None
         self._freshness.forget()
+
+
+def _local_time(seconds: int) -> str:
+    return dt.datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
 
 
 def _was_replaced(path: str, damaged: tuple[int, int] | None) -> bool:

@@ -121,6 +121,8 @@ class Syncer:
         self.clock = clock
         self.vectors = Vectoriser(index, embedder, settings.cache, clock) if embedder else None
         self.batches = batches
+        self._rows: tuple[tuple[int, int], dict[tuple[str, str], FileRow]] | None = None
+        """What the index knew of each file when a sync was planned, so as not to read it again under the lock."""
 
     def try_embedder_again(self) -> None:
         """Forgets that the embedder failed, because somebody asked for a sync by name."""
@@ -146,7 +148,10 @@ class Syncer:
         """What the index knows of each file, and which of them have chunks that wait for vectors."""
         with self.index.reading():
             waiting = self._files_awaiting_vectors()
-            return self.index.live.file_rows(), waiting
+            version = self.index.version()
+            if self._rows is None or self._rows[0] != version:
+                self._rows = (version, self.index.live.file_rows())
+            return dict(self._rows[1]), waiting
 
     def _plan(self, scan: Scan, known: dict[tuple[str, str], FileRow], waiting: set[tuple[str, str]]) -> SyncPlan:
         plan = plan_sync(scan.files, known)
@@ -273,6 +278,7 @@ class Syncer:
         if why or self.index.get_meta(_META_RECIPE) is None or self.plan(scan):
             with locked(f"{self.index.path}.lock", wait_s=wait_s, purpose="indexing"):
                 self._sync_locked(scan, force, tally, progress)
+        self._rows = None  # of many files they are large
         return self._report(scan, tally, started)
 
     def _sync_locked(self, scan: Scan, force: bool, tally: _Tally, progress: Progress | None) -> None:

@@ -13,7 +13,7 @@ from kept.values import frozen
 
 LONGEST_WAIT = 4.0
 """Changes that never end are taken in after so many times the quiet that is waited for."""
-SHARE_FOR_ONE = 0.5
+SHARE_FOR_ONE = 0.25
 """A single change is most often somebody who has saved a note, and is waited for less long than the first of many."""
 SHARE_OF_REST = 2.0
 """After a sync, so many times as long as it took nothing is begun: ten thousand files that arrive one by one cost a

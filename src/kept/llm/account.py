@@ -56,7 +56,7 @@ class Account:
 
     def key_hint(self) -> str:
         own = f"{' or '.join(KEY_VARIABLES[self.provider])}, or " if self.is_home else ""
-        return f"Set {own}model.api_key in config.yaml."
+        return f"Set {own}agents.defaults.model.api_key in config.yaml."
 
     def explain(self, status: int | None, kind: str, message: str) -> ModelError:
         """What an error means. ``kind`` is the provider's type or code; one without a status came inside a stream."""
@@ -112,7 +112,7 @@ def find_account(home: Home, settings: Model, keys: ProviderKeys) -> Account:
     label = home.label if is_home else f"The model at {endpoint.origin}"
     name = settings.name or (home.model if is_home else "")
     if not name:
-        raise ModelUnavailable(f"{label} needs a model's name.", hint="Set model.name in config.yaml.")
+        raise ModelUnavailable(f"{label} needs a model's name.", hint="Set agents.defaults.model.name in config.yaml.")
     account = Account(home.provider, label, name, endpoint, is_home, key)
     if is_home and not key:
         raise ModelUnavailable(f"There is no API key for {label}.", hint=account.key_hint())

@@ -36,8 +36,13 @@ _SWITCHES = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "DISABLE_AUTOUPDATER": "1",
 }
-_RETRIES = {"CLAUDE_CODE_MAX_RETRIES": "2"}
-"""It would try ten times over several minutes. Whoever set this before has the say."""
+_WISHES = {
+    "CLAUDE_CODE_MAX_RETRIES": "2",  # it would try ten times over several minutes
+    "MCP_CONNECTION_NONBLOCKING": "0",  # it would ask the model before Kept's tools are there
+    "MCP_TIMEOUT": "60000",
+    "ENABLE_TOOL_SEARCH": "false",  # five tools need no search among them
+}
+"""Whoever set these before has the say."""
 _REASONS: dict[str, Literal["end", "length", "refused"]] = {"max_tokens": "length", "refusal": "refused"}
 
 
@@ -74,7 +79,7 @@ class ClaudeCli:
         self.context_window = context_window
         self._program = program
         self._model = name
-        self._environment = {**_RETRIES, **environment, **_SWITCHES}
+        self._environment = {**_WISHES, **environment, **_SWITCHES}
         self._timeout_s = timeout_s
         self._kept = kept
 

@@ -25,8 +25,8 @@ def make_model(settings: Model, keys: ProviderKeys, *, kept: KeptServer | None =
         case None:
             raise ModelUnavailable(
                 "No model is set up.",
-                hint="Set model.provider in config.yaml to claude_cli, anthropic or openai (with model.base_url also "
-                "Ollama and others), or to extractive, which needs none.",
+                hint="Set agents.defaults.model.provider in config.yaml, or KEPT_MODEL__PROVIDER, to claude_cli, "
+                "anthropic or openai (with model.base_url also Ollama and others), or to extractive, which needs none.",
             )
         case "anthropic":
             from kept.llm.anthropic import AnthropicChat

@@ -50,7 +50,7 @@ class Guard:
         if _hostname(headers.get(b"host", "")) not in self.hosts:
             return 421, "host_refused", "This server does not answer to that Host."
         origin = headers.get(b"origin")
-        if origin is not None and (urlsplit(origin).hostname or "") not in self.hosts:
+        if origin is not None and _origin_host(origin) not in self.hosts:
             return 403, "origin_refused", "Requests from that Origin are not accepted."
         if self.token and scope["path"] not in self.open_paths and not self._knows_token(headers):
             return 401, "token_missing", "Send the token: 'Authorization: Bearer TOKEN'."
@@ -67,6 +67,13 @@ def _hostname(host: str) -> str:
     if host.startswith("["):
         return host.partition("]")[0] + "]"
     return host.partition(":")[0]
+
+
+def _origin_host(origin: str) -> str:
+    try:
+        return urlsplit(origin).hostname or ""
+    except ValueError:  # such as half of an IPv6 address
+        return ""
 
 
 async def _refuse(send: Send, status: int, code: str, message: str) -> None:

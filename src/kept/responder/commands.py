@@ -241,6 +241,6 @@ def _describe_removal(removed: Removed, kept_in: str) -> str:
 
 def _describe_compaction(done: Compacted) -> str:
     if not done.done:
-        return f"Nothing was compacted: {done.reason}"
+        return f"Nothing was compacted: {done.reason}."
     by = " The summary was put together without a model." if done.source == "extractive" else ""
     return f"Compacted from {done.tokens_before:,} to {done.tokens_after:,} tokens.{by}"

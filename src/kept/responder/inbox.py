@@ -15,6 +15,7 @@ Only one process has an inbox open: whoever opens it holds the gateway's lock.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from dataclasses import replace
 
 from kept.agent.events import Inbound
 from kept.clock import Clock, new_id
-from kept.errors import MessageConflict
+from kept.errors import MessageConflict, WriteFailed
 from kept.responder.journal import Journal
 from kept.responder.letters import Letter, Record, Turn, letter_of, record_of_letter, records_of_turn
 from kept.sessions.keys import SessionKey
@@ -34,11 +35,16 @@ _SPARE = 500
 Name = tuple[str, str]
 """A channel, and the id that a message has there."""
 
+log = logging.getLogger(__name__)
+
 
 class Inbox:
-    """Safe between threads. Every change is on disk when its method returns."""
+    """Safe between threads. Every change is on disk when its method returns.
 
-    def __init__(self, path: str, *, clock: Clock, kept_turns: int = KEPT_TURNS) -> None:
+    ``read_only`` is for whoever does not hold the gateway's lock: the file is looked at and left as it is.
+    """
+
+    def __init__(self, path: str, *, clock: Clock, kept_turns: int = KEPT_TURNS, read_only: bool = False) -> None:
         self.clock = clock
         self._kept_turns = kept_turns
         self._lock = threading.Lock()
@@ -47,9 +53,10 @@ class Inbox:
         self._turns: OrderedDict[str, Turn] = OrderedDict()
         self._finished: OrderedDict[str, None] = OrderedDict()
         self._journal = Journal(path)
-        for record in self._journal.read():
+        for record in self._journal.read(repair=not read_only):
             self._apply(record)
-        self._forget_old(spare=0)
+        if not read_only:
+            self._forget_old(spare=0)
 
     # looking
 
@@ -150,7 +157,8 @@ class Inbox:
             self._finished[turn.id] = None
 
     def _forget_old(self, *, spare: int) -> None:
-        """Writes the journal anew without the oldest finished turns, once there are enough of them."""
+        """Writes the journal anew without the oldest finished turns, once there are enough of them. Where that does
+        not work they stay: what was to be written down is there already, and must not look as if it had failed."""
         if len(self._finished) <= self._kept_turns + spare:
             return
         gone = list(self._finished)[: len(self._finished) - self._kept_turns]
@@ -160,7 +168,11 @@ class Inbox:
         records = [record_of_letter(letter) for letter in letters]
         for turn in turns:
             records += records_of_turn(turn)
-        self._journal.rewrite(records)
+        try:
+            self._journal.rewrite(records)
+        except WriteFailed as exc:
+            log.warning("old messages stay in the inbox (%s)", exc.message)
+            return
         for name in forgotten:
             del self._letters[name], self._turn_of[name]
         for turn_id in gone:

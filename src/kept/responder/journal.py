@@ -24,9 +24,9 @@ class Journal:
         self.path = path
         self.damaged = 0
 
-    def read(self) -> Iterator[Record]:
+    def read(self, *, repair: bool = True) -> Iterator[Record]:
         """Every record. What a kill has left half-written was never promised to anybody and is cut off; a line that is
-        damaged otherwise is put beside the file, and said."""
+        damaged otherwise is put beside the file, and said. Without ``repair`` both are only left out."""
         try:
             with open(self.path, "rb") as file:
                 data = file.read()
@@ -35,7 +35,7 @@ class Journal:
         except OSError as exc:
             raise WorkspaceError(f"{self.path}: cannot be read ({exc.strerror}).") from exc
         end = data.rfind(b"\n") + 1
-        if end < len(data):
+        if repair and end < len(data):
             append_durably(self.path + ".torn", data[end:] + b"\n")
             cut_durably(self.path, end)
         known: set[str] = set()
@@ -48,7 +48,7 @@ class Journal:
                 self._check_version(record)
             else:
                 yield record
-        if bad:
+        if bad and repair:
             self._set_aside(bad)
 
     def _check_version(self, record: Record) -> None:
@@ -85,7 +85,7 @@ def _lines(records: Iterable[Record]) -> bytes:
 def _parse(raw: bytes) -> Record | None:
     try:
         record = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and isinstance(record.get("type"), str) else None
 

@@ -208,9 +208,15 @@ class Responder:
                     await self._deliver(turn)
         except Exception:
             log.exception("a conversation came to a halt; what is left of it is answered after the next start")
+            self._let_go(lane)
         finally:
             lane.runner = None
             self._lanes.pop(lane.key, None)
+
+    def _let_go(self, lane: Lane) -> None:
+        """Nobody need wait here for what only the next start answers."""
+        begun = (turn for turn in self.inbox.unfinished() if turn.key == lane.key)
+        self._turns.end([*lane.waiting, *(letter for turn in begun for letter in self.inbox.letters_of(turn))])
 
     async def _next_turn(self, lane: Lane) -> Turn | None:
         """Answers what comes next. None where it was taken back while it waited for its turn."""

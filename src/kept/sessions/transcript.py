@@ -182,6 +182,10 @@ class Transcript:
             torn = self._repair_locked()
             yield Adding(self, torn)
 
+    def is_torn(self) -> bool:
+        """Whether something stands behind the last whole line, which `repair` would mend."""
+        return not _ends_whole(self.path)
+
     def repair(self) -> Torn | None:
         """Mends a torn end, if there is one. While another process is writing, waits for it to finish."""
         if _ends_whole(self.path):

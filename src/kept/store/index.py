@@ -70,6 +70,10 @@ class Index:
         with translated(self.path), immediate(self.db):
             yield
 
+    def version(self) -> tuple[int, int]:
+        """The same as before as long as nobody has changed anything: neither another connection nor this one."""
+        return self.db.execute("PRAGMA data_version").get, self.db.total_changes()
+
     # what it was built with
 
     def get_meta(self, key: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from kept.config.schema import Query
 from kept.errors import UsageError
 from kept.records import SOURCES
 from kept.tools.schema import (
@@ -44,7 +45,9 @@ _WHEN = "2026-03-01, 2026-03-01T14:00, today, yesterday, or so long ago: 12h, 7d
 _SINCE = text(f"Only what was written or said from then on: {_WHEN}", maxLength=40)
 _UNTIL = text("Only what was written or said up to then, that day included; written as since.", maxLength=40)
 _CHANNEL = text("Only conversations on this channel, such as telegram or claude-code.", maxLength=200)
-_MAX = whole("At most so many results (default 6).", minimum=1, maximum=MAX_RESULTS)
+_DEFAULTS = Query()
+_LEAST = f"Leave out what scores lower (default {_DEFAULTS.min_score:g})."
+_MAX = whole(f"At most so many results (default {_DEFAULTS.max_results}).", minimum=1, maximum=MAX_RESULTS)
 
 TOOLS: tuple[Tool, ...] = (
     Tool(
@@ -64,7 +67,9 @@ TOOLS: tuple[Tool, ...] = (
             {
                 "query": text("What to look for, in any language.", minLength=1, maxLength=MAX_QUERY_CHARS),
                 "maxResults": _MAX,
-                "minScore": number("Leave out what scores lower (default 0.3).", minimum=0, maximum=1),
+                "minScore": number(
+                    f"Leave out what scores lower (default {_DEFAULTS.min_score:g}).", minimum=0, maximum=1
+                ),
                 "source": text("Only notes (memory) or only conversations (sessions).", enum=list(SOURCES)),
                 "channel": _CHANNEL,
                 "since": _SINCE,

@@ -83,6 +83,7 @@ def status_json(status: Status) -> dict[str, Any]:
         "cache": {"entries": status.cache_entries, "maxEntries": status.cache_max_entries},
         "lastSync": status.last_sync,
         "ledger": as_shape(status.spending),
+        "batches": as_shape(status.batches),
         "models": {
             "ledger": as_shape(status.model_spending),
             "tokensToday": status.model_tokens_today,

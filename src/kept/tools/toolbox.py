@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, UsageError
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 _DEFAULT_SESSIONS = 6
 _HITS_A_SESSION = 3
 _TITLE = "title"
+_SPARE = 3
+"""Asked for on top, where some of what is found is left out."""
+
+LeaveOut = Callable[[Hit], bool]
 
 
 @frozen
@@ -49,18 +54,28 @@ class Toolbox:
         self.memory.close()
         self.sessions.close()
 
-    def run(self, name: str, arguments: Mapping[str, Any], *, progress: Progress | None = None) -> ToolOutcome:
-        """Does what a model asked for. What it asked wrongly, and what did not work, is an outcome too."""
+    def run(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        progress: Progress | None = None,
+        leave_out: LeaveOut | None = None,
+    ) -> ToolOutcome:
+        """Does what a model asked for. What it asked wrongly, and what did not work, is an outcome too. ``leave_out``
+        says of what a search finds that it is the very question that is being answered."""
         try:
-            outcome = self._run(name, check_arguments(get_tool(name), arguments), progress)
+            outcome = self._run(name, check_arguments(get_tool(name), arguments), progress, leave_out)
         except KeptError as exc:
             outcome = error_outcome(exc)
         return ToolOutcome(_sendable(outcome.text), _sendable(outcome.data), outcome.is_error)
 
-    def _run(self, name: str, given: dict[str, Any], progress: Progress | None) -> ToolOutcome:
+    def _run(
+        self, name: str, given: dict[str, Any], progress: Progress | None, leave_out: LeaveOut | None
+    ) -> ToolOutcome:
         match name:
             case "memory_search":
-                return self._search(given, progress)
+                return self._search(given, progress, leave_out)
             case "memory_get":
                 return self._get(given)
             case "memory_write":
@@ -70,10 +85,11 @@ class Toolbox:
             case _:
                 return self._sessions(given, progress)
 
-    def _search(self, given: dict[str, Any], progress: Progress | None) -> ToolOutcome:
+    def _search(self, given: dict[str, Any], progress: Progress | None, leave_out: LeaveOut | None) -> ToolOutcome:
+        wanted = given.get("maxResults", self.memory.settings.query.max_results)
         result = self.memory.search(
             given["query"],
-            max_results=given.get("maxResults"),
+            max_results=wanted + _SPARE if leave_out else wanted,
             min_score=given.get("minScore"),
             source=given.get("source"),
             channel=given.get("channel"),
@@ -81,6 +97,9 @@ class Toolbox:
             until=given.get("until"),
             progress=progress,
         )
+        if leave_out:
+            hits = tuple(hit for hit in result if not leave_out(hit))
+            result = replace(result, hits=hits[:wanted])
         return ToolOutcome(search_text(result), result_json(result))
 
     def _get(self, given: dict[str, Any]) -> ToolOutcome:

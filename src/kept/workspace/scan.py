@@ -111,9 +111,7 @@ class _Walk:
         if not stat.S_ISREG(state.st_mode):
             return
         cited = self.workspace.cite(path)
-        try:
-            cited.encode("utf-8")
-        except UnicodeEncodeError:
+        if not cited.isascii() and not _is_utf8(cited):
             self.problem(path, "its name is not valid UTF-8")
             return
         if state.st_size > self.max_bytes:
@@ -134,3 +132,11 @@ class _Walk:
     def problem(self, path: str, reason: str) -> None:
         shown = self.workspace.cite(path).encode("utf-8", "replace").decode()
         self.problems.append(Problem(shown, reason))
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
