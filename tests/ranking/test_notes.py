@@ -13,7 +13,7 @@ from kept.embedding.base import Calibration
 from kept.search.evidence import Candidate, Evidence
 from kept.search.fuse import Weights, fuse_weighted
 from kept.search.query import parse_query
-from kept.search.search import QueryVector, _fuse
+from kept.search.search import QueryVector, fuse_pool
 from kept.search.spread import FURTHER_SHARE, spread_notes
 from support import open_memory, write
 
@@ -28,7 +28,7 @@ VECTOR = QueryVector(b"\x01", "x", Calibration(weight=0.3))
 
 def share_of_meaning(candidates: list[Candidate], settings: Query = PLAIN) -> float:
     """What counts for meaning, read off one that has nothing but meaning."""
-    ranked = _fuse([*candidates, note(99, meaning=1.0)], settings, VECTOR)
+    ranked = fuse_pool([*candidates, note(99, meaning=1.0)], settings, VECTOR)
     return next(one.relevance for one in ranked if one.candidate.row == 99)
 
 
