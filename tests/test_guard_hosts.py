@@ -1,0 +1,17 @@
+"""Which addresses count as this machine: only there may a server go without a token."""
+
+from __future__ import annotations
+
+import pytest
+
+from kept.net.guard import is_loopback
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "localhost", "::1", "[::1]"])
+def test_this_machine(host):
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["127.example.com", "127.0.0.1.example.com", "0.0.0.0", "::", "10.0.0.1", "", "local"])
+def test_anywhere_else(host):
+    assert not is_loopback(host)
