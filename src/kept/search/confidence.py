@@ -142,12 +142,13 @@ def calibrate(ranked: Sequence[Scored], sure: float, signs: Signs) -> list[Score
         return list(ranked)
     factor = min(sure / best, 1 / highest)
     return [
-        replace(
-            one,
-            score=one.score * factor,
-            relevance=one.relevance * factor,
-            explain=partial(_scaled, one, factor, sure, signs),
-            further=(),
+        Scored(
+            one.candidate,
+            one.score * factor,
+            one.relevance * factor,
+            one.text,
+            one.vector,
+            partial(_scaled, one, factor, sure, signs),
         )
         for one in ranked
     ]
