@@ -68,7 +68,8 @@ class Group:
 
 def threshold_score(hit: Hit) -> float:
     """What ``min_score`` is compared with: being recent, or from the time that was asked for, never saves a hit."""
-    return hit.score - sum(part.value for part in hit.parts if part.name in BESIDES)
+    worth = hit.score - sum(part.value for part in hit.parts if part.name in BESIDES)
+    return round(worth, 9)  # adding up in another order must not decide
 
 
 def _covers(hit: Hit, unit: Unit) -> bool:

@@ -24,7 +24,7 @@ from kept.values import frozen
 
 ALL_WORDS = 0.6
 """The least where one passage has every word of the query: a word that stands in the notes is found, whatever it is."""
-ONE_OF_TWO, NEARLY_HALF = 0.3, 0.4
+ONE_OF_TWO, NEARLY_HALF = 0.32, 0.4
 """The least where somebody types two words, and a passage has one of them that is rare enough to be nearly half of what
 is asked for. Of two words thrown together as much can be said; but who types two words looks through what there is."""
 BESIDES = ("recency", "when", "same note")

@@ -16,6 +16,8 @@ RRF_K = 60
 RECENCY_SHARE = 0.02
 """The most that being recent can add: enough to break a tie, not enough to overturn a better match."""
 RECENCY_HALF_LIFE_DAYS = 30.0
+_ROUNDING = 1e-9
+"""What is worth exactly the threshold passes it, whatever the order was in which its parts were added up."""
 SAME_TEXT = 0.85
 """Two texts that share this much of their words are near-duplicates."""
 
@@ -220,7 +222,7 @@ def select(
     dropped: list[tuple[Scored, DropReason]] = []
     for one in ranked:
         row = one.candidate.row
-        if one.relevance < min_score:
+        if one.relevance < min_score - _ROUNDING:
             dropped.append((one, "below min_score"))
         elif showing.covers(row):
             dropped.append((one, "shown with a better hit"))
