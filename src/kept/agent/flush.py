@@ -13,10 +13,11 @@ from typing import Any, Literal
 from kept.agent.asking import add_usage, ask, usage_fields
 from kept.agent.equipment import Equipment
 from kept.agent.facts import Fact, fact_of_call, facts_in_text, new_facts
+from kept.agent.reading import read_in_pieces
 from kept.context.fence import Fence, make_fence
-from kept.context.talk import Piece, pieces_of
+from kept.context.talk import Piece
 from kept.context.view import Said, View, flush_succeeded
-from kept.errors import ContextOverflow, KeptError, ModelError
+from kept.errors import KeptError, ModelError
 from kept.llm.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn
 from kept.prompts import get_prompt
 from kept.sessions.entries import FLUSH, State
@@ -25,7 +26,6 @@ from kept.values import frozen
 MAX_STEPS = 12
 """A model that writes one fact at a time is given so many times to do it."""
 _WRITE_ATTEMPTS = 3
-_HALVINGS = 3
 _EXTRACTED = 12
 _TOOL = ToolSpec(
     "memory_write",
@@ -93,7 +93,7 @@ async def flush(equipment: Equipment, path: str, said: Sequence[Said], *, throug
     fallback = None
     if equipment.has_model:
         try:
-            await reader.read(said, equipment.budget.window // 2)
+            await read_in_pieces(said, equipment.budget.window // 2, reader.read)
         except ModelError as exc:
             failure = exc.message
     if failure is not None or not equipment.has_model:
@@ -126,17 +126,7 @@ class _Reader:
         self.facts: list[Fact] = []
         self.usage = ModelUsage()
 
-    async def read(self, said: Sequence[Said], budget_tokens: int, *, halvings: int = _HALVINGS) -> None:
-        for piece in pieces_of(said, budget_tokens):
-            try:
-                await self._read_piece(piece)
-            except ContextOverflow:
-                if halvings == 0:
-                    raise
-                inside = [one for one in said if piece.first_line <= one.line <= piece.last_line]
-                await self.read(inside, budget_tokens // 2, halvings=halvings - 1)
-
-    async def _read_piece(self, piece: Piece) -> None:
+    async def read(self, piece: Piece) -> None:
         fence = make_fence(self.equipment.secret, f"flush:{self.path}", [piece.text])
         turns = [Turn.of("user", fence.block("conversation", piece.text, source=self.path))]
         found: list[Fact] = []

@@ -7,16 +7,16 @@ from typing import Any, Literal
 
 from kept.agent.asking import add_usage, ask, says_nothing, usage_fields
 from kept.agent.equipment import Equipment
+from kept.agent.reading import read_in_pieces
 from kept.context.fence import make_fence
-from kept.context.talk import Piece, pieces_of
+from kept.context.talk import Piece
 from kept.context.trim import shorten
 from kept.context.view import Said
-from kept.errors import ContextOverflow, ModelError, ModelFailed
+from kept.errors import ModelError, ModelFailed
 from kept.llm.base import ChatRequest, ModelUsage, Turn
 from kept.prompts import get_prompt
 from kept.values import frozen
 
-_HALVINGS = 3
 _LONGEST = 2
 """A summary may be so many times as long as was asked for; behind that it is cut."""
 
@@ -44,7 +44,7 @@ async def summarise(
         return extract(earlier, leaving, equipment.budget.summary, None)
     writer = _Writer(equipment, path, earlier, focus)
     try:
-        await writer.read(leaving, equipment.budget.window // 2)
+        await read_in_pieces(leaving, equipment.budget.window // 2, writer.read)
     except ModelError as exc:
         return extract(earlier, leaving, equipment.budget.summary, exc.message)
     limit = equipment.budget.summary * _LONGEST
@@ -62,17 +62,7 @@ class _Writer:
         self.focus = focus
         self.usage = ModelUsage()
 
-    async def read(self, said: Sequence[Said], budget_tokens: int, *, halvings: int = _HALVINGS) -> None:
-        for piece in pieces_of(said, budget_tokens):
-            try:
-                await self._read_piece(piece)
-            except ContextOverflow:
-                if halvings == 0:
-                    raise
-                inside = [one for one in said if piece.first_line <= one.line <= piece.last_line]
-                await self.read(inside, budget_tokens // 2, halvings=halvings - 1)
-
-    async def _read_piece(self, piece: Piece) -> None:
+    async def read(self, piece: Piece) -> None:
         fence = make_fence(self.equipment.secret, f"summary:{self.path}", [piece.text, self.text])
         blocks = [fence.block("summary", self.text, of="what came before")] if self.text.strip() else []
         blocks.append(fence.block("conversation", piece.text, source=self.path))
