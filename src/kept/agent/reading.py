@@ -1,4 +1,4 @@
-"""Having a model read a conversation that may be longer than it takes: piece by piece, smaller ones where it says so."""
+"""Having a model read a conversation that may be longer than it takes: in pieces, smaller where it says so."""
 
 from __future__ import annotations
 
