@@ -13,10 +13,8 @@ import click
 import pytest
 
 from conftest import KEPT, tree_of, write
-from kept import __version__, errors
+from kept import __version__
 from kept.cli.root import COMMANDS, cli
-from kept.cli.run import EXIT_CODES, exit_code
-from kept.errors import KeptError
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
 
@@ -485,27 +483,6 @@ def test_no_command_shows_the_help_as_help(kept, args):
     shown = ended.err.splitlines()
     assert shown[0].startswith("Usage: kept")
     assert len(shown) > 5
-
-
-def tree(kind: type[KeptError]) -> list[type[KeptError]]:
-    return [kind, *(inner for one in kind.__subclasses__() for inner in tree(one))]
-
-
-def test_every_error_has_an_exit_code_of_its_kind():
-    for kind in tree(KeptError):
-        code = exit_code(kind.__new__(kind))
-        assert 1 <= code < 64
-        assert (code == 1) == (kind is KeptError), f"{kind.__name__} needs a row in EXIT_CODES"
-    kinds = [kind for kind, _ in EXIT_CODES]
-    for at, kind in enumerate(kinds):
-        assert not any(issubclass(kind, earlier) for earlier in kinds[:at]), f"{kind.__name__} is never reached"
-
-
-def test_every_error_has_a_code_of_its_own_and_stands_in_the_picture_of_the_tree():
-    kinds = tree(KeptError)
-    assert len({kind.code for kind in kinds}) == len(kinds)
-    drawn = re.findall(r"^[ │├└─]*(\w+)", errors.__doc__.partition("\n\n")[2].partition("\n\n")[0], re.MULTILINE)
-    assert drawn == [kind.__name__ for kind in kinds]
 
 
 # pipes, terminals, encodings

@@ -11,9 +11,9 @@ import click
 import pytest
 
 from kept.cli.root import COMMANDS, cli
-from kept.cli.run import EXIT_CODES
 from kept.config.layers import settings_of
 from kept.config.schema import AgentConfig, Gateway
+from kept.errors import STATUSES
 
 ROOT = Path(__file__).parent.parent
 DOCS = sorted(ROOT.glob("docs/**/*.md"))
@@ -62,8 +62,8 @@ def test_every_setting_is_documented_with_its_default():
 
 def test_every_exit_code_is_documented():
     page = (ROOT / "docs/reference/cli.md").read_text()
-    for _, code in EXIT_CODES:
-        assert f"| {code} |" in page
+    for status in STATUSES.values():
+        assert f"| {status.exit_code} |" in page
 
 
 def test_the_readme_is_short_and_begins_with_its_two_commands():

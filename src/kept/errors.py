@@ -1,18 +1,19 @@
 """Every error that Kept raises on purpose.
 
     KeptError
-    ├── UsageError              what was asked for makes no sense as it stands
+    ├── UsageError              the request makes no sense as it stands
     │   ├── EmptyQuery
     │   ├── EmptyNote
-    │   └── BenchSetInvalid     a folder that is no set of documents and queries, or a line of it
-    ├── ConfigError             a setting is unknown, misplaced or of the wrong kind
+    │   └── BenchSetInvalid     a folder that is not a benchmark set, or a malformed line in one
+    ├── ConfigError             a setting is unknown, misplaced or of the wrong type
     ├── WorkspaceError
     │   ├── WorkspaceMissing
     │   ├── NoteNotFound
-    │   ├── PathRefused         a path that leads out of the workspace, or is not a note
+    │   ├── PathRefused         a path outside the workspace, or not a note
     │   ├── NoteTooLarge
-    │   ├── WriteFailed         a note could not be written; it is as it was before
-    │   └── LockBusy            another process holds the lock for longer than we wait
+    │   ├── WriteFailed         a file could not be written; it is unchanged
+    │   ├── LockMissing         the folder or file to lock does not exist
+    │   └── LockBusy            another process held the lock until the timeout
     ├── StoreError              the search index (derived: never a reason to lose a note)
     │   ├── StoreDamaged
     │   ├── StoreFull
@@ -21,47 +22,48 @@
     │   └── StoreUnavailable
     ├── EmbeddingError
     │   ├── UnknownProvider
-    │   ├── EmbedderUnavailable the provider cannot be used here as configured
-    │   │   └── AccessRefused   it wants a key, or does not accept the one it got
-    │   └── EmbeddingFailed     the provider was asked and did not deliver
-    ├── BackendFailed           another program that answers searches did not; our own index does instead
-    ├── RemoteError             a service on the network; whoever called it says what that means for the user
-    │   ├── EndpointDown        it cannot be reached, or does not answer in time
-    │   ├── Overloaded          it answers that it cannot at the moment
-    │   ├── RequestRefused      it does not accept the request
-    │   │   └── QuotaExhausted  ... because what was paid for is used up
-    │   └── BadAnswer           what it answers cannot be understood
+    │   ├── EmbedderUnavailable the provider cannot be used as configured
+    │   │   └── AccessRefused   the provider needs a key or rejected the one it got
+    │   └── EmbeddingFailed     the provider was called and did not deliver
+    ├── BackendFailed           an external search program failed; the built-in index answers instead
+    ├── RemoteError             a network service; callers translate it into what it means for the user
+    │   ├── EndpointDown        unreachable, or no answer in time
+    │   ├── Overloaded          temporarily refuses requests
+    │   ├── RequestRefused      rejects the request
+    │   │   └── QuotaExhausted  ... because the paid quota is used up
+    │   └── BadAnswer           the response cannot be parsed
     ├── ModelError              the chat model
-    │   ├── ModelUnavailable    none is configured, or it cannot be used here as configured
-    │   ├── ModelFailed         it was asked and did not deliver
-    │   │   └── ModelRefused    ... and will not, however often it is asked the same
-    │   ├── ContextOverflow     it says that what it was sent is longer than it takes
-    │   └── BudgetExhausted     the day's budget is used up; nothing was sent
-    ├── ChannelError            where messages come from and replies go to
-    │   ├── ChannelUnavailable  it cannot be used here as configured
-    │   ├── QueueFull           nothing was accepted: more waits than is taken
+    │   ├── ModelUnavailable    none is configured, or it cannot be used as configured
+    │   ├── ModelFailed         it was called and did not deliver
+    │   │   └── ModelRefused    ... and will refuse the same request again
+    │   ├── ContextOverflow     the request is longer than the model accepts
+    │   └── BudgetExhausted     the daily token budget is used up; nothing was sent
+    ├── ChannelError            where messages come from and replies go
+    │   ├── ChannelUnavailable  the channel cannot be used as configured
+    │   ├── QueueFull           too many messages are waiting; nothing was accepted
     │   │   └── ConversationFull ... in this conversation
-    │   ├── MessageRefused      a message that cannot be understood
-    │   ├── MessageConflict     its id belongs to another message
+    │   ├── MessageRefused      a malformed message
+    │   ├── MessageConflict     the id belongs to another message
     │   ├── MessageNotFound
-    │   ├── NotSent             the reply has certainly not left; sending it again is safe
-    │   └── DeliveryRefused     the reply has not left and never will
+    │   ├── NotSent             the reply certainly did not leave; sending it again is safe
+    │   └── DeliveryRefused     the reply did not leave and never will
     └── SessionError
         ├── SessionNotFound
-        ├── SessionAmbiguous    the beginning of an id that fits more than one session
-        ├── SessionExists       a session of that id is there already
+        ├── SessionAmbiguous    an id prefix that matches more than one session
+        ├── SessionExists       a session with this id exists
         ├── SessionKeyInvalid
-        ├── EntryRefused        an entry that cannot be written down as JSON
+        ├── EntryRefused        an entry that cannot be written as JSON
         ├── TranscriptUnreadable
-        ├── TranscriptUnwritable nothing was added; what was there is as it was
-        └── TranscriptTooNew    written by a later version; it can be read, not added to
+        ├── TranscriptUnwritable nothing was appended; the transcript is unchanged
+        └── TranscriptTooNew    written by a later version; readable, but not appendable
 
-Each carries a ``code`` for programs, a ``hint`` that says what to do, and whether trying again can help.
+Each error has a ``code`` for programs, a ``hint`` that says what to do, and ``retryable``. ``STATUSES`` maps the tree
+to exit codes, HTTP statuses and JSON-RPC codes.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 
 class KeptError(Exception):
@@ -84,7 +86,7 @@ class UsageError(KeptError):
 
 class EmptyQuery(UsageError):
     code = "empty_query"
-    default_hint = "Say what to look for, for example: kept search 'what did we decide about backups'"
+    default_hint = "Enter a query, for example: kept search 'what did we decide about backups'"
 
 
 class EmptyNote(UsageError):
@@ -94,7 +96,7 @@ class EmptyNote(UsageError):
 
 class BenchSetInvalid(UsageError):
     code = "bench_set_invalid"
-    default_hint = "'kept bench --init DIR' writes a set to begin with, and a README that describes its files."
+    default_hint = "'kept bench --init DIR' writes a starter set, with a README that describes its files."
 
 
 class ConfigError(KeptError):
@@ -129,13 +131,21 @@ class NoteTooLarge(WorkspaceError):
 class WriteFailed(WorkspaceError):
     code = "write_failed"
     retryable = True
-    default_hint = "The note is as it was before. Check free space and permissions, then try again."
+    default_hint = "The file is unchanged. Check free space and permissions, then try again."
+
+
+class LockMissing(WorkspaceError):
+    code = "lock_missing"
 
 
 class LockBusy(WorkspaceError):
     code = "lock_busy"
     retryable = True
     default_hint = "Another Kept process is writing. Try again in a moment."
+
+    def __init__(self, message: str, *, path: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
 
 
 class StoreError(KeptError):
@@ -210,7 +220,7 @@ class Overloaded(RemoteError):
 
 
 class RequestRefused(RemoteError):
-    """``status`` is the HTTP status, or the one that the answer should have had; ``detail`` what the service says."""
+    """``status`` is the HTTP status, or the one the response should have had; ``detail`` is the service's own text."""
 
     code = "request_refused"
 
@@ -280,12 +290,12 @@ class MessageRefused(ChannelError):
 
 class MessageConflict(ChannelError):
     code = "message_conflict"
-    default_hint = "Give every message an id of its own, or none."
+    default_hint = "Give every message its own id, or none."
 
 
 class MessageNotFound(ChannelError):
     code = "message_not_found"
-    default_hint = "Replies are kept until some thousand newer ones are there."
+    default_hint = "Only the last few thousand replies are kept."
 
 
 class NotSent(ChannelError):
@@ -307,7 +317,7 @@ class SessionError(KeptError):
 
 class SessionNotFound(SessionError):
     code = "session_not_found"
-    default_hint = "'kept sessions list' shows the sessions there are."
+    default_hint = "'kept sessions list' shows all sessions."
 
 
 class SessionAmbiguous(SessionError):
@@ -317,7 +327,7 @@ class SessionAmbiguous(SessionError):
 
 class SessionExists(SessionError):
     code = "session_exists"
-    default_hint = "It was brought in before; nothing was changed."
+    default_hint = "It was imported before; nothing was changed."
 
 
 class SessionKeyInvalid(SessionError):
@@ -332,7 +342,7 @@ class EntryRefused(SessionError):
 
 class TranscriptUnreadable(SessionError):
     code = "transcript_unreadable"
-    default_hint = "Check that the file is there and that you may read it."
+    default_hint = "Check that the file exists and that you may read it."
 
 
 class TranscriptUnwritable(SessionError):
@@ -343,4 +353,60 @@ class TranscriptUnwritable(SessionError):
 
 class TranscriptTooNew(SessionError):
     code = "transcript_too_new"
-    default_hint = "Upgrade Kept to go on with this session; it can still be read and exported."
+    default_hint = "Upgrade Kept to continue this session; it can still be read and exported."
+
+
+class ErrorStatus(NamedTuple):
+    """How an error is reported by the command line, over HTTP and over MCP."""
+
+    exit_code: int
+    http: int
+    jsonrpc: int
+
+
+_INVALID_PARAMS = -32602
+_INTERNAL_ERROR = -32603
+
+STATUSES: dict[type[KeptError], ErrorStatus] = {
+    # An error without a row takes the row of its nearest ancestor. HTTP 503 means: the same request may work later.
+    KeptError: ErrorStatus(1, 500, _INTERNAL_ERROR),
+    UsageError: ErrorStatus(2, 400, _INVALID_PARAMS),
+    ConfigError: ErrorStatus(2, 500, _INTERNAL_ERROR),
+    WorkspaceError: ErrorStatus(8, 500, _INTERNAL_ERROR),
+    WorkspaceMissing: ErrorStatus(3, 500, _INTERNAL_ERROR),
+    NoteNotFound: ErrorStatus(3, 404, _INVALID_PARAMS),
+    PathRefused: ErrorStatus(4, 403, _INVALID_PARAMS),
+    NoteTooLarge: ErrorStatus(8, 413, _INVALID_PARAMS),
+    WriteFailed: ErrorStatus(8, 503, _INTERNAL_ERROR),
+    LockBusy: ErrorStatus(5, 503, _INTERNAL_ERROR),
+    StoreError: ErrorStatus(6, 500, _INTERNAL_ERROR),
+    StoreFull: ErrorStatus(6, 503, _INTERNAL_ERROR),
+    StoreBusy: ErrorStatus(5, 503, _INTERNAL_ERROR),
+    EmbeddingError: ErrorStatus(7, 500, _INTERNAL_ERROR),
+    UnknownProvider: ErrorStatus(2, 500, _INTERNAL_ERROR),
+    EmbeddingFailed: ErrorStatus(7, 503, _INTERNAL_ERROR),
+    BackendFailed: ErrorStatus(7, 503, _INTERNAL_ERROR),
+    RemoteError: ErrorStatus(7, 500, _INTERNAL_ERROR),
+    EndpointDown: ErrorStatus(7, 503, _INTERNAL_ERROR),
+    Overloaded: ErrorStatus(7, 503, _INTERNAL_ERROR),
+    ModelError: ErrorStatus(10, 500, _INTERNAL_ERROR),
+    ModelFailed: ErrorStatus(10, 503, _INTERNAL_ERROR),
+    ModelRefused: ErrorStatus(10, 500, _INTERNAL_ERROR),
+    ChannelError: ErrorStatus(11, 500, _INTERNAL_ERROR),
+    QueueFull: ErrorStatus(11, 503, _INTERNAL_ERROR),
+    ConversationFull: ErrorStatus(11, 429, _INTERNAL_ERROR),
+    MessageRefused: ErrorStatus(11, 400, _INVALID_PARAMS),
+    MessageConflict: ErrorStatus(11, 409, _INVALID_PARAMS),
+    MessageNotFound: ErrorStatus(11, 404, _INVALID_PARAMS),
+    NotSent: ErrorStatus(11, 503, _INTERNAL_ERROR),
+    SessionError: ErrorStatus(9, 500, _INTERNAL_ERROR),
+    SessionNotFound: ErrorStatus(3, 404, _INVALID_PARAMS),
+    SessionAmbiguous: ErrorStatus(2, 400, _INVALID_PARAMS),
+    SessionKeyInvalid: ErrorStatus(2, 400, _INVALID_PARAMS),
+    EntryRefused: ErrorStatus(9, 400, _INVALID_PARAMS),
+    TranscriptUnwritable: ErrorStatus(9, 503, _INTERNAL_ERROR),
+}
+
+
+def status_of(error: KeptError) -> ErrorStatus:
+    return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)

@@ -1,8 +1,11 @@
-"""Frozen values that cost little to define.
+"""`@frozen`: slotted, frozen dataclasses that are cheap to define.
 
-`dataclass` writes and compiles half a dozen methods for every class while its module is imported: 0.7 ms a class, and
-with sixty classes a quarter of a whole search. `frozen` makes the same slotted, frozen dataclass (`fields`, `replace`
-and `asdict` work on it), but all classes share these methods, and `__init__` is compiled when the first one is made.
+`dataclass` generates and compiles half a dozen methods for every class at import: 0.7 ms each, which for sixty classes
+is a quarter of a whole search. `frozen` builds the same slotted, frozen dataclass (`fields`, `replace` and `asdict`
+work), but all classes share these methods, and `__init__` is compiled when the first instance is created.
+
+Not supported, and refused with a TypeError: `__post_init__`, `InitVar`, and fields with `init=False`, `kw_only=True`,
+`compare=False` or `hash=False`. Use a standard dataclass for those.
 """
 
 from __future__ import annotations
@@ -16,37 +19,50 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
-    cls.__doc__ = cls.__doc__ or cls.__name__  # without one, `dataclass` would work out a signature to put there
-    made = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls)
+    if hasattr(cls, "__post_init__"):
+        raise TypeError(f"@frozen does not run {cls.__name__}.__post_init__; use a standard dataclass")
+    cls.__doc__ = cls.__doc__ or cls.__name__  # without one, `dataclass` would compute a signature for it
+    slotted = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls)
+    _refuse_unsupported(slotted)
     for name, method in _SHARED.items():
         if name not in cls.__dict__:
-            setattr(made, name, method)
-    return made
+            setattr(slotted, name, method)
+    return slotted
 
 
-def _init_once(self: Any, *args: Any, **given: Any) -> None:
-    """Stands in for `__init__` until the first value of a class is made."""
-    kind = type(self)
-    kind.__init__ = _compile_init(kind)
-    kind.__init__(self, *args, **given)
+def _refuse_unsupported(cls: type) -> None:
+    for name, annotation in cls.__annotations__.items():
+        if "InitVar" in str(annotation):
+            raise TypeError(f"@frozen does not support InitVar ({cls.__name__}.{name})")
+    for spec in dataclasses.fields(cls):
+        if not spec.init or spec.kw_only or not spec.compare or spec.hash is False:
+            options = "init=False, kw_only, compare=False or hash=False"
+            raise TypeError(f"@frozen does not support {options} ({cls.__name__}.{spec.name})")
 
 
-def _compile_init(kind: type) -> Any:
-    """An `__init__` as `dataclass` writes it: an argument for each field, and defaults where there are any."""
+def _init_once(self: Any, *args: Any, **kwargs: Any) -> None:
+    """Compile the real `__init__` when the first instance of a class is created, then call it."""
+    cls = type(self)
+    cls.__init__ = _compile_init(cls)
+    cls.__init__(self, *args, **kwargs)
+
+
+def _compile_init(cls: type) -> Any:
+    """Return an `__init__` like the one `dataclass` generates: one argument per field, with its default if any."""
     names: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
     arguments, body = [], []
-    for spec in dataclasses.fields(kind):
-        name = taken = spec.name
+    for spec in dataclasses.fields(cls):
+        name = value = spec.name
         if spec.default_factory is not MISSING:
             names[f"_make_{name}"] = spec.default_factory
             arguments.append(f"{name}=_missing")
-            taken = f"_make_{name}() if {name} is _missing else {name}"
+            value = f"_make_{name}() if {name} is _missing else {name}"
         elif spec.default is not MISSING:
             names[f"_default_{name}"] = spec.default
             arguments.append(f"{name}=_default_{name}")
         else:
             arguments.append(name)
-        body.append(f"    _set(self, {name!r}, {taken})\n")
+        body.append(f"    _set(self, {name!r}, {value})\n")
     exec(f"def __init__(self, {', '.join(arguments)}):\n{''.join(body) or '    pass'}", names)
     return names["__init__"]
 
@@ -64,8 +80,8 @@ def _hash(self: Any) -> int:
 
 
 def _show(self: Any) -> str:
-    shown = (spec.name for spec in dataclasses.fields(self) if spec.repr)  # a secret is not
-    parts = (f"{name}={getattr(self, name)!r}" for name in shown)
+    names = (spec.name for spec in dataclasses.fields(self) if spec.repr)  # fields with secrets set repr=False
+    parts = (f"{name}={getattr(self, name)!r}" for name in names)
     return f"{type(self).__qualname__}({', '.join(parts)})"
 
 

@@ -14,8 +14,7 @@ from tests.responder.support import PATIENCE_S, asked, until
 from kept import Memory, SessionStore
 from kept.app import open_answerer
 from kept.channels.gateway import Gateway
-from kept.channels.http import STATUS_CODES, status_code
-from kept.errors import ChannelUnavailable, ConfigError, KeptError, ModelFailed, WriteFailed
+from kept.errors import ChannelUnavailable, ConfigError, ModelFailed
 from kept.testing import FakeEmbedder, ScriptedChat, Stall
 
 
@@ -308,14 +307,3 @@ def test_a_port_that_is_taken_is_said_in_one_line(tmp_path):
         taken.listen()
         with pytest.raises(ChannelUnavailable, match="cannot be listened on"):
             asyncio.run(start(taken.getsockname()[1]))
-
-
-def test_every_error_has_a_status(tmp_path):
-    def below(kind):
-        return {kind, *(one for inner in kind.__subclasses__() for one in below(inner))}
-
-    for kind, status in STATUS_CODES:
-        assert status_code(kind("x")) == status
-    assert status_code(WriteFailed("disk full")) == 503
-    assert status_code(KeptError("x")) == 500
-    assert all(issubclass(kind, KeptError) for kind in below(KeptError))

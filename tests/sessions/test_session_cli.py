@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from kept.cli.run import exit_code
-from kept.errors import KeptError, SessionError
+from kept.errors import KeptError, SessionError, status_of
 from kept.sessions.entries import (
     Attachment,
     Message,
@@ -136,7 +135,7 @@ def test_export_as_markdown_and_as_jsonl(kept, session):
 def test_an_unknown_session_is_one_line_with_a_hint(kept, session, command):
     done = kept("sessions", command, "nowhere")
     assert (done.code, done.out) == (3, "")
-    assert done.err == "Error: There is no session 'nowhere'. 'kept sessions list' shows the sessions there are.\n"
+    assert done.err == "Error: There is no session 'nowhere'. 'kept sessions list' shows all sessions.\n"
     assert json.loads(kept("sessions", command, "nowhere", "--json").out)["error"]["code"] == "session_not_found"
 
 
@@ -145,7 +144,7 @@ def test_every_error_of_sessions_has_an_exit_code_and_a_hint():
         return [kind, *(one for below in kind.__subclasses__() for one in kinds(below))]
 
     for kind in kinds(SessionError)[1:]:
-        assert exit_code(kind("x")) in (2, 3, 9)
+        assert status_of(kind("x")).exit_code in (2, 3, 9)
         assert kind("x").hint
 
 

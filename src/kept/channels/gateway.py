@@ -43,11 +43,12 @@ def only_gateway(home: str) -> Iterator[None]:
         make_private_folder(home)
     except OSError as exc:
         raise WriteFailed(f"{home}: could not be made ({exc.strerror}).") from exc
+    path = os.path.join(home, "gateway.lock")
     try:
-        with locked(os.path.join(home, "gateway.lock"), wait_s=0, purpose="running the gateway"):
+        with locked(path, wait_s=0, purpose="running the gateway"):
             yield
     except LockBusy as exc:
-        if "running the gateway" not in exc.message:
+        if exc.path != path:  # raised by the body, for another lock
             raise
         hint = "Stop it, or give this one another --home."
         raise LockBusy(f"A gateway is running for {home} already.", hint=hint) from exc

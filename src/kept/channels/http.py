@@ -12,14 +12,7 @@ from kept.agent.events import AgentEvent, Inbound, Notice, Reply, ToolEnded, Too
 from kept.channels.http_server import not_installed
 from kept.clock import Clock, new_id
 from kept.config import HttpChannel
-from kept.errors import (
-    ConversationFull,
-    KeptError,
-    MessageConflict,
-    MessageNotFound,
-    MessageRefused,
-    QueueFull,
-)
+from kept.errors import KeptError, MessageRefused, status_of
 from kept.net.guard import App, Guard
 from kept.responder.inbox import describe
 from kept.responder.letters import Letter, Turn
@@ -36,15 +29,6 @@ RETRY_AFTER_S = 5
 MAX_NAME_CHARS = 256
 _HEARTBEAT_S = 15.0
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-
-STATUS_CODES: tuple[tuple[type[KeptError], int], ...] = (
-    # The first that fits counts.
-    (MessageRefused, 400),
-    (MessageNotFound, 404),
-    (MessageConflict, 409),
-    (ConversationFull, 429),
-    (QueueFull, 503),
-)
 
 
 @frozen
@@ -237,13 +221,8 @@ def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) 
     return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
 
 
-def status_code(error: KeptError) -> int:
-    known = next((code for kind, code in STATUS_CODES if isinstance(error, kind)), None)
-    return known or (503 if error.retryable else 500)
-
-
 def _error(error: KeptError) -> Response:
-    status = status_code(error)
+    status = status_of(error).http
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else {}
     return _json({"error": {"code": error.code, "message": error.message, "hint": error.hint}}, status, headers)
 

@@ -10,58 +10,10 @@ from typing import NoReturn
 import click
 
 from kept.cli.output import json_text, printable
-from kept.errors import (
-    BackendFailed,
-    ChannelError,
-    ConfigError,
-    EmbeddingError,
-    KeptError,
-    LockBusy,
-    ModelError,
-    NoteNotFound,
-    PathRefused,
-    RemoteError,
-    SessionAmbiguous,
-    SessionError,
-    SessionKeyInvalid,
-    SessionNotFound,
-    StoreBusy,
-    StoreError,
-    UnknownProvider,
-    UsageError,
-    WorkspaceError,
-    WorkspaceMissing,
-)
+from kept.errors import KeptError, status_of
 
-EXIT_CODES: tuple[tuple[type[KeptError], int], ...] = (
-    # The first that fits counts, so what is special comes before what is general.
-    (UsageError, 2),
-    (ConfigError, 2),
-    (UnknownProvider, 2),
-    (SessionAmbiguous, 2),
-    (SessionKeyInvalid, 2),
-    (NoteNotFound, 3),
-    (SessionNotFound, 3),
-    (WorkspaceMissing, 3),
-    (PathRefused, 4),
-    (LockBusy, 5),
-    (StoreBusy, 5),
-    (StoreError, 6),
-    (EmbeddingError, 7),
-    (RemoteError, 7),
-    (BackendFailed, 7),
-    (WorkspaceError, 8),
-    (SessionError, 9),
-    (ModelError, 10),
-    (ChannelError, 11),
-    (KeptError, 1),
-)
 INTERRUPTED = 130
 UNEXPECTED = 70
-
-
-def exit_code(error: KeptError) -> int:
-    return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
 
 
 def run() -> NoReturn:
@@ -75,7 +27,7 @@ def run() -> NoReturn:
     except KeptError as exc:
         if debug:
             raise
-        fail(exc.code, exc.message, exc.hint, exit_code(exc), as_json=as_json)
+        fail(exc.code, exc.message, exc.hint, status_of(exc).exit_code, as_json=as_json)
     except click.UsageError as exc:
         hint = f"See '{exc.ctx.command_path} --help'." if exc.ctx else "See 'kept --help'."
         fail("usage", exc.format_message(), hint, 2, as_json=as_json)

@@ -17,7 +17,7 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
 from kept import __version__
-from kept.errors import KeptError
+from kept.errors import KeptError, status_of
 from kept.mcp.progress import ProgressRelay
 from kept.mcp.texts import (
     INSTRUCTIONS,
@@ -189,7 +189,7 @@ async def _in_thread(action: Callable[[], T]) -> T:
     try:
         return await anyio.to_thread.run_sync(action, abandon_on_cancel=True)
     except KeptError as exc:
-        raise MCPError(types.INVALID_PARAMS, f"{exc.message} {exc.hint}".strip(), {"code": exc.code}) from exc
+        raise MCPError(status_of(exc).jsonrpc, f"{exc.message} {exc.hint}".strip(), {"code": exc.code}) from exc
 
 
 def _tool(tool: Tool) -> types.Tool:

@@ -14,12 +14,11 @@ from typing import BinaryIO
 
 from kept.durable import append_durably, cut_durably, write_atomic
 from kept.errors import (
-    LockBusy,
+    LockMissing,
     SessionExists,
     SessionNotFound,
     TranscriptUnreadable,
     TranscriptUnwritable,
-    WorkspaceError,
     WriteFailed,
 )
 from kept.lock import locked
@@ -200,12 +199,8 @@ class Transcript:
                 if os.fstat(handle).st_ino != _inode(self.path):
                     raise SessionNotFound(f"{self.path}: was deleted.")
                 yield
-        except LockBusy:
-            raise
-        except WorkspaceError as exc:
-            if isinstance(exc.__cause__, FileNotFoundError):
-                raise SessionNotFound(f"{self.path}: there is no such transcript.") from exc
-            raise
+        except LockMissing as exc:
+            raise SessionNotFound(f"{self.path}: there is no such transcript.") from exc
 
     def _repair_locked(self) -> Torn | None:
         if _ends_whole(self.path):
