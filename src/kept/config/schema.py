@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import field
 from typing import Any, Literal
 
 from kept.config.keys import ProviderKeys
+from kept.config.paths import AgentPaths
 from kept.values import frozen
 
 Provider = Literal["auto", "local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"] | str
@@ -315,3 +317,7 @@ class Config:
     @property
     def memory_search(self) -> MemorySearch:
         return self.agent.memory_search
+
+    @property
+    def paths(self) -> AgentPaths:
+        return AgentPaths(os.path.join(self.home, "agents", self.agent_id))

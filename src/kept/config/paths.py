@@ -1,0 +1,58 @@
+"""Where an agent's files live below the home folder."""
+
+from __future__ import annotations
+
+import os
+
+from kept.values import frozen
+
+
+@frozen
+class AgentPaths:
+    """Paths of one agent. ``folder`` is HOME/agents/NAME."""
+
+    folder: str
+
+    @property
+    def sessions(self) -> str:
+        """Folder of the transcripts."""
+        return os.path.join(self.folder, "sessions")
+
+    @property
+    def catalogue(self) -> str:
+        return os.path.join(self.folder, "sessions.sqlite")
+
+    @property
+    def inbox(self) -> str:
+        return os.path.join(self.folder, "inbox.jsonl")
+
+    @property
+    def model_ledger(self) -> str:
+        return os.path.join(self.folder, "models.jsonl")
+
+    @property
+    def forgotten(self) -> str:
+        """Log of passages removed by /forget."""
+        return os.path.join(self.folder, "forgotten.jsonl")
+
+    @property
+    def index(self) -> str:
+        """Index of the first workspace that the agent was used with."""
+        return os.path.join(self.folder, "index.sqlite")
+
+    def index_of(self, workspace: str) -> str:
+        """Index of any further workspace."""
+        return os.path.join(self.folder, f"index-{workspace_key(workspace)}.sqlite")
+
+    def qmd(self, workspace: str) -> str:
+        return os.path.join(self.folder, f"qmd-{workspace_key(workspace)}")
+
+    def watcher_lock(self, workspace: str) -> str:
+        return os.path.join(self.folder, f"watcher-{workspace_key(workspace)}.lock")
+
+
+def workspace_key(workspace: str, *, digits: int = 12) -> str:
+    """Return a short hash of a workspace's path, for file names."""
+    import hashlib  # `kept add` needs no hash
+
+    return hashlib.sha256(os.fsencode(workspace)).hexdigest()[:digits]
