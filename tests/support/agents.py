@@ -1,4 +1,4 @@
-"""What tests of the agent need: an agent over real notes, real transcripts and a real index, with a scripted model."""
+"""An agent over real notes, real transcripts and a real index, with a scripted model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.timezone(dt.timedelta(hours=
 
 
 class AgentHarness:
-    """An agent and everything around it."""
+    """An agent and everything that it needs."""
 
     def __init__(self, tmp_path: Path, model: ChatModel, **settings: Any) -> None:
         self.clock = FrozenClock(NOW)
@@ -42,7 +42,7 @@ class AgentHarness:
         return self.sessions.get_or_create("terminal", user)
 
     def say(self, text: str, *, as_id: str | None = None, session: str | None = None, **more: Any) -> list[AgentEvent]:
-        """One message, and everything that comes of it."""
+        """Send one message and return all its events."""
         session_id = session or self.session().id
         inbound = Inbound(as_id or f"in-{len(self.messages(session_id))}", text, **more.pop("inbound", {}))
         return asyncio.run(self.collect(session_id, [inbound], **more))
@@ -91,7 +91,7 @@ def reply(events: list[AgentEvent]) -> Reply:
 
 
 def shown(request: Any) -> str:
-    """Everything that a model was sent, as one text."""
+    """Return everything that a model was sent, as one text."""
     from kept.context.turns import turn_text
 
     return "\n".join((request.system, *map(turn_text, request.turns)))

@@ -1,4 +1,4 @@
-"""Asking a model in a test, without a test framework for coroutines."""
+"""Send a request to a chat model and collect its events, without a test framework for coroutines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEARCH = ToolSpec(
 
 
 def request(*said: str | Turn, **more: Any) -> ChatRequest:
-    """What is said in turn, the person first."""
+    """Build a request from texts of the user and the assistant in turn, the user first."""
     turns = tuple(
         one if isinstance(one, Turn) else Turn.of("assistant" if at % 2 else "user", one) for at, one in enumerate(said)
     )
@@ -23,7 +23,7 @@ def request(*said: str | Turn, **more: Any) -> ChatRequest:
 
 
 def ask(model: ChatModel, asked: ChatRequest | str) -> list[ModelEvent]:
-    """Every event of one answer."""
+    """Return every event of one answer."""
 
     async def listen() -> list[ModelEvent]:
         try:

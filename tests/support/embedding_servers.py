@@ -1,7 +1,7 @@
-"""Providers on loopback: real HTTP, the documented wire formats, and whatever can go wrong.
+"""Embedding providers on loopback: real HTTP, the documented wire formats, and faults.
 
-A server checks requests as its provider does and answers as documented, with vectors of hashed words, which rank.
-`faults` is what happens to the next requests instead, one fault each; `always` happens to all of them.
+A server checks each request as its provider does and answers with vectors of hashed words, so that search results rank.
+`faults` replaces the answers to the next requests, one fault each. `always` replaces all of them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Reply:
 
 
 class Refused(Exception):
-    """The request is not as documented."""
+    """The request does not follow the provider's documentation."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ Fault = Callable[["Handler", Request], None]
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # headers and body are two packets, and must not wait for each other
+    disable_nagle_algorithm = True  # headers and body are two packets; send the second at once
     server: _Http
 
     def do_GET(self) -> None:
@@ -92,7 +92,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def break_off(self) -> None:
-        """A reset rather than an orderly end."""
+        """Reset the connection instead of closing it."""
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close_connection = True
         self.connection.close()
@@ -110,13 +110,13 @@ class _Http(ThreadingHTTPServer):
         import sys
 
         kind = sys.exc_info()[0]
-        # A client that has seen enough hangs up; anything else is a mistake in here.
+        # Clients may hang up early. Any other error is a bug in this server.
         if kind is None or not issubclass(kind, OSError | ValueError):
             super().handle_error(request, client_address)
 
 
 class Provider:
-    """The base of all: `check_and_embed` is what a provider documents."""
+    """Base class of the servers. Subclasses implement the documented behaviour in `check_and_embed`."""
 
     path = ""
     dims = 64
@@ -175,7 +175,7 @@ class Provider:
         return [bag(text, dims or self.dims) for text in texts]
 
     def texts(self) -> list[str]:
-        """Every text that was ever sent."""
+        """Return every text that a client sent."""
         return [text for request in self.requests for text in self.texts_of(request.body)]
 
     def texts_of(self, body: Any) -> list[str]:
@@ -212,7 +212,7 @@ class OpenAI(Provider):
         require(len(body["input"]) <= 2048, 400, "Any array must be 2048 dimensions or less")
         vectors = self.vectors(body["input"], body.get("dimensions"))
         data = [{"object": "embedding", "index": at, "embedding": vector} for at, vector in enumerate(vectors)]
-        data.reverse()  # nothing promises the order; the index is what counts
+        data.reverse()  # the order is not guaranteed; clients must use the index
         return {
             "object": "list",
             "data": data,
@@ -308,7 +308,7 @@ class Ollama(Provider):
         return list(body["input"]) if "input" in body else [body["prompt"]]
 
 
-# what can go wrong
+# Faults
 
 
 def says(status: int, body: Any = b"", **headers: str) -> Fault:
@@ -322,13 +322,13 @@ def bad_gateway(handler: Handler, request: Request) -> None:
 
 
 def hangs(handler: Handler, request: Request) -> None:
-    """Says nothing until the server stops, or the client has gone."""
+    """Send nothing until the server stops or ten seconds have passed."""
     handler.server.provider.stopped.wait(10)
     handler.break_off()
 
 
 def drips(handler: Handler, request: Request) -> None:
-    """Always another byte, never the last."""
+    """Send the body a byte at a time, without end."""
     handler.send_response(200)
     handler.send_header("content-length", "1000000")
     handler.end_headers()
@@ -336,6 +336,7 @@ def drips(handler: Handler, request: Request) -> None:
 
 
 def drips_headers(handler: Handler, request: Request) -> None:
+    """Send a header a byte at a time, without end."""
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nx-slow: ")
     _drip(handler)
 
@@ -347,7 +348,7 @@ def _drip(handler: Handler) -> None:
 
 
 def breaks_off(handler: Handler, request: Request) -> None:
-    """In the middle of the answer."""
+    """Reset the connection in the middle of the answer."""
     whole = handler.server.provider.answer(request).encoded()
     handler.send_response(200)
     handler.send_header("content-length", str(len(whole)))
@@ -358,7 +359,7 @@ def breaks_off(handler: Handler, request: Request) -> None:
 
 
 def dies(handler: Handler, request: Request) -> None:
-    """The whole server, for good: this call is broken off, later ones find nobody."""
+    """Stop the server: reset this connection and refuse later ones."""
     provider = handler.server.provider
     provider.always = dies
     provider.stop()
@@ -366,7 +367,7 @@ def dies(handler: Handler, request: Request) -> None:
 
 
 def changed(change: Callable[[list[Any]], Any]) -> Fault:
-    """The right answer, with its list of vectors changed."""
+    """Return a fault that sends the right answer with its list of vectors changed."""
 
     def fault(handler: Handler, request: Request) -> None:
         body = handler.server.provider.answer(request).body

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Stands in for `claude --print`: reads the conversation, answers in its stream of JSON, keeps what it was given.
+"""A replacement for `claude --print`: reads the conversation, answers with a JSON stream, logs its input.
 
-It refuses what is longer than its window, as the real one does, and counts tokens of its own that are not ours.
+Like the real program it refuses input that is longer than its window. Its token counts differ from ours.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Transcripts as other programs write them, made up for the tests."""
+"""Build transcripts in the formats of other programs, and import them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def bring_in(home: Path, format_name: Format, path: Path, **options: Any) -> Imp
 
 
 def entries_of(home: Path, session_id: str) -> list[Any]:
-    """All that is in a transcript, whatever the branch, without its first line."""
+    """Return all entries of a transcript, on every branch, without its header."""
     with SessionStore.open(home=home) as store:
         return [line.content for line in store.iter_lines(session_id)][1:]
 

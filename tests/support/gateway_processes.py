@@ -1,4 +1,4 @@
-"""Gateways in processes of their own."""
+"""Start gateways as separate processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAM = Path(__file__).with_name("gateway_program.py")
 
 
 class Process:
-    """A gateway that was started; what it says is read as it comes."""
+    """A running gateway. A thread reads its standard error into `lines`."""
 
     def __init__(self, tmp_path: Path, *settings: str, command: tuple[str, ...] | None = None, **env: str) -> None:
         environment = {**kept_environment(tmp_path), **env}
@@ -78,7 +78,7 @@ class Process:
 
 
 class ForkedProcess(Process):
-    """The same, forked from a process that has imported everything: one of many costs little to start."""
+    """A gateway forked from a process that has imported everything, which makes it cheap to start many."""
 
     def _start(self, environment: dict[str, str], settings: tuple[str, ...], command: tuple[str, ...] | None) -> Any:
         assert command is None
@@ -90,7 +90,7 @@ class ForkedProcess(Process):
 
 
 class _Fork:
-    """A forked process, to be used as one that subprocess has started."""
+    """A forked process with the interface of `subprocess.Popen`."""
 
     def __init__(self, context: Any, environment: dict[str, str], settings: tuple[str, ...]) -> None:
         reader, writer = context.Pipe(duplex=False)

@@ -1,8 +1,8 @@
-"""A gateway in a process of its own, as `kept gateway` runs it, with a model that costs nothing to start.
+"""A program that runs a gateway as `kept gateway` does, with a scripted model.
 
-    python program.py [KEY=VALUE …]
+    python gateway_program.py [KEY=VALUE …]
 
-The model repeats what it was asked, between marks. It writes a line into HOME/asked.log for every call.
+The model repeats the marks (<<...>>) in the message. It appends a line to HOME/asked.log for every call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A client that knows nothing but lines of JSON, so that it can also send what no library would."""
+"""MCP clients of a `kept mcp` process. They send plain JSON, so that they can also send what no library would."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 class StdioClient:
-    """`kept mcp` as a process, and what it says on its two streams."""
+    """`kept mcp` as a process that speaks over standard input and output."""
 
     def __init__(self, env: dict[str, str], cwd: Path, *options: str) -> None:
         self.process = subprocess.Popen(
@@ -35,7 +35,7 @@ class StdioClient:
         )
         self.notifications: list[dict[str, Any]] = []
         self._number = 0
-        # A server that hangs is ended, which ends the reading of its output too.
+        # Kill a server that hangs, which also ends the reading of its output.
         self._watchdog = threading.Timer(60, self.process.kill)
         self._watchdog.start()
 
@@ -85,7 +85,7 @@ class StdioClient:
         return self.process.stderr.read()
 
     def finish(self) -> tuple[int, str, str]:
-        """Ends the input as a client does that leaves: the exit code, and what was still said."""
+        """Close the input, as a client does when it leaves. Return the exit code and the remaining output."""
         out, err = self.process.communicate(timeout=60)
         self._watchdog.cancel()
         return self.process.returncode, out, err
@@ -98,6 +98,8 @@ class StdioClient:
 
 
 class HttpServer:
+    """`kept mcp --http` as a process, and requests to it."""
+
     def __init__(self, env: dict[str, str], *options: str) -> None:
         self.process = subprocess.Popen(
             [KEPT, "mcp", *options], env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""Small cross-encoders, written by the tests themselves, and where the real one is."""
+"""Write small cross-encoders, and find the real one that the Makefile installs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.embedding_models import VOCABULARY, bge_folder, write_tokeniz
 def write_judge(
     folder: Path, *, favourite: str = "bread", classes: int = 1, strange_input: bool = False, logit: float | None = None
 ) -> Path:
-    """A model whose logit is 10 for a pair with the favourite word in it, and -10 for another; or always the same."""
+    """Write a model whose logit is 10 for a pair with the favourite word and -10 for others, or always ``logit``."""
     table = np.full((len(VOCABULARY), classes), -10.0, np.float32)
     table[VOCABULARY[favourite], -1] = 10.0
     if classes == 2:
@@ -38,5 +38,5 @@ def write_judge(
 
 
 def ms_marco_folder() -> Path:
-    """ms-marco-MiniLM-L12, int8, beside the embedding model that other tests read."""
+    """Return the folder of ms-marco-MiniLM-L12 (int8), next to the embedding model."""
     return bge_folder().parent / "reranker_en"

@@ -1,4 +1,4 @@
-"""What tests of the responder need: one over real notes, real transcripts and a real agent, with a scripted model."""
+"""A responder over real notes, real transcripts and a real agent, with a scripted model."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.support.waiting import PATIENCE_S
 
 
 def asked(request: ChatRequest) -> str:
-    """The last thing that was said to the model."""
+    """Return the text of the last turn that the model was sent."""
     return "\n".join(part.text for part in request.turns[-1].parts if hasattr(part, "text"))
 
 
 class RecordingOutlet:
-    """A channel that sends: it keeps what it was given, and fails as it is told to."""
+    """An outlet that records what it was sent. Each entry in `faults` makes one send raise."""
 
     pushes = True
 
@@ -60,7 +60,7 @@ class RecordingOutlet:
 
 
 class ResponderHarness:
-    """Everything around a responder; its parts outlive the responder, as files outlive a process."""
+    """Everything that a responder needs. It outlives the responder, as files outlive a process."""
 
     def __init__(self, tmp_path: Path, model: ScriptedChat | None = None, **settings: Any) -> None:
         self.memory = Memory.open(
@@ -101,7 +101,7 @@ class ResponderHarness:
 
 @asynccontextmanager
 async def running_responder(harness: ResponderHarness, **outlets: Outlet) -> AsyncIterator[Responder]:
-    """A responder at work. At the end it finishes what it accepted."""
+    """Run a responder. On exit it finishes the messages that it accepted."""
     responder = harness.responder(outlets or {"http": Fetched()})
     await responder.start()
     try:
@@ -111,7 +111,7 @@ async def running_responder(harness: ResponderHarness, **outlets: Outlet) -> Asy
 
 
 async def crash(responder: Responder) -> None:
-    """As a kill would have it: whatever is under way ends, and nothing more is written."""
+    """Stop a responder as a kill would: cancel its work and write nothing more."""
     await responder.drain(0.0)
 
 

@@ -1,4 +1,4 @@
-"""What tests of sessions need: any entry there can be, and a store with a clock that stands still."""
+"""Hypothesis strategies for every kind of entry, and a session store with a frozen clock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kept.testing import FrozenClock
 
 NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.timezone(dt.timedelta(hours=1)))
 
-# Half surrogate pairs and line separators included: a message may hold anything.
+# Includes lone surrogates and line separators: a message may hold anything.
 texts = st.text(st.characters(exclude_categories=()), max_size=40)
 names = st.text("abcxyz_é:%", min_size=1, max_size=8)
 values = st.recursive(

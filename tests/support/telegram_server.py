@@ -1,7 +1,7 @@
 """Telegram's Bot API on loopback: real HTTP, the documented answers, updates that stay until they are confirmed.
 
 with BotApi() as api:
-    api.write("Hello", user=7)         # somebody writes to the bot
+    api.write("Hello", user=7)         # a user writes to the bot
     api.fail("sendMessage", 429, retry_after=1)
     api.sent                           # what the bot sent
 """
@@ -21,12 +21,12 @@ from urllib.parse import parse_qs
 TOKEN = "123456:TEST-token"
 BOT = {"id": 123456, "is_bot": True, "first_name": "Kept", "username": "kept_bot", "can_join_groups": True}
 _LONGEST_POLL_S = 1.0
-"""Enough to be long polling, little enough not to hold up the end of a test."""
+"""Short, so that a test does not wait for the last poll."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """An answer that is not the one asked for. ``done`` says whether the request was carried out all the same."""
+    """An error instead of the answer. With ``done`` the request is carried out all the same."""
 
     status: int
     body: bytes = b""
@@ -65,7 +65,7 @@ class BotApi:
         self._http.server_close()
         self._thread.join()
 
-    # what people do
+    # Called by tests
 
     def write(
         self,
@@ -77,7 +77,7 @@ class BotApi:
         name: str = "Ada",
         **more: Any,
     ) -> int:
-        """A message to the bot; with ``chat`` in that group. Gives its id."""
+        """Send a message to the bot, in a group if ``chat`` is given. Return its id."""
         with self._changed:
             self._next += 1
             number = self._next
@@ -111,7 +111,7 @@ class BotApi:
     def fail_raw(self, method: str, fault: Fault) -> None:
         self.faults[method].append(fault)
 
-    # what the bot does
+    # Called by the bot
 
     def call(self, method: str, given: dict[str, Any]) -> Any:
         self.calls.append(method)
@@ -129,7 +129,7 @@ class BotApi:
                 return None
 
     def _get_updates(self, offset: int, timeout_s: float) -> list[dict[str, Any]]:
-        """Those from the offset on; older ones are confirmed by it and gone."""
+        """Return the updates from the offset on. The offset confirms older ones, which are dropped."""
         with self._changed:
             self.offsets.append(offset)
             if offset > 0:
@@ -155,7 +155,7 @@ class _Server(ThreadingHTTPServer):
     api: BotApi
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], OSError):  # a client that was killed is none of its business
+        if not isinstance(sys.exc_info()[1], OSError):  # the client was killed
             super().handle_error(request, client_address)
 
 
@@ -166,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         length = int(self.headers.get("Content-Length", 0))
         body = self.rfile.read(length)
-        if len(body) < length:  # whoever was sending it has been killed
+        if len(body) < length:  # the client was killed while sending
             self.close_connection = True
             return
         given = {name: values[0] for name, values in parse_qs(body.decode(), keep_blank_values=True).items()}
@@ -194,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(body)
         except OSError:
-            self.close_connection = True  # whoever asked was killed in the meantime
+            self.close_connection = True  # the client was killed while waiting
 
     def log_message(self, *_: Any) -> None:
         pass
