@@ -91,6 +91,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_text_takes_more_than_linear_time(text):
     """The same text ten times as long takes ten times as long, not a hundred: with room for a busy machine."""

@@ -20,6 +20,8 @@ from kept.tools import Toolbox
 from tests.support.agents import AgentHarness, open_agent, reply, shown
 from tests.support.workspaces import write_note
 
+pytestmark = pytest.mark.slow
+
 SMALL = 6_000
 FILLER = "It was a long day with many small things to see to, none of which will matter to anybody in a week. "
 

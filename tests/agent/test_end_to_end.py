@@ -22,6 +22,8 @@ from tests.support.chat_server import Breaks, Call, Fails, ModelServer, Says, an
 from tests.support.repository import ROOT
 from tests.support.workspaces import write_note
 
+pytestmark = pytest.mark.slow
+
 FILLER = "It was a long day with many small things to see to, none of which will matter to anybody in a week. "
 OVERFLOW = {
     "anthropic": Fails(

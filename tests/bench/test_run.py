@@ -11,6 +11,8 @@ from kept.bench.metrics import FIGURES
 from kept.config import Query
 from tests.support.files import tree_of, write_file
 
+pytestmark = pytest.mark.slow
+
 DATA = Path(__file__).parent / "data"
 
 

@@ -21,6 +21,8 @@ from tests.support.gateway_processes import Process
 from tests.support.repository import ROOT
 from tests.support.telegram_server import TOKEN, BotApi
 
+pytestmark = pytest.mark.slow
+
 GUIDE = ROOT / "docs/tasks/gateway.md"
 
 

@@ -14,6 +14,8 @@ from tests.support.chat_server import ModelServer, Says, Stalls
 from tests.support.commands import KEPT
 from tests.support.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def model():

@@ -441,6 +441,7 @@ def is_about_json(args: list[str]) -> bool:
     return args[-1:] != ["add"] and args[0] != "completion" and "serach" not in args
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("args", "code", "name"), BAD)
 def test_bad_input_is_one_line_that_says_what_to_do_and_changes_nothing(kept, notes, tmp_path, args, code, name):
     args = [str(notes / arg) if args[0] == "init" and arg != "init" else arg for arg in args]

@@ -18,6 +18,8 @@ from kept.testing import FrozenClock
 from tests.support.commands import KEPT
 from tests.support.files import tree_of, write_file
 
+pytestmark = pytest.mark.slow
+
 DESKTOP = """{
   "globalShortcut": "Alt+Space",
   "mcpServers": {

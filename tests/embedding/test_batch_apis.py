@@ -31,6 +31,8 @@ from tests.support.commands import KEPT
 from tests.support.embedding_servers import KEY, Reply
 from tests.support.fake_time import FakePace
 
+pytestmark = pytest.mark.slow
+
 KINDS: dict[str, tuple[type[batch_servers.BatchProvider], type[RemoteEmbedder]]] = {
     "openai": (batch_servers.OpenAI, OpenAIEmbedder),
     "gemini": (batch_servers.Gemini, GeminiEmbedder),
@@ -709,6 +711,7 @@ def test_a_file_that_lies_elsewhere_is_fetched_without_the_key(openai):
 STEPS = [(step, when) for step in ("upload", "create", "poll", "download") for when in ("before", "after")]
 
 
+@pytest.mark.kills
 @pytest.mark.parametrize(("step", "when"), STEPS)
 def test_a_process_that_is_killed_at_any_step_is_resumed_without_a_second_batch(place, step, when):
     place.write()

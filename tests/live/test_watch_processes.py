@@ -17,6 +17,8 @@ from tests.support.commands import KEPT, kept_environment
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.workspaces import open_memory, paths, write_note
 
+pytestmark = pytest.mark.kills
+
 DEBOUNCE = ("--set", "memory_search.sync.watch_debounce_ms=50")
 
 

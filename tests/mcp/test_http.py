@@ -13,6 +13,8 @@ from kept.errors import UsageError
 from kept.mcp.run import Address, parse_address
 from tests.support.mcp_client import ACCEPT, HELLO
 
+pytestmark = pytest.mark.slow
+
 
 def test_it_serves_on_loopback_and_stops_when_told(serve):
     server = serve("--http", "127.0.0.1:0")

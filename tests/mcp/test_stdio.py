@@ -12,6 +12,8 @@ from kept.tools import TOOLS
 from tests.support.files import tree_of, write_file
 from tests.support.mcp_client import HELLO
 
+pytestmark = pytest.mark.slow
+
 
 def text_of(result):
     assert [one["type"] for one in result["content"]] == ["text"]

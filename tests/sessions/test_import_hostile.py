@@ -31,6 +31,8 @@ from tests.support.foreign_transcripts import (
 )
 from tests.support.session_strategies import values
 
+pytestmark = pytest.mark.slow
+
 FORMATS = sorted(READERS)
 WELL_FORMED = [
     pi_header(),

@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from kept.cli.root import cli
@@ -14,6 +15,8 @@ from kept.sessions import catalogue, transcript
 from kept.sessions.entries import Entry, Message, format_entry
 from kept.sessions.store import SessionStore
 from tests.support.session_strategies import NOW, open_sessions
+
+pytestmark = pytest.mark.slow
 
 MESSAGES = 1_000_000
 

@@ -191,6 +191,7 @@ def test_a_transcript_of_a_later_version_is_read_but_not_added_to(tmp_path):
             store.append(session.id, Message.of("user", "on"))
 
 
+@pytest.mark.kills
 @pytest.mark.parametrize(("how", "rounds"), [("fast", 60), ("slowly", 40)])
 def test_kill_dash_nine_never_loses_an_acknowledged_entry(tmp_path, how, rounds):
     rng = random.Random(11)

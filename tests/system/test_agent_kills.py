@@ -8,12 +8,16 @@ import random
 import signal
 from pathlib import Path
 
+import pytest
+
 import kept.durable
 from kept.agent.checkpoint import verify_receipt
 from kept.llm.base import ToolUse
 from kept.sessions.entries import ToolCall, ToolResult
 from kept.testing import ScriptedChat
 from tests.support.agents import AgentHarness, open_agent
+
+pytestmark = pytest.mark.kills
 
 MESSAGES = 14
 FILLER = "It was a long day with many small things to see to, none of which will matter to anybody in a week. "

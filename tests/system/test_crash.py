@@ -10,11 +10,15 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from kept import Memory
 from kept.store.integrity import check_index
 from kept.testing import FakeEmbedder
 from tests.support.index_dump import dump_index
 from tests.support.workspaces import index_path, open_memory, write_note
+
+pytestmark = pytest.mark.kills
 
 SYNC = """
     import sys

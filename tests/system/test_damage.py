@@ -14,6 +14,8 @@ from kept.store.connection import connect
 from tests.support.commands import start_kept
 from tests.support.workspaces import index_path, open_memory, paths, write_note
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def indexed(tmp_path):

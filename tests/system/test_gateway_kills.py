@@ -9,12 +9,15 @@ from collections import Counter
 from pathlib import Path
 
 import httpx
+import pytest
 
 from kept import SessionStore
 from kept.clock import SystemClock
 from kept.responder.inbox import Inbox, describe
 from tests.support.gateway_processes import ForkedProcess, Process
 from tests.support.telegram_server import TOKEN, BotApi
+
+pytestmark = pytest.mark.kills
 
 ROUNDS = 50
 _MARK = re.compile(r"<<(.*?)>>")

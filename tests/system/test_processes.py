@@ -7,9 +7,13 @@ import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from kept import Memory
 from tests.support.commands import start_kept
 from tests.support.workspaces import open_memory, paths, write_note
+
+pytestmark = pytest.mark.slow
 
 
 def test_eight_search_while_one_indexes_and_one_watches(tmp_path):

@@ -13,6 +13,8 @@ from tests.support.chat_server import Call, ModelServer, Says
 from tests.support.files import write_file
 from tests.support.repository import ROOT
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = ROOT / "examples"
 
 

@@ -677,6 +677,7 @@ def test_entries_added_by_several_processes_at_once_all_land_whole(memory, works
     assert len([line for line in lines if line]) == 3 * len(names) * count
 
 
+@pytest.mark.kills
 def test_a_writer_that_was_killed_holds_no_lock(memory, workspace):
     holder = subprocess.Popen(
         [
