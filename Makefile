@@ -1,9 +1,12 @@
-# Two commands to remember: make demo, make test.
+# make demo    set up, index a sample workspace and search it
+# make check   lint, types, layers and the quick tests, for every change; needs no Node programs
+# make test    every check and every test, before a merge
+# make bench   print speed figures
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test bench lint types layers pytest clean
+.PHONY: demo check test bench lint types layers quick pytest clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/kept: pyproject.toml
@@ -32,6 +35,8 @@ $(NODE_PROGRAMS): tests/node/package.json
 demo: $(BIN)/kept
 	@$(BIN)/kept demo
 
+check: lint types layers quick
+
 test: lint types layers pytest
 
 lint: $(VENV)/.dev
@@ -43,6 +48,10 @@ types: $(VENV)/.dev
 
 layers: $(VENV)/.dev
 	$(BIN)/lint-imports
+
+# The markers are declared in pyproject.toml.
+quick: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto -m "not node and not kills and not slow"
 
 pytest: $(VENV)/.dev $(NODE_PROGRAMS)
 	$(BIN)/python -m pytest -n auto

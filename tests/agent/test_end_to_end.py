@@ -8,12 +8,8 @@ import re
 import shutil
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
-from tests.agent.talking import desk, reply
-from tests.models.server import Breaks, Call, Fails, ModelServer, Says, anthropic_error, openai_error
-from tests.support import write
 
 from kept.agent.checkpoint import verify_receipt
 from kept.agent.events import Inbound, Notice
@@ -21,6 +17,12 @@ from kept.config import load_config
 from kept.errors import ModelFailed
 from kept.llm.extractive import ExtractiveChat
 from kept.llm.registry import make_model
+from tests.support.agents import open_agent, reply
+from tests.support.chat_server import Breaks, Call, Fails, ModelServer, Says, anthropic_error, openai_error
+from tests.support.repository import ROOT
+from tests.support.workspaces import write_note
+
+pytestmark = pytest.mark.slow
 
 FILLER = "It was a long day with many small things to see to, none of which will matter to anybody in a week. "
 OVERFLOW = {
@@ -53,7 +55,7 @@ def remote(tmp_path, server, provider, window=200_000, **settings):
     }
     config = load_config(settings={f"model.{name}": value for name, value in given.items()}).config
     model = make_model(config.agent.model, config.keys)
-    with desk(tmp_path, model, **settings) as at, asyncio.Runner() as runner:
+    with open_agent(tmp_path, model, **settings) as at, asyncio.Runner() as runner:
 
         def say(text, as_id=None):
             session = at.session().id
@@ -78,7 +80,7 @@ def test_a_question_is_answered_from_memory_with_a_tool(tmp_path, server, provid
         Says("Port 5433, says memory/servers.md#L1.", usage=(1100, 15, 900)),
     )
     with remote(tmp_path, server, provider, **{"gateway.auto_responder.memory_search_max_results": 0}) as at:
-        write(at.workspace, "memory/servers.md", "The staging database listens on port 5433.\n")
+        write_note(at.workspace, "memory/servers.md", "The staging database listens on port 5433.\n")
         events = at.say("Which port is staging on?")
         assert reply(events).text == "Port 5433, says memory/servers.md#L1."
         second = json.dumps(server.chats[1].body)
@@ -158,7 +160,7 @@ def claude(tmp_path, monkeypatch):
     folder = tmp_path / "bin"
     folder.mkdir()
     program = folder / "claude"
-    source = (Path(__file__).parent / "claude_stand_in.py").read_text()
+    source = (ROOT / "tests/support/fake_claude.py").read_text()
     program.write_text(source.replace("#!/usr/bin/env python3", f"#!{sys.executable}"))
     program.chmod(0o700)
     assert shutil.which(str(program))
@@ -175,8 +177,8 @@ def claude(tmp_path, monkeypatch):
 
 
 def test_claude_is_given_memories_and_compacted_by_our_own_count(tmp_path, claude):
-    with desk(tmp_path, claude(4_000)) as at:
-        write(at.workspace, "memory/servers.md", "The staging database listens on port 5433.\n")
+    with open_agent(tmp_path, claude(4_000)) as at:
+        write_note(at.workspace, "memory/servers.md", "The staging database listens on port 5433.\n")
         assert reply(at.say("Which port is the staging database on?")).text == "Yes."
         heard = claude.heard()[0]
         assert "| The staging database listens on port 5433." in heard["stdin"]
@@ -189,7 +191,7 @@ def test_claude_is_given_memories_and_compacted_by_our_own_count(tmp_path, claud
 
 
 def test_what_is_too_long_for_claude_is_summarised_and_sent_again(tmp_path, claude):
-    with desk(tmp_path, claude(200_000, chars=12_000)) as at:
+    with open_agent(tmp_path, claude(200_000, chars=12_000)) as at:
         for number in range(6):
             assert reply(at.say(f"Message {number}. {FILLER * 20}")).text == "Yes."
         assert at.compactions()[0].metadata["why"] == "overflow"
@@ -199,8 +201,8 @@ def test_what_is_too_long_for_claude_is_summarised_and_sent_again(tmp_path, clau
 
 
 def test_without_a_model_a_question_is_answered_with_what_is_found(tmp_path):
-    with desk(tmp_path, ExtractiveChat(context_window=4_000)) as at:
-        write(at.workspace, "memory/servers.md", "The staging database listens on port 5433.\n")
+    with open_agent(tmp_path, ExtractiveChat(context_window=4_000)) as at:
+        write_note(at.workspace, "memory/servers.md", "The staging database listens on port 5433.\n")
         text = reply(at.say("Which port is the staging database on?")).text
         assert "The staging database listens on port 5433." in text
         assert "memory/servers.md" in text
@@ -214,7 +216,7 @@ def test_without_a_model_a_question_is_answered_with_what_is_found(tmp_path):
 
 
 def test_a_search_does_not_find_the_question_that_is_being_answered(tmp_path):
-    with desk(tmp_path, ExtractiveChat()) as at:
+    with open_agent(tmp_path, ExtractiveChat()) as at:
         assert "Nothing is remembered about that." in reply(at.say("Which port is staging on?")).text
         at.sessions.reset(at.session().id)
         again = reply(at.say("Which port is staging on?")).text
@@ -222,11 +224,11 @@ def test_a_search_does_not_find_the_question_that_is_being_answered(tmp_path):
 
 
 def test_the_example_in_the_documentation_runs(tmp_path, capsys):
-    page = (Path(__file__).parents[2] / "docs/reference/python.md").read_text()
+    page = (ROOT / "docs/reference/python.md").read_text()
     (code,) = [
         block for block in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S) if "async def answer" in block
     ]
-    write(tmp_path / "workspace", "memory/servers.md", "The staging database listens on port 5433.\n")
+    write_note(tmp_path / "workspace", "memory/servers.md", "The staging database listens on port 5433.\n")
     settings = {"model.provider": "extractive"}
     loaded = load_config(home=str(tmp_path / "home"), workspace=str(tmp_path / "workspace"), settings=settings)
     names = {}

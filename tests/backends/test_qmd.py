@@ -6,16 +6,15 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from kept.errors import ConfigError
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
-from support import open_memory, paths, write
+from tests.support.repository import NODE_PROGRAMS
+from tests.support.workspaces import open_memory, paths, write_note
 
-NODE_PROGRAMS = Path(__file__).parents[1] / "node/node_modules/.bin"
 QMD = NODE_PROGRAMS / "qmd"
 PATIENT = {"memory_search.qmd.timeout_ms": 60_000}
 
@@ -25,9 +24,11 @@ def workspace(tmp_path, monkeypatch):
     """Notes, and the real program's own Node first on the path."""
     monkeypatch.setenv("PATH", f"{NODE_PROGRAMS}{os.pathsep}{os.environ['PATH']}")
     folder = tmp_path / "workspace"
-    write(folder, "memory/ports.md", "# Ports\n\nIntro.\n\n## Staging\n\nThe staging database moved to port 5433.\n")
-    write(folder, "MEMORY.md", "The parrot is green.\n")
-    write(folder, "README.md", "Not a note: the staging database.\n")
+    write_note(
+        folder, "memory/ports.md", "# Ports\n\nIntro.\n\n## Staging\n\nThe staging database moved to port 5433.\n"
+    )
+    write_note(folder, "MEMORY.md", "The parrot is green.\n")
+    write_note(folder, "README.md", "Not a note: the staging database.\n")
     return folder
 
 
@@ -73,6 +74,7 @@ def calls(tmp_path):
 # the real program
 
 
+@pytest.mark.node
 def test_notes_are_found_with_their_exact_lines(qmd):
     result = qmd().search("which port is staging on?")
     assert result.degraded == ()
@@ -83,27 +85,30 @@ def test_notes_are_found_with_their_exact_lines(qmd):
     assert sum(part.value for part in hit.parts) == hit.score
 
 
+@pytest.mark.node
 def test_an_edit_is_found_by_the_next_search_and_what_is_gone_is_not(qmd, workspace):
     memory = qmd()
     assert paths(memory.search("parrot")) == ["MEMORY.md"]
-    write(workspace, "memory/new.md", "The zeppelin is silver.\n")
+    write_note(workspace, "memory/new.md", "The zeppelin is silver.\n")
     assert paths(memory.search("zeppelin")) == ["memory/new.md"]
-    write(workspace, "memory/new.md", "The walrus is grey.\n")
+    write_note(workspace, "memory/new.md", "The walrus is grey.\n")
     assert paths(memory.search("zeppelin")) == []
     (workspace / "memory/new.md").unlink()
     assert paths(memory.search("walrus")) == []
 
 
+@pytest.mark.node
 def test_a_sync_lets_it_take_in_what_changed(qmd, workspace):
     memory = qmd(sync__on_search=False)
     assert memory.sync().ok
     assert paths(memory.search("parrot")) == ["MEMORY.md"]
-    write(workspace, "MEMORY.md", "\n\nThe parrot is blue.\n")
+    write_note(workspace, "MEMORY.md", "\n\nThe parrot is blue.\n")
     assert paths(memory.search("parrot")) == []  # it would show a line that does not say so any more
     assert memory.sync().ok
     assert [hit.citation for hit in memory.search("parrot")] == ["MEMORY.md#L3"]
 
 
+@pytest.mark.node
 @pytest.mark.parametrize("query", ["-parrot", "--help parrot", '"parrot', "parrot*", "parrot; rm -rf /", "NOT parrot("])
 def test_no_query_is_taken_for_an_option_or_an_operator(qmd, query):
     result = qmd().search(query)
@@ -113,26 +118,29 @@ def test_no_query_is_taken_for_an_option_or_an_operator(qmd, query):
         assert paths(result) == ["MEMORY.md"]
 
 
+@pytest.mark.node
 def test_names_and_letters_of_any_kind_come_back_as_they_are(qmd, workspace):
-    write(workspace, "memory/Mein Ordner/Größe & Co.MD", "\r\nDer Zeppelin ist silbern.\r\n")
+    write_note(workspace, "memory/Mein Ordner/Größe & Co.MD", "\r\nDer Zeppelin ist silbern.\r\n")
     (hit,) = qmd().search("Zeppelin")
     assert (hit.path, hit.start_line, hit.snippet) == (
         "memory/Mein Ordner/Größe & Co.MD", 2, "Der Zeppelin ist silbern.",
     )  # fmt: skip
 
 
+@pytest.mark.node
 def test_extra_paths_and_a_workspace_behind_a_link_are_covered(qmd, workspace, tmp_path):
     workspace.rename(tmp_path / "real")
     workspace.symlink_to(tmp_path / "real")
-    extra = write(tmp_path / "extra", "b.md", "The zeppelin is silver.\n")
+    extra = write_note(tmp_path / "extra", "b.md", "The zeppelin is silver.\n")
     memory = qmd(extra_paths=[str(extra.parent)])
     assert paths(memory.search("zeppelin")) == [str(extra)]
     assert paths(memory.search("parrot")) == ["MEMORY.md"]
 
 
+@pytest.mark.node
 def test_the_users_own_qmd_is_neither_used_nor_changed(qmd, tmp_path, workspace, monkeypatch):
-    write(tmp_path / "user", ".config/qmd/index.yml", "collections: {}\n")
-    write(tmp_path / "home", ".qmd/index.yml", "collections: {}\n")  # above the folder it is run in
+    write_note(tmp_path / "user", ".config/qmd/index.yml", "collections: {}\n")
+    write_note(tmp_path / "home", ".qmd/index.yml", "collections: {}\n")  # above the folder it is run in
     monkeypatch.setenv("QMD_CONFIG_DIR", str(tmp_path / "user/.config/qmd"))
     assert paths(qmd().search("parrot")) == ["MEMORY.md"]
     assert (tmp_path / "user/.config/qmd/index.yml").read_text() == "collections: {}\n"
@@ -140,6 +148,7 @@ def test_the_users_own_qmd_is_neither_used_nor_changed(qmd, tmp_path, workspace,
     assert [p.parent.name[:4] for p in (tmp_path / "home").rglob("kept.yml")] == ["qmd-"]
 
 
+@pytest.mark.node
 def test_conversations_come_from_our_own_index_in_turn_with_the_notes(qmd, tmp_path):
     with SessionStore.open(home=tmp_path / "home") as store:
         record = store.get_or_create("telegram", "5054")
@@ -154,6 +163,7 @@ def test_conversations_come_from_our_own_index_in_turn_with_the_notes(qmd, tmp_p
         assert result.degraded == ()
 
 
+@pytest.mark.node
 def test_what_it_cannot_narrow_by_is_answered_by_our_own_index_which_says_so(qmd):
     for narrow in ({"path": "MEMORY.md"}, {"since": "7d"}):
         result = qmd().search("parrot", **narrow)
@@ -213,7 +223,7 @@ def test_whatever_a_broken_program_does_our_own_index_answers(qmd, stand_in, bod
 
 
 def test_what_a_lying_program_says_is_not_shown(qmd, stand_in, tmp_path):
-    write(tmp_path, "secret.md", "The parrot's password.\n")
+    write_note(tmp_path, "secret.md", "The parrot's password.\n")
     lies = [
         {"file": str(tmp_path / "secret.md"), "score": 1, "snippet": "@@ -1,1 @@\nThe parrot's password."},
         {"file": "../../../../workspace/../secret.md", "score": 1, "snippet": "@@ -1,1 @@\nThe parrot's password."},
@@ -259,6 +269,6 @@ def test_a_question_by_meaning_is_given_as_it_is_and_vectors_are_made_by_a_sync(
 
 
 def test_a_project_cannot_choose_the_program(qmd, workspace):
-    write(workspace, ".kept.yaml", "memory_search: {qmd: {command: ./evil}}\n")
+    write_note(workspace, ".kept.yaml", "memory_search: {qmd: {command: ./evil}}\n")
     with pytest.raises(ConfigError, match="cannot be set by a project"):
         qmd()

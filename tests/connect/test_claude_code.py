@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from conftest import KEPT, write
-from models.server import Call, ModelServer, Says
+from tests.support.chat_server import Call, ModelServer, Says
+from tests.support.commands import KEPT
+from tests.support.files import write_file
+from tests.support.repository import NODE_PROGRAMS
 
-PROGRAMS = Path(__file__).parent.parent / "node/node_modules/.bin"
+pytestmark = pytest.mark.node
+
 QUESTION = "Which port is staging on?"
 NOTE = "# Memory\n\n- Staging is on port 5433.\n"
 
@@ -52,7 +55,7 @@ def claude(model, tmp_path, workspace, home):
     project = tmp_path / "project"
     project.mkdir()
     env = {
-        "PATH": f"{PROGRAMS}{os.pathsep}/usr/bin{os.pathsep}/bin",
+        "PATH": f"{NODE_PROGRAMS}{os.pathsep}/usr/bin{os.pathsep}/bin",
         "HOME": str(Path.home()),
         "ANTHROPIC_BASE_URL": model.anthropic_url,
         "ANTHROPIC_API_KEY": "none",
@@ -82,9 +85,9 @@ def result_of(ended):
 
 
 def test_claude_code_searches_the_memory_and_what_was_said_is_imported(claude, kept, model, workspace, home, tmp_path):
-    write(workspace / "MEMORY.md", NOTE)
-    server = {"command": str(KEPT), "args": ["--workspace", str(workspace), "--home", str(home), "mcp"]}
-    config = write(tmp_path / "mcp.json", json.dumps({"mcpServers": {"kept": server}}))
+    write_file(workspace / "MEMORY.md", NOTE)
+    server = {"command": KEPT, "args": ["--workspace", str(workspace), "--home", str(home), "mcp"]}
+    config = write_file(tmp_path / "mcp.json", json.dumps({"mcpServers": {"kept": server}}))
     told = result_of(
         claude(
             *("-p", QUESTION, "--output-format", "json", "--mcp-config", str(config), "--strict-mcp-config"),
@@ -106,7 +109,7 @@ def test_claude_code_searches_the_memory_and_what_was_said_is_imported(claude, k
 
 
 def test_the_plugin_brings_context_in_and_takes_what_was_said_along(claude, kept, model, workspace, tmp_path):
-    write(workspace / "MEMORY.md", NOTE)
+    write_file(workspace / "MEMORY.md", NOTE)
     assert kept("connect", "claude-code").code == 0
     allow = ("--allowedTools", "mcp__plugin_kept_kept__memory_search,Bash(sleep 1)", "--output-format", "json")
     first = result_of(claude("-p", QUESTION, *allow))

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from conftest import KEPT, tree_of, write
 from kept.connect.change import Connection
 from kept.connect.clients import CLIENTS, Surroundings, locate
 from kept.connect.command import Command
 from kept.errors import LockBusy
 from kept.testing import FrozenClock
+from tests.support.commands import KEPT
+from tests.support.files import tree_of, write_file
+
+pytestmark = pytest.mark.slow
 
 DESKTOP = """{
   "globalShortcut": "Alt+Space",
@@ -76,7 +79,7 @@ def user() -> Path:
 @pytest.mark.parametrize("client", FILES)
 def test_every_line_of_the_settings_stays_and_undo_brings_back_every_byte(kept, user, client):
     name, text = FILES[client]
-    file = write(user / name, text)
+    file = write_file(user / name, text)
     file.chmod(0o640)
     dry = kept("connect", client, "--dry-run")
     assert dry.code == 0
@@ -115,7 +118,7 @@ def test_where_there_are_no_settings_they_are_made_and_taken_away(kept, user, cl
 @pytest.mark.parametrize("client", FILES)
 def test_what_was_changed_since_stays_when_it_is_undone(kept, user, client):
     name, text = FILES[client]
-    file = write(user / name, text)
+    file = write_file(user / name, text)
     kept("connect", client)
     changed = file.read_text().replace("\n", "\n\n", 1) if client != "cursor" else file.read_text() + "\n"
     file.write_text(changed)
@@ -123,7 +126,7 @@ def test_what_was_changed_since_stays_when_it_is_undone(kept, user, client):
     assert undone.code == 0, undone.err
     left = file.read_text()
     assert "kept@kept" not in left
-    assert str(KEPT) not in left
+    assert KEPT not in left
     for line in text.splitlines():
         assert line.strip().rstrip("}, ") in left
 
@@ -131,7 +134,7 @@ def test_what_was_changed_since_stays_when_it_is_undone(kept, user, client):
 def test_the_entry_starts_this_memory_wherever_the_client_is_started(kept, user, workspace, home):
     kept("connect", "cursor")
     entry = json.loads((user / ".cursor/mcp.json").read_text())["mcpServers"]["kept"]
-    assert entry == {"command": str(KEPT), "args": ["--home", str(home), "--workspace", str(workspace), "mcp"]}
+    assert entry == {"command": KEPT, "args": ["--home", str(home), "--workspace", str(workspace), "mcp"]}
     printed = kept("--agent", "coder", "connect", "print").json["mcpServers"]["kept"]
     assert printed["args"][2:4] == ["--agent", "coder"]
     codex = kept("connect", "codex")
@@ -152,7 +155,7 @@ def test_a_project_has_settings_of_its_own(kept, user, tmp_path):
         tree = tomllib.loads(text) if name.endswith(".toml") else json.loads(text)
         for key in keys:
             tree = tree[key]
-        assert tree in ("stdio", str(KEPT))
+        assert tree in ("stdio", KEPT)
     assert not list(user.rglob("*.json"))
     refused = kept("connect", "claude-desktop", "--scope", "project")
     assert refused.code == 2
@@ -162,7 +165,7 @@ def test_a_project_has_settings_of_its_own(kept, user, tmp_path):
 def test_broken_settings_are_refused_in_one_line_and_stay_as_they_are(kept, user, client):
     name, text = FILES[client]
     for broken in (text[: len(text) // 2].encode(), b"\xff\xfe{}", b'{"a": {"b": [}'):
-        file = write(user / name, broken)
+        file = write_file(user / name, broken)
         before = tree_of(user)
         for options in ((), ("--dry-run",), ("--undo",)):
             ended = kept("connect", client, *options)
@@ -174,7 +177,7 @@ def test_broken_settings_are_refused_in_one_line_and_stay_as_they_are(kept, user
 
 
 def test_a_link_to_settings_that_lie_elsewhere_stays_a_link(kept, user):
-    real = write(user / "dotfiles/cursor.json", CURSOR)
+    real = write_file(user / "dotfiles/cursor.json", CURSOR)
     (user / ".cursor").mkdir()
     (user / ".cursor/mcp.json").symlink_to(real)
     assert kept("connect", "cursor").code == 0
@@ -196,7 +199,7 @@ def test_copies_of_two_projects_do_not_replace_each_other(tmp_path):
     homes = str(tmp_path / "home")
     copies = []
     for name in ("one", "two"):
-        write(tmp_path / name / ".cursor/mcp.json", CURSOR.replace("{", f"{{/* {name} */", 1))
+        write_file(tmp_path / name / ".cursor/mcp.json", CURSOR.replace("{", f"{{/* {name} */", 1))
         around = Surroundings(str(tmp_path), str(tmp_path / name), "linux", {})
         connection = Connection(CLIENTS["cursor"], "project", around, kept_home=homes, clock=FrozenClock())
         copies.append(connection.apply(connection.plan(Command("/opt/kept", ()))))
@@ -204,7 +207,7 @@ def test_copies_of_two_projects_do_not_replace_each_other(tmp_path):
 
 
 def test_settings_that_change_while_they_are_looked_at_are_not_overwritten(user, tmp_path):
-    file = write(user / ".cursor/mcp.json", CURSOR)
+    file = write_file(user / ".cursor/mcp.json", CURSOR)
     around = Surroundings(str(user), str(tmp_path), "linux", {})
     connection = Connection(CLIENTS["cursor"], "user", around, kept_home=str(tmp_path / "home"))
     changes = connection.plan(Command("/opt/kept", ()))
@@ -215,7 +218,7 @@ def test_settings_that_change_while_they_are_looked_at_are_not_overwritten(user,
 
 
 def test_a_second_change_keeps_the_copy_of_what_was_there_first(kept, user):
-    file = write(user / ".cursor/mcp.json", CURSOR)
+    file = write_file(user / ".cursor/mcp.json", CURSOR)
     kept("connect", "cursor")
     assert kept("--agent", "coder", "connect", "cursor").code == 0
     assert "coder" in file.read_text()

@@ -7,7 +7,6 @@ import datetime as dt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.context.conversations import lines_of, messages, said_of, view
 
 from kept.config.schema import Compaction as CompactionSettings
 from kept.config.schema import ContextShares
@@ -23,6 +22,7 @@ from kept.llm.base import ToolOutput, ToolSpec, ToolUse
 from kept.prompts import get_prompt
 from kept.sessions.entries import Compaction, Message, State, Text, ToolCall, ToolResult
 from kept.tokens import estimate_tokens
+from tests.support.context_strategies import lines_of, messages, said_of, view
 
 NOW = dt.datetime(2026, 3, 14, 15, 9, tzinfo=dt.UTC)
 BUDGET = plan_budget(200_000, CompactionSettings(), ContextShares())

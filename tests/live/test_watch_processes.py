@@ -13,8 +13,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from live.waiting import PATIENCE_S, wait_until
-from support import KEPT, kept_environment, open_memory, paths, write
+from tests.support.commands import KEPT, kept_environment
+from tests.support.waiting import PATIENCE_S, wait_until
+from tests.support.workspaces import open_memory, paths, write_note
+
+pytestmark = pytest.mark.kills
 
 DEBOUNCE = ("--set", "memory_search.sync.watch_debounce_ms=50")
 
@@ -66,7 +69,7 @@ class Watcher:
 
 @pytest.fixture
 def watch(tmp_path):
-    write(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
+    write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
     started = []
 
     def start(*settings):
@@ -92,7 +95,7 @@ def test_one_works_and_when_it_is_killed_another_takes_over(watch, tmp_path):
     assert successor.until_role("leader")["state"]["leaderPid"] == successor.pid
     successor.until_synced()
     assert status_of(tmp_path)["watcher"] == successor.pid
-    write(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
+    write_note(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
     assert successor.until_synced()["indexed"] == 1
     with open_memory(tmp_path, settings={"memory_search.provider": "none", "memory_search.sync.on_search": False}) as m:
         assert paths(m.search("zeppelin")) == ["memory/b.md"]
@@ -104,7 +107,7 @@ def test_what_changed_while_nobody_led_is_taken_in_by_the_successor(watch, tmp_p
     second = watch()
     second.until_role("standby")
     os.kill(first.pid, signal.SIGSTOP)  # it holds the lock and does nothing
-    write(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
+    write_note(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
     first.end(signal.SIGKILL)
     assert second.until_synced()["indexed"] == 1
 
@@ -120,7 +123,7 @@ def test_a_watcher_that_is_told_to_stop_ends_quietly_and_leaves_the_lead(watch, 
 def test_watchers_of_two_workspaces_do_not_stand_in_each_others_way(watch, tmp_path):
     first = watch()
     first.until_synced()
-    write(tmp_path / "other", "memory/b.md", "The zeppelin is silver.\n")
+    write_note(tmp_path / "other", "memory/b.md", "The zeppelin is silver.\n")
     second = watch(f"workspace={tmp_path / 'other'}")
     assert second.until_role("leader")
     assert second.until_synced()["files"] == 1
@@ -134,13 +137,13 @@ def test_without_a_workspace_it_refuses_at_once(tmp_path):
 
 
 def test_on_a_terminal_a_line_shows_what_is_going_on(tmp_path):
-    write(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
+    write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
     with on_a_terminal(tmp_path, *DEBOUNCE, "watch") as (until, process):
         until("1 file indexed")
         until("leading · up to date · 1 file · 1 chunk")
-        write(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
+        write_note(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
         until("2 files · 2 chunks")
-        write(tmp_path / "workspace", "memory/c.md", "The walrus is grey.\n")
+        write_note(tmp_path / "workspace", "memory/c.md", "The walrus is grey.\n")
         until("3 files · 3 chunks · last change memory/c.md")
         with on_a_terminal(tmp_path, "watch") as (until_second, _):
             until_second(f"standing by · process {process.pid} keeps the index current")

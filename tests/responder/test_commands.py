@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.responder.support import Office, answering, reply_to, tell
-from tests.support import write
 
 from kept.agent.events import Inbound
 from kept.clock import SystemClock
@@ -17,24 +15,26 @@ from kept.responder.forget import split_passages
 from kept.testing import ScriptedChat
 from kept.workspace.paths import Workspace
 from kept.workspace.removal import Cut, remove_passages
+from tests.support.responders import ResponderHarness, reply_to, running_responder, tell
+from tests.support.workspaces import write_note
 
 
 @pytest.fixture
-def office(tmp_path):
-    opened = Office(tmp_path, ScriptedChat(lambda request: "A reply."))
+def harness(tmp_path):
+    opened = ResponderHarness(tmp_path, ScriptedChat(lambda request: "A reply."))
     yield opened
     opened.close()
 
 
-def say(office: Office, *lines: str) -> list[str]:
+def say(harness: ResponderHarness, *lines: str) -> list[str]:
     """Each line as a message of one conversation, and the replies."""
 
     async def scenario():
         replies = []
-        async with answering(office) as responder:
+        async with running_responder(harness) as responder:
             for line in lines:
                 number = f"m{len(responder.inbox._letters)}"
-                await tell(responder, office.key(), line, number)
+                await tell(responder, harness.key(), line, number)
                 replies.append((await reply_to(responder, number)).reply)
         return replies
 
@@ -60,42 +60,42 @@ def test_what_is_a_command(text, expected):
     assert parse_command(text) == expected
 
 
-def test_every_command_in_the_help_is_there_and_none_asks_the_model(office):
-    say(office, "Hello")
-    asked = len(office.model.requests)
+def test_every_command_in_the_help_is_there_and_none_asks_the_model(harness):
+    say(harness, "Hello")
+    asked = len(harness.model.requests)
     for name in NAMES:
         if name != "compact":
-            assert not say(office, f"/{name}")[0].startswith("There is no command"), name
-    assert len(office.model.requests) == asked
+            assert not say(harness, f"/{name}")[0].startswith("There is no command"), name
+    assert len(harness.model.requests) == asked
 
 
-def test_a_command_that_is_not_there_gets_a_hint(office):
-    assert say(office, "/remembr x")[0] == (
+def test_a_command_that_is_not_there_gets_a_hint(harness):
+    assert say(harness, "/remembr x")[0] == (
         "There is no command /remembr. Did you mean /remember? /help lists those there are."
     )
-    assert say(office, "/help") == [HELP]
+    assert say(harness, "/help") == [HELP]
 
 
 @pytest.mark.parametrize("command", ["/new", "/reset"])
-def test_a_new_conversation_begins_and_the_old_one_is_kept(office, command):
-    say(office, "Hello")
-    old = office.sessions.find("http", "ada")
-    reply = say(office, command)[0]
+def test_a_new_conversation_begins_and_the_old_one_is_kept(harness, command):
+    say(harness, "Hello")
+    old = harness.sessions.find("http", "ada")
+    reply = say(harness, command)[0]
     assert old.id in reply
-    new = office.sessions.find("http", "ada")
+    new = harness.sessions.find("http", "ada")
     assert new.id != old.id
     assert new.messages == 0
-    assert [one.text for one in office.sessions.load(old.id).messages] == ["Hello", "A reply."]
+    assert [one.text for one in harness.sessions.load(old.id).messages] == ["Hello", "A reply."]
 
 
-def test_new_with_a_text_answers_it_in_the_new_conversation(office):
-    say(office, "Hello", "/new What now?")
-    assert [one.text for one in office.said()] == ["What now?", "A reply."]
+def test_new_with_a_text_answers_it_in_the_new_conversation(harness):
+    say(harness, "Hello", "/new What now?")
+    assert [one.text for one in harness.said()] == ["What now?", "A reply."]
 
 
-def test_a_reset_that_a_crash_cut_short_happens_once(office):
-    session = office.sessions.get_or_create("http", "ada")
-    commands = Commands(None, office.memory, office.sessions)
+def test_a_reset_that_a_crash_cut_short_happens_once(harness):
+    session = harness.sessions.get_or_create("http", "ada")
+    commands = Commands(None, harness.memory, harness.sessions)
     asked = Asked(Command("new", ""), session.id, "m1")
     first = asyncio.run(commands.begin_anew(asked))
     assert asyncio.run(commands.begin_anew(asked)).id == first.id
@@ -103,37 +103,40 @@ def test_a_reset_that_a_crash_cut_short_happens_once(office):
     assert other.id != first.id
 
 
-def test_remembering_writes_into_long_term_memory_once(office):
+def test_remembering_writes_into_long_term_memory_once(harness):
     first, second, empty = say(
-        office, "/remember The spare key is under the mat.", *["/remember The spare key is under the mat."], "/remember"
+        harness,
+        "/remember The spare key is under the mat.",
+        *["/remember The spare key is under the mat."],
+        "/remember",
     )
     assert first == "Kept in MEMORY.md#L3."
     assert second == "That is in long-term memory already."
     assert empty == "Say what to remember: /remember TEXT."
-    assert Path(office.memory.workspace.root, "MEMORY.md").read_text().count("spare key") == 1
+    assert Path(harness.memory.workspace.root, "MEMORY.md").read_text().count("spare key") == 1
 
 
-def test_memory_says_what_is_known_and_where_it_stands(office):
-    write(
-        Path(office.memory.workspace.root), "memory/servers.md", "# Servers\n\nThe staging database is on port 5433.\n"
+def test_memory_says_what_is_known_and_where_it_stands(harness):
+    write_note(
+        Path(harness.memory.workspace.root), "memory/servers.md", "# Servers\n\nThe staging database is on port 5433.\n"
     )
-    found, nothing, empty = say(office, "/memory staging database port", "/memory zzqx", "/memory")
+    found, nothing, empty = say(harness, "/memory staging database port", "/memory zzqx", "/memory")
     assert "memory/servers.md#L" in found
     assert "5433" in found
     assert nothing.startswith("Nothing is remembered about that.")
     assert empty.startswith("Say what to look for")
 
 
-def test_status_says_where_we_are(office):
-    say(office, "Hello")
-    status = say(office, "/status")[0]
-    assert office.sessions.find("http", "ada").id in status
+def test_status_says_where_we_are(harness):
+    say(harness, "Hello")
+    status = say(harness, "/status")[0]
+    assert harness.sessions.find("http", "ada").id in status
     assert "2 messages" in status
     assert "Waiting for an answer: 1 of at most 100 messages." in status
 
 
-def test_compact_says_what_it_did(office):
-    assert say(office, "Hello", "/compact")[1].startswith(("Nothing was compacted", "Compacted"))
+def test_compact_says_what_it_did(harness):
+    assert say(harness, "Hello", "/compact")[1].startswith(("Nothing was compacted", "Compacted"))
 
 
 NOTE = """\
@@ -148,50 +151,50 @@ The bicycle lock opens with 4711.
 """
 
 
-def test_forgetting_shows_what_would_go_and_asks_first(office):
-    note = write(Path(office.memory.workspace.root), "MEMORY.md", NOTE)
-    shown = say(office, "/forget spare key under the mat")[0]
+def test_forgetting_shows_what_would_go_and_asks_first(harness):
+    note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
+    shown = say(harness, "/forget spare key under the mat")[0]
     assert "- The spare key is under the mat." in shown
     assert "/forget yes" in shown
     assert note.read_text() == NOTE, "nothing went yet"
-    assert say(office, "/forget no") == ["Nothing was forgotten."]
-    assert say(office, "/forget yes")[0].startswith("There is nothing waiting")
+    assert say(harness, "/forget no") == ["Nothing was forgotten."]
+    assert say(harness, "/forget yes")[0].startswith("There is nothing waiting")
     assert note.read_text() == NOTE
 
 
-def test_what_is_forgotten_leaves_the_note_and_is_kept_aside(office):
-    note = write(Path(office.memory.workspace.root), "MEMORY.md", NOTE)
-    reply = say(office, "/forget bicycle lock 4711", "/forget yes")[1]
+def test_what_is_forgotten_leaves_the_note_and_is_kept_aside(harness):
+    note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
+    reply = say(harness, "/forget bicycle lock 4711", "/forget yes")[1]
     assert reply.startswith("Forgotten: 1 passage. A copy is kept in ")
     assert note.read_text() == NOTE.replace("The bicycle lock opens with 4711.\n", "")
     kept = Path(reply.partition("kept in ")[2].rstrip("."))
     record = json.loads(kept.read_text())
     assert (record["path"], record["text"]) == ("MEMORY.md", "The bicycle lock opens with 4711.")
     assert kept.stat().st_mode & 0o777 == 0o600
-    assert "4711" not in " ".join(hit.snippet for hit in office.memory.search("bicycle lock 4711", source="memory"))
+    assert "4711" not in " ".join(hit.snippet for hit in harness.memory.search("bicycle lock 4711", source="memory"))
 
 
-def test_a_passage_that_changed_since_is_left_alone(office):
-    note = write(Path(office.memory.workspace.root), "MEMORY.md", NOTE)
-    say(office, "/forget bicycle lock 4711")
+def test_a_passage_that_changed_since_is_left_alone(harness):
+    note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
+    say(harness, "/forget bicycle lock 4711")
     note.write_text(NOTE.replace("4711", "0815"))
-    assert "has changed since" in say(office, "/forget yes")[0]
+    assert "has changed since" in say(harness, "/forget yes")[0]
     assert "0815" in note.read_text()
 
 
-def test_only_what_is_chosen_goes(office):
-    note = write(Path(office.memory.workspace.root), "MEMORY.md", NOTE)
-    shown = say(office, "/forget key")[0]
+def test_only_what_is_chosen_goes(harness):
+    note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
+    shown = say(harness, "/forget key")[0]
     assert "1. MEMORY.md" in shown
     assert "2. MEMORY.md" in shown
-    assert say(office, "/forget 9")[0].startswith("Choose from 1 to")
-    say(office, "/forget 1")
+    assert say(harness, "/forget 9")[0].startswith("Choose from 1 to")
+    say(harness, "/forget 1")
     assert ("spare key" in note.read_text()) != ("car key" in note.read_text())
 
 
-def test_what_conversations_say_stays_and_that_is_said(office):
-    say(office, "My bicycle lock opens with 4711, you know.")
-    reply = say(office, "/forget bicycle lock 4711")[0]
+def test_what_conversations_say_stays_and_that_is_said(harness):
+    say(harness, "My bicycle lock opens with 4711, you know.")
+    reply = say(harness, "/forget bicycle lock 4711")[0]
     assert "The notes say nothing about that." in reply
     assert "Conversations stay as they are" in reply
     assert "sessions/" in reply
@@ -225,17 +228,17 @@ def test_passages_are_paragraphs_and_list_items_but_no_headings():
     ]
 
 
-def test_a_command_among_other_messages_after_a_crash_is_still_one(office):
+def test_a_command_among_other_messages_after_a_crash_is_still_one(harness):
     """What was accepted is parted into turns anew, in order."""
-    inbox = office.inbox()
+    inbox = harness.inbox()
     for number, text in enumerate(["one", "/help", "two"]):
-        inbox.receive(office.key(), Inbound(f"m{number}", text))
+        inbox.receive(harness.key(), Inbound(f"m{number}", text))
 
     async def scenario():
-        async with answering(office):
+        async with running_responder(harness):
             pass
 
     asyncio.run(scenario())
-    again = office.inbox()
+    again = harness.inbox()
     replies = [again.turn_of(again.find("http", f"m{number}")).reply for number in range(3)]
     assert replies == ["A reply.", HELP, "A reply."]

@@ -68,6 +68,7 @@ def test_everything_is_as_it_was_when_it_is_opened_again(journal):
     assert [turn.ids for turn in again.unsure()] == [("m1", "m2")]
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_byte_loses_nothing_that_was_promised(journal, hasty):
     inbox = opened(journal)
     fill(inbox)

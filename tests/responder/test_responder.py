@@ -6,7 +6,6 @@ import asyncio
 import datetime as dt
 
 import pytest
-from tests.responder.support import PATIENCE_S, Letterbox, Office, answering, asked, crash, reply_to, tell, until
 
 from kept.agent.events import GroupLine, Inbound, Wrote
 from kept.errors import (
@@ -22,21 +21,23 @@ from kept.responder import turns
 from kept.responder.inbox import describe
 from kept.responder.outlet import Fetched
 from kept.testing import ScriptedChat, Stall
+from tests.support.responders import RecordingOutlet, ResponderHarness, asked, crash, reply_to, running_responder, tell
+from tests.support.waiting import PATIENCE_S, wait_until_async
 
 MINUTES = 60_000
 
 
 @pytest.fixture
-def open_office(tmp_path):
+def open_harness(tmp_path):
     opened = []
 
-    def make(model=None, **settings) -> Office:
-        opened.append(Office(tmp_path, model, **settings))
+    def make(model=None, **settings) -> ResponderHarness:
+        opened.append(ResponderHarness(tmp_path, model, **settings))
         return opened[-1]
 
     yield make
-    for office in opened:
-        office.close()
+    for harness in opened:
+        harness.close()
 
 
 class Gate:
@@ -51,85 +52,85 @@ class Gate:
         return len(self.model.requests)
 
 
-def test_a_message_is_answered_and_the_reply_can_be_fetched(open_office):
-    office = open_office()
+def test_a_message_is_answered_and_the_reply_can_be_fetched(open_harness):
+    harness = open_harness()
 
     async def scenario():
-        async with answering(office) as responder:
-            await tell(responder, office.key(), "Good morning", "m1")
+        async with running_responder(harness) as responder:
+            await tell(responder, harness.key(), "Good morning", "m1")
             turn = await reply_to(responder, "m1")
             assert "Good morning" in turn.reply
-            assert office.inbox().turn_of(office.inbox().find("http", "m1")) == turn
+            assert harness.inbox().turn_of(harness.inbox().find("http", "m1")) == turn
 
     asyncio.run(scenario())
-    assert [one.role for one in office.said()] == ["user", "assistant"]
+    assert [one.role for one in harness.said()] == ["user", "assistant"]
 
 
-def test_messages_that_come_close_together_are_one_turn(open_office):
-    office = open_office()
+def test_messages_that_come_close_together_are_one_turn(open_harness):
+    harness = open_harness()
 
     async def scenario():
-        async with answering(office, http=Fetched(debounce_ms=10 * MINUTES)) as responder:
+        async with running_responder(harness, http=Fetched(debounce_ms=10 * MINUTES)) as responder:
             for number, text in enumerate(["I was wondering", "about the port", "of staging"]):
-                await tell(responder, office.key(), text, f"m{number}")
+                await tell(responder, harness.key(), text, f"m{number}")
             assert describe(responder.find("http", "m0")[1]) == "waiting"
 
     asyncio.run(scenario())
-    assert len(office.model.requests) == 1
-    turn = office.inbox().turn_of(office.inbox().find("http", "m0"))
+    assert len(harness.model.requests) == 1
+    turn = harness.inbox().turn_of(harness.inbox().find("http", "m0"))
     assert turn.ids == ("m0", "m1", "m2")
-    assert [one.text for one in office.said()][:3] == ["I was wondering", "about the port", "of staging"]
+    assert [one.text for one in harness.said()][:3] == ["I was wondering", "about the port", "of staging"]
 
 
-def test_after_a_quiet_moment_nothing_more_is_waited_for(open_office):
-    office = open_office()
+def test_after_a_quiet_moment_nothing_more_is_waited_for(open_harness):
+    harness = open_harness()
 
     async def scenario():
-        async with answering(office, http=Fetched(debounce_ms=1)) as responder:
-            await tell(responder, office.key(), "Hello", "m1")
+        async with running_responder(harness, http=Fetched(debounce_ms=1)) as responder:
+            await tell(responder, harness.key(), "Hello", "m1")
             assert (await reply_to(responder, "m1")).reply
 
     asyncio.run(scenario())
 
 
-def test_a_command_is_a_turn_of_its_own_and_waits_for_no_more(open_office):
-    office = open_office()
+def test_a_command_is_a_turn_of_its_own_and_waits_for_no_more(open_harness):
+    harness = open_harness()
 
     async def scenario():
-        async with answering(office, http=Fetched(debounce_ms=10 * MINUTES)) as responder:
-            await tell(responder, office.key(), "First", "m1")
-            await tell(responder, office.key(), "/help", "m2")
-            await tell(responder, office.key(), "/status", "m3")
+        async with running_responder(harness, http=Fetched(debounce_ms=10 * MINUTES)) as responder:
+            await tell(responder, harness.key(), "First", "m1")
+            await tell(responder, harness.key(), "/help", "m2")
+            await tell(responder, harness.key(), "/status", "m3")
             assert "/remember TEXT" in (await reply_to(responder, "m2")).reply
             assert "Session" in (await reply_to(responder, "m3")).reply
 
     asyncio.run(scenario())
-    assert len(office.model.requests) == 1
+    assert len(harness.model.requests) == 1
 
 
-def test_a_conversation_is_answered_in_order_however_fast_it_comes(open_office):
-    office = open_office(max_queued_per_conversation=50)
+def test_a_conversation_is_answered_in_order_however_fast_it_comes(open_harness):
+    harness = open_harness(max_queued_per_conversation=50)
 
     async def scenario():
-        box = Letterbox()
-        async with answering(office, telegram=box) as responder:
-            key = office.key(channel="telegram")
+        box = RecordingOutlet()
+        async with running_responder(harness, telegram=box) as responder:
+            key = harness.key(channel="telegram")
             await asyncio.gather(*(tell(responder, key, f"number {n}", f"m{n}", chat=1) for n in range(20)))
-        assert len(box.texts) == len(office.model.requests)
+        assert len(box.texts) == len(harness.model.requests)
 
     asyncio.run(scenario())
-    said = [one.text for one in office.said(channel="telegram") if one.role == "user"]
+    said = [one.text for one in harness.said(channel="telegram") if one.role == "user"]
     assert said == [f"number {n}" for n in range(20)]
 
 
-def test_no_more_conversations_at_once_than_are_allowed(open_office):
+def test_no_more_conversations_at_once_than_are_allowed(open_harness):
     async def scenario():
         gate = Gate()
-        office = open_office(gate.model, max_concurrent=2)
-        async with answering(office) as responder:
+        harness = open_harness(gate.model, max_concurrent=2)
+        async with running_responder(harness) as responder:
             for user in "abcde":
-                await tell(responder, office.key(user), "Hello", f"m-{user}")
-            await until(lambda: gate.waiting == 2)
+                await tell(responder, harness.key(user), "Hello", f"m-{user}")
+            await wait_until_async(lambda: gate.waiting == 2)
             for _ in range(50):
                 await asyncio.sleep(0)
             assert gate.waiting == 2
@@ -141,15 +142,15 @@ def test_no_more_conversations_at_once_than_are_allowed(open_office):
     asyncio.run(scenario())
 
 
-def test_a_slow_conversation_holds_up_no_other(open_office):
+def test_a_slow_conversation_holds_up_no_other(open_harness):
     async def scenario():
         gate = asyncio.Event()
         model = ScriptedChat(lambda request: [Stall(gate), "Slow"] if "slow" in asked(request) else "Quick")
-        office = open_office(model)
-        async with answering(office) as responder:
-            await tell(responder, office.key("a"), "slow", "m1")
-            await until(lambda: len(model.requests) == 1)
-            await tell(responder, office.key("b"), "quick", "m2")
+        harness = open_harness(model)
+        async with running_responder(harness) as responder:
+            await tell(responder, harness.key("a"), "slow", "m1")
+            await wait_until_async(lambda: len(model.requests) == 1)
+            await tell(responder, harness.key("b"), "quick", "m2")
             assert (await reply_to(responder, "m2")).reply == "Quick"
             assert describe(responder.find("http", "m1")[1]) == "answering"
             gate.set()
@@ -160,29 +161,29 @@ def test_a_slow_conversation_holds_up_no_other(open_office):
 # back-pressure
 
 
-def test_more_than_the_queue_holds_is_refused_and_not_kept(open_office):
+def test_more_than_the_queue_holds_is_refused_and_not_kept(open_harness):
     async def scenario():
         gate = Gate()
-        office = open_office(gate.model, max_queued=4, max_queued_per_conversation=3)
-        async with answering(office) as responder:
+        harness = open_harness(gate.model, max_queued=4, max_queued_per_conversation=3)
+        async with running_responder(harness) as responder:
             for number in range(3):
-                await tell(responder, office.key("a"), "Hello", f"a{number}")
+                await tell(responder, harness.key("a"), "Hello", f"a{number}")
             with pytest.raises(ConversationFull):
-                await tell(responder, office.key("a"), "Hello", "a3")
-            await tell(responder, office.key("b"), "Hello", "b0")
+                await tell(responder, harness.key("a"), "Hello", "a3")
+            await tell(responder, harness.key("b"), "Hello", "b0")
             with pytest.raises(QueueFull):
-                await tell(responder, office.key("c"), "Hello", "c0")
+                await tell(responder, harness.key("c"), "Hello", "c0")
             assert responder.inbox.find("http", "c0") is None
-            waiting = asyncio.create_task(responder.room.wait(str(office.key("c"))))
+            waiting = asyncio.create_task(responder.room.wait(str(harness.key("c"))))
             await asyncio.sleep(0)
             assert not waiting.done()
             gate.open.set()
             async with asyncio.timeout(30):
                 await waiting
-            await tell(responder, office.key("c"), "Hello", "c0")
+            await tell(responder, harness.key("c"), "Hello", "c0")
             assert (await reply_to(responder, "c0")).reply
         with pytest.raises(QueueFull, match="shutting down"):
-            await tell(responder, office.key("c"), "Hello", "c1")
+            await tell(responder, harness.key("c"), "Hello", "c1")
 
     asyncio.run(scenario())
 
@@ -190,31 +191,31 @@ def test_more_than_the_queue_holds_is_refused_and_not_kept(open_office):
 # the same message twice
 
 
-def test_a_message_that_comes_twice_is_answered_once(open_office):
-    office = open_office()
+def test_a_message_that_comes_twice_is_answered_once(open_harness):
+    harness = open_harness()
 
     async def scenario():
-        box = Letterbox()
-        async with answering(office, telegram=box) as responder:
-            key = office.key(channel="telegram")
+        box = RecordingOutlet()
+        async with running_responder(harness, telegram=box) as responder:
+            key = harness.key(channel="telegram")
             await asyncio.gather(*(tell(responder, key, "Hello", "m1", chat=1) for _ in range(5)))
             await tell(responder, key, "Hello", "m1", chat=1)
-        async with answering(office, telegram=box) as responder:
+        async with running_responder(harness, telegram=box) as responder:
             await tell(responder, key, "Hello", "m1", chat=1)
         assert len(box.sent) == 1
 
     asyncio.run(scenario())
-    assert len(office.model.requests) == 1
+    assert len(harness.model.requests) == 1
 
 
-def test_another_message_with_a_known_id_is_refused_also_while_that_arrives(open_office):
-    office = open_office()
+def test_another_message_with_a_known_id_is_refused_also_while_that_arrives(open_harness):
+    harness = open_harness()
 
     async def scenario():
-        async with answering(office) as responder:
+        async with running_responder(harness) as responder:
             both = await asyncio.gather(
-                tell(responder, office.key(), "Hello", "m1"),
-                tell(responder, office.key(), "Goodbye", "m1"),
+                tell(responder, harness.key(), "Hello", "m1"),
+                tell(responder, harness.key(), "Goodbye", "m1"),
                 return_exceptions=True,
             )
             assert [type(one).__name__ for one in both] == ["Letter", "MessageConflict"]
@@ -225,115 +226,115 @@ def test_another_message_with_a_known_id_is_refused_also_while_that_arrives(open
 # crashes
 
 
-def test_what_was_accepted_before_a_crash_is_answered_after_it(open_office):
+def test_what_was_accepted_before_a_crash_is_answered_after_it(open_harness):
     async def scenario():
         gate = Gate()
-        office = open_office(gate.model, max_concurrent=1)
-        responder = office.responder({"http": Fetched()})
+        harness = open_harness(gate.model, max_concurrent=1)
+        responder = harness.responder({"http": Fetched()})
         await responder.start()
-        await tell(responder, office.key("a"), "one", "m1")
-        await tell(responder, office.key("b"), "two", "m2")
-        await until(lambda: gate.waiting == 1)
+        await tell(responder, harness.key("a"), "one", "m1")
+        await tell(responder, harness.key("b"), "two", "m2")
+        await wait_until_async(lambda: gate.waiting == 1)
         await crash(responder)
-        assert {describe(office.inbox().turn_of(one)) for one in office.inbox()._letters.values()} == {
+        assert {describe(harness.inbox().turn_of(one)) for one in harness.inbox()._letters.values()} == {
             "answering",
             "waiting",
         }
         gate.open.set()
-        async with answering(office) as responder:
+        async with running_responder(harness) as responder:
             assert "one" in (await reply_to(responder, "m1")).reply
             assert "two" in (await reply_to(responder, "m2")).reply
             assert responder.find("http", "m1")[1].attempts == 2
-        assert [one.role for one in office.said("a")] == ["user", "assistant"]
-        assert [one.role for one in office.said("b")] == ["user", "assistant"]
+        assert [one.role for one in harness.said("a")] == ["user", "assistant"]
+        assert [one.role for one in harness.said("b")] == ["user", "assistant"]
 
     asyncio.run(scenario())
 
 
-def test_a_turn_is_the_same_after_a_crash_whatever_came_since(open_office):
+def test_a_turn_is_the_same_after_a_crash_whatever_came_since(open_harness):
     async def scenario():
         gate = Gate()
-        office = open_office(gate.model)
-        responder = office.responder({"http": Fetched()})
+        harness = open_harness(gate.model)
+        responder = harness.responder({"http": Fetched()})
         await responder.start()
-        await tell(responder, office.key(), "one", "m1")
-        await until(lambda: gate.waiting == 1)
-        await tell(responder, office.key(), "two", "m2")
+        await tell(responder, harness.key(), "one", "m1")
+        await wait_until_async(lambda: gate.waiting == 1)
+        await tell(responder, harness.key(), "two", "m2")
         await crash(responder)
         gate.open.set()
-        async with answering(office) as responder:
+        async with running_responder(harness) as responder:
             await reply_to(responder, "m2")
             assert responder.find("http", "m1")[1].ids == ("m1",)
             assert responder.find("http", "m2")[1].ids == ("m2",)
-        assert [one.text for one in office.said() if one.role == "user"] == ["one", "two"]
+        assert [one.text for one in harness.said() if one.role == "user"] == ["one", "two"]
 
     asyncio.run(scenario())
 
 
-def test_a_reply_that_was_ready_before_a_crash_is_sent_after_it_once(open_office):
+def test_a_reply_that_was_ready_before_a_crash_is_sent_after_it_once(open_harness):
     async def scenario():
-        office = open_office()
-        inbox = office.inbox()
-        key = office.key(channel="telegram")
+        harness = open_harness()
+        inbox = harness.inbox()
+        key = harness.key(channel="telegram")
         letter = inbox.receive(key, Inbound("m1", "Hello", metadata={"chat": 1}))
         inbox.answer(inbox.begin([letter], "s"), ["part one", "part two"], push=True, entry_id=None)
-        box = Letterbox()
+        box = RecordingOutlet()
         for _ in range(2):
-            async with answering(office, telegram=box):
+            async with running_responder(harness, telegram=box):
                 pass
         assert box.texts == ["part one", "part two"]
-        assert office.model.requests == []
+        assert harness.model.requests == []
 
     asyncio.run(scenario())
 
 
-def test_a_part_that_may_have_been_sent_is_not_sent_again_and_that_is_said(open_office, caplog):
+def test_a_part_that_may_have_been_sent_is_not_sent_again_and_that_is_said(open_harness, caplog):
     async def scenario():
-        office = open_office()
-        inbox = office.inbox()
-        letter = inbox.receive(office.key(channel="telegram"), Inbound("m1", "Hello", metadata={"chat": 1}))
+        harness = open_harness()
+        inbox = harness.inbox()
+        letter = inbox.receive(harness.key(channel="telegram"), Inbound("m1", "Hello", metadata={"chat": 1}))
         turn = inbox.answer(inbox.begin([letter], "s"), ["part one", "part two"], push=True, entry_id=None)
         inbox.mark(turn, "sending")
-        box = Letterbox()
-        async with answering(office, telegram=box) as responder:
-            await until(lambda: bool(box.sent))
-            await until(lambda: not responder.inbox.unfinished())
+        box = RecordingOutlet()
+        async with running_responder(harness, telegram=box) as responder:
+            await wait_until_async(lambda: bool(box.sent))
+            await wait_until_async(lambda: not responder.inbox.unfinished())
             assert any("may not have arrived" in line for line in responder.status_lines())
         assert box.texts == ["part two"]
-        assert office.inbox().unsure()[0].unsure == ((0, "the program ended while it was being sent"),)
+        assert harness.inbox().unsure()[0].unsure == ((0, "the program ended while it was being sent"),)
 
     asyncio.run(scenario())
     assert "is not sent again" in caplog.text
 
 
-def test_what_came_by_a_channel_that_is_not_there_waits_for_it(open_office):
+def test_what_came_by_a_channel_that_is_not_there_waits_for_it(open_harness):
     async def scenario():
-        office = open_office()
-        office.inbox().receive(office.key(channel="telegram"), Inbound("m1", "Hello", metadata={"chat": 1}))
-        async with answering(office):
+        harness = open_harness()
+        harness.inbox().receive(harness.key(channel="telegram"), Inbound("m1", "Hello", metadata={"chat": 1}))
+        async with running_responder(harness):
             pass
-        assert len(office.inbox().waiting()) == 1
-        box = Letterbox()
-        async with answering(office, telegram=box):
+        assert len(harness.inbox().waiting()) == 1
+        box = RecordingOutlet()
+        async with running_responder(harness, telegram=box):
             pass
         assert len(box.sent) == 1
 
     asyncio.run(scenario())
 
 
-def test_a_message_that_takes_every_process_down_is_given_up_in_the_end(open_office, monkeypatch):
+def test_a_message_that_takes_every_process_down_is_given_up_in_the_end(open_harness, monkeypatch):
     monkeypatch.setattr(turns, "MAX_ATTEMPTS", 3)
 
     async def scenario():
         gate = Gate()
-        office = open_office(gate.model)
+        harness = open_harness(gate.model)
         for attempt in range(3):
-            responder = office.responder({"http": Fetched()})
+            responder = harness.responder({"http": Fetched()})
             await responder.start()
-            await tell(responder, office.key(), "poison", "m1")
-            await until(lambda attempt=attempt: gate.waiting == attempt + 1)
+            await tell(responder, harness.key(), "poison", "m1")
+            await wait_until_async(lambda attempt=attempt: gate.waiting == attempt + 1)
             await crash(responder)
-        async with answering(office) as responder:
+        async with running_responder(harness) as responder:
             turn = await reply_to(responder, "m1")
             assert (describe(turn), turn.error) == ("failed", "gave_up")
         assert gate.waiting == 3
@@ -344,42 +345,42 @@ def test_a_message_that_takes_every_process_down_is_given_up_in_the_end(open_off
 # delivery
 
 
-def test_what_certainly_did_not_leave_is_sent_again(open_office):
+def test_what_certainly_did_not_leave_is_sent_again(open_harness):
     async def scenario():
-        office = open_office(ScriptedChat(["Hi."]))
-        box = Letterbox()
+        harness = open_harness(ScriptedChat(["Hi."]))
+        box = RecordingOutlet()
         box.faults = [NotSent("busy", retry_after_s=0), NotSent("busy", retry_after_s=0)]
-        async with answering(office, telegram=box) as responder:
-            await tell(responder, office.key(channel="telegram"), "Hello", "m1", chat=1)
+        async with running_responder(harness, telegram=box) as responder:
+            await tell(responder, harness.key(channel="telegram"), "Hello", "m1", chat=1)
         assert box.texts == ["Hi."]
-        assert office.inbox().unsure() == []
+        assert harness.inbox().unsure() == []
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("fault", [DeliveryRefused("blocked"), RuntimeError("who knows"), TimeoutError()])
-def test_what_may_have_left_is_not_sent_again(open_office, fault):
+def test_what_may_have_left_is_not_sent_again(open_harness, fault):
     async def scenario():
-        office = open_office(ScriptedChat(["Hi.", "Hello again."]))
-        box = Letterbox()
+        harness = open_harness(ScriptedChat(["Hi.", "Hello again."]))
+        box = RecordingOutlet()
         box.faults = [fault]
-        async with answering(office, telegram=box) as responder:
-            key = office.key(channel="telegram")
+        async with running_responder(harness, telegram=box) as responder:
+            key = harness.key(channel="telegram")
             await tell(responder, key, "Hello", "m1", chat=1)
-            await until(lambda: bool(responder.inbox.unsure()))
+            await wait_until_async(lambda: bool(responder.inbox.unsure()))
             await tell(responder, key, "Hello?", "m2", chat=1)
         assert box.texts == ["Hello again."]
-        assert [turn.ids for turn in office.inbox().unsure()] == [("m1",)]
+        assert [turn.ids for turn in harness.inbox().unsure()] == [("m1",)]
 
     asyncio.run(scenario())
 
 
-def test_a_long_reply_is_sent_in_parts_while_typing_is_shown(open_office):
+def test_a_long_reply_is_sent_in_parts_while_typing_is_shown(open_harness):
     async def scenario():
-        office = open_office(ScriptedChat(["One paragraph.\n\nAnd another one."]))
-        box = Letterbox(limit=20)
-        async with answering(office, telegram=box) as responder:
-            await tell(responder, office.key(channel="telegram"), "Hello", "m1", chat=1)
+        harness = open_harness(ScriptedChat(["One paragraph.\n\nAnd another one."]))
+        box = RecordingOutlet(limit=20)
+        async with running_responder(harness, telegram=box) as responder:
+            await tell(responder, harness.key(channel="telegram"), "Hello", "m1", chat=1)
         assert box.texts == ["One paragraph.", "And another one."]
         assert box.typing >= 1
 
@@ -387,12 +388,12 @@ def test_a_long_reply_is_sent_in_parts_while_typing_is_shown(open_office):
 
 
 @pytest.mark.parametrize("silence", ["NO_REPLY", "  \n"])
-def test_nothing_is_sent_where_there_is_nothing_to_say(open_office, silence):
+def test_nothing_is_sent_where_there_is_nothing_to_say(open_harness, silence):
     async def scenario():
-        office = open_office(ScriptedChat(lambda request: silence))
-        box = Letterbox()
-        async with answering(office, telegram=box) as responder:
-            await tell(responder, office.key(channel="telegram"), "Just so you know", "m1", chat=1)
+        harness = open_harness(ScriptedChat(lambda request: silence))
+        box = RecordingOutlet()
+        async with running_responder(harness, telegram=box) as responder:
+            await tell(responder, harness.key(channel="telegram"), "Just so you know", "m1", chat=1)
             turn = await reply_to(responder, "m1", "telegram")
             assert (turn.parts, turn.error) == ((), None)
         assert box.sent == []
@@ -403,53 +404,53 @@ def test_nothing_is_sent_where_there_is_nothing_to_say(open_office, silence):
 # what goes wrong
 
 
-def test_a_model_that_fails_is_told_to_the_person_and_the_next_message_is_answered(open_office):
+def test_a_model_that_fails_is_told_to_the_person_and_the_next_message_is_answered(open_harness):
     async def scenario():
-        office = open_office(
+        harness = open_harness(
             ScriptedChat(lambda request: ModelFailed("The model is gone.") if "1" in asked(request) else "Back.")
         )
-        box = Letterbox()
-        async with answering(office, telegram=box) as responder:
-            key = office.key(channel="telegram")
+        box = RecordingOutlet()
+        async with running_responder(harness, telegram=box) as responder:
+            key = harness.key(channel="telegram")
             await tell(responder, key, "1", "m1", chat=1)
             turn = await reply_to(responder, "m1", "telegram")
             assert describe(turn) == "failed"
-            await until(lambda: len(box.sent) == 1)
+            await wait_until_async(lambda: len(box.sent) == 1)
         assert "The model is gone." in box.texts[0]
 
     asyncio.run(scenario())
 
 
 def test_a_conversation_that_comes_to_a_halt_lets_go_of_those_who_wait_and_is_answered_by_the_next_start(
-    open_office, monkeypatch, caplog
+    open_harness, monkeypatch, caplog
 ):
-    office = open_office()
+    harness = open_harness()
 
     async def broken(self, key):
         raise RuntimeError("nobody has thought of this")
 
     async def scenario():
-        async with answering(office) as responder:
+        async with running_responder(harness) as responder:
             with monkeypatch.context() as patched:
                 patched.setattr("kept.responder.answerer.Answerer.session_of", broken)
-                await tell(responder, office.key(), "Hello?", "m1")
+                await tell(responder, harness.key(), "Hello?", "m1")
                 async with asyncio.timeout(PATIENCE_S):
                     _, turn = await responder.wait("http", "m1")
             assert turn is None
-            await tell(responder, office.key("bob"), "And I?", "m2")
+            await tell(responder, harness.key("bob"), "And I?", "m2")
             assert "And I?" in (await reply_to(responder, "m2")).reply
         assert "came to a halt" in caplog.text
-        async with answering(office) as responder:
+        async with running_responder(harness) as responder:
             assert "Hello?" in (await reply_to(responder, "m1")).reply
 
     asyncio.run(scenario())
 
 
-def test_a_fault_of_our_own_is_told_without_its_details(open_office):
+def test_a_fault_of_our_own_is_told_without_its_details(open_harness):
     async def scenario():
-        office = open_office(ScriptedChat(lambda request: ZeroDivisionError("secret detail")))
-        async with answering(office) as responder:
-            await tell(responder, office.key(), "Hello", "m1")
+        harness = open_harness(ScriptedChat(lambda request: ZeroDivisionError("secret detail")))
+        async with running_responder(harness) as responder:
+            await tell(responder, harness.key(), "Hello", "m1")
             turn = await reply_to(responder, "m1")
             assert turn.error == "internal"
             assert "secret detail" not in turn.reply
@@ -460,12 +461,12 @@ def test_a_fault_of_our_own_is_told_without_its_details(open_office):
 # watching and stopping
 
 
-def test_whoever_watches_sees_all_of_it_however_late(open_office):
+def test_whoever_watches_sees_all_of_it_however_late(open_harness):
     async def scenario():
         gate = asyncio.Event()
-        office = open_office(ScriptedChat(lambda request: ["The beginning, ", Stall(gate), "and the end."]))
-        async with answering(office) as responder:
-            await tell(responder, office.key(), "Hello", "m1")
+        harness = open_harness(ScriptedChat(lambda request: ["The beginning, ", Stall(gate), "and the end."]))
+        async with running_responder(harness) as responder:
+            await tell(responder, harness.key(), "Hello", "m1")
             early = responder.follow("http", "m1")
             first = await anext(early)
             late = responder.follow("http", "m1")
@@ -478,63 +479,63 @@ def test_whoever_watches_sees_all_of_it_however_late(open_office):
     asyncio.run(scenario())
 
 
-def test_a_message_can_be_cancelled_while_it_waits_and_while_it_is_answered(open_office):
+def test_a_message_can_be_cancelled_while_it_waits_and_while_it_is_answered(open_harness):
     async def scenario():
         gate = Gate()
-        office = open_office(gate.model)
-        async with answering(office) as responder:
-            await tell(responder, office.key(), "one", "m1")
-            await until(lambda: gate.waiting == 1)
-            await tell(responder, office.key(), "two", "m2")
+        harness = open_harness(gate.model)
+        async with running_responder(harness) as responder:
+            await tell(responder, harness.key(), "one", "m1")
+            await wait_until_async(lambda: gate.waiting == 1)
+            await tell(responder, harness.key(), "two", "m2")
             assert describe((await responder.cancel("http", "m2"))[1]) == "cancelled"
             assert describe((await responder.cancel("http", "m1"))[1]) == "cancelled"
             gate.open.set()
-            await tell(responder, office.key(), "three", "m3")
+            await tell(responder, harness.key(), "three", "m3")
             await reply_to(responder, "m3")
             with pytest.raises(MessageConflict):
                 await responder.cancel("http", "m3")
             with pytest.raises(MessageNotFound):
                 await responder.cancel("http", "m4")
-        assert [one.text for one in office.said() if one.role == "user"] == ["one", "three"]
-        assert office.inbox().unfinished() == []
+        assert [one.text for one in harness.said() if one.role == "user"] == ["one", "three"]
+        assert harness.inbox().unfinished() == []
 
     asyncio.run(scenario())
 
 
-def test_stop_overtakes_whatever_was_said_before(open_office):
+def test_stop_overtakes_whatever_was_said_before(open_harness):
     async def scenario():
         gate = Gate()
-        office = open_office(gate.model)
-        box = Letterbox()
-        async with answering(office, telegram=box) as responder:
-            key = office.key(channel="telegram")
+        harness = open_harness(gate.model)
+        box = RecordingOutlet()
+        async with running_responder(harness, telegram=box) as responder:
+            key = harness.key(channel="telegram")
             await tell(responder, key, "one", "m1", chat=1)
-            await until(lambda: gate.waiting == 1)
+            await wait_until_async(lambda: gate.waiting == 1)
             await tell(responder, key, "two", "m2", chat=1)
             await tell(responder, key, "/stop", "m3", chat=1)
-            await until(lambda: box.texts == ["Stopped."])
-        assert describe(office.inbox().turn_of(office.inbox().find("telegram", "m1"))) == "cancelled"
-        assert describe(office.inbox().turn_of(office.inbox().find("telegram", "m2"))) == "cancelled"
+            await wait_until_async(lambda: box.texts == ["Stopped."])
+        assert describe(harness.inbox().turn_of(harness.inbox().find("telegram", "m1"))) == "cancelled"
+        assert describe(harness.inbox().turn_of(harness.inbox().find("telegram", "m2"))) == "cancelled"
 
     asyncio.run(scenario())
 
 
-def test_a_drain_that_takes_too_long_leaves_the_rest_to_the_next_start(open_office):
+def test_a_drain_that_takes_too_long_leaves_the_rest_to_the_next_start(open_harness):
     async def scenario():
         gate = Gate()
-        office = open_office(gate.model)
-        responder = office.responder({"http": Fetched()})
+        harness = open_harness(gate.model)
+        responder = harness.responder({"http": Fetched()})
         await responder.start()
-        await tell(responder, office.key(), "one", "m1")
+        await tell(responder, harness.key(), "one", "m1")
         waiting = asyncio.create_task(responder.wait("http", "m1"))
-        await until(lambda: gate.waiting == 1)
+        await wait_until_async(lambda: gate.waiting == 1)
         at_once = asyncio.Event()
         draining = asyncio.create_task(responder.drain(3600, at_once=at_once))
         await asyncio.sleep(0)
         at_once.set()
         assert await draining is False
         assert describe((await waiting)[1]) == "answering", "whoever waited is let go"
-        assert len(office.inbox().unfinished()) == 1
+        assert len(harness.inbox().unfinished()) == 1
 
     asyncio.run(scenario())
 
@@ -542,18 +543,18 @@ def test_a_drain_that_takes_too_long_leaves_the_rest_to_the_next_start(open_offi
 # groups and the index
 
 
-def test_what_was_said_in_a_group_since_the_last_reply_comes_with_the_question_once(open_office):
+def test_what_was_said_in_a_group_since_the_last_reply_comes_with_the_question_once(open_harness):
     async def scenario():
-        office = open_office(max_history_messages=2)
-        async with answering(office, telegram=Letterbox()) as responder:
-            key = office.key("-100", channel="telegram", chat_type="group")
+        harness = open_harness(max_history_messages=2)
+        async with running_responder(harness, telegram=RecordingOutlet()) as responder:
+            key = harness.key("-100", channel="telegram", chat_type="group")
             for number in range(3):
                 responder.hear(key, GroupLine("Bea", f"line {number}", dt.datetime.now().astimezone()))
             await tell(responder, key, "@bot what do you think?", "m1", chat=-100)
             await reply_to(responder, "m1", "telegram")
             await tell(responder, key, "@bot and now?", "m2", chat=-100)
             await reply_to(responder, "m2", "telegram")
-        first, second = (asked(request) for request in office.model.requests)
+        first, second = (asked(request) for request in harness.model.requests)
         assert "line 0" not in first
         assert "line 1" in first
         assert "line 2" in first
@@ -562,13 +563,13 @@ def test_what_was_said_in_a_group_since_the_last_reply_comes_with_the_question_o
     asyncio.run(scenario())
 
 
-def test_the_index_follows_every_few_messages(open_office):
+def test_the_index_follows_every_few_messages(open_harness):
     async def scenario():
-        office = open_office(memory_index_interval_messages=2)
-        async with answering(office) as responder:
-            await tell(responder, office.key(), "The parrot is called Polly.", "m1")
+        harness = open_harness(memory_index_interval_messages=2)
+        async with running_responder(harness) as responder:
+            await tell(responder, harness.key(), "The parrot is called Polly.", "m1")
             await reply_to(responder, "m1")
-        with office.memory.inspecting() as (index, _):
+        with harness.memory.inspecting() as (index, _):
             assert index.live.counts().by_source["sessions"]["files"] == 1
 
     asyncio.run(scenario())

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from foreign import (
+
+from kept.sessions.entries import Attachment, Compaction, State, Text, Thinking, ToolCall, ToolResult
+from kept.sessions.store import SessionStore
+from tests.support.files import write_file
+from tests.support.foreign_transcripts import (
     bring_in,
     cc,
     cc_answer,
@@ -16,10 +20,6 @@ from foreign import (
     say,
 )
 
-from conftest import write
-from kept.sessions.entries import Attachment, Compaction, State, Text, Thinking, ToolCall, ToolResult
-from kept.sessions.store import SessionStore
-
 
 @pytest.fixture
 def source(tmp_path):
@@ -28,7 +28,7 @@ def source(tmp_path):
 
 def test_a_conversation_with_tools_is_one_chain_without_the_noise_between(home, source):
     result = [{"type": "tool_result", "tool_use_id": "t1", "content": [say("spade")], "is_error": True}]
-    write(
+    write_file(
         source / "cc-1.jsonl",
         lines(
             {"type": "file-history-snapshot", "messageId": "u1", "snapshot": {}},
@@ -68,7 +68,7 @@ def test_a_conversation_with_tools_is_one_chain_without_the_noise_between(home, 
 
 
 def test_the_parts_of_one_answer_are_counted_once(home, source):
-    write(
+    write_file(
         source / "cc-1.jsonl",
         lines(
             cc_user("u1", None, "Hello"),
@@ -90,7 +90,7 @@ def test_several_tools_at_once_are_no_branch_but_a_question_asked_anew_is(home, 
     def result(name):
         return [{"type": "tool_result", "tool_use_id": name, "content": name}]
 
-    write(
+    write_file(
         source / "cc-1.jsonl",
         lines(
             cc_user("u1", None, "Look twice."),
@@ -112,7 +112,7 @@ def test_several_tools_at_once_are_no_branch_but_a_question_asked_anew_is(home, 
 
 
 def test_a_compaction_is_told_by_its_summary(home, source):
-    write(
+    write_file(
         source / "cc-1.jsonl",
         lines(
             cc_user("u1", None, "Hello"),
@@ -139,7 +139,7 @@ def test_a_compaction_is_told_by_its_summary(home, source):
 
 def test_side_conversations_are_sessions_of_their_own(home, source):
     side = {"isSidechain": True, "agentId": "scout"}
-    write(
+    write_file(
         source / "cc-1.jsonl",
         lines(
             cc_user("u1", None, "Send a scout."),
@@ -148,7 +148,7 @@ def test_side_conversations_are_sessions_of_their_own(home, source):
             cc_answer("a1", "u1", say("Nothing there."), answer="msg-2"),
         ),
     )
-    write(source / "cc-1" / "subagents" / "agent-scout.jsonl", lines(cc_user("w1", None, "Dig.", **side)))
+    write_file(source / "cc-1" / "subagents" / "agent-scout.jsonl", lines(cc_user("w1", None, "Dig.", **side)))
     report = bring_in(home, "claude-code", source)
     assert sorted(one.id for one in report.sessions) == ["cc-1", "cc-1.s1", "cc-1.scout"]
     assert [one.text for one in messages_of(home, "cc-1")] == ["Send a scout.", "Nothing there."]
@@ -159,7 +159,7 @@ def test_side_conversations_are_sessions_of_their_own(home, source):
 
 
 def test_titles_meta_records_and_other_kinds_are_handled_or_named(home, source):
-    write(
+    write_file(
         source / "cc-1.jsonl",
         lines(
             {"type": "summary", "summary": "Some other talk", "leafUuid": "elsewhere"},
@@ -197,7 +197,7 @@ def test_images_are_kept_by_where_they_are(home, source):
         {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
         {"type": "document", "title": "plan.pdf", "source": {**data, "media_type": "application/pdf"}},
     ]
-    path = write(source / "cc-1.jsonl", lines(cc_user("u1", None, blocks)))
+    path = write_file(source / "cc-1.jsonl", lines(cc_user("u1", None, blocks)))
     bring_in(home, "claude-code", source)
     assert messages_of(home, "cc-1")[0].content[1:] == (
         Attachment("image/png", "image, 4 bytes", f"{path}#L1"),

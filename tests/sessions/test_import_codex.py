@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from foreign import bring_in, cx, cx_event, cx_item, cx_meta, entries_of, kinds_of, lines, messages_of, record_of
 
-from conftest import write
 from kept.sessions.entries import Attachment, Compaction, Text, Thinking, ToolCall, ToolResult
+from tests.support.files import write_file
+from tests.support.foreign_transcripts import (
+    bring_in,
+    cx,
+    cx_event,
+    cx_item,
+    cx_meta,
+    entries_of,
+    kinds_of,
+    lines,
+    messages_of,
+    record_of,
+)
 
 
 @pytest.fixture
@@ -19,7 +30,7 @@ def spoken(role, text, **more):
 
 
 def test_what_comes_as_an_item_and_as_an_event_is_one_message(home, source):
-    write(
+    write_file(
         source / "rollout.jsonl",
         lines(
             cx_meta(),
@@ -49,7 +60,7 @@ def test_what_comes_as_an_item_and_as_an_event_is_one_message(home, source):
 
 def test_tools_thinking_and_images_are_kept(home, source):
     patch = {"output": "Success.", "metadata": {"exit_code": 1}}
-    path = write(
+    path = write_file(
         source / "rollout.jsonl",
         lines(
             cx_meta(),
@@ -86,7 +97,7 @@ def test_tokens_are_counted_once_and_compactions_kept(home, source):
         usage = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
         return cx_event("token_count", info={"last_token_usage": usage, "total_token_usage": {"total_tokens": total}})
 
-    write(
+    write_file(
         source / "rollout.jsonl",
         lines(
             cx_meta(),
@@ -108,7 +119,7 @@ def test_tokens_are_counted_once_and_compactions_kept(home, source):
 
 
 def test_the_first_version_of_the_format_is_read(home, source):
-    write(
+    write_file(
         source / "rollout.jsonl",
         lines(
             {"id": "cx-0", "timestamp": "2025-05-01T00:00:00Z", "instructions": None},

@@ -7,8 +7,14 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from conversations import values
-from foreign import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kept.sessions.importers import source as source_module
+from kept.sessions.importers.run import READERS, import_sessions
+from kept.sessions.store import SessionStore
+from tests.support.files import write_file
+from tests.support.foreign_transcripts import (
     bring_in,
     cc_answer,
     cc_user,
@@ -23,13 +29,9 @@ from foreign import (
     pi_user,
     say,
 )
-from hypothesis import given
-from hypothesis import strategies as st
+from tests.support.session_strategies import values
 
-from conftest import write
-from kept.sessions.importers import source as source_module
-from kept.sessions.importers.run import READERS, import_sessions
-from kept.sessions.store import SessionStore
+pytestmark = pytest.mark.slow
 
 FORMATS = sorted(READERS)
 WELL_FORMED = [
@@ -52,7 +54,7 @@ WELL_FORMED = [
 def import_bytes(format_name, raw):
     """Into a home of its own; twice, because what is here is read again then."""
     with tempfile.TemporaryDirectory() as folder:
-        path = write(Path(folder) / "from" / "x.jsonl", raw)
+        path = write_file(Path(folder) / "from" / "x.jsonl", raw)
         with SessionStore.open(home=Path(folder) / "home") as store:
             first = import_sessions(store, format_name, path)
             second = import_sessions(store, format_name, path)
@@ -108,10 +110,10 @@ def test_a_source_that_grew_is_here_as_if_it_had_come_whole(format_name, records
         return {one.id: [line.content.id for line in store.iter_lines(one.id)] for one in store.list()}
 
     with tempfile.TemporaryDirectory() as folder:
-        path = write(Path(folder) / "x.jsonl", lines(*records[:cut]))
+        path = write_file(Path(folder) / "x.jsonl", lines(*records[:cut]))
         with SessionStore.open(home=Path(folder) / "grown") as grown:
             import_sessions(grown, format_name, path)
-            write(path, lines(*records))
+            write_file(path, lines(*records))
             report = import_sessions(grown, format_name, path)
             assert report.count("failed") == 0
             with SessionStore.open(home=Path(folder) / "whole") as whole:
@@ -144,21 +146,21 @@ def test_extremes(format_name):
 def test_a_line_of_any_length_is_named_and_passed(home, tmp_path, monkeypatch):
     monkeypatch.setattr(source_module, "MAX_LINE_BYTES", 1000)
     talk = [pi_header(), pi_user("a1", None, "x" * 5000), pi_user("a2", None, "short")]
-    path = write(tmp_path / "x.jsonl", lines(*talk))
+    path = write_file(tmp_path / "x.jsonl", lines(*talk))
     report = bring_in(home, "pi", path)
     assert [problem.path for problem in report.problems] == [f"{path}:2"]
     assert [one.text for one in messages_of(home, "walk-1")] == ["short"]
 
 
 def test_a_thousand_damaged_lines_are_not_a_thousand_reports(home, tmp_path):
-    path = write(tmp_path / "x.jsonl", lines(pi_header(), pi_user("a1", None, "x")) + "{\n" * 1000)
+    path = write_file(tmp_path / "x.jsonl", lines(pi_header(), pi_user("a1", None, "x")) + "{\n" * 1000)
     report = bring_in(home, "pi", path)
     assert len(report.problems) == 21
     assert "980 more" in report.problems[-1].reason
 
 
 def test_an_id_cannot_lead_out_of_the_folder(home, tmp_path):
-    path = write(tmp_path / "x.jsonl", lines(pi_header("../../../evil"), pi_user("a1", None, "x")))
+    path = write_file(tmp_path / "x.jsonl", lines(pi_header("../../../evil"), pi_user("a1", None, "x")))
     report = bring_in(home, "pi", path)
     assert report.count("imported") == 1
     assert "/" not in report.sessions[0].id

@@ -8,13 +8,24 @@ import os
 
 import apsw
 import pytest
-from foreign import bring_in, entries_of, lines, messages_of, pi_answer, pi_entry, pi_header, pi_user, record_of, say
 
-from conftest import tree_of, write
 from kept.sessions.importers import openclaw, openclaw_sqlite
 from kept.sessions.importers.openclaw import to_key
 from kept.workspace.adopt import adopt_notes
 from kept.workspace.paths import Workspace
+from tests.support.files import tree_of, write_file
+from tests.support.foreign_transcripts import (
+    bring_in,
+    entries_of,
+    lines,
+    messages_of,
+    pi_answer,
+    pi_entry,
+    pi_header,
+    pi_user,
+    record_of,
+    say,
+)
 
 TALK = (pi_header("oc-1"), pi_user("a1", None, "Hello"), pi_answer("a2", "a1", say("Hi")))
 
@@ -27,7 +38,7 @@ def source(tmp_path):
 @pytest.fixture
 def sessions(source):
     folder = source / "agents" / "main" / "sessions"
-    write(folder / "oc-1.jsonl", lines(*TALK))
+    write_file(folder / "oc-1.jsonl", lines(*TALK))
     return folder
 
 
@@ -42,8 +53,8 @@ def test_the_list_gives_key_counters_and_overrides(home, source, sessions):
         "thinkingLevel": "low",
         "authProfileOverride": "a secret of no use here",
     }
-    write(sessions / "sessions.json", json.dumps({"agent:main:telegram:dm:5054": entry, "odd": 1}))
-    write(sessions / "oc-1.jsonl", lines(*TALK, pi_entry("compaction", "c1", "a2", summary="Hi.")))
+    write_file(sessions / "sessions.json", json.dumps({"agent:main:telegram:dm:5054": entry, "odd": 1}))
+    write_file(sessions / "oc-1.jsonl", lines(*TALK, pi_entry("compaction", "c1", "a2", summary="Hi.")))
     report = bring_in(home, "openclaw", source)
     assert (report.count("imported"), report.problems) == (1, ())
     record = record_of(home, "telegram:5054")
@@ -57,9 +68,9 @@ def test_the_list_gives_key_counters_and_overrides(home, source, sessions):
 
 def test_a_session_with_a_flush_is_still_added_to(home, source, sessions):
     entry = {"sessionId": "oc-1", "memoryFlushAt": 1767607260000}
-    write(sessions / "sessions.json", json.dumps({"agent:main:main": entry}))
+    write_file(sessions / "sessions.json", json.dumps({"agent:main:main": entry}))
     bring_in(home, "openclaw", source)
-    write(sessions / "oc-1.jsonl", lines(*TALK, pi_user("a3", "a2", "More")))
+    write_file(sessions / "oc-1.jsonl", lines(*TALK, pi_user("a3", "a2", "More")))
     report = bring_in(home, "openclaw", source)
     assert (report.count("updated"), report.sessions[0].added) == (1, 1)
     assert [one.id for one in entries_of(home, "oc-1")] == ["a1", "a2", "oc-1-flush", "a3"]
@@ -87,16 +98,22 @@ def test_keys_are_translated(theirs, ours):
 
 
 def test_a_damaged_list_costs_only_the_key(home, source, sessions):
-    write(sessions / "sessions.json", "{")
+    write_file(sessions / "sessions.json", "{")
     report = bring_in(home, "openclaw", source)
     assert "sessions.json" in report.problems[0].reason
     assert record_of(home, "oc-1").channel == "openclaw"
 
 
 def test_transcripts_that_were_reset_come_too_and_those_of_others_are_named(home, source, sessions):
-    write(sessions / "oc-2.jsonl.reset.2026-01-05T10-00-00.000Z", lines(pi_header("oc-2"), pi_user("b1", None, "Old")))
-    write(sessions / "oc-3.jsonl.deleted.2026-01-05T10-00-00.000Z", lines(pi_header("oc-3"), pi_user("c1", None, "No")))
-    write(source / "agents" / "work" / "sessions" / "oc-4.jsonl", lines(pi_header("oc-4"), pi_user("d1", None, "Work")))
+    write_file(
+        sessions / "oc-2.jsonl.reset.2026-01-05T10-00-00.000Z", lines(pi_header("oc-2"), pi_user("b1", None, "Old"))
+    )
+    write_file(
+        sessions / "oc-3.jsonl.deleted.2026-01-05T10-00-00.000Z", lines(pi_header("oc-3"), pi_user("c1", None, "No"))
+    )
+    write_file(
+        source / "agents" / "work" / "sessions" / "oc-4.jsonl", lines(pi_header("oc-4"), pi_user("d1", None, "Work"))
+    )
     report = bring_in(home, "openclaw", source)
     assert sorted(one.id for one in report.sessions) == ["oc-1", "oc-2"]
     assert sorted(problem.reason.partition(";")[0] for problem in report.ignored) == [
@@ -185,7 +202,7 @@ def test_databases_that_are_damaged_or_of_another_kind_are_named(home, source):
     raw[100:3000] = b"\xff" * 2900
     (source / "damaged.sqlite").write_bytes(raw)
     apsw.Connection(str(source / "other.db")).execute("CREATE TABLE chunks (id)")
-    write(source / "no.sqlite", "not a database")
+    write_file(source / "no.sqlite", "not a database")
     report = bring_in(home, "openclaw", source)
     assert [problem.path for problem in report.problems] == [str(source / "damaged.sqlite")]
     assert sorted(problem.reason for problem in report.ignored) == [
@@ -207,11 +224,11 @@ def test_notes_are_copied_where_there_is_none_and_never_over_one(tmp_path, works
         ("TOOLS.md", "hammer"),
         ("node_modules/x.md", "no"),
     ):
-        write(theirs / name, text)
+        write_file(theirs / name, text)
     (theirs / "memory" / "link.md").symlink_to("/etc/hostname")
     os.utime(theirs / "SOUL.md", ns=(10**18, 10**18))
-    write(workspace / "memory.md", "ours")
-    write(workspace / "memory" / "same.md", "same")
+    write_file(workspace / "memory.md", "ours")
+    write_file(workspace / "memory" / "same.md", "same")
     before = tree_of(theirs)
     planned = adopt_notes(Workspace.at(str(workspace)), str(theirs), max_bytes=1000, dry_run=True)
     assert not (workspace / "SOUL.md").exists()
@@ -229,5 +246,5 @@ def test_notes_are_copied_where_there_is_none_and_never_over_one(tmp_path, works
 
 def test_the_list_may_hold_anything(tmp_path):
     for text in ("[]", '{"a": {"sessionId": 5}}', '{"a": {"sessionId": "x"}}', "[" * 5000):
-        listed, _ = openclaw.read_list(str(write(tmp_path / "sessions.json", text)))
+        listed, _ = openclaw.read_list(str(write_file(tmp_path / "sessions.json", text)))
         assert listed in ({}, {"x": ("a", {"sessionId": "x"})})

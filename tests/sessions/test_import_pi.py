@@ -6,7 +6,12 @@ import datetime as dt
 import json
 
 import pytest
-from foreign import (
+
+from kept.errors import UsageError
+from kept.sessions.entries import Attachment, Compaction, Message, State, Text, Thinking, ToolCall, ToolResult, Usage
+from kept.sessions.store import SessionStore
+from tests.support.files import tree_of, write_file
+from tests.support.foreign_transcripts import (
     bring_in,
     entries_of,
     kinds_of,
@@ -19,11 +24,6 @@ from foreign import (
     record_of,
     say,
 )
-
-from conftest import tree_of, write
-from kept.errors import UsageError
-from kept.sessions.entries import Attachment, Compaction, Message, State, Text, Thinking, ToolCall, ToolResult, Usage
-from kept.sessions.store import SessionStore
 
 WALK = (
     pi_header(),
@@ -38,7 +38,7 @@ def source(tmp_path):
 
 
 def test_ids_times_and_parents_are_kept(home, source):
-    write(source / "walk.jsonl", lines(*WALK))
+    write_file(source / "walk.jsonl", lines(*WALK))
     report = bring_in(home, "pi", source)
     assert (report.count("imported"), report.messages, report.problems) == (1, 2, ())
     first, second = entries_of(home, "walk-1")
@@ -53,7 +53,7 @@ def test_ids_times_and_parents_are_kept(home, source):
 
 
 def test_a_second_run_imports_nothing_twice(home, source):
-    write(source / "walk.jsonl", lines(*WALK))
+    write_file(source / "walk.jsonl", lines(*WALK))
     bring_in(home, "pi", source)
     before = tree_of(home / "agents" / "main" / "sessions")
     again = bring_in(home, "pi", source)
@@ -62,9 +62,9 @@ def test_a_second_run_imports_nothing_twice(home, source):
 
 
 def test_what_was_added_to_the_source_is_added_here(home, source):
-    path = write(source / "walk.jsonl", lines(*WALK))
+    path = write_file(source / "walk.jsonl", lines(*WALK))
     bring_in(home, "pi", source)
-    write(path, lines(*WALK, pi_user("a3", "a2", "Thanks!", 3)))
+    write_file(path, lines(*WALK, pi_user("a3", "a2", "Thanks!", 3)))
     report = bring_in(home, "pi", source)
     assert (report.count("updated"), report.sessions[0].added) == (1, 1)
     assert [one.id for one in entries_of(home, "walk-1")] == ["a1", "a2", "a3"]
@@ -74,21 +74,21 @@ def test_what_was_added_to_the_source_is_added_here(home, source):
 
 def test_a_torn_last_line_is_taken_in_once_it_is_whole(home, source):
     whole = lines(*WALK)
-    path = write(source / "walk.jsonl", whole[:-20])
+    path = write_file(source / "walk.jsonl", whole[:-20])
     report = bring_in(home, "pi", source)
     assert [problem.path for problem in report.problems] == [f"{path}:3"]
-    write(path, whole)
+    write_file(path, whole)
     assert bring_in(home, "pi", source).count("updated") == 1
     assert [one.id for one in entries_of(home, "walk-1")] == ["a1", "a2"]
 
 
 def test_a_session_that_went_on_in_both_places_is_reported_and_left_alone(home, source):
-    path = write(source / "walk.jsonl", lines(*WALK))
+    path = write_file(source / "walk.jsonl", lines(*WALK))
     bring_in(home, "pi", source)
     with SessionStore.open(home=home) as store:
         store.append("walk-1", Message.of("user", "And the rake?"))
     assert bring_in(home, "pi", source).count("unchanged") == 1
-    write(path, lines(*WALK, pi_user("a3", "a2", "Thanks!", 3)))
+    write_file(path, lines(*WALK, pi_user("a3", "a2", "Thanks!", 3)))
     before = tree_of(home / "agents" / "main" / "sessions")
     report = bring_in(home, "pi", source)
     assert report.sessions[0].outcome == "failed"
@@ -97,8 +97,8 @@ def test_a_session_that_went_on_in_both_places_is_reported_and_left_alone(home, 
 
 
 def test_two_conversations_of_one_id_are_both_taken_in(home, source):
-    write(source / "a.jsonl", lines(*WALK))
-    write(source / "b.jsonl", lines(pi_header(), pi_user("b1", None, "Another talk.")))
+    write_file(source / "a.jsonl", lines(*WALK))
+    write_file(source / "b.jsonl", lines(pi_header(), pi_user("b1", None, "Another talk.")))
     assert bring_in(home, "pi", source).count("imported") == 2
     assert bring_in(home, "pi", source).count("unchanged") == 2
     with SessionStore.open(home=home) as store:
@@ -106,14 +106,14 @@ def test_two_conversations_of_one_id_are_both_taken_in(home, source):
 
 
 def test_a_folder_that_was_moved_is_known_again(home, source, tmp_path):
-    write(source / "walk.jsonl", lines(*WALK))
+    write_file(source / "walk.jsonl", lines(*WALK))
     bring_in(home, "pi", source)
     source.rename(tmp_path / "moved")
     assert bring_in(home, "pi", tmp_path / "moved").count("unchanged") == 1
 
 
 def test_a_dry_run_says_the_same_and_changes_nothing(home, source):
-    write(source / "walk.jsonl", lines(*WALK))
+    write_file(source / "walk.jsonl", lines(*WALK))
     planned = bring_in(home, "pi", source, dry_run=True)
     assert not home.exists()
     done = bring_in(home, "pi", source)
@@ -121,14 +121,14 @@ def test_a_dry_run_says_the_same_and_changes_nothing(home, source):
 
 
 def test_the_source_is_not_touched(home, source):
-    path = write(source / "deep" / "er" / "walk.jsonl", lines(*WALK))
+    path = write_file(source / "deep" / "er" / "walk.jsonl", lines(*WALK))
     before, state = tree_of(source), path.stat()
     bring_in(home, "pi", source)
     assert (tree_of(source), path.stat().st_mtime_ns) == (before, state.st_mtime_ns)
 
 
 def test_every_branch_is_kept_and_the_one_that_goes_on_is_loaded(home, source):
-    write(
+    write_file(
         source / "walk.jsonl",
         lines(*WALK, pi_user("x1", "a2", "Left?"), pi_answer("x2", "x1", say("Yes.")), pi_user("y1", "a2", "Right?")),
     )
@@ -148,7 +148,7 @@ def test_tools_images_and_unknown_parts_of_a_message_are_kept(home, source):
     call = {"type": "toolCall", "id": "c1", "name": "look", "arguments": {"at": "shed"}}
     image = {"type": "image", "data": "/9j/" + "A" * 396, "mimeType": "image/jpeg"}
     result = {"role": "toolResult", "toolCallId": "c1", "toolName": "look", "content": [say("A spade."), image]}
-    path = write(
+    path = write_file(
         source / "walk.jsonl",
         lines(
             pi_header(),
@@ -168,7 +168,7 @@ def test_tools_images_and_unknown_parts_of_a_message_are_kept(home, source):
 
 
 def test_compactions_states_and_records_of_other_kinds_have_their_place(home, source):
-    write(
+    write_file(
         source / "walk.jsonl",
         lines(
             *WALK,
@@ -215,28 +215,30 @@ def test_the_first_version_without_ids_is_one_chain(home, source):
         old("message", message={"role": "user", "content": "same"}),
         old("compaction", summary="S", firstKeptEntryIndex=2),
     ]
-    path = write(source / "old.jsonl", lines(*talk))
+    path = write_file(source / "old.jsonl", lines(*talk))
     bring_in(home, "pi", source)
     first, second, compaction = entries_of(home, "old-1")
     assert (second.parent_id, compaction.parent_id, compaction.body.first_kept_id) == (first.id, second.id, second.id)
-    write(path, lines(*talk, old("message", message={"role": "user", "content": "more"})))
+    write_file(path, lines(*talk, old("message", message={"role": "user", "content": "more"})))
     assert bring_in(home, "pi", source).sessions[0].added == 1
 
 
 def test_a_damaged_line_is_named_and_the_rest_is_taken_in(home, source):
     header, asked, answered = (json.dumps(one) for one in WALK)
-    path = write(source / "walk.jsonl", f"{header}\n{asked}\n{{broken\n\n{answered}{answered.replace('a2', 'a3')}\n")
+    path = write_file(
+        source / "walk.jsonl", f"{header}\n{asked}\n{{broken\n\n{answered}{answered.replace('a2', 'a3')}\n"
+    )
     report = bring_in(home, "pi", source)
     assert [problem.path for problem in report.problems] == [f"{path}:3", f"{path}:5"]
     assert [one.id for one in entries_of(home, "walk-1")] == ["a1", "a2", "a3"]
 
 
 def test_a_file_that_is_not_jsonl_is_named_once(home, source):
-    write(source / "one.jsonl", json.dumps({"messages": [1, 2]}, indent=1))
-    write(source / "two.jsonl", bytes(range(256)) * 50)
-    write(source / "empty.jsonl", "")
-    write(source / "header.jsonl", lines(pi_header()))
-    write(source / "codex.jsonl", lines({"type": "event_msg", "payload": {}}))
+    write_file(source / "one.jsonl", json.dumps({"messages": [1, 2]}, indent=1))
+    write_file(source / "two.jsonl", bytes(range(256)) * 50)
+    write_file(source / "empty.jsonl", "")
+    write_file(source / "header.jsonl", lines(pi_header()))
+    write_file(source / "codex.jsonl", lines({"type": "event_msg", "payload": {}}))
     report = bring_in(home, "pi", source)
     assert {problem.path.rpartition("/")[2]: problem.reason for problem in report.problems} == {
         "one.jsonl": "is not JSONL but one JSON document, of another program",
@@ -254,7 +256,7 @@ def test_a_path_that_is_not_there_is_a_mistake(home, source):
 def test_links_and_pipes_are_not_followed(home, source, tmp_path):
     import os
 
-    write(tmp_path / "outside.jsonl", lines(*WALK))
+    write_file(tmp_path / "outside.jsonl", lines(*WALK))
     source.mkdir()
     (source / "link.jsonl").symlink_to(tmp_path / "outside.jsonl")
     os.mkfifo(source / "pipe.jsonl")

@@ -1,0 +1,44 @@
+"""What a local model costs on this machine, in CPU time: python -m benchmarks.local_models [MODEL_PATH]"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from kept.config import Local
+from kept.embedding.local_model import open_local_model
+from tests.support.embedding_models import bge_folder
+
+QUERY = "which port does the staging database use?"
+SENTENCE = "In March we moved the staging database to port {}, because the old one was taken by the proxy. "
+CHUNKS = 20
+
+
+def chunk(number: int, sentences: int) -> str:
+    return "".join(SENTENCE.format(5_000 + number * 100 + at) for at in range(sentences))
+
+
+def main(path: str) -> None:
+    embedder = open_local_model(Local(model_path=path))
+    steps = {
+        "open and identify, as every command does": lambda: embedder.identity,
+        "load the runtime, the model and its tokenizer, embed one query": lambda: embedder.embed([QUERY], role="query"),
+        "measure its scale, once a process": lambda: embedder.calibration,
+        "one more query": lambda: embedder.embed([QUERY], role="query"),
+    }
+    for name, step in steps.items():
+        print(f"{cpu_ms(step):8.1f} ms  {name}")
+    for name, sentences in (("short", 2), ("full (about 400 tokens)", 18)):
+        texts = [chunk(number, sentences) for number in range(CHUNKS)]
+        each = cpu_ms(lambda texts=texts: embedder.embed(texts, role="document")) / CHUNKS
+        print(f"{each:8.1f} ms  a {name} chunk")
+
+
+def cpu_ms(step) -> float:
+    started = time.process_time()
+    step()
+    return (time.process_time() - started) * 1000
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else str(bge_folder()))

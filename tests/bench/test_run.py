@@ -1,0 +1,191 @@
+"""The command: figures for sets of our own, which must not fall; a starter set; errors in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kept.bench.metrics import FIGURES
+from kept.config import Query
+from tests.support.files import tree_of, write_file
+
+pytestmark = pytest.mark.slow
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """Both sets, measured once for all that is asked of the outcome."""
+    from kept.bench.measure import Plan
+    from kept.bench.run import measure_sets, read_sets
+    from kept.bench.shape import sets_shape
+    from kept.config import load_config
+
+    config = load_config(home=str(tmp_path_factory.mktemp("home")), environ={}).config
+    sets = read_sets([str(DATA / "chat"), str(DATA / "shop")])
+    shape = sets_shape(measure_sets(sets, config, Plan(), jobs=1), jobs=1)
+    return {one["set"]: one for one in json.loads(json.dumps(shape))["sets"]}
+
+
+def test_recall_on_our_own_sets_does_not_fall(measured):
+    """A guard: whoever changes ranking for the worse sees it here, before the large sets are measured."""
+    chat, shop = measured["chat"], measured["shop"]
+    assert chat["kept"]["unthresholded"]["recall@5"] >= 0.95
+    assert chat["kept"]["recall@10"] >= 0.9
+    assert chat["kept"]["mrr@10"] >= 0.85
+    assert chat["sessions"]["recall@5"] >= 0.9
+    assert shop["kept"]["unthresholded"]["recall@5"] == 1.0
+    assert shop["kept"]["recall@5"] >= 0.9
+    assert shop["kept"]["mrr@10"] >= 0.9
+    for one in measured.values():
+        assert one["kept"]["unthresholded"]["recall@10"] >= one["keyword"]["recall@10"]
+        assert one["kept"]["recall@10"] > one["seed"]["recall@10"]
+
+
+def test_every_variant_has_every_figure(measured):
+    for one in measured.values():
+        for variant in ("kept", "keyword", "vector", "seed"):
+            assert all(0 <= one[variant][name] <= 1 for name in FIGURES)
+        assert one["index"]["chunks"] > 0
+        assert one["index"]["bytes"] > 0
+        assert one["kept"]["p50_ms"] <= one["kept"]["p95_ms"]
+        assert one["degraded"] == []
+        assert [point["min_score"] for point in one["curve"]] == sorted(point["min_score"] for point in one["curve"])
+
+
+def test_what_cannot_be_answered_counts_for_abstaining_and_not_for_recall(measured):
+    chat = measured["chat"]
+    assert (chat["queries"], chat["kept"]["answerable"], chat["unjudged"]) == (16, 13, 1)
+    adversarial = chat["categories"]["adversarial"]
+    assert adversarial["recall@10"] is None
+    assert adversarial["abstained_wrongly"] is None
+    assert adversarial["abstained_rightly"] == chat["kept"]["abstained_rightly"]
+    assert {name: one["queries"] for name, one in chat["categories"].items()} == {
+        "single": 11,
+        "several": 3,
+        "adversarial": 2,
+    }
+
+
+def test_the_command_prints_the_same_as_json_and_leaves_nothing_behind(kept, tmp_path, environment, measured):
+    room = tmp_path / "room"
+    room.mkdir()
+    done = kept("bench", DATA / "chat", DATA / "shop", "--json", "--jobs", "2", env={"TMPDIR": str(room)})
+    assert done.code == 0, done.err
+    assert done.err == ""
+    assert [one["set"] for one in done.json["sets"]] == ["chat", "shop"]
+    for one in done.json["sets"]:
+        for variant in ("kept", "keyword", "vector", "seed"):
+            assert {name: one[variant][name] for name in FIGURES} == {
+                name: measured[one["set"]][variant][name] for name in FIGURES
+            }, "processes side by side find what one process finds"
+        assert one["curve"] == measured[one["set"]]["curve"]
+    assert list(room.iterdir()) == []
+    assert not (tmp_path / "home").exists()
+
+
+def test_tables_show_sets_categories_and_baselines(kept):
+    done = kept("bench", DATA / "chat", "--curve", "--sample", "8")
+    assert done.code == 0, done.err
+    rows = [line.split()[:2] for line in done.out.splitlines() if line.strip()]
+    for row in (["chat", "8"], ["·", "single"], ["·", "sessions"], ["keyword", "8"], ["seed", "8"]):
+        assert row in rows
+    assert "answers lost" in done.out
+    assert f"{Query().min_score:.2f} ←" in done.out
+
+
+def test_settings_and_provider_of_the_run_are_used(kept):
+    options = ("--provider", "none", "--set", "memory_search.query.min_score=0.99", "--json")
+    one = kept("bench", DATA / "shop", *options).json["sets"][0]
+    assert one["index"]["provider"] == "none"
+    assert "vector" not in one
+    assert one["min_score"] == 0.99
+    assert one["kept"]["abstained_wrongly"] == 1.0
+    assert one["kept"]["unthresholded"]["recall@10"] > 0.9
+
+
+def test_a_name_in_a_set_is_never_taken_for_a_style_or_a_command_of_the_terminal(kept, tmp_path):
+    folder = tmp_path / "[bold]odd"
+    write_file(folder / "corpus.jsonl", '{"id": "d", "text": "herons"}\n{"id": "e", "text": "storks"}\n')
+    queries = [
+        {"id": "1", "text": "herons", "category": "[red]\x1b[2J"},
+        {"id": "2", "text": "storks", "category": "b"},
+    ]
+    write_file(folder / "queries.jsonl", "".join(json.dumps(one) + "\n" for one in queries))
+    write_file(folder / "qrels.tsv", "query-id\tcorpus-id\trel\n1\td\t1\n2\te\t1\n")
+    done = kept("bench", folder, "--no-baselines")
+    assert done.code == 0, done.err
+    assert "[bold]odd" in done.out
+    assert "[red]\\x1b" in done.out
+    assert "\x1b" not in done.out
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_set_that_cannot_be_used_is_one_line_and_exit_code_2(kept, tmp_path, as_json):
+    done = kept("bench", tmp_path, *(["--json"] if as_json else []))
+    assert done.code == 2
+    if as_json:
+        assert done.json["error"]["code"] == "bench_set_invalid"
+    else:
+        assert len(done.err.splitlines()) == 1
+        assert "corpus.jsonl" in done.err
+
+
+def test_two_sets_of_one_name_are_refused(kept, tmp_path):
+    done = kept("bench", DATA / "chat", DATA / "chat")
+    assert (done.code, len(done.err.splitlines())) == (2, 1)
+
+
+# a set to begin with
+
+NOTES = {
+    "MEMORY.md": "# Memory\n\n- The spare key hangs behind the barometer in the hall.\n"
+    "- Olga from the sailing club lends us her trailer every spring.\n",
+    "memory/garden.md": "# Garden\n\n## Pruning the old pear\n\nCut the water shoots of the pear tree in August, never"
+    " in frost.\n\n## Compost rules\n\nNeither citrus peel nor cooked rice goes on the heap behind the shed.\n",
+    "memory/2026-02-01.md": "# Sunday\n\nThe plumber replaced the valve below the kitchen sink for ninety euros.\n",
+}
+
+
+@pytest.fixture
+def notes(workspace):
+    for name, text in NOTES.items():
+        write_file(workspace / name, text)
+    return workspace
+
+
+def test_a_starter_set_is_made_of_the_users_notes_and_can_be_measured(kept, notes, tmp_path):
+    before = tree_of(notes)
+    made = kept("bench", "--init", tmp_path / "mine", "--json")
+    assert made.code == 0, made.err
+    assert made.json["documents"] == 5
+    assert (tmp_path / "mine" / "README.md").exists()
+    assert oct((tmp_path / "mine").stat().st_mode & 0o777) == "0o700"
+    measured = kept("bench", tmp_path / "mine", "--json", "--no-baselines")
+    assert measured.code == 0, measured.err
+    one = measured.json["sets"][0]
+    assert set(one["categories"]) == {"heading", "words", "adversarial"}
+    assert one["kept"]["recall@5"] == 1.0
+    assert tree_of(notes) == before
+
+
+def test_the_same_notes_give_the_same_starter_set(kept, notes, tmp_path):
+    kept("bench", "--init", tmp_path / "one")
+    kept("bench", "--init", tmp_path / "two")
+    assert tree_of(tmp_path / "one") == tree_of(tmp_path / "two") != {}
+
+
+def test_a_starter_set_never_overwrites_anything(kept, notes, tmp_path):
+    write_file(tmp_path / "mine" / "queries.jsonl", "my own work")
+    done = kept("bench", "--init", tmp_path / "mine")
+    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    assert tree_of(tmp_path / "mine") == {"queries.jsonl": b"my own work"}
+
+
+def test_without_notes_there_is_nothing_to_begin_with(kept, workspace, tmp_path):
+    done = kept("bench", "--init", tmp_path / "mine")
+    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    assert not (tmp_path / "mine").exists()

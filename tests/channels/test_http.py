@@ -1,0 +1,310 @@
+"""The HTTP channel, over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from kept import Memory, SessionStore
+from kept.app import open_answerer
+from kept.channels.gateway import Gateway
+from kept.errors import ChannelUnavailable, ConfigError, ModelFailed
+from kept.testing import FakeEmbedder, ScriptedChat, Stall
+from tests.support.responders import asked
+from tests.support.waiting import PATIENCE_S, wait_until_async
+
+
+class Service:
+    """A gateway that listens on a port of its own, in this process."""
+
+    def __init__(self, gateway: Gateway, url: str, client: httpx.AsyncClient) -> None:
+        self.gateway = gateway
+        self.url = url
+        self.client = client
+
+    async def post(self, **body) -> httpx.Response:
+        return await self.client.post("/v1/messages", json=body)
+
+    async def events(self, **body) -> list[tuple[str, dict]]:
+        async with self.client.stream("POST", "/v1/messages", json=body) as response:
+            assert response.headers["content-type"].startswith("text/event-stream")
+            return read_events(await response.aread())
+
+
+def read_events(raw: bytes) -> list[tuple[str, dict]]:
+    found = []
+    for block in raw.decode().split("\n\n"):
+        lines = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line and not line.startswith(":"))
+        if lines:
+            found.append((lines["event"], json.loads(lines["data"])))
+    return found
+
+
+@asynccontextmanager
+async def serving(tmp_path, model=None, *, headers=None, **settings):
+    memory = Memory.open(
+        tmp_path / "workspace",
+        home=tmp_path / "home",
+        embedder=FakeEmbedder(),
+        create=True,
+        settings={"gateway.http.port": 0, **{f"gateway.{name}": value for name, value in settings.items()}},
+    )
+    sessions = SessionStore(memory.config)
+    said: list[str] = []
+    model = model or ScriptedChat(lambda request: f"You said: {asked(request)}")
+    gateway = Gateway(memory.config, open_answerer(memory, sessions, model), say=said.append)
+    running = asyncio.create_task(gateway.run())
+    try:
+        await wait_until_async(lambda: bool(said) or running.done())
+        if running.done():
+            running.result()
+        url = said[0].split()[1].removesuffix("/v1/messages").rstrip(",").removesuffix("/v1/messages")
+        async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, headers=headers) as client:
+            yield Service(gateway, url, client)
+    finally:
+        gateway.stop()
+        if not running.done():
+            await asyncio.wait([running])
+        memory.close()
+        sessions.close()
+    running.result()
+    assert said[-1].startswith("Stopped."), said
+
+
+def test_a_message_is_answered_and_its_state_can_be_asked_for(tmp_path):
+    async def scenario():
+        async with serving(tmp_path) as at:
+            answered = await at.post(user="ada", text="Good morning", id="m1")
+            assert answered.status_code == 200
+            state = answered.json()
+            assert (state["id"], state["status"]) == ("m1", "answered")
+            assert "Good morning" in state["reply"]
+            assert (await at.client.get("/v1/messages/m1")).json() == state
+            again = await at.post(user="ada", text="Good morning", id="m1")
+            assert again.json() == state, "a client that tries again gets the same reply"
+            assert (await at.client.get("/v1/messages/m2")).status_code == 404
+            assert (await at.client.get("/healthz")).json() == {"status": "ok"}
+
+    asyncio.run(scenario())
+
+
+def test_conversations_are_apart_and_go_on(tmp_path):
+    model = ScriptedChat(lambda request: f"{len(request.turns)}")
+
+    async def scenario():
+        async with serving(tmp_path, model) as at:
+            first = (await at.post(user="ada", text="one")).json()
+            second = (await at.post(user="ada", text="two")).json()
+            other = (await at.post(user="ada", conversation="work", text="three")).json()
+            assert first["sessionId"] == second["sessionId"] != other["sessionId"]
+            assert [one["reply"] for one in (first, second, other)] == ["1", "3", "1"]
+
+    asyncio.run(scenario())
+
+
+def test_a_reply_is_streamed_as_it_is_written(tmp_path):
+    async def scenario():
+        async with serving(tmp_path, ScriptedChat(["The port is 5433."])) as at:
+            events = await at.events(user="ada", text="Which port?", id="m1", stream=True)
+            assert events[0] == ("accepted", {"id": "m1"})
+            deltas = [value["text"] for name, value in events if name == "delta"]
+            assert len(deltas) > 1
+            assert "".join(deltas) == "The port is 5433."
+            assert events[-1][0] == "reply"
+            assert events[-1][1]["reply"] == "The port is 5433."
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_accepts_events_gets_them(tmp_path):
+    async def scenario():
+        async with serving(tmp_path, headers={"Accept": "text/event-stream"}) as at:
+            assert (await at.events(user="ada", text="/help"))[-1][0] == "reply"
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_goes_away_is_answered_all_the_same(tmp_path):
+    async def scenario():
+        gate = asyncio.Event()
+        model = ScriptedChat(lambda request: ["A beginning", Stall(gate), " and an end."])
+        async with serving(tmp_path, model) as at:
+            async with at.client.stream(
+                "POST", "/v1/messages", json={"user": "ada", "text": "Hi", "id": "m1", "stream": True}
+            ) as stream:
+                async for line in stream.aiter_lines():
+                    if line.startswith("event: delta"):
+                        break
+            assert (await at.client.get("/v1/messages/m1")).json()["status"] == "answering"
+            gate.set()
+            await wait_until_async(lambda: not at.gateway.responder.inbox.unfinished())
+            assert (await at.client.get("/v1/messages/m1")).json()["reply"] == "A beginning and an end."
+
+    asyncio.run(scenario())
+
+
+def test_a_client_need_not_wait_and_can_cancel(tmp_path):
+    async def scenario():
+        model = ScriptedChat(lambda request: [Stall(), "never"])
+        async with serving(tmp_path, model) as at:
+            accepted = await at.post(user="ada", text="Hi", id="m1", wait=False)
+            assert (accepted.status_code, accepted.json()["status"]) == (202, "waiting")
+            await wait_until_async(lambda: len(model.requests) == 1)
+            cancelled = await at.client.delete("/v1/messages/m1")
+            assert cancelled.json()["status"] == "cancelled"
+            assert (await at.client.delete("/v1/messages/m2")).status_code == 404
+
+    asyncio.run(scenario())
+
+
+def test_of_messages_answered_together_the_last_has_the_reply(tmp_path):
+    async def scenario():
+        async with serving(tmp_path, ScriptedChat(["Both."]), **{"http.debounce_ms": 600_000}) as at:
+            for number in (1, 2):
+                await at.post(user="ada", text=f"part {number}", id=f"m{number}", wait=False)
+            await at.post(user="ada", text="/status", id="m3")
+            first = (await at.client.get("/v1/messages/m1")).json()
+            assert (first["reply"], first["answeredWith"]) == (None, "m2")
+            assert (await at.client.get("/v1/messages/m2")).json()["reply"] == "Both."
+
+    asyncio.run(scenario())
+
+
+def test_too_much_is_refused_with_when_to_come_back(tmp_path):
+    async def scenario():
+        gate = asyncio.Event()
+        model = ScriptedChat(lambda request: [Stall(gate), "Done."])
+        limits = {"auto_responder.max_queued": 2, "auto_responder.max_queued_per_conversation": 1}
+        async with serving(tmp_path, model, **limits) as at:
+            await at.post(user="a", text="Hi", wait=False)
+            full = await at.post(user="a", text="Hi", wait=False)
+            assert (full.status_code, full.json()["error"]["code"]) == (429, "conversation_full")
+            assert int(full.headers["retry-after"]) > 0
+            await at.post(user="b", text="Hi", wait=False)
+            full = await at.post(user="c", text="Hi", id="later", wait=False)
+            assert (full.status_code, full.json()["error"]["code"]) == (503, "queue_full")
+            assert (await at.client.get("/v1/messages/later")).status_code == 404, "it was not accepted"
+            gate.set()
+
+    asyncio.run(scenario())
+
+
+def test_a_model_that_fails_is_an_error_that_says_what(tmp_path):
+    async def scenario():
+        async with serving(tmp_path, ScriptedChat(lambda request: ModelFailed("The model is gone."))) as at:
+            failed = await at.post(user="a", text="Hi", id="m1")
+            assert (failed.status_code, failed.json()["status"]) == (502, "failed")
+            assert failed.json()["error"]["code"] == "model_failed"
+            assert "The model is gone." in failed.json()["error"]["message"]
+            assert (await at.events(user="a", text="Hi", id="m2", stream=True))[-1][0] == "error"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"[" * 100_000,
+        b'"text"',
+        b'{"user": "a"}',
+        b'{"text": "Hi"}',
+        b'{"user": "a", "text": "   "}',
+        b'{"user": "a", "text": 5}',
+        b'{"user": 5, "text": "Hi"}',
+        b'{"user": "", "text": "Hi"}',
+        b'{"user": "' + b"x" * 300 + b'", "text": "Hi"}',
+        b'{"user": "a", "text": "Hi", "id": "a/b"}',
+        b'{"user": "a", "text": "Hi", "id": 7}',
+        b'{"user": "a", "text": "Hi", "stream": "yes"}',
+        b'{"user": "a", "text": "Hi", "colour": "red"}',
+        b'{"user": "a", "text": "' + b"x" * 2000 + b'"}',
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_words_and_not_kept(tmp_path, body):
+    async def scenario():
+        async with serving(tmp_path, **{"http.max_body_bytes": 1_000}) as at:
+            refused = await at.client.post("/v1/messages", content=body, headers={"Content-Type": "application/json"})
+            assert refused.status_code == 400
+            assert refused.json()["error"]["message"]
+            assert at.gateway.responder.inbox.waiting() == []
+
+    asyncio.run(scenario())
+
+
+def test_any_text_that_json_can_carry_is_a_message(tmp_path):
+    async def scenario():
+        async with serving(tmp_path) as at:
+            for text in ('"half a pair \\ud83d"', '"\\u0000 and \\u202e"', '"/etc/hosts is a path"', '"สวัสดี"'):
+                body = b'{"user": "a\\ud800:\\n", "text": ' + text.encode() + b"}"
+                sent = await at.client.post("/v1/messages", content=body, headers={"Content-Type": "application/json"})
+                assert sent.status_code == 200, sent.text
+
+    asyncio.run(scenario())
+
+
+def test_a_form_that_a_web_page_can_send_is_no_message(tmp_path):
+    async def scenario():
+        async with serving(tmp_path) as at:
+            body = b'{"user": "a", "text": "Hi"}'
+            for headers in ({"Content-Type": "text/plain"}, {}):
+                assert (await at.client.post("/v1/messages", content=body, headers=headers)).status_code == 400
+            evil = {"Content-Type": "application/json", "Origin": "https://evil.example"}
+            assert (await at.client.post("/v1/messages", content=body, headers=evil)).status_code == 403
+            own = {"Content-Type": "application/json", "Origin": "http://localhost:3000"}
+            assert (await at.client.post("/v1/messages", content=body, headers=own)).status_code == 200
+
+    asyncio.run(scenario())
+
+
+def test_only_names_that_are_served_are_answered(tmp_path):
+    async def scenario():
+        async with serving(tmp_path, **{"http.allowed_hosts": "kept.example"}) as at:
+            expected = {"evil.example": 421, "kept.example:80": 200, "localhost:1": 200, "[::1]:1": 200}
+            for host, status in expected.items():
+                assert (await at.client.get("/healthz", headers={"Host": host})).status_code == status, host
+
+    asyncio.run(scenario())
+
+
+def test_a_token_is_asked_for_where_one_is_set(tmp_path):
+    async def scenario():
+        async with serving(tmp_path, **{"http.token": "s3cret"}) as at:
+            for given in (None, "Bearer wrong", "Basic s3cret", "s3cret", "Bearer", "Bearer s3cret"):
+                headers = {"Authorization": given} if given else {}
+                got = await at.client.post("/v1/messages", json={"user": "a", "text": "/help"}, headers=headers)
+                assert got.status_code == (200 if given == "Bearer s3cret" else 401), given
+                if got.status_code == 401:
+                    assert got.headers["www-authenticate"] == "Bearer"
+            assert (await at.client.get("/healthz")).status_code == 200
+
+    asyncio.run(scenario())
+
+
+def test_nobody_else_can_reach_it_without_a_token(tmp_path):
+    async def start(**settings):
+        async with serving(tmp_path, **settings):
+            pass
+
+    with pytest.raises(ConfigError, match="no token"):
+        asyncio.run(start(**{"http.host": "0.0.0.0"}))
+    asyncio.run(start(**{"http.host": "0.0.0.0", "http.token": "s3cret"}))
+
+
+def test_a_port_that_is_taken_is_said_in_one_line(tmp_path):
+    async def start(port):
+        async with serving(tmp_path, **{"http.port": port}):
+            pass
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(ChannelUnavailable, match="cannot be listened on"):
+            asyncio.run(start(taken.getsockname()[1]))

@@ -1,0 +1,306 @@
+"""The Telegram channel, against a Bot API server on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kept import Memory, SessionStore
+from kept.app import open_answerer
+from kept.channels import telegram
+from kept.channels.gateway import Gateway
+from kept.errors import ChannelUnavailable, ConfigError
+from kept.responder import delivery
+from kept.testing import FakeEmbedder, ScriptedChat, Stall
+from tests.support.responders import asked
+from tests.support.telegram_server import TOKEN, BotApi, Fault
+from tests.support.waiting import wait_until_async
+
+
+@pytest.fixture
+def api():
+    with BotApi() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    """What is tried again is tried at once."""
+    monkeypatch.setattr(delivery, "FIRST_WAIT_S", 0.0)
+    monkeypatch.setattr(telegram, "_FIRST_WAIT_S", 0.0)
+
+
+class Bot:
+    def __init__(self, gateway: Gateway, memory: Memory, sessions: SessionStore, said: list[str]) -> None:
+        self.gateway = gateway
+        self.inbox = gateway.responder.inbox
+        self.memory = memory
+        self.sessions = sessions
+        self.said = said
+
+
+@asynccontextmanager
+async def bot(tmp_path, api: BotApi, model=None, *, token=TOKEN, **settings):
+    settings = {
+        "gateway.http.enabled": False,
+        "gateway.telegram.token": token,
+        "gateway.telegram.base_url": api.url,
+        "gateway.telegram.allow_users": "7,@grace",
+        "gateway.auto_responder.debounce_ms": 0,
+        **{f"gateway.{name}": value for name, value in settings.items()},
+    }
+    memory = Memory.open(
+        tmp_path / "workspace", home=tmp_path / "home", embedder=FakeEmbedder(), create=True, settings=settings
+    )
+    sessions = SessionStore(memory.config)
+    said: list[str] = []
+    model = model or ScriptedChat(lambda request: f"You said: {asked(request)}")
+    gateway = Gateway(memory.config, open_answerer(memory, sessions, model), say=said.append)
+    running = asyncio.create_task(gateway.run())
+    try:
+        await wait_until_async(lambda: bool(said) or running.done())
+        yield Bot(gateway, memory, sessions, said)
+    finally:
+        gateway.stop()
+        if not running.done():
+            await asyncio.wait([running])
+        memory.close()
+        sessions.close()
+    running.result()
+
+
+def texts(api: BotApi) -> list[str]:
+    return [one["text"] for one in api.sent]
+
+
+def test_a_message_is_answered_where_it_came_from(tmp_path, api):
+    async def scenario():
+        async with bot(tmp_path, api) as at:
+            assert at.said[0] == "Telegram: @kept_bot, for 2 people"
+            api.write("Good morning", user=7)
+            await wait_until_async(lambda: len(api.sent) == 1)
+            assert api.sent[0]["chat_id"] == "7"
+            assert "Good morning" in api.sent[0]["text"]
+            await wait_until_async(lambda: bool(api.actions))
+            assert api.actions[0]["action"] == "typing"
+            assert at.sessions.find("telegram", "7").messages == 2
+
+    asyncio.run(scenario())
+
+
+def test_an_update_is_confirmed_when_its_message_is_on_disk(tmp_path, api):
+    async def scenario():
+        async with bot(tmp_path, api, ScriptedChat(lambda request: "Yes.")) as at:
+            number = api.write("Hello", user=7)
+            await wait_until_async(lambda: api.pending == [])
+            assert at.inbox.find("telegram", f"7:{number}") is not None
+            assert api.offsets[-1] == number + 1
+
+    asyncio.run(scenario())
+
+
+def test_an_update_that_is_brought_again_is_answered_once(tmp_path, api):
+    async def scenario():
+        async with bot(tmp_path, api, ScriptedChat(["Yes.", "And yes."])):
+            api.write("Hello", user=7)
+            update = api.pending[0]
+            await wait_until_async(lambda: len(api.sent) == 1)
+        api.redeliver(update)
+        async with bot(tmp_path, api, ScriptedChat(["And yes."])):
+            api.write("Really?", user=7)
+            await wait_until_async(lambda: len(api.sent) == 2)
+        assert texts(api) == ["Yes.", "And yes."]
+
+    asyncio.run(scenario())
+
+
+def test_only_people_on_the_list_are_answered(tmp_path, api, caplog):
+    caplog.set_level("INFO", "kept")
+
+    async def scenario():
+        async with bot(tmp_path, api) as at:
+            api.write("Let me in", user=666, username="mallory")
+            api.write("Hello", user=8, username="Grace")
+            await wait_until_async(lambda: len(api.sent) == 1)
+            await wait_until_async(lambda: api.pending == [])
+            assert api.sent[0]["chat_id"] == "8"
+            assert len(at.inbox._letters) == 1
+
+    asyncio.run(scenario())
+    assert "ignored user 666" in caplog.text
+    assert "Let me in" not in caplog.text
+
+
+def test_what_has_no_words_is_answered_once_with_what_is_read(tmp_path, api):
+    dice = {"emoji": "🎲", "value": 3}
+
+    async def scenario():
+        async with bot(tmp_path, api) as at:
+            api.write(None, user=666, dice=dice)
+            api.write(None, user=7, chat=-100, dice=dice)
+            api.write(None, user=7, dice=dice)
+            api.write(None, user=7, dice=dice)
+            api.write("Hello", user=7)
+            await wait_until_async(lambda: len(api.sent) == 2)
+            assert api.sent[0] == {"chat_id": "7", "text": telegram.ONLY_TEXT}
+            assert "Hello" in texts(api)[1]
+            assert len(at.inbox._letters) == 1
+
+    asyncio.run(scenario())
+
+
+def test_in_a_group_it_answers_when_it_is_spoken_to_and_has_heard_the_rest(tmp_path, api):
+    model = ScriptedChat(lambda request: f"You said: {asked(request)}")
+
+    async def scenario():
+        async with bot(tmp_path, api, model) as at:
+            group = {"chat": -100}
+            api.write("The printer is broken", user=9, name="Bea", **group)
+            api.write("Is it?", user=7, **group)
+            api.write("/help@other_bot", user=7, **group)
+            api.write("@kept_bot tell me a secret", user=666, **group)
+            api.write("@Kept_Bot what is broken?", user=7, **group)
+            await wait_until_async(lambda: len(api.sent) == 1)
+            assert api.sent[0]["chat_id"] == "-100"
+            api.write("/help@kept_bot", user=7, **group)
+            await wait_until_async(lambda: len(api.sent) == 2)
+            own = {"message_id": 1, "date": 1, "chat": {"id": -100, "type": "supergroup"}, "from": BOT_USER}
+            api.write("And this?", user=7, reply_to_message=own, **group)
+            await wait_until_async(lambda: len(api.sent) == 3)
+            assert at.sessions.find("telegram", "-100", chat_type="group") is not None
+
+    asyncio.run(scenario())
+    first = asked(model.requests[0])
+    assert "The printer is broken" in first
+    assert "what is broken?" in first
+    assert "@Kept_Bot" not in first
+    assert "/new [TEXT]" in api.sent[1]["text"]
+    assert len(model.requests) == 2
+
+
+BOT_USER = {"id": 123456, "is_bot": True, "first_name": "Kept", "username": "kept_bot"}
+
+
+def test_a_long_reply_is_cut_to_what_telegram_takes(tmp_path, api):
+    reply = "\n\n".join(f"{number} " + "🙂" * 1500 for number in range(4))
+
+    async def scenario():
+        async with bot(tmp_path, api, ScriptedChat([reply])):
+            api.write("Write a lot", user=7)
+            await wait_until_async(lambda: len(api.sent) == 4)
+
+    asyncio.run(scenario())
+    assert all(len(text.encode("utf-16-le")) // 2 <= 4096 for text in texts(api))
+    assert "\n\n".join(texts(api)) == reply
+
+
+def test_what_telegram_says_failed_is_sent_again_and_arrives_once(tmp_path, api):
+    async def scenario():
+        api.fail("sendMessage", 429, retry_after=1)
+        api.fail("sendMessage", 500)
+        api.fail("sendMessage", 502)
+        async with bot(tmp_path, api, ScriptedChat(["Hi."])) as at:
+            api.write("Hello", user=7)
+            await wait_until_async(lambda: len(api.sent) == 1 and not at.inbox.unfinished())
+            assert at.inbox.unsure() == []
+        assert texts(api) == ["Hi."]
+        assert api.calls.count("sendMessage") == 4
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(502, b"<html>Bad Gateway</html>", done=True),
+        Fault(504, b"", done=True),
+        Fault(200, b"not json", done=True),
+        Fault(0, done=True, hang_up=True),
+    ],
+    ids=["gateway", "timeout", "nonsense", "hung up"],
+)
+def test_what_may_have_arrived_is_not_sent_again(tmp_path, api, fault):
+    async def scenario():
+        api.fail_raw("sendMessage", fault)
+        async with bot(tmp_path, api, ScriptedChat(["Hi.", "Again."])) as at:
+            api.write("Hello", user=7)
+            await wait_until_async(lambda: bool(at.inbox.unsure()))
+            api.write("Are you there?", user=7)
+            await wait_until_async(lambda: len(api.sent) == 2)
+            api.write("/status", user=7)
+            await wait_until_async(lambda: len(api.sent) == 3)
+        assert texts(api)[:2] == ["Hi.", "Again."]
+        assert "may not have arrived, and are not sent again: 1" in texts(api)[2]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("status", [400, 403])
+def test_a_chat_that_refuses_a_reply_does_not_hold_up_the_next(tmp_path, api, status):
+    async def scenario():
+        api.fail("sendMessage", status)
+        async with bot(tmp_path, api, ScriptedChat(["Hi.", "Again."])) as at:
+            api.write("Hello", user=7)
+            await wait_until_async(lambda: bool(at.inbox.unsure()))
+            api.write("Hello?", user=7)
+            await wait_until_async(lambda: len(api.sent) == 1)
+        assert texts(api) == ["Again."]
+
+    asyncio.run(scenario())
+
+
+def test_trouble_with_fetching_passes(tmp_path, api, caplog):
+    async def scenario():
+        api.fail("getMe", 500)
+        for status in (409, 500, 502):
+            api.fail("getUpdates", status)
+        api.fail("getUpdates", 429, retry_after=1)
+        api.fail_raw("getUpdates", Fault(0, hang_up=True))
+        api.fail("sendChatAction", 500)
+        async with bot(tmp_path, api, ScriptedChat(["Hi."])):
+            api.write("Hello", user=7)
+            await wait_until_async(lambda: len(api.sent) == 1)
+
+    asyncio.run(scenario())
+    assert "another program fetches messages with the same token" in caplog.text
+    assert TOKEN not in caplog.text
+
+
+def test_nothing_more_is_fetched_while_nothing_more_is_taken(tmp_path, api):
+    async def scenario():
+        gate = asyncio.Event()
+        model = ScriptedChat(lambda request: [Stall(gate), "Done."])
+        async with bot(tmp_path, api, model, **{"auto_responder.max_queued": 2}) as at:
+            for number in range(5):
+                api.write(f"Message {number}", user=7)
+            await wait_until_async(lambda: len(at.inbox._letters) == 2 and len(api.offsets) >= 1)
+            polled = len(api.offsets)
+            for _ in range(20):
+                await asyncio.sleep(0.005)
+            assert len(at.inbox._letters) == 2
+            assert len(api.offsets) == polled
+            gate.set()
+            await wait_until_async(lambda: len(at.inbox._letters) == 5)
+            await wait_until_async(lambda: not at.inbox.unfinished() and not at.inbox.waiting())
+
+    asyncio.run(scenario())
+
+
+def test_a_token_that_telegram_does_not_know_is_said_in_one_line(tmp_path, api):
+    async def scenario():
+        async with bot(tmp_path, api, token="1:wrong"):
+            pass
+
+    with pytest.raises(ChannelUnavailable, match="does not know this token"):
+        asyncio.run(scenario())
+
+
+def test_a_bot_that_would_answer_nobody_is_not_started(tmp_path, api):
+    async def scenario():
+        async with bot(tmp_path, api, **{"telegram.allow_users": ""}):
+            pass
+
+    with pytest.raises(ConfigError, match="allow_users is empty"):
+        asyncio.run(scenario())

@@ -1,0 +1,146 @@
+"""`kept chat` as people use it: once, in a pipe, and at a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import time
+
+import pytest
+
+from tests.support.chat_server import ModelServer, Says, Stalls
+from tests.support.commands import KEPT
+from tests.support.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def model():
+    with ModelServer() as server:
+        server.otherwise = Says("Staging is on port 5433.")
+        yield server
+
+
+@pytest.fixture
+def options(model) -> list[str]:
+    chosen = ("model.provider=openai", "model.name=test", f"model.base_url={model.openai_url}")
+    return [part for one in chosen for part in ("--set", one)]
+
+
+def test_without_a_model_it_says_in_one_line_what_to_set(kept):
+    got = kept("chat", "-m", "Hello")
+    assert got.code == 10
+    assert got.err.count("\n") == 1
+    assert "model.provider" in got.err
+
+
+def test_one_message_and_its_reply(kept, options):
+    got = kept(*options, "chat", "-m", "Which port?")
+    assert (got.code, got.out, got.err) == (0, "Staging is on port 5433.\n", "")
+
+
+def test_a_message_from_standard_input(kept, options, model):
+    assert kept(*options, "chat", stdin="Which port,\nplease?\n").out == "Staging is on port 5433.\n"
+    assert kept(*options, "chat", "-m", "-", stdin="Which port?").code == 0
+    assert "Which port,\\nplease?" in str(model.chats[0].body)
+
+
+def test_json_for_a_script_and_a_conversation_that_goes_on(kept, options):
+    first = kept(*options, "chat", "--json", "-m", "Which port?").json
+    assert first["reply"] == "Staging is on port 5433."
+    assert (first["tools"], first["notices"]) == ([], [])
+    again = kept(*options, "chat", "--json", "-m", "Sure?").json
+    assert again["sessionId"] == first["sessionId"]
+    other = kept(*options, "chat", "--json", "--session", "work", "-m", "Sure?").json
+    assert other["sessionId"] != first["sessionId"]
+    by_id = kept(*options, "chat", "--json", "--session", first["sessionId"], "-m", "Still?").json
+    assert by_id["sessionId"] == first["sessionId"]
+    by_key = kept(*options, "chat", "--json", "--session", "terminal:work", "-m", "Still?").json
+    assert by_key["sessionId"] == other["sessionId"]
+    silent = kept(*options, "chat", "--json", "-m", "/new").json
+    assert first["sessionId"] in silent["reply"]
+    ended = kept(*options, "chat", "--session", first["sessionId"], "-m", "Still?")
+    assert (ended.code, "has ended" in ended.err) == (2, True)
+
+
+def test_forgetting_is_confirmed_from_one_process_to_the_next(kept, options, workspace):
+    kept(*options, "chat", "-m", "/remember The spare key is under the mat.")
+    assert "/forget yes" in kept(*options, "chat", "-m", "/forget spare key").out
+    assert "Forgotten: 1 passage" in kept(*options, "chat", "-m", "/forget yes").out
+    assert "spare key" not in (workspace / "MEMORY.md").read_text()
+
+
+@pytest.mark.parametrize("args", [["-m", "  "], ["--json"], []])
+def test_nothing_to_say_is_said(kept, options, args):
+    got = kept(*options, "chat", *args)
+    assert (got.code, "There is no message." in got.err + got.out) == (2, True)
+
+
+class Terminal:
+    """The real command at a real terminal."""
+
+    def __init__(self, environment: dict[str, str], *args: str) -> None:
+        self.seen = ""
+        self.pid, self.handle = pty.fork()
+        if self.pid == 0:
+            os.execve(KEPT, [KEPT, *args], {**environment, "TERM": "dumb", "NO_COLOR": "1"})
+
+    def read_until(self, text: str) -> str:
+        """What appears up to there, from where the last call ended."""
+        deadline = time.monotonic() + PATIENCE_S
+        while text not in self.seen:
+            ready, _, _ = select.select([self.handle], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, f"{text!r} did not appear in {self.seen!r}"
+            self.seen += os.read(self.handle, 4096).decode()
+        shown, _, self.seen = self.seen.partition(text)
+        return shown + text
+
+    def type(self, keys: str) -> None:
+        os.write(self.handle, keys.encode())
+
+    def leave(self) -> int:
+        """Ctrl-D at the prompt. The process has to end by itself."""
+        self.type("\x04")
+        deadline = time.monotonic() + PATIENCE_S
+        try:
+            while select.select([self.handle], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                os.read(self.handle, 4096)
+            os.kill(self.pid, signal.SIGKILL)
+        except OSError:
+            pass  # the other side is closed
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.handle)
+        return os.waitstatus_to_exitcode(status)
+
+
+def test_a_conversation_at_a_terminal(environment, workspace, options, model, home):
+    model.script(Says("Hello yourself."), Stalls("Well, let me think"), Says("Here I am."))
+    terminal = Terminal({**environment, "KEPT_WORKSPACE": str(workspace)}, *options, "chat")
+    terminal.read_until("Ctrl-D leaves")
+    terminal.read_until("> ")
+    terminal.type("Hello\r")
+    terminal.read_until("Hello yourself.")
+    terminal.read_until("> ")
+    terminal.type("Think\r")
+    terminal.read_until("let me think")
+    os.kill(terminal.pid, signal.SIGINT)
+    terminal.read_until("Stopped.")
+    terminal.read_until("> ")
+    terminal.type("Are you there?\r")
+    terminal.read_until("Here I am.")
+    terminal.read_until("> ")
+    terminal.type("/help\r")
+    terminal.read_until("/remember TEXT")
+    terminal.read_until("> ")
+    terminal.type("\x1b[A\x1b[A\x1b[A")
+    terminal.read_until("Think")
+    terminal.type("\x03")
+    terminal.read_until("\r\n")
+    terminal.read_until("> ")
+    assert terminal.leave() == 0
+    history = home / "chat_history"
+    assert "Are you there?" in history.read_text()
+    assert history.stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,662 @@
+"""The command as people and scripts run it: a real process, its output, its exit code, and what it leaves on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+
+from kept import __version__
+from kept.cli.root import COMMANDS, cli
+from kept.sessions.entries import Message
+from kept.sessions.store import SessionStore
+from tests.support.commands import KEPT
+from tests.support.files import tree_of, write_file
+
+ANSI = re.compile(r"\x1b")
+
+
+@pytest.fixture
+def notes(workspace: Path) -> Path:
+    write_file(
+        workspace / "MEMORY.md", "# Memory\n\n- Ada keeps the lighthouse at Skerry.\n- Bob bakes bread on Mondays.\n"
+    )
+    write_file(
+        workspace / "memory/2026-03-02.md", "# 2026-03-02\n\n## 09:30\n\nThe staging database moved to port 5433.\n"
+    )
+    write_file(workspace / "memory/ideas.md", "".join(f"line {n}\n" for n in range(1, 301)))
+    return workspace
+
+
+# commands
+
+
+def test_version_is_that_of_the_package(kept):
+    ended = kept("--version")
+    assert (ended.code, ended.out, ended.err) == (0, f"kept, version {__version__}\n", "")
+
+
+def test_init_makes_a_workspace_and_settings_that_name_it(kept, home, tmp_path):
+    place = tmp_path / "mine"
+    made = kept("init", place, "--json").json
+    assert made == {
+        "workspace": str(place),
+        "config": str(home / "config.yaml"),
+        "created": ["MEMORY.md", "USER.md", str(home / "config.yaml")],
+    }
+    assert (place / "memory").is_dir()
+    assert (home / "config.yaml").stat().st_mode & 0o777 == 0o600
+    assert home.stat().st_mode & 0o777 == 0o700
+    kept("add", "x", "--to", "memory", env={"KEPT_WORKSPACE": ""})
+    assert "- x" in (place / "MEMORY.md").read_text()
+
+
+def test_init_leaves_what_is_there_as_it_is(kept, home, notes):
+    kept("init")
+    (home / "config.yaml").write_text("# mine\n")
+    before = tree_of(notes)
+    ended = kept("init")
+    assert ended.code == 0
+    assert "Everything was there already." in ended.out
+    assert tree_of(notes) == before
+    assert (home / "config.yaml").read_text() == "# mine\n"
+
+
+def test_a_workspace_with_a_strange_name_survives_init(kept, tmp_path):
+    place = tmp_path / 'it\'s "quoted": ü # 漢\t{x}'
+    kept("init", place)
+    assert json.loads(kept("config", "show", "--json", env={"KEPT_WORKSPACE": ""}).out)["agents"]["defaults"][
+        "workspace"
+    ] == str(place)
+
+
+def test_add_writes_its_arguments_to_the_daily_log(kept, workspace):
+    ended = kept("add", "We", "moved", "the database.")
+    (log,) = (workspace / "memory").iterdir()
+    assert ended.out == f"Kept in memory/{log.name}#L3-L5.\n"
+    assert re.fullmatch(r"# \d{4}-\d\d-\d\d\n\n## \d\d:\d\d\n\nWe moved the database\.\n", log.read_text())
+
+
+def test_add_reads_standard_input(kept, workspace):
+    ended = kept("add", "-", "--to", "memory/x.md", "--json", stdin="first\r\nsecond\n\n")
+    assert ended.json == {"path": "memory/x.md", "startLine": 1, "endLine": 2, "citation": "memory/x.md#L1-L2"}
+    assert (workspace / "memory/x.md").read_text() == "first\nsecond\n"
+
+
+def test_add_takes_any_bytes_from_standard_input(kept, workspace):
+    assert kept("add", "-", "--to", "memory/x.md", stdin=b"caf\xe9 \x00 \xf0\x9f\x98\x80").code == 0
+    assert (workspace / "memory/x.md").read_text() == "caf� � 😀\n"
+
+
+def test_a_text_that_begins_with_a_dash_follows_two_dashes(kept, workspace):
+    assert kept("add", "--to", "memory", "--", "- item").code == 0
+    assert (workspace / "MEMORY.md").read_text() == "# Memory\n\n- item\n"
+
+
+def test_search_shows_citation_and_text(kept, notes):
+    ended = kept("search", "lighthouse")
+    assert ended.code == 0
+    assert "MEMORY.md#L" in ended.out
+    assert "Ada keeps the lighthouse" in ended.out
+    assert re.search(r"^\d+ hits? in \d+ ms$", ended.out, re.MULTILINE)
+    assert ended.err == ""
+
+
+def test_search_json_has_exactly_the_shape_others_rely_on(kept, notes):
+    shown = kept("search", "which", "port", "is staging on", "--json").json
+    assert list(shown) == ["results", "degraded", "provider", "model", "tookMs"]
+    assert (shown["degraded"], shown["provider"]) == ([], "local")
+    assert isinstance(shown["model"], str)
+    assert isinstance(shown["tookMs"], float)
+    hit = shown["results"][0]
+    assert list(hit) == [
+        "path", "startLine", "endLine", "score", "vectorScore", "textScore",
+        "snippet", "source", "timestamp", "citation",
+    ]  # fmt: skip
+    assert hit["path"] == "memory/2026-03-02.md"
+    assert hit["citation"] == f"{hit['path']}#L{hit['startLine']}-L{hit['endLine']}"
+    assert "5433" in hit["snippet"]
+    assert hit["source"] == "memory"
+    assert hit["timestamp"].startswith("2026-03-02T00:00")
+    assert 0 < hit["score"] <= 1
+
+
+def test_search_explains_what_a_score_is_made_of(kept, notes):
+    shown = kept("search", "lighthouse", "--explain", "--json").json
+    hit = shown["results"][0]
+    assert sum(part["value"] for part in hit["parts"]) == pytest.approx(hit["score"], abs=1e-4)
+    assert all(set(one) == {"citation", "score", "reason"} for one in shown["dropped"])
+    assert "score" in kept("search", "lighthouse", "--explain").out
+
+
+def test_search_can_be_narrowed(kept, notes):
+    def paths(*args: str) -> set[str]:
+        ended = kept("search", "lighthouse staging database line", "--min-score", "0", "-n", "50", "--json", *args)
+        return {hit["path"] for hit in ended.json["results"]}
+
+    everywhere = {"MEMORY.md", "memory/2026-03-02.md", "memory/ideas.md"}
+    assert paths() == everywhere
+    assert paths("--path", "memory/2026-*") == {"memory/2026-03-02.md"}
+    assert paths("--path", "MEMORY.md") == {"MEMORY.md"}
+    assert paths("--since", "2026-03-02", "--until", "2026-03-02") == {"memory/2026-03-02.md"}
+    assert paths("--since", "2026-03-03") == everywhere - {"memory/2026-03-02.md"}
+    assert paths("--source", "memory") == everywhere
+    assert paths("--source", "sessions") == set()
+    assert len(kept("search", "line", "-n", "1", "--json", "--min-score", "0").json["results"]) == 1
+
+
+def test_search_that_finds_nothing_says_so_and_succeeds(kept, notes):
+    ended = kept("search", "zxqv")
+    assert (ended.code, ended.out, ended.err) == (0, "Nothing found.\n", "")
+    assert kept("search", "zxqv", "--json").json["results"] == []
+
+
+@pytest.mark.parametrize("query", ['"', "AND OR (*", "--", "x" * 10_000, b"\xff\xfe"])
+def test_any_argument_is_a_query(kept, notes, query):
+    ended = kept("search", "--json", "--", query)
+    assert ended.code == 0, ended.out
+    assert ended.err == ""
+
+
+def test_get_reads_a_note_and_says_how_to_go_on(kept, notes):
+    ended = kept("get", "memory/ideas.md")
+    assert ended.out == "".join(f"line {n}\n" for n in range(1, 201))
+    assert ended.err == "… more: kept get memory/ideas.md --from 201\n"
+    assert kept("get", "MEMORY.md").out == (notes / "MEMORY.md").read_text()
+
+
+def test_get_reads_lines_by_number_or_by_citation(kept, notes):
+    assert kept("get", "memory/ideas.md", "--from", "3", "--lines", "2").out == "line 3\nline 4\n"
+    assert kept("get", "memory/ideas.md#L3-L4").out == "line 3\nline 4\n"
+    assert kept("get", "memory/ideas.md#L9").out == "line 9\n"
+    assert kept("get", "memory/ideas.md#L9-L3").out == "line 9\n"
+
+
+def test_every_citation_of_a_search_can_be_read(kept, notes):
+    for hit in kept("search", "lighthouse bread database", "--min-score", "0", "--json").json["results"]:
+        assert hit["snippet"].strip("…").strip() in kept("get", hit["citation"]).out
+
+
+def test_get_json_has_exactly_the_shape_others_rely_on(kept, notes):
+    assert kept("get", "memory/ideas.md", "--from", "299", "--lines", "1", "--json").json == {
+        "path": "memory/ideas.md", "from": 299, "lines": 1, "text": "line 299", "truncated": True, "nextFrom": 300,
+    }  # fmt: skip
+    assert kept("get", "memory/ideas.md#L300", "--json").json == {
+        "path": "memory/ideas.md", "from": 300, "lines": 1, "text": "line 300", "truncated": False, "nextFrom": None,
+    }  # fmt: skip
+
+
+def test_index_reports_what_it_did(kept, notes):
+    first = kept("index", "--json").json
+    assert (first["files"], first["indexed"], first["unchanged"], first["removed"]) == (3, 3, 0, 0)
+    assert first["embedded"] > 0
+    assert (first["problems"], first["failures"], first["pending"]) == ([], [], 0)
+    (notes / "memory/ideas.md").unlink()
+    second = kept("index", "--json").json
+    assert (second["files"], second["removed"], second["embedded"]) == (2, 1, 0)
+    assert "Nothing changed; 2 files and" in kept("index").out
+    forced = kept("index", "--force", "--json").json
+    assert (forced["indexed"], forced["embedded"]) == (2, 0)
+    assert forced["cached"] > 0
+
+
+def test_index_reports_notes_it_could_not_take(kept, notes):
+    write_file(notes / "memory/bad.md", b"caf\xe9 lighthouse")
+    ended = kept("index")
+    assert ended.code == 0
+    assert re.search(r"^Note: memory/bad\.md: not valid UTF-8", ended.err, re.MULTILINE)
+
+
+def test_status_counts_and_says_whether_the_index_is_behind(kept, notes, home):
+    kept("index")
+    shown = kept("status", "--json").json
+    assert (shown["files"], shown["dirty"], shown["changedFiles"], shown["pending"]) == (3, False, 0, 0)
+    assert (shown["provider"], shown["requestedProvider"], shown["backend"]) == ("local", "auto", "builtin")
+    assert shown["workspaceDir"] == str(notes)
+    assert shown["dbPath"] == str(home / "agents/main/index.sqlite")
+    assert shown["sources"] == [{"source": "memory", "files": 3, "chunks": shown["chunks"]}]
+    assert shown["cache"]["entries"] > 0
+    assert shown["indexBytes"] > 0
+    assert shown["degraded"] == shown["problems"] == []
+    write_file(notes / "memory/new.md", "new")
+    assert kept("status", "--json").json["changedFiles"] == 1
+    assert "1 file changed" in kept("status").out
+
+
+def test_status_and_doctor_change_no_note(kept, notes):
+    before = tree_of(notes)
+    kept("index")
+    for command in (["status"], ["doctor"], ["doctor", "--fix"], ["index", "--force"]):
+        kept(*command)
+    assert tree_of(notes) == before
+
+
+def test_doctor_finds_all_well_on_a_fresh_index(kept, notes):
+    kept("index")
+    ended = kept("doctor", "--json")
+    assert ended.code == 0
+    assert ended.json["ok"] is True
+    assert [check["name"] for check in ended.json["checks"]] == [
+        "workspace", "permissions", "integrity", "freshness", "sessions", "embedder",
+    ]  # fmt: skip
+
+
+def test_doctor_says_what_it_would_do_and_does_it_when_asked(kept, notes, home):
+    kept("index")
+    write_file(notes / "memory/new.md", "a new lighthouse")
+    (home / "agents").chmod(0o755)
+    ended = kept("doctor")
+    assert ended.code == 1
+    assert "→ index them" in ended.out
+    assert "→ make them private" in ended.out
+    assert "kept doctor --fix" in ended.out
+    assert (home / "agents").stat().st_mode & 0o777 == 0o755
+    ended = kept("doctor", "--fix", "--json")
+    assert ended.code == 0
+    assert {check["name"] for check in ended.json["checks"] if check["fixed"]} == {"permissions", "freshness"}
+    assert (home / "agents").stat().st_mode & 0o777 == 0o700
+    assert kept("doctor").code == 0
+
+
+@pytest.mark.parametrize("damage", ["overwritten", "text"])
+def test_doctor_mends_a_damaged_index(kept, notes, home, damage):
+    kept("index")
+    path = home / "agents/main/index.sqlite"
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    path.write_bytes(
+        {
+            "overwritten": whole[:middle] + b"\xa5" * 4096 + whole[middle + 4096 :],
+            "text": b"this is no database\n" * 1000,
+        }[damage]
+    )
+    ended = kept("doctor")
+    assert ended.code == 1
+    assert ended.err == ""
+    ended = kept("doctor", "--fix")
+    assert (ended.code, ended.err) == (0, "")
+    assert "Ada keeps" in kept("search", "lighthouse").out
+
+
+def test_doctor_names_a_damaged_transcript_and_mends_a_torn_one(kept, notes, home):
+    with SessionStore.open(home=home) as sessions:
+        ids = [sessions.get_or_create("telegram", user).id for user in ("1", "2")]
+        for one in ids:
+            sessions.append(one, Message.of("user", "Where is the spare key?"))
+        damaged, torn = (Path(sessions.get(one).transcript_path) for one in ids)
+    kept("index")
+    assert kept("doctor").code == 0
+    damaged.write_bytes(damaged.read_bytes() + b"no entry at all\n")
+    torn.write_bytes(torn.read_bytes() + b'{"type": "mess')
+    before = torn.read_bytes()
+    kept("index")
+    torn.write_bytes(before)
+    ended = kept("doctor", "--json")
+    assert ended.code == 1
+    found = [check for check in ended.json["checks"] if check["name"] == "sessions"]
+    assert {(check["ok"], damaged.name in check["detail"], bool(check["remedy"])) for check in found} == {
+        (False, True, False),
+        (False, False, True),
+    }
+    assert torn.read_bytes() == before
+
+    whole = damaged.read_bytes()
+    ended = kept("doctor", "--fix", "--json")
+    assert ended.code == 1
+    (left,) = [check for check in ended.json["checks"] if check["name"] == "sessions"]
+    assert "line 3" in left["detail"]
+    assert damaged.read_bytes() == whole
+    assert torn.read_bytes().endswith(b"}\n")
+
+
+def test_demo_shows_what_it_can_do_and_leaves_nothing_behind(kept, tmp_path, environment):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    before = tree_of(tmp_path)
+    ended = kept("demo", env={"TMPDIR": str(scratch)})
+    assert ended.code == 0
+    assert ended.err == ""
+    assert "Indexed" in ended.out
+    assert re.search(r"\w+\.md#L\d+", ended.out)
+    assert "score" in ended.out
+    assert "kept init" in ended.out
+    assert tree_of(tmp_path) == before
+
+
+def test_the_demo_does_not_touch_the_users_own_index(kept, notes, tmp_path):
+    own = {"KEPT_MEMORY_SEARCH__STORE__PATH": str(tmp_path / "own.sqlite")}
+    kept("index", env=own)
+    assert kept("demo", env=own | {"KEPT_CONFIG": str(tmp_path / "nowhere.yaml")}).code == 0
+    assert kept("status", "--json", env=own).json["changedFiles"] == 0
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_the_shell(kept, shell):
+    ended = kept("completion", shell)
+    assert ended.code == 0
+    assert "_KEPT_COMPLETE" in ended.out
+
+
+def test_completion_knows_commands_and_options(kept):
+    ended = kept(env={"_KEPT_COMPLETE": "bash_complete", "COMP_WORDS": "kept se", "COMP_CWORD": "1"})
+    assert ended.out == "plain,search\nplain,sessions\n"
+    ended = kept(env={"_KEPT_COMPLETE": "bash_complete", "COMP_WORDS": "kept search --ex", "COMP_CWORD": "2"})
+    assert ended.out == "plain,--explain\n"
+
+
+def test_watch_indexes_at_once_and_stops_when_told(environment, notes):
+    with subprocess.Popen(
+        [KEPT, "watch"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**environment, "KEPT_WORKSPACE": str(notes), "KEPT_MEMORY_SEARCH__SYNC__WATCH_DEBOUNCE_MS": "50"},
+        text=True,
+    ) as watching:
+        assert watching.stderr.readline().startswith("Watching ")
+        write_file(notes / "memory/new.md", "new")
+        watching.terminate()
+        out, err = watching.communicate(timeout=30)
+    assert watching.returncode == 0
+    assert "3 files indexed" in out
+    assert err == ""
+
+
+# global options
+
+
+def test_global_options_come_before_the_command(kept, tmp_path):
+    place, other_home = tmp_path / "w", tmp_path / "h"
+    write_file(place / "MEMORY.md", "lighthouse")
+    shown = kept("--workspace", place, "--home", other_home, "--agent", "ada", "status", "--json").json
+    assert shown["workspaceDir"] == str(place)
+    assert shown["dbPath"] == str(other_home / "agents/ada/index.sqlite")
+    assert shown["agent"] == "ada"
+
+
+def test_a_setting_can_be_overridden_for_one_run(kept, notes):
+    shown = kept("--set", "memory_search.provider=none", "search", "lighthouse", "--json").json
+    assert (shown["provider"], shown["model"]) == ("none", None)
+    assert shown["results"]
+
+
+def test_a_provider_that_is_not_available_leaves_words(kept, notes):
+    ended = kept("--set", "memory_search.provider=openai", "search", "lighthouse")
+    assert ended.code == 0
+    assert "Ada keeps" in ended.out
+    assert ended.err.startswith("Note: Searching by word only")
+
+
+# what goes wrong
+
+BAD = [
+    (["search", ""], 2, "empty_query"),
+    (["search", " \t\n"], 2, "empty_query"),
+    (["search"], 2, "usage"),
+    (["search", "x", "--min-score", "2"], 2, "usage"),
+    (["search", "x", "-n", "0"], 2, "usage"),
+    (["search", "x", "-n", "many"], 2, "usage"),
+    (["search", "x", "--source", "dreams"], 2, "usage"),
+    (["search", "x", "--since", "the day before the flood"], 2, "usage"),
+    (["search", "x", "--bogus"], 2, "usage"),
+    (["serach", "x"], 2, "usage"),
+    (["--set", "nonsense", "status"], 2, "usage"),
+    (["--set", "memory_search.providr=none", "status"], 2, "config"),
+    (["--set", "memory_search.provider=skynet", "status"], 2, "unknown_provider"),
+    (["--agent", "../../etc", "status"], 2, "config"),
+    (["--config", "nowhere.yaml", "status"], 2, "config"),
+    (["config", "explain", "nothing.like.it"], 2, "usage"),
+    (["--workspace", "nowhere", "search", "x"], 3, "workspace_missing"),
+    (["--workspace", "nowhere", "add", "x"], 3, "workspace_missing"),
+    (["--workspace", "nowhere", "doctor"], 3, "workspace_missing"),
+    (["--workspace", "nowhere", "index"], 3, "workspace_missing"),
+    (["get", "memory/none.md"], 3, "note_not_found"),
+    (["get", "memory/none.md#L3"], 3, "note_not_found"),
+    (["get", "../outside.md"], 4, "path_refused"),
+    (["get", "/etc/passwd"], 4, "path_refused"),
+    (["get", ""], 4, "path_refused"),
+    (["get", b"memory/\xff.txt"], 4, "path_refused"),
+    (["get", "MEMORY.md", "--lines", "0"], 2, "usage"),
+    (["get", "MEMORY.md", "--from", "-1"], 2, "usage"),
+    (["add", ""], 2, "empty_note"),
+    (["add", "-"], 2, "empty_note"),
+    (["add"], 2, "usage"),
+    (["add", "x", "--to", "../outside.md"], 4, "path_refused"),
+    (["add", "x", "--to", "elsewhere.md"], 4, "path_refused"),
+    (["add", "x", "--to", "memory/x.txt"], 4, "path_refused"),
+    (["init", "MEMORY.md"], 8, "workspace"),
+    (["init", "MEMORY.md/below"], 8, "workspace"),
+    (["completion", "tcsh"], 2, "usage"),
+]
+
+
+def is_about_json(args: list[str]) -> bool:
+    return args[-1:] != ["add"] and args[0] != "completion" and "serach" not in args
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("args", "code", "name"), BAD)
+def test_bad_input_is_one_line_that_says_what_to_do_and_changes_nothing(kept, notes, tmp_path, args, code, name):
+    args = [str(notes / arg) if args[0] == "init" and arg != "init" else arg for arg in args]
+    before = tree_of(tmp_path)
+    ended = kept(*args)
+    assert ended.code == code
+    assert ended.out == ""
+    assert ended.err.startswith("Error: ")
+    assert ended.err.count("\n") == 1
+    assert ended.err.endswith("\n")
+    assert "Traceback" not in ended.err
+    if is_about_json(args):
+        ended = kept(*args, "--json")
+        assert ended.code == code
+        assert ended.err == ""
+        error = ended.json["error"]
+        assert list(ended.json) == ["error"]
+        assert list(error) == ["code", "message", "hint"]
+        assert error["code"] == name
+        assert error["message"]
+        assert error["hint"]
+    assert tree_of(tmp_path) == before
+
+
+def test_a_home_that_is_a_file_is_one_line(kept, notes, tmp_path):
+    write_file(tmp_path / "file", "x")
+    ended = kept("--home", tmp_path / "file", "search", "x")
+    assert ended.code in (2, 6)
+    assert ended.err.count("\n") == 1
+    assert "Traceback" not in ended.err
+
+
+def test_a_traceback_is_shown_only_when_asked_for(kept):
+    assert "Traceback" in kept("--debug", "get", "../x.md").err
+    assert "Traceback" not in kept("get", "../x.md").err
+
+
+def test_a_misspelt_command_suggests_the_nearest(kept):
+    assert "Did you mean 'search'?" in kept("serach", "x").err
+
+
+@pytest.mark.parametrize("args", [[], ["config"]])
+def test_no_command_shows_the_help_as_help(kept, args):
+    ended = kept(*args)
+    assert ended.code == 2
+    assert "Error" not in ended.err
+    shown = ended.err.splitlines()
+    assert shown[0].startswith("Usage: kept")
+    assert len(shown) > 5
+
+
+# pipes, terminals, encodings
+
+
+@pytest.mark.parametrize(
+    "args", [["search", "lighthouse", "--explain"], ["status"], ["config", "explain"], ["doctor"], ["demo"]]
+)
+def test_a_pipe_gets_no_control_codes(kept, notes, args):
+    ended = kept(*args, env={"TERM": "xterm-256color"})
+    assert not ANSI.search(ended.out + ended.err)
+
+
+def on_a_terminal(args: list[str], environment: dict[str, str]) -> str:
+    """What a command writes when its output is a terminal."""
+    control, terminal = pty.openpty()
+    with subprocess.Popen([KEPT, *args], stdout=terminal, stderr=terminal, stdin=terminal, env=environment) as running:
+        os.close(terminal)
+        said = b""
+        while True:
+            try:
+                part = os.read(control, 65536)
+            except OSError:  # Linux says so when the other side is closed
+                break
+            if not part:
+                break
+            said += part
+    os.close(control)
+    assert running.returncode in (0, 3)
+    return said.decode()
+
+
+@pytest.mark.parametrize("args", [["search", "lighthouse", "--explain"], ["status"], ["doctor"], ["get", "none.md"]])
+def test_a_terminal_gets_colour_unless_no_color_is_set(kept, environment, notes, args):
+    kept("index")
+    env = {**environment, "KEPT_WORKSPACE": str(notes), "TERM": "xterm-256color"}
+    assert ANSI.search(on_a_terminal(args, env))
+    assert not ANSI.search(on_a_terminal(args, {**env, "NO_COLOR": "1"}))
+
+
+def test_a_note_cannot_write_to_the_terminal_what_the_terminal_obeys(kept, environment, notes):
+    write_file(notes / "memory/evil.md", "zebra \x1b]0;owned\x07 \x1b[2J \x9b31m crossing\n")
+    kept("index")
+    env = {**environment, "KEPT_WORKSPACE": str(notes), "TERM": "xterm-256color", "NO_COLOR": "1"}
+    for args in (["search", "zebra crossing"], ["get", "memory/evil.md"]):
+        shown = on_a_terminal(args, env)
+        assert "crossing" in shown
+        assert not re.search("[\x1b\x07\x9b]", shown)
+
+
+def test_a_note_goes_through_a_pipe_byte_for_byte(kept, notes):
+    text = "red \x1b[31m and \t tab, ü 漢 😀\n"
+    write_file(notes / "memory/x.md", text)
+    assert kept("get", "memory/x.md").out == text
+
+
+@pytest.mark.parametrize(
+    "args",
+    ["search lighthouse", "get memory/ideas.md", "config explain", "status --json", "status", "--help", "get --help"],
+)
+def test_a_reader_that_has_seen_enough_is_no_error(environment, notes, args):
+    ended = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; '{KEPT}' {args} | true"],
+        capture_output=True,
+        text=True,
+        env={**environment, "KEPT_WORKSPACE": str(notes)},
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_a_failure_is_one_even_if_nobody_reads_of_it(environment, notes):
+    ended = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; '{KEPT}' get nowhere.md --json | true"],
+        capture_output=True,
+        text=True,
+        env={**environment, "KEPT_WORKSPACE": str(notes)},
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stderr) == (3, "")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_an_output_that_cannot_show_every_letter_is_no_error(kept, notes, encoding):
+    write_file(notes / "memory/x.md", "抹茶 lighthouse café 😀\n")
+    env = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    for args in (
+        ["search", "抹茶"],
+        ["get", "memory/x.md"],
+        ["search", "抹茶", "--json"],
+        ["get", "抹茶.md", "--json"],
+    ):
+        ended = subprocess.run(
+            [KEPT, *args], capture_output=True, env={**os.environ, **env, "KEPT_WORKSPACE": str(notes)}
+        )
+        assert ended.returncode in (0, 3)
+        assert ended.stderr == b""
+
+
+def test_a_closed_standard_input_is_nothing_to_remember(environment, workspace):
+    ended = subprocess.run(
+        ["bash", "-c", f"'{KEPT}' add - <&-"],
+        capture_output=True,
+        text=True,
+        env={**environment, "KEPT_WORKSPACE": str(workspace)},
+        timeout=60,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("Error: There is nothing to remember.")
+
+
+@pytest.mark.parametrize("args", ["search lighthouse", "search ''", "get none.md --json", "status"])
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_a_closed_output_is_no_error_of_ours(environment, notes, args, closed):
+    ended = subprocess.run(
+        ["bash", "-c", f"'{KEPT}' {args} {closed}"],
+        capture_output=True,
+        text=True,
+        env={**environment, "KEPT_WORKSPACE": str(notes)},
+        timeout=60,
+    )
+    assert ended.returncode == {"search ''": 2, "get none.md --json": 3}.get(args, 0)
+    assert "should not" not in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+# the manual that --help is
+
+
+def commands() -> list[list[str]]:
+    """Every command, and those below a group."""
+    found = []
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        found.append([name])
+        found += [[name, inner] for inner in (command.commands if isinstance(command, click.Group) else ())]
+    return found
+
+
+@pytest.mark.parametrize("path", commands(), ids=" ".join)
+def test_every_command_and_option_is_documented(path):
+    context = click.Context(cli)
+    command: click.Command = cli
+    for name in path:
+        assert isinstance(command, click.Group)
+        found = command.get_command(context, name)
+        assert found is not None
+        command = found
+    assert command.get_short_help_str(200).endswith((".", "'", "?"))
+    takes_json = "--json" in {option for param in command.params for option in param.opts}
+    assert takes_json or isinstance(command, click.Group) or path[0] in ("gateway", "mcp", "hook", "demo", "completion")
+    shown = command.get_help(context)
+    for param in command.params:
+        if isinstance(param, click.Option):
+            assert param.help, f"{path}: {param.opts} has no help"
+            assert all(option in shown for option in param.opts)
+        else:
+            assert (param.metavar or param.name.upper()) in (command.help or ""), (
+                f"{path}: {param.name} is not explained"
+            )
+
+
+def test_the_help_names_every_command_and_every_global_option(kept):
+    ended = kept("--help")
+    assert ended.code == 0
+    for name in COMMANDS:
+        assert re.search(rf"^  {name} ", ended.out, re.MULTILINE)
+    for param in cli.params:
+        assert param.opts[-1] in ended.out
+        assert param.help
+    assert kept("-h").out == ended.out

@@ -1,0 +1,621 @@
+"""Settings: where they come from, what is refused, and what is never shown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kept import Memory
+from kept.config import Config, load_config
+from kept.errors import ConfigError
+from tests.support.files import write_file
+
+RESULTS = "memory_search.query.max_results"
+
+
+@pytest.fixture
+def load(home: Path, workspace: Path):
+    """The settings of this home and workspace. ``env`` is the whole environment."""
+
+    def load(*, env: dict[str, str] | None = None, **options: Any):
+        place = {} if "KEPT_WORKSPACE" in (env or {}) else {"workspace": str(workspace)}
+        return load_config(**{"home": str(home), "environ": env or {}, **place, **options})
+
+    return load
+
+
+def user_file(home: Path, text: str) -> Path:
+    return write_file(home / "config.yaml", text)
+
+
+def project_file(workspace: Path, text: str) -> Path:
+    return write_file(workspace / ".kept.yaml", text)
+
+
+def with_results(count: int) -> str:
+    return f"agents: {{defaults: {{memory_search: {{query: {{max_results: {count}}}}}}}}}"
+
+
+def refusal(load, **options: Any) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        load(**options)
+    return caught.value
+
+
+# layers
+
+
+def test_without_files_every_setting_has_its_default(load):
+    loaded = load()
+    assert loaded.config.memory_search.provider == "auto"
+    assert loaded.config.memory_search.chunking.tokens == 400
+    assert loaded.config.agent.compaction.reserve_tokens == 20_000
+    assert loaded.config.gateway.auto_responder.max_concurrent == 3
+    assert [kind for kind, _, exists in loaded.files if exists] == []
+
+
+def test_each_layer_overrides_the_one_before(load, home, workspace):
+    def shown(**options: Any) -> tuple[int, str]:
+        loaded = load(**options)
+        return loaded.config.memory_search.query.max_results, loaded.origins.get(RESULTS, "default")
+
+    env = {"KEPT_MEMORY_SEARCH__QUERY__MAX_RESULTS": "14"}
+    assert shown() == (6, "default")
+    path = user_file(home, with_results(11))
+    assert shown() == (11, f"user file {path}")
+    user_file(
+        home,
+        "agents:\n  defaults: {memory_search: {query: {max_results: 11}}}\n"
+        "  list: [{id: main, memory_search: {query: {max_results: 12}}}]",
+    )
+    assert shown() == (12, f"user file {path}, agent 'main'")
+    project = project_file(workspace, "memory_search: {query: {max_results: 13}}")
+    assert shown() == (13, f"project file {project}")
+    assert shown(env=env) == (14, "environment")
+    assert shown(env=env, settings={RESULTS: "15"}) == (15, "flags")
+
+
+def test_a_layer_overrides_single_settings_and_leaves_their_neighbours(load, home, workspace):
+    user_file(home, "agents: {defaults: {memory_search: {query: {max_results: 9, min_score: 0.5}}}}")
+    project_file(workspace, "memory_search: {query: {max_results: 8}}")
+    query = load(settings={"memory_search.query.hybrid.match": "all"}).config.memory_search.query
+    assert (query.max_results, query.min_score, query.hybrid.match) == (8, 0.5, "all")
+
+
+def test_the_workspace_may_come_from_every_layer_but_the_project(home, tmp_path):
+    def place(env: dict[str, str] | None = None, **options: Any) -> str:
+        return load_config(home=str(home), environ=env or {}, **options).config.workspace
+
+    assert place() == str(home / "workspace")
+    user_file(home, f"agents: {{defaults: {{workspace: {tmp_path / 'a'}}}}}")
+    assert place() == str(tmp_path / "a")
+    assert place({"KEPT_WORKSPACE": str(tmp_path / "b")}) == str(tmp_path / "b")
+    assert place({"KEPT_WORKSPACE": str(tmp_path / "b")}, workspace=str(tmp_path / "c")) == str(tmp_path / "c")
+
+
+def test_home_agent_and_file_come_from_the_environment_and_flags_win(tmp_path):
+    other = write_file(tmp_path / "other.yaml", with_results(21))
+    third = write_file(tmp_path / "third.yaml", with_results(22))
+    env = {"KEPT_HOME": str(tmp_path / "h"), "KEPT_AGENT": "ada", "KEPT_CONFIG": str(other)}
+    config = load_config(environ=env).config
+    assert (config.home, config.agent_id) == (str(tmp_path / "h"), "ada")
+    assert config.memory_search.query.max_results == 21
+    config = load_config(environ=env, home=str(tmp_path / "i"), agent="bob", config_file=str(third)).config
+    assert (config.home, config.agent_id) == (str(tmp_path / "i"), "bob")
+    assert config.memory_search.query.max_results == 22
+
+
+def test_a_config_file_that_was_named_has_to_be_there(load, tmp_path):
+    error = refusal(load, config_file=str(tmp_path / "nowhere.yaml"))
+    assert "nowhere.yaml" in error.message
+    assert "--config" in error.hint
+
+
+def test_camel_case_is_accepted_in_every_layer(load, home, workspace):
+    user_file(home, "agents: {defaults: {memorySearch: {maxFileBytes: 5000, cache: {maxEntries: 7}}}}")
+    project_file(workspace, "memorySearch: {query: {maxResults: 4, hybrid: {candidateMultiplier: 3}}}")
+    search = load(settings={"memorySearch.sync.onSearch": "false"}).config.memory_search
+    assert (search.max_file_bytes, search.cache.max_entries, search.sync.on_search) == (5000, 7, False)
+    assert (search.query.max_results, search.query.hybrid.candidate_multiplier) == (4, 3)
+
+
+def test_the_gateway_is_set_like_everything_else(load, home):
+    user_file(home, "gateway: {auto_responder: {max_concurrent: 4, debounce_ms: 5, max_history_messages: 6}}")
+    env = {"KEPT_GATEWAY__AUTO_RESPONDER__DEBOUNCE_MS": "7"}
+    loaded = load(env=env, settings={"gateway.autoResponder.maxHistoryMessages": "8"})
+    responder = loaded.config.gateway.auto_responder
+    assert (responder.max_concurrent, responder.debounce_ms, responder.max_history_messages) == (4, 7, 8)
+    assert loaded.origins["gateway.auto_responder.debounce_ms"] == "environment"
+    assert "gateway.auto_responder.x" in refusal(load, settings={"gateway.auto_responder.x": 1}).message
+
+
+def test_a_setting_given_in_both_spellings_is_refused(load, home):
+    user_file(home, "agents: {defaults: {memorySearch: {}, memory_search: {}}}")
+    assert "given twice" in refusal(load).message
+
+
+def test_settings_may_be_named_from_the_root_as_in_the_file(load):
+    config = load(settings={"agents.defaults.memory_search.query.max_results": "3"}).config
+    assert config.memory_search.query.max_results == 3
+
+
+# agents
+
+
+def test_an_agent_overrides_the_defaults_key_by_key_and_only_for_itself(load, home):
+    user_file(
+        home,
+        """
+agents:
+  defaults: {memory_search: {provider: local, query: {max_results: 9, min_score: 0.1}}}
+  list:
+    - {id: ada, memory_search: {provider: none, query: {max_results: 3}}}
+    - {id: bob}
+""",
+    )
+    ada = load(agent="ada").config.memory_search
+    assert (ada.provider, ada.query.max_results, ada.query.min_score) == ("none", 3, 0.1)
+    for other in ("bob", "main"):
+        search = load(agent=other).config.memory_search
+        assert (search.provider, search.query.max_results) == ("local", 9)
+
+
+def test_an_agents_id_may_look_like_a_number(load, home):
+    user_file(home, "agents: {list: [{id: 7, memory_search: {provider: none}}]}")
+    assert load(agent="7").config.memory_search.provider == "none"
+
+
+@pytest.mark.parametrize("entry", ["{memory_search: {}}", "ada", "{id: ''}", "{id: [1]}"])
+def test_an_agent_without_a_usable_id_is_refused(load, home, entry):
+    path = user_file(home, f"agents: {{list: [{entry}]}}")
+    error = refusal(load)
+    assert error.message.startswith(f"{path}: agents.list[0]")
+
+
+@pytest.mark.parametrize(
+    "name", ["..", ".", "../up", "a/b", "/etc", "a\\b", "a\0b", "a b", "~", "é", "x" * 65, "-", "..."]
+)
+def test_an_agents_name_that_could_leave_the_home_is_refused(load, name):
+    assert "cannot be an agent's name" in refusal(load, agent=name).message
+
+
+def test_an_agents_name_from_the_environment_is_checked_too(load):
+    assert "cannot be an agent's name" in refusal(load, env={"KEPT_AGENT": "../../etc"}).message
+
+
+# what is refused
+
+
+def test_an_unknown_key_in_the_user_file_names_the_file_and_suggests_the_nearest(load, home):
+    path = user_file(home, "agents: {defaults: {memory_search: {qurey: {}}}}")
+    error = refusal(load)
+    assert error.message == f"{path}: agents.defaults.memory_search.qurey: there is no such setting."
+    assert error.hint == "Did you mean 'query'?"
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "suggested"),
+    [
+        ("agent: {}", "agent:", "agents"),
+        ("agents: {default: {}}", "agents.default:", "defaults"),
+        ("agents: {list: [{id: main, modle: {}}]}", "agents.list[0].modle:", "model"),
+        ("gateway: {auto_respnder: {}}", "gateway.auto_respnder:", "auto_responder"),
+        ("gateway: {autoResponder: {maxConcurent: 1}}", "gateway.auto_responder.max_concurent:", "max_concurrent"),
+    ],
+)
+def test_unknown_keys_are_noticed_everywhere_in_the_user_file(load, home, text, named, suggested):
+    path = user_file(home, text)
+    error = refusal(load)
+    assert error.message.startswith(f"{path}: {named}")
+    assert error.hint == f"Did you mean '{suggested}'?"
+
+
+@pytest.mark.parametrize("text", ["1: x", "agents: {1: x}", "agents: {defaults: {1: x}}", "gateway: {null: 1}"])
+def test_a_key_that_is_not_text_is_an_unknown_key(load, home, text):
+    user_file(home, text)
+    assert "there is no such setting" in refusal(load).message
+
+
+def test_an_unknown_key_in_the_project_file_names_the_file_and_suggests_the_nearest(load, workspace):
+    path = project_file(workspace, "memory_search: {query: {max_result: 3}}")
+    error = refusal(load)
+    assert error.message == f"{path}: memory_search.query.max_result: there is no such setting."
+    assert error.hint == "Did you mean 'max_results'?"
+
+
+@pytest.mark.parametrize(
+    ("name", "suggested"),
+    [
+        ("KEPT_MEMORY_SEARCH__PROVIDR", "provider"),
+        ("KEPT_MEMORY_SERCH__PROVIDER", "memory_search"),
+        ("KEPT_WORKSPCE", "KEPT_WORKSPACE"),
+    ],
+)
+def test_an_unknown_variable_is_named_and_the_nearest_suggested(load, name, suggested):
+    error = refusal(load, env={name: "none"})
+    assert name in error.message
+    assert error.hint == f"Did you mean '{suggested}'?"
+
+
+def test_variables_of_other_programs_are_none_of_ours(load):
+    load(env={"KEEPT_X": "1", "_KEPT_COMPLETE": "bash_source", "PATH": "/bin"})
+
+
+def test_an_unknown_setting_given_as_a_flag_is_named_and_the_nearest_suggested(load):
+    error = refusal(load, settings={"memory_search.qurey.max_results": "3"})
+    assert "memory_search.qurey.max_results" in error.message
+    assert error.hint == "Did you mean 'query'?"
+
+
+@pytest.mark.parametrize("key", ["memory_search", "memory_search.query", "memory_search.provider.x", "", ".", "a..b"])
+def test_a_flag_has_to_name_one_setting(load, key):
+    refusal(load, settings={key: "1"})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "expected"),
+    [
+        (RESULTS, "many", "a whole number"),
+        (RESULTS, "1.5", "a whole number"),
+        (RESULTS, "true", "a whole number"),
+        (RESULTS, ".nan", "a whole number"),
+        (RESULTS, ".inf", "a whole number"),
+        (RESULTS, "1" + "0" * 400, "a whole number"),
+        (RESULTS, "[1]", "got a list"),
+        ("memory_search.query.min_score", "x", "a number"),
+        ("memory_search.query.hybrid.vector_weight", "heavy", "a number"),
+        ("memory_search.enabled", "maybe", "true or false"),
+        ("memory_search.enabled", "2", "true or false"),
+        ("memory_search.backend", "skynet", "not one of the choices"),
+        ("memory_search.provider", "{a: b}", "not one of the choices"),
+        ("memory_search.sources", "[memory, dreams]", "not one of the choices"),
+        ("memory_search.extra_paths", "{a: b}", "a list"),
+        ("memory_search.extra_paths", "[[a]]", "expected text"),
+        ("memory_search.model", "[a]", "expected text"),
+        ("memory_search.query", "7", "a group of settings"),
+        ("memory_search.remote.headers", "[a]", "names and values"),
+        ("workspace", "[a]", "expected text"),
+        ("workspace", "{a: b}", "expected text"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_where_it_stands(load, home, setting, value, expected):
+    keys = setting.split(".")
+    text = "".join(f"{'  ' * depth}{key}:\n" for depth, key in enumerate(["agents", "defaults", *keys[:-1]]))
+    path = user_file(home, f"{text}{'  ' * (len(keys) + 1)}{keys[-1]}: {value}\n")
+    error = refusal(load)
+    assert error.message.startswith(f"{path}: agents.defaults.{setting}")
+    assert expected in error.message
+
+
+def test_a_wrong_value_names_the_place_it_was_given_in(load, home, workspace):
+    user_file(home, "agents: {list: [{id: ada, memory_search: {query: {max_results: x}}}]}")
+    assert "config.yaml: agents.list[0].memory_search.query.max_results:" in refusal(load, agent="ada").message
+    user_file(home, "gateway: {auto_responder: {max_concurrent: x}}")
+    assert "config.yaml: gateway.auto_responder.max_concurrent:" in refusal(load).message
+    user_file(home, "")
+    project = project_file(workspace, "memory_search: {query: {max_results: x}}")
+    assert refusal(load).message.startswith(f"{project}: memory_search.query.max_results:")
+    project.unlink()
+    assert (
+        "KEPT_MEMORY_SEARCH__QUERY__MAX_RESULTS"
+        in refusal(load, env={"KEPT_MEMORY_SEARCH__QUERY__MAX_RESULTS": "x"}).message
+    )
+    assert RESULTS in refusal(load, settings={RESULTS: "x"}).message
+
+
+def test_a_mistake_in_another_agents_settings_is_not_kept_for_later(load, home):
+    user_file(home, "agents: {list: [{id: ada, memory_search: {backend: skynet}}]}")
+    assert "agents.list[0].memory_search.backend" in refusal(load, agent="main").message
+
+
+@pytest.mark.parametrize("value", ["true", "Yes", "on", "1"])
+def test_text_for_a_switch_is_understood(load, value):
+    assert load(settings={"memory_search.remote.batch.enabled": value}).config.memory_search.remote.batch.enabled
+
+
+def test_a_list_may_be_given_as_text_with_commas(load):
+    config = load(env={"KEPT_MEMORY_SEARCH__EXTRA_PATHS": "~/a, /b,"}).config
+    assert config.memory_search.extra_paths == ("~/a", "/b")
+
+
+# numbers
+
+
+@pytest.mark.parametrize(
+    ("setting", "given", "kept"),
+    [
+        (RESULTS, 0, 1),
+        (RESULTS, 10**9, 200),
+        ("memory_search.query.min_score", -3, 0.0),
+        ("memory_search.query.min_score", 1.01, 1.0),
+        ("memory_search.chunking.tokens", 1, 16),
+        ("memory_search.query.hybrid.candidate_multiplier", 99, 20),
+        ("memory_search.max_file_bytes", 5, 1000),
+    ],
+)
+def test_numbers_out_of_range_are_clamped(load, setting, given, kept):
+    value: Any = load(settings={setting: given}).config.agent
+    for key in setting.split("."):
+        value = getattr(value, key)
+    assert value == kept
+    assert type(value) is type(kept)
+
+
+@pytest.mark.parametrize(
+    ("vector", "text", "expected"),
+    [
+        (0.6, 0.6, (0.5, 0.5)),
+        (0.2, 0.6, (0.25, 0.75)),
+        (0.7, None, (0.7, 0.3)),
+        (None, 0.9, (0.1, 0.9)),
+        (0, None, (0, 1)),
+        (1, None, (1, 0)),
+        ("auto", 0.4, (0.6, 0.4)),
+        (5, None, (1, 0)),
+    ],
+)
+def test_weights_sum_to_one(load, vector, text, expected):
+    given = {"vector_weight": vector, "text_weight": text}
+    settings = {f"memory_search.query.hybrid.{key}": value for key, value in given.items() if value is not None}
+    hybrid = load(settings=settings).config.memory_search.query.hybrid
+    assert (hybrid.vector_weight, hybrid.text_weight) == pytest.approx(expected)
+
+
+def test_weights_that_are_not_given_or_both_zero_are_left_to_the_embedder(load):
+    zero = {"memory_search.query.hybrid.vector_weight": 0, "memory_search.query.hybrid.text_weight": 0}
+    for settings in ({}, zero):
+        hybrid = load(settings=settings).config.memory_search.query.hybrid
+        assert (hybrid.vector_weight, hybrid.text_weight) == ("auto", "auto")
+
+
+def test_weights_from_two_layers_are_normalised_together(load, home, workspace):
+    user_file(home, "agents: {defaults: {memory_search: {query: {hybrid: {vector_weight: 0.9}}}}}")
+    project_file(workspace, "memory_search: {query: {hybrid: {text_weight: 0.9}}}")
+    hybrid = load().config.memory_search.query.hybrid
+    assert (hybrid.vector_weight, hybrid.text_weight) == (0.5, 0.5)
+
+
+# the project file
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "workspace: /etc",
+        "memory_search: {provider: openai}",
+        "memory_search: {fallback: openai}",
+        "memory_search: {model: x}",
+        "memory_search: {extra_paths: [/etc]}",
+        "memory_search: {extraPaths: []}",
+        "memory_search: {enabled: false}",
+        "memory_search: {sources: [memory]}",
+        "memory_search: {remote: {base_url: 'https://evil.example'}}",
+        "memory_search: {remote: {baseUrl: null}}",
+        "memory_search: {remote: {api_key: x}}",
+        "memory_search: {remote: {headers: {a: b}}}",
+        "memory_search: {remote: {headers: {}}}",
+        "memory_search: {remote: {batch: {enabled: true}}}",
+        "memory_search: {local: {model_path: /tmp/x}}",
+        "memory_search: {store: {path: /tmp/x}}",
+        "memory_search: {cache: {max_entries: 0}}",
+        "memory_search: {backend: qmd}",
+        "model: {provider: claude_cli}",
+        "model: {base_url: x}",
+        "compaction: {reserve_tokens: 1}",
+        "session: {reset: {mode: none}}",
+    ],
+)
+def test_a_project_cannot_choose_what_is_not_its_to_choose(load, workspace, text):
+    path = project_file(workspace, text)
+    error = refusal(load)
+    assert error.message.startswith(f"{path}: ")
+    assert "cannot be set by a project" in error.message
+    assert "config.yaml" in error.hint
+
+
+@pytest.mark.parametrize("text", ["agents: {defaults: {workspace: /etc}}", "gateway: {}"])
+def test_a_project_has_no_agents_and_no_gateway(load, workspace, text):
+    project_file(workspace, text)
+    assert "there is no such setting" in refusal(load).message
+
+
+def test_a_project_may_tune_how_search_works(load, workspace):
+    project_file(
+        workspace,
+        "memory_search: {chunking: {tokens: 200}, query: {max_results: 9}, sync: {on_search: false},"
+        " max_file_bytes: 9000}",
+    )
+    search = load().config.memory_search
+    assert (search.chunking.tokens, search.query.max_results, search.sync.on_search) == (200, 9, False)
+    assert search.max_file_bytes == 9000
+
+
+def test_a_project_file_that_is_a_link_is_not_followed(load, workspace, tmp_path):
+    outside = write_file(tmp_path / "outside.yaml", "memory_search: {query: {max_results: 9}}")
+    (workspace / ".kept.yaml").symlink_to(outside)
+    assert "symbolic link" in refusal(load).message
+    (workspace / ".kept.yaml").unlink()
+    (workspace / ".kept.yaml").symlink_to("/dev/zero")
+    assert "symbolic link" in refusal(load).message
+
+
+# the files as files
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "---\n", "null\n", "\ufeff", "agents:\n", "agents: {}\n"])
+def test_a_file_that_says_nothing_sets_nothing(load, home, workspace, text):
+    before = load().config
+    user_file(home, text)
+    assert load().config == before
+    if "agents" not in text:
+        project_file(workspace, text)
+        assert load().config == before
+
+
+def test_a_byte_order_mark_is_not_part_of_the_first_key(load, home):
+    user_file(home, "\ufeff" + with_results(17))
+    assert load().config.memory_search.query.max_results == 17
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "just text", "42"])
+def test_a_file_that_is_not_a_group_of_settings_is_refused(load, home, text):
+    path = user_file(home, text)
+    error = refusal(load)
+    assert error.message.startswith(f"{path}: expected settings by name")
+
+
+@pytest.mark.parametrize(
+    "text", ["agents: []", "agents: x", "agents: {defaults: []}", "agents: {list: {}}", "gateway: []"]
+)
+def test_a_group_that_is_not_a_group_is_refused(load, home, text):
+    path = user_file(home, text)
+    assert refusal(load).message.startswith(f"{path}: ")
+
+
+def test_bad_yaml_says_the_file_and_the_line(load, home, workspace):
+    path = user_file(home, "agents:\n  defaults:\n    workspace: [unclosed\n")
+    error = refusal(load)
+    assert error.message.startswith(f"{path}, line ")
+    user_file(home, "agents:\n\tdefaults: {}\n")
+    assert refusal(load).message.startswith(f"{path}, line 2: ")
+    path.unlink()
+    project = project_file(workspace, "a: b: c\n")
+    assert refusal(load).message.startswith(f"{project}, line 1: ")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2026-99-99",
+        "!!int ''",
+        "!!float x",
+        "!!timestamp x",
+        "!!bool x",
+        "!!python/object:os.system x",
+        "1" * 5000,
+        "&a *b",
+    ],
+)
+def test_yaml_that_parses_and_means_nothing_is_an_error_of_the_file(load, home, value):
+    path = user_file(home, f"agents:\n  defaults:\n    workspace: {value}\n")
+    assert refusal(load).message.startswith(str(path))
+
+
+@pytest.mark.parametrize("raw", [b"agents: \xff\xfe", b"agents: \x00", b"agents: \x1b[31m"])
+def test_a_file_that_is_not_text_is_refused(load, home, raw):
+    path = write_file(home / "config.yaml", raw)
+    assert refusal(load).message.startswith(str(path))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "- " * 50_000, "{a: " * 50_000])
+def test_yaml_nested_without_end_is_refused_and_does_not_take_the_process_down(kept, workspace, text):
+    project_file(workspace, text)
+    ended = kept("config", "path")
+    assert ended.code == 2
+    assert "nested too deeply" in ended.err
+
+
+def test_a_folder_in_the_place_of_the_file_is_refused(load, home):
+    (home / "config.yaml").mkdir(parents=True)
+    assert "config.yaml: " in refusal(load).message
+
+
+def test_a_workspace_that_is_not_a_path_is_refused(load):
+    refusal(load, workspace="a\0b")
+
+
+# what is shown
+
+
+SECRETS = """
+agents:
+  defaults:
+    memory_search:
+      remote:
+        base_url: "https://ada:hunter2-in-url@example.org/v1?key=hunter2-in-query"
+        api_key: hunter2-search
+        headers: {Authorization: Bearer hunter2-header}
+    model: {api_key: hunter2-model, base_url: "https://hunter2-token@example.org"}
+"""
+
+
+@pytest.mark.parametrize("args", [("config", "show"), ("config", "explain")])
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_secrets_are_never_shown(kept, home, args, form):
+    user_file(home, SECRETS)
+    ended = kept(*args, *form)
+    assert ended.code == 0
+    assert "hunter2" not in ended.out + ended.err
+    if args[1:] == ("show",):
+        assert ended.out.count("(set)") == len(re.findall("hunter2", SECRETS))
+
+
+def test_a_secret_in_the_wrong_place_is_not_repeated_by_the_error(kept):
+    for name in ("HEADERS", "HEADERS__AUTHORIZATION", "API_KEY__X", "BATCH__WAIT"):
+        ended = kept("config", "show", env={f"KEPT_MEMORY_SEARCH__REMOTE__{name}": "Bearer hunter2"})
+        assert ended.code == 2
+        assert name == "BATCH__WAIT" or "hunter2" not in ended.out + ended.err
+
+
+def test_config_show_prints_yaml_that_gives_the_same_settings_again(kept, home, tmp_path):
+    user_file(home, "agents: {defaults: {memory_search: {extra_paths: [~/x], query: {max_results: 9}}}}")
+    copied = write_file(tmp_path / "copy.yaml", kept("config", "show").out)
+    again: Config = load_config(config_file=str(copied), home=str(home), environ={}).config
+    assert again.memory_search.query.max_results == 9
+    assert again.memory_search.extra_paths == ("~/x",)
+    assert kept("--config", copied, "config", "show").out == copied.read_text()
+
+
+def test_config_explain_names_the_layer_of_every_setting(kept, home, workspace):
+    user = user_file(
+        home, "agents: {defaults: {memory_search: {provider: none}}, list: [{id: main, model: {name: m}}]}"
+    )
+    project = project_file(workspace, "memory_search: {query: {min_score: 0.2}}")
+    ended = kept(
+        "--set", "memory_search.cache.max_entries=5", "config", "explain", "--json",
+        env={"KEPT_MEMORY_SEARCH__SYNC__WATCH": "no"},
+    )  # fmt: skip
+    rows = {row["setting"]: (row["value"], row["from"]) for row in ended.json}
+    assert rows["memory_search.provider"] == ("none", f"user file {user}")
+    assert rows["model.name"] == ("m", f"user file {user}, agent 'main'")
+    assert rows["memory_search.query.min_score"] == (0.2, f"project file {project}")
+    assert rows["memory_search.sync.watch"] == (False, "environment")
+    assert rows["memory_search.cache.max_entries"] == (5, "flags")
+    assert rows["workspace"] == (str(workspace), "environment")
+    assert rows["memory_search.fallback"] == ("none", "default")
+    assert rows["gateway.auto_responder.enabled"] == (True, "default")
+
+
+def test_config_explain_in_a_pipe_has_one_line_for_each_setting_however_long(kept, tmp_path):
+    deep = tmp_path / ("a" * 200) / "config.yaml"
+    write_file(deep, with_results(3))
+    lines = kept("--config", deep, "config", "explain", "memory_search.query").out.splitlines()
+    assert len(lines) == 1 + 12
+    assert [line for line in lines if RESULTS in line and line.rstrip().endswith(str(deep))]
+
+
+def test_config_explain_can_be_limited_and_says_when_nothing_is_called_that(kept):
+    for prefix in ("memory_search.query", "memorySearch.query", "agents.defaults.memory_search.query"):
+        names = [row["setting"] for row in kept("config", "explain", prefix, "--json").json]
+        assert names
+        assert all(name.startswith("memory_search.query.") for name in names)
+    ended = kept("config", "explain", "memory_search.qurey")
+    assert ended.code == 2
+    assert "memory_search.query" in ended.err
+
+
+def test_config_path_says_which_files_are_there(kept, home, workspace):
+    user_file(home, "")
+    shown = kept("config", "path", "--json").json
+    assert shown["user"] == {"path": str(home / "config.yaml"), "exists": True}
+    assert shown["project"] == {"path": str(workspace / ".kept.yaml"), "exists": False}
+
+
+def test_settings_given_to_open_are_used(workspace, home):
+    with Memory.open(workspace, home=home, settings={"memory_search.provider": "none"}) as memory:
+        assert memory.status().provider == "none"
+    with pytest.raises(ConfigError):
+        Memory.open(workspace, home=home, settings={"memory_search.provder": "none"})

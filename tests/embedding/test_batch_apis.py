@@ -1,0 +1,761 @@
+"""Big jobs through the providers' batch APIs: paid for once, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kept import Memory
+from kept.embedding.gemini import GeminiEmbedder
+from kept.embedding.openai import OpenAIEmbedder
+from kept.embedding.remote import Account, RemoteEmbedder
+from kept.embedding.voyage import VoyageEmbedder
+from kept.indexing.batch_book import Book, Job, Trouble, dump_book, parse_book
+from kept.indexing.batch_jobs import THRESHOLD, plan_groups
+from kept.records import SyncReport
+from kept.testing import FrozenClock
+from tests.support import embedding_batch_servers as batch_servers
+from tests.support import embedding_servers as servers
+from tests.support.commands import KEPT
+from tests.support.embedding_servers import KEY, Reply
+from tests.support.fake_time import FakePace
+
+pytestmark = pytest.mark.slow
+
+KINDS: dict[str, tuple[type[batch_servers.BatchProvider], type[RemoteEmbedder]]] = {
+    "openai": (batch_servers.OpenAI, OpenAIEmbedder),
+    "gemini": (batch_servers.Gemini, GeminiEmbedder),
+    "voyage": (batch_servers.Voyage, VoyageEmbedder),
+}
+MANY = THRESHOLD + 20
+DIMS = 16
+
+
+@dataclass
+class Place:
+    """A provider, and memories whose notes it embeds."""
+
+    name: str
+    server: Any
+    kind: type[RemoteEmbedder]
+    fake: FakePace
+    root: Path
+    opened: list[Memory] = field(default_factory=list)
+
+    def write(self, count: int = MANY, *, name: str = "MEMORY.md", word: str = "topic") -> None:
+        (self.root / "workspace").mkdir(exist_ok=True)
+        items = "".join(f"- Fact {number} is about {word}{number}.\n" for number in range(count))
+        (self.root / "workspace" / name).write_text(f"# Facts\n\n{items}")
+
+    def embedder(self, **more: Any) -> RemoteEmbedder:
+        account = Account(self.server.base_url, KEY)
+        return self.kind(account, pace=self.fake.pace(), **{"dimensions": DIMS, **more})
+
+    def memory(self, *, embedder: RemoteEmbedder | None = None, clock: Any = None, **settings: Any) -> Memory:
+        named = {f"memory_search.remote.batch.{name}": value for name, value in {"enabled": True, **settings}.items()}
+        memory = Memory.open(self.root / "workspace", embedder=embedder or self.embedder(), settings=named, clock=clock)
+        self.opened.append(memory)
+        return memory
+
+    @property
+    def book_path(self) -> Path:
+        return self.root / "home" / "agents" / "main" / "batches.json"
+
+    def book(self) -> Book:
+        return parse_book(self.book_path.read_bytes())
+
+
+def place_of(name: str, fake: FakePace, root: Path) -> Iterator[Place]:
+    kind, embedder = KINDS[name]
+    with kind() as server:
+        place = Place(name, server, embedder, fake, root)
+        yield place
+        for memory in place.opened:
+            memory.close()
+
+
+@pytest.fixture(params=KINDS)
+def place(request, fake, tmp_path) -> Iterator[Place]:
+    yield from place_of(request.param, fake, tmp_path)
+
+
+@pytest.fixture
+def openai(fake, tmp_path) -> Iterator[Place]:
+    yield from place_of("openai", fake, tmp_path)
+
+
+def said(report: SyncReport) -> str:
+    return " ".join(problem.reason for problem in report.problems)
+
+
+# in good times
+
+
+def test_many_texts_go_in_one_batch_and_are_found_by_meaning(place):
+    place.write()
+    memory = place.memory()
+    report = memory.sync()
+    assert (report.ok, report.problems) == (True, ())
+    assert (report.embedded, report.cached, report.pending) == (MANY, 0, 0)
+    assert place.server.steps == ["upload", "create", "poll", "download"]
+    assert place.server.texts() == []
+    result = memory.search("topic77")
+    assert result.degraded == ()
+    assert "topic77." in result.hits[0].snippet
+    assert result.hits[0].vector_score is not None
+    assert place.book().jobs == ()
+
+
+def test_vectors_are_those_of_their_own_text_though_answers_come_in_any_order(place):
+    place.write()
+    by_batch = place.memory()
+    by_batch.sync()
+    with by_batch.inspecting() as (index, _):
+        rows = dict(index.db.execute("SELECT hash, embedding FROM embedding_cache").get)
+    by_batch.close()
+    for file in (place.root / "home" / "agents" / "main").glob("*.sqlite*"):
+        file.unlink()
+    by_call = place.memory(enabled=False)
+    by_call.sync()
+    with by_call.inspecting() as (index, _):
+        assert dict(index.db.execute("SELECT hash, embedding FROM embedding_cache").get) == rows
+
+
+def test_few_texts_are_asked_for_in_ordinary_calls(place):
+    place.write(THRESHOLD - 1)
+    assert place.memory().sync().embedded == THRESHOLD - 1
+    assert place.server.steps == []
+    assert not place.book_path.exists()
+
+
+def test_batches_are_off_unless_they_are_enabled(place):
+    place.write()
+    assert place.memory(enabled=False).sync().embedded == MANY
+    assert place.server.steps == []
+
+
+def test_what_is_under_way_is_looked_at_every_poll_interval(place):
+    place.write()
+    place.server.looks = 4
+    assert place.memory(poll_interval_ms=1500).sync().ok
+    assert place.fake.slept == [1.5] * 4
+    assert place.server.steps.count("poll") == 4
+
+
+def test_no_more_batches_than_allowed_are_under_way_at_once(openai, monkeypatch):
+    from kept.embedding.batch_api.openai import OpenAIBatches
+
+    monkeypatch.setattr(OpenAIBatches, "max_requests", 100)
+    openai.write(550)
+    openai.server.looks = 2
+    most = 0
+
+    def watch(step: str, when: str) -> None:
+        nonlocal most
+        under_way = sum("end" not in batch for batch in openai.server.batches.values())
+        most = max(most, under_way)
+
+    openai.server.at = watch
+    report = openai.memory(concurrency=3).sync()
+    assert (report.ok, report.embedded) == (True, 550)
+    assert len(openai.server.batches) == 6
+    assert most == 3
+
+
+def test_texts_are_shared_out_by_count_and_by_size():
+    texts = [(bytes([number]) * 32, "x" * size) for number, size in enumerate([5, 5, 5, 40, 5, 200, 5])]
+    groups = plan_groups(texts, lambda custom_id, text: text.encode(), max_requests=2, max_bytes=50)
+    assert [[key[0] for key in group] for group in groups] == [[0, 1], [2, 3], [4, 6]]
+    assert plan_groups([], lambda custom_id, text: b"", max_requests=2, max_bytes=50) == []
+
+
+def test_usage_counts_what_a_batch_brought_and_estimates_what_is_not_told(place):
+    place.write()
+    embedder = place.embedder()
+    place.memory(embedder=embedder).sync()
+    assert embedder.usage.texts == MANY
+    assert embedder.usage.tokens == 7 * MANY if place.name != "gemini" else embedder.usage.tokens > 7 * MANY
+
+
+def test_a_rebuild_and_a_cache_that_is_switched_off_do_not_keep_a_batch_from_being_used(openai):
+    openai.write()
+    memory = Memory.open(
+        openai.root / "workspace",
+        embedder=openai.embedder(),
+        settings={"memory_search.remote.batch.enabled": True, "memory_search.cache.enabled": False},
+    )
+    openai.opened.append(memory)
+    report = memory.sync()
+    assert (report.embedded, report.pending, openai.server.texts()) == (MANY, 0, [])
+
+
+# when a part of it fails
+
+
+def test_texts_that_a_batch_did_not_take_are_asked_for_in_ordinary_calls(place):
+    place.write()
+    place.server.answers_poorly = lambda text: re.search(r"topic1\d\.", text) is not None
+    report = place.memory().sync()
+    assert (report.ok, report.embedded, report.pending) == (True, MANY, 0)
+    assert len(place.server.texts()) == 10
+    assert place.book() == Book()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lines: [
+            b'{"custom_id": "x"\n',
+            b"\xff\xfe\n",
+            b"[1, 2]\n",
+            b"\n",
+            {"custom_id": "nobody's"},
+            *lines[9:],
+        ],
+        lambda lines: [b"[" * 100_000 + b"\n", *lines[9:], *lines[20:30]],
+    ],
+    ids=["lines that are no answers", "lines twice"],
+)
+def test_answers_that_cannot_be_understood_are_left_out(place, change):
+    place.write()
+    place.server.changes_output = change
+    report = place.memory().sync()
+    assert (report.ok, report.embedded, report.pending) == (True, MANY, 0)
+    assert len(place.server.texts()) == 9
+
+
+def shorter(lines: list[Any]) -> list[Any]:
+    return [json.loads(re.sub(r"\[-?\d[^]]*\]", "[1.0, 0.0]", json.dumps(line))) for line in lines]
+
+
+def zeros(lines: list[Any]) -> list[Any]:
+    return [json.loads(re.sub(r"\[-?\d[^]]*\]", json.dumps([0.0] * DIMS), json.dumps(line))) for line in lines]
+
+
+@pytest.mark.parametrize("change", [lambda lines: [b"<html>\n"], shorter, zeros], ids=["html", "shorter", "zeros"])
+def test_a_batch_without_one_good_vector_has_failed_and_ordinary_calls_take_over(place, change):
+    place.write()
+    place.server.changes_output = change
+    report = place.memory().sync()
+    assert (report.ok, report.embedded, report.pending) == (True, MANY, 0)
+    assert "done, but without vectors" in said(report)
+    assert len(place.server.texts()) == MANY
+    assert place.book().jobs == ()
+    assert place.book().trouble.failures == 1
+
+
+def test_vectors_of_wrong_dimensions_are_never_stored(openai):
+    openai.write()
+    openai.server.changes_output = lambda lines: [*shorter(lines[:100]), *lines[100:]]
+    memory = openai.memory()
+    assert memory.sync().pending == 0
+    assert len(openai.server.texts()) == 100
+    with memory.inspecting() as (index, _):
+        assert set(index.db.execute("SELECT DISTINCT dims FROM embedding_cache")) == {(DIMS,)}
+
+
+@pytest.mark.parametrize("word", ["failed", "expired", "cancelled"])
+def test_a_batch_that_ends_badly_is_a_failure_and_what_it_brought_is_used(place, word):
+    place.write()
+    place.server.ends.append(word)
+    report = place.memory().sync()
+    assert (report.ok, report.embedded, report.pending) == (True, MANY, 0)
+    assert f"failed at {place.name}: {word}." in said(report)
+    partial = place.name != "gemini" and word != "failed"
+    assert len(place.server.texts()) == (MANY // 2 if partial else MANY)
+    assert place.book().trouble == Trouble(place.embedder().identity.key, 1, word)
+
+
+def test_the_reason_is_told_and_only_its_kind_is_written_down(openai):
+    openai.write()
+    openai.server.ends.append("failed")
+    assert "Enqueued token limit reached" in said(openai.memory().sync())
+    assert b"Enqueued" not in openai.book_path.read_bytes()
+
+
+def test_after_two_failures_batches_are_off_until_a_forced_index_succeeds(place):
+    place.server.ends.extend(["failed", "expired"])
+    place.write(word="first")
+    assert "Batch mode is off" not in said(place.memory().sync())
+    place.write(word="second")
+    second = place.memory().sync()
+    assert "Batch mode is off after 2 failures (the last: expired)" in said(second)
+    assert second.pending == 0
+    place.write(word="third")
+    third = place.memory().sync()
+    assert "kept index --force" in said(third)
+    assert (third.ok, third.pending, len(place.server.batches)) == (True, 0, 2)
+
+    place.write(word="fourth")
+    forced = place.memory().sync(force=True)
+    assert (said(forced), forced.pending, len(place.server.batches)) == ("", 0, 3)
+    assert place.book() == Book()
+    place.write(word="fifth")
+    place.memory().sync()
+    assert len(place.server.batches) == 4
+
+
+def test_a_forced_index_that_fails_leaves_batches_off(openai):
+    openai.server.ends.extend(["failed"] * 3)
+    for word in ("first", "second"):
+        openai.write(word=word)
+        openai.memory().sync()
+    openai.write(word="third")
+    assert "Batch mode is off" in said(openai.memory().sync(force=True))
+    assert openai.book().trouble.failures == 3
+
+
+def test_another_model_begins_anew(openai):
+    openai.server.ends.extend(["failed", "failed"])
+    for word in ("first", "second"):
+        openai.write(word=word)
+        openai.memory().sync()
+    report = openai.memory(embedder=openai.embedder(model="text-embedding-3-large")).sync()
+    assert (said(report), report.pending, len(openai.server.batches)) == ("", 0, 3)
+
+
+def test_one_failure_between_successes_does_not_add_up(openai):
+    openai.server.ends.extend(["failed", "completed", "failed", "completed"])
+    for word in ("first", "second", "third", "fourth"):
+        openai.write(word=word)
+        assert "Batch mode is off" not in said(openai.memory().sync())
+    assert len(openai.server.batches) == 4
+
+
+def test_two_failures_in_one_sync_end_it_for_the_rest(openai, monkeypatch):
+    from kept.embedding.batch_api.openai import OpenAIBatches
+
+    monkeypatch.setattr(OpenAIBatches, "max_requests", 100)
+    openai.server.ends.extend(["failed"] * 6)
+    openai.write(550)
+    report = openai.memory(concurrency=1).sync()
+    assert (report.pending, len(openai.server.batches)) == (0, 2)
+    assert len(openai.server.texts()) == 550
+
+
+@pytest.mark.parametrize("step", ["upload", "create"])
+def test_a_provider_without_batches_is_a_failure(place, step):
+    place.write()
+    place.server.step_faults[step] = deque([Reply(404, {"error": {"message": "Invalid URL"}})])
+    report = place.memory().sync()
+    assert (report.ok, report.pending, len(place.server.texts())) == (True, 0, MANY)
+    assert "request refused (404)" in said(report)
+    assert place.book().trouble.failures == 1
+
+
+def test_a_key_that_is_refused_or_a_quota_that_is_used_up_is_no_failure_of_batches(openai):
+    openai.write()
+    spent = {"error": {"message": "You exceeded it", "code": "insufficient_quota"}}
+    openai.server.step_faults["create"] = deque([Reply(401, {"error": {"message": "no"}}), Reply(429, spent)])
+    for word in ("first", "second"):
+        openai.write(word=word)
+        assert "No batch was made." in said(openai.memory().sync())
+    assert openai.book() == Book()
+
+
+def test_a_batch_that_the_provider_has_forgotten_is_a_failure(place):
+    place.write()
+    place.memory(wait=False).sync()
+    place.server.batches.clear()
+    report = place.memory().sync()
+    assert (report.ok, report.pending) == (True, 0)
+    assert "request refused (404)" in said(report)
+
+
+# time
+
+
+def test_a_batch_that_takes_too_long_is_waited_for_once_more_then_cancelled(place):
+    place.write()
+    place.server.looks = 10_000
+    report = place.memory(timeout_minutes=10, poll_interval_ms=60_000).sync()
+    assert (report.ok, report.pending, len(place.server.texts())) == (True, 0, MANY)
+    assert "after 20 minutes" in said(report)
+    assert 19 <= len(place.fake.slept) <= 21
+    assert place.server.steps[-1] == "cancel"
+    assert place.book().trouble.failures == 1
+    assert place.book().jobs == ()
+
+
+def test_a_batch_that_is_done_in_its_second_time_has_not_failed(openai):
+    openai.write()
+    openai.server.looks = 15
+    report = openai.memory(timeout_minutes=10, poll_interval_ms=60_000).sync()
+    assert (said(report), report.embedded, openai.server.texts()) == ("", MANY, [])
+    assert openai.book() == Book()
+
+
+def test_an_outage_while_waiting_is_outlived(place):
+    place.write()
+    place.server.step_faults["poll"] = deque([Reply(503, b"")] * 7)
+    report = place.memory().sync()
+    assert (report.ok, report.pending, place.server.texts()) == (True, 0, [])
+    assert len(place.server.batches) == 1
+
+
+def test_a_long_outage_leaves_the_batch_to_a_later_sync(place):
+    place.write()
+    place.server.step_faults["poll"] = deque([Reply(503, b"")] * 10_000)
+    report = place.memory().sync()
+    assert (report.ok, report.pending, place.server.texts()) == (False, MANY, [])
+    assert "A batch could not be looked at." in said(report)
+    place.server.step_faults.clear()
+    later = place.memory().sync()
+    assert (later.ok, later.embedded, later.pending) == (True, MANY, 0)
+    assert len(place.server.batches) == 1
+
+
+def test_a_batch_of_which_nothing_is_heard_for_days_is_given_up(openai):
+    openai.write()
+    clock = FrozenClock()
+    openai.memory(wait=False, clock=clock).sync()
+    openai.server.step_faults["poll"] = deque([Reply(200, b"<html>")] * 10)
+    assert openai.memory(clock=clock).sync().pending == MANY
+    clock.move(days=4)
+    report = openai.memory(clock=clock).sync()
+    assert "nothing was heard of it for days" in said(report)
+    assert (report.pending, openai.book().jobs) == (0, ())
+
+
+# without waiting
+
+
+def test_without_waiting_texts_are_found_by_word_until_a_later_sync_collects(place):
+    place.write()
+    place.server.looks = 3
+    memory = place.memory(wait=False)
+    report = memory.sync()
+    assert report.failures == (
+        f"{place.name} has {MANY} texts in a batch that is not done yet."
+        " New text is found by word, not yet by meaning.",
+    )
+    assert (report.embedded, report.pending, place.fake.slept) == (0, MANY, [])
+    assert [(batch.provider, batch.texts) for batch in memory.status().batches] == [(place.name, MANY)]
+    hit = memory.search("topic77").hits[0]
+    assert "topic77." in hit.snippet
+    assert hit.vector_score is None
+    assert memory.sync().pending == MANY
+    assert memory.sync().pending == MANY
+    done = memory.sync()
+    assert (done.ok, done.embedded, done.pending, memory.status().batches) == (True, MANY, 0, ())
+    assert place.server.texts() == ["topic77"]  # the query
+    assert len(place.server.batches) == 1
+
+
+def test_what_is_new_meanwhile_is_not_held_up(openai):
+    openai.write()
+    openai.server.looks = 3
+    memory = openai.memory(wait=False)
+    memory.sync()
+    (openai.root / "workspace" / "memory").mkdir()
+    (openai.root / "workspace" / "memory" / "new.md").write_text("# New\n\nQuite new.\n")
+    report = memory.sync()
+    assert (report.embedded, report.pending) == (1, MANY)
+    assert len(openai.server.texts()) == 1
+
+
+def test_a_search_begins_a_batch_and_does_not_wait_for_it(place):
+    place.write()
+    place.server.looks = 2
+    memory = place.memory()
+    result = memory.search("topic77")
+    assert "topic77." in result.hits[0].snippet
+    assert any("in a batch that is not done yet" in reason for reason in result.degraded)
+    assert place.fake.slept == []
+    assert place.server.steps == ["upload", "create"]
+    memory.search("topic78")
+    assert place.server.texts() == ["topic77", "topic78"]  # the queries
+    assert place.server.steps == ["upload", "create"]  # it is not looked at by every search
+    assert memory.sync().pending == 0
+    assert len(place.server.batches) == 1
+
+
+def test_a_rebuild_does_not_pay_twice_either_and_the_index_from_before_stays_in_use(openai):
+    openai.write()
+    openai.memory(enabled=False).sync()
+    asked = len(openai.server.texts())
+    embedder = openai.embedder(model="text-embedding-3-large")
+    openai.server.looks = 2
+    memory = openai.memory(embedder=embedder, wait=False)
+    report = memory.sync()
+    assert "The index from before is still in use." in report.failures[0]
+    assert "topic77." in memory.search("topic77").hits[0].snippet
+    assert memory.sync().rebuilt is None
+    done = memory.sync()
+    assert (done.ok, done.embedded, done.pending) == (True, MANY, 0)
+    assert done.rebuilt
+    assert len(openai.server.batches) == 1
+    assert len(openai.server.texts()) == asked
+
+
+def test_a_batch_that_is_under_way_is_no_reason_to_fall_back_to_another_provider(openai):
+    openai.write()
+    openai.server.looks = 2
+    named = {"remote.base_url": openai.server.base_url, "remote.api_key": KEY, "remote.batch.enabled": True}
+    named |= {"remote.batch.wait": False, "provider": "openai", "fallback": "local", "dimensions": DIMS}
+    settings = {f"memory_search.{name}": value for name, value in named.items()}
+    memory = Memory.open(openai.root / "workspace", settings=settings)
+    openai.opened.append(memory)
+    assert memory.sync().pending == MANY
+    assert memory.search("topic77").provider == "openai"
+    assert memory.sync().pending == MANY
+    assert memory.sync().pending == 0
+    assert (memory.status().provider, len(openai.server.batches)) == ("openai", 1)
+
+
+def test_more_batches_than_are_allowed_at_once_follow_one_another(openai, monkeypatch):
+    from kept.embedding.batch_api.openai import OpenAIBatches
+
+    monkeypatch.setattr(OpenAIBatches, "max_requests", 300)
+    openai.write(1200)
+    memory = openai.memory(wait=False, concurrency=1)
+    assert memory.sync().pending == 1200
+    assert len(openai.server.batches) == 1
+    assert memory.sync().pending == 900
+    assert memory.sync().pending == 600
+    assert openai.server.texts() == []
+
+
+# what is written down
+
+
+def test_neither_keys_nor_words_of_notes_are_written_down_and_the_file_is_private(place):
+    place.write()
+    place.memory(wait=False).sync()
+    written = place.book_path.read_text()
+    assert len(place.book().jobs[0].hashes) == MANY
+    assert not re.search(r"topic|Fact|sk-test|workspace/", written)
+    assert KEY not in written
+    assert place.book_path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_written_down_can_be_read_again():
+    job = Job("kept-1", "w", "i", "openai", 12, ("ab" * 32,), "file-1", None)
+    book = Book((job,), Trouble("i", 1, "expired"))
+    assert parse_book(dump_book(book)) == book
+    assert parse_book(dump_book(Book())) == Book()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"\xff\x00",
+        b"[" * 100_000,
+        b'{"version": 9, "jobs": [], "trouble": null}',
+        b'{"version": 1, "jobs": [{"key": 1}], "trouble": null}',
+        b'{"version": 1, "jobs": [], "trouble": {"failures": "two"}}',
+        dump_book(Book((Job("k", "w", "i", "p", 1, ("zz",)),))),
+    ],
+)
+def test_a_damaged_file_is_reported_put_aside_and_ignored(openai, content):
+    openai.write()
+    openai.book_path.parent.mkdir(parents=True)
+    openai.book_path.write_bytes(content)
+    report = openai.memory().sync()
+    assert (report.ok, report.embedded, report.pending) == (True, MANY, 0)
+    assert "It was damaged" in said(report)
+    assert openai.book_path.with_name("batches.json.damaged").read_bytes() == content
+    assert said(openai.memory().sync()) == ""
+
+
+def test_where_nothing_can_be_written_down_nothing_is_paid_for(openai):
+    openai.write()
+    openai.book_path.mkdir(parents=True)
+    report = openai.memory().sync()
+    assert (report.ok, report.pending, openai.server.steps) == (True, 0, [])
+    assert "batches.json" in said(report)
+
+
+def test_jobs_of_another_workspace_are_left_alone(openai):
+    openai.write()
+    openai.memory(wait=False).sync()
+    other = Place(openai.name, openai.server, openai.kind, openai.fake, openai.root, openai.opened)
+    (openai.root / "workspace").rename(openai.root / "elsewhere")
+    other.write(word="other")
+    assert other.memory().sync().pending == 0
+    assert [len(job.hashes) for job in openai.book().jobs] == [MANY]
+
+
+def test_a_job_that_was_collected_and_not_struck_off_costs_nothing(place):
+    place.write()
+    kept: list[bytes] = []
+    place.server.at = lambda step, when: kept.append(place.book_path.read_bytes()) if step == "download" else None
+    place.memory().sync()
+    place.book_path.write_bytes(kept[-1])
+    place.write(MANY + 1)
+    report = place.memory().sync()
+    assert (report.ok, report.embedded, report.pending) == (True, 1, 0)
+    for file in place.book_path.parent.glob("*.sqlite*"):
+        file.unlink()
+    assert place.memory().sync().pending == 0  # and where the index is gone, its answers are fetched again
+    assert len(place.server.batches) == 1
+    assert len(place.server.texts()) == 2
+
+
+# the answer to a request that costs money is lost
+
+
+def lose(handler: servers.Handler, request: servers.Request) -> None:
+    handler.server.provider.answer(request)
+    handler.break_off()
+
+
+def on_create(place: Place, fault: servers.Fault) -> None:
+    """The fault happens to the first request that makes a batch; all else goes well."""
+    pending = [fault]
+
+    def always(handler: servers.Handler, request: servers.Request) -> None:
+        if pending and place.server.step_of(request) == "create":
+            pending.pop()(handler, request)
+        else:
+            handler.reply(place.server.answer(request))
+
+    place.server.always = always
+
+
+@pytest.mark.parametrize("fault", [lose, servers.says(503), servers.says(200, b"{}"), servers.says(200, b"<")])
+def test_a_batch_whose_id_was_lost_on_the_way_is_found_and_not_made_twice(place, fault):
+    def heard(handler: servers.Handler, request: servers.Request) -> None:
+        if fault is not lose:
+            place.server.answer(request)
+        fault(handler, request)
+
+    on_create(place, heard)
+    place.write()
+    report = place.memory().sync()
+    assert (report.ok, report.embedded, report.pending, said(report)) == (True, MANY, 0, "")
+    assert len(place.server.batches) == 1
+    assert "list" in place.server.steps
+
+
+def test_a_batch_that_was_not_heard_of_is_made_by_the_next_look(place):
+    on_create(place, servers.says(503))
+    place.write()
+    assert place.memory().sync().embedded == MANY
+    assert len(place.server.batches) == 1
+    assert place.server.texts() == []
+
+
+def test_a_batch_that_cannot_be_made_has_failed_after_three_tries(place):
+    place.server.step_faults["create"] = deque([Reply(503, b"")] * 10)
+    place.write()
+    report = place.memory().sync()
+    assert "could not be made in 3 tries" in said(report)
+    assert (report.ok, report.pending, len(place.server.texts())) == (True, 0, MANY)
+    assert place.server.steps.count("create") == 3
+
+
+def test_a_lost_batch_is_found_on_a_later_page(place):
+    on_create(place, lose)
+    place.write()
+    made = place.server._create
+
+    def make_many(request: servers.Request) -> Any:
+        answer = made(request)
+        mine = next(iter(place.server.batches.values()))
+        for number in range(45):
+            name = f"{mine.get('id') or mine.get('name')}x{number}"
+            foreign = {"displayName": "x", "inputConfig": {}, "metadata": {"kept_job": "x"}, "input_file_id": "y"}
+            place.server.batches[name] = {**mine, **foreign, "id": name, "name": name}
+        return answer
+
+    place.server._create = make_many
+    assert place.memory().sync().embedded == MANY
+    assert len(place.server.batches) == 46
+    assert place.server.steps.count("list") == 3
+
+
+def test_a_file_that_lies_elsewhere_is_fetched_without_the_key(openai):
+    with batch_servers.OpenAI() as store:
+        there: list[servers.Request] = []
+
+        def serve(handler: servers.Handler, request: servers.Request) -> None:
+            there.append(request)
+            handler.reply(Reply(200, openai.server.files[request.path.partition("?")[0].strip("/")]))
+
+        store.always = serve
+
+        def always(handler: servers.Handler, request: servers.Request) -> None:
+            if openai.server.step_of(request) == "download":
+                place = f"{store.origin}/{request.path.split('/')[-2]}?signature=abc"
+                handler.reply(Reply(302, b"", (("location", place),)))
+            else:
+                handler.reply(openai.server.answer(request))
+
+        openai.server.always = always
+        openai.write()
+        assert openai.memory().sync().embedded == MANY
+        assert openai.server.texts() == []
+    (request,) = there
+    assert request.path.endswith("?signature=abc")
+    assert "authorization" not in request.headers
+
+
+# killed
+
+
+STEPS = [(step, when) for step in ("upload", "create", "poll", "download") for when in ("before", "after")]
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize(("step", "when"), STEPS)
+def test_a_process_that_is_killed_at_any_step_is_resumed_without_a_second_batch(place, step, when):
+    place.write()
+    environment = kept_environment(place)
+    victims: queue.Queue[subprocess.Popen[bytes]] = queue.Queue()
+    struck: list[str] = []
+
+    def kill(at: str, moment: str) -> None:
+        if (at, moment) == (step, when) and not struck:
+            struck.append(step)
+            victim = victims.get(timeout=10)
+            victim.kill()
+            victim.wait()  # so that it cannot hear the answer
+
+    place.server.at = kill
+    killed = start_index(environment)
+    victims.put(killed)
+    killed.communicate(timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    after = start_index(environment)
+    out, err = after.communicate(timeout=60)
+    assert after.returncode == 0, err
+    report = json.loads(out)
+    assert (report["failures"], report["pending"], report["embedded"]) == ([], 0, MANY)
+    assert len(place.server.batches) == 1
+    assert place.server.texts() == []
+    assert place.book() == Book()
+
+
+def kept_environment(place: Place) -> dict[str, str]:
+    home = place.root / "home"
+    home.mkdir()
+    (home / "config.yaml").write_text(
+        "agents: {defaults: {memory_search: {"
+        f"provider: {place.name}, dimensions: {DIMS}, remote: {{base_url: '{place.server.base_url}', api_key: {KEY},"
+        " batch: {enabled: true, poll_interval_ms: 100}}}}}\n"
+    )
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(place.root),
+        "KEPT_HOME": str(home),
+        "KEPT_WORKSPACE": str(place.root / "workspace"),
+    }
+
+
+def start_index(environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([KEPT, "index", "--json"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -1,0 +1,139 @@
+"""When the first provider fails: its fallback, words alone, and never two kinds of vectors in one comparison."""
+
+from __future__ import annotations
+
+import pytest
+
+from kept import Memory
+from kept.net import timing
+from tests.support import embedding_servers as servers
+from tests.support.embedding_servers import KEY, says
+from tests.support.fake_time import FakePace
+from tests.support.files import write_file
+
+
+@pytest.fixture
+def server():
+    with servers.OpenAI() as server:
+        yield server
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Retries without waiting, for embedders that are made from settings."""
+    pace = FakePace().pace()
+    monkeypatch.setattr(timing, "Pace", lambda: pace)
+
+
+@pytest.fixture
+def opened(workspace, home, server, quick):
+    memories = []
+
+    def open_memory(**more):
+        settings = {
+            "memory_search.provider": "openai",
+            "memory_search.fallback": "local",
+            "memory_search.remote.base_url": server.base_url,
+            "memory_search.remote.api_key": KEY,
+            **more,
+        }
+        memories.append(Memory.open(workspace, home=home, settings=settings))
+        return memories[-1]
+
+    yield open_memory
+    for memory in memories:
+        memory.close()
+
+
+def test_a_working_provider_needs_no_fallback(workspace, opened):
+    write_file(workspace / "memory/a.md", "The parrot is green.\n")
+    report = opened().sync()
+    assert report.ok
+    result = opened().search("parrot")
+    assert (result.provider, result.degraded) == ("openai", ())
+
+
+def test_the_fallback_builds_the_index_when_the_provider_fails(workspace, opened, server):
+    write_file(workspace / "memory/a.md", "The parrot is green.\n")
+    server.always = says(500)
+    memory = opened()
+    report = memory.sync()
+    assert report.pending == 0
+    assert "wordllama-l2-256 was used instead." in report.failures
+    result = memory.search("parrot")
+    assert result.provider == "local"
+    assert result.hits[0].vector_score is not None
+
+
+def test_vectors_of_two_providers_are_never_compared(workspace, opened, server):
+    """An index of the first, the first down: words answer and it is said, until the fallback's vectors are there."""
+    write_file(workspace / "memory/a.md", "The parrot is green.\n")
+    opened().sync()
+    server.always = says(500)
+    memory = opened()
+    result = memory.search("parrot")
+    assert result.hits[0].vector_score is None
+    assert "by word only" in result.degraded[0]
+    write_file(workspace / "memory/b.md", "The zeppelin is silver.\n")
+    report = memory.sync()
+    assert "wordllama-l2-256 was used instead." in report.failures
+    result = memory.search("parrot")
+    assert (result.provider, result.degraded) == ("local", ())
+    assert result.hits[0].vector_score is not None
+
+
+def test_the_preferred_provider_comes_back_with_the_next_sync_that_is_asked_for(workspace, opened, server):
+    write_file(workspace / "memory/a.md", "The parrot is green.\n")
+    opened().sync()
+    server.always = says(500)
+    write_file(workspace / "memory/b.md", "The zeppelin is silver.\n")
+    opened().sync()
+    server.always = None
+    calls = len(server.requests)
+    memory = opened()
+    assert memory.search("parrot").provider == "local"
+    assert len(server.requests) == calls
+    report = memory.sync()
+    assert report.ok
+    assert report.rebuilt == "the embedder changed from wordllama-l2-256 to text-embedding-3-small"
+    assert (report.embedded, report.cached) == (1, 1)
+    assert memory.search("parrot").provider == "openai"
+
+
+def test_a_provider_without_a_key_leaves_its_place_to_the_fallback(workspace, home):
+    write_file(workspace / "memory/a.md", "The parrot is green.\n")
+    settings = {"memory_search.provider": "openai", "memory_search.fallback": "local"}
+    with Memory.open(workspace, home=home, settings=settings) as memory:
+        result = memory.search("parrot")
+    assert result.provider == "local"
+    assert "OPENAI_API_KEY" in result.degraded[0]
+
+
+def test_without_a_fallback_words_answer(workspace, opened, server):
+    write_file(workspace / "memory/a.md", "The parrot is green.\n")
+    server.always = says(500)
+    memory = opened(**{"memory_search.fallback": "none"})
+    result = memory.search("parrot")
+    assert [hit.path for hit in result] == ["memory/a.md"]
+    assert any("not yet by meaning" in reason for reason in result.degraded)
+
+
+def test_the_key_of_the_first_is_not_sent_to_the_fallback(workspace, home, server, quick, monkeypatch):
+    write_file(workspace / "memory/a.md", "The parrot is green.\n")
+    server.always = says(500)
+    with servers.Ollama() as ollama:
+        monkeypatch.setenv("OLLAMA_HOST", ollama.origin)
+        settings = {
+            "memory_search.provider": "openai",
+            "memory_search.fallback": "ollama",
+            "memory_search.remote.base_url": server.base_url,
+            "memory_search.remote.api_key": KEY,
+            "memory_search.remote.headers": {"x-team": "secret-team"},
+        }
+        with Memory.open(workspace, home=home, settings=settings) as memory:
+            memory.sync()
+            assert memory.search("parrot").provider == "ollama"
+        assert ollama.requests
+        for request in ollama.requests:
+            assert KEY not in str(request.headers)
+            assert "x-team" not in request.headers

@@ -1,0 +1,219 @@
+"""Which embedder the settings mean, where its key comes from, and what it costs those who do not use it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kept import Memory
+from kept.config import load_config
+from kept.embedding.gemini import GeminiEmbedder
+from kept.embedding.ollama import OllamaEmbedder
+from kept.embedding.openai import OpenAIEmbedder
+from kept.embedding.registry import choose_chain, make_embedder
+from kept.embedding.static import StaticEmbedder
+from kept.embedding.voyage import VoyageEmbedder
+from kept.errors import AccessRefused, ConfigError, EmbedderUnavailable, UnknownProvider
+from tests.support import embedding_servers as servers
+
+ENVIRONMENT = {
+    "OPENAI_API_KEY": "sk-openai-00000000",
+    "GOOGLE_API_KEY": "AIza-google-0000",
+    "VOYAGE_API_KEY": "pa-voyage-00000000",
+}
+
+
+def chosen(environ: dict[str, str] | None = None, **settings: object):
+    named = {f"memory_search.{name.replace('__', '.')}": value for name, value in settings.items()}
+    config = load_config(settings=named, environ=environ or {}).config
+    return make_embedder(config.memory_search.provider, config.memory_search, config.keys)
+
+
+def test_each_name_means_its_provider_and_its_usual_model():
+    kinds = {
+        "openai": (OpenAIEmbedder, "text-embedding-3-small", 1536),
+        "gemini": (GeminiEmbedder, "gemini-embedding-001", 3072),
+        "voyage": (VoyageEmbedder, "voyage-4-large", 1024),
+        "ollama": (OllamaEmbedder, "nomic-embed-text", 768),
+        "local": (StaticEmbedder, "wordllama-l2-256", 256),
+    }
+    for name, (kind, model, dims) in kinds.items():
+        embedder = chosen(ENVIRONMENT, provider=name)
+        assert isinstance(embedder, kind)
+        identity = embedder.identity
+        assert (identity.provider, identity.model, identity.dims) == (name, model, dims)
+        assert 0 <= embedder.calibration.floor < embedder.calibration.ceiling <= 1
+    assert chosen(ENVIRONMENT, provider="none") is None
+    settings = {"memory_search.provider": "openai", "memory_search.store.vector.enabled": False}
+    assert choose_chain(load_config(settings=settings, environ=ENVIRONMENT).config.memory_search).embedders == ()
+
+
+def test_auto_stays_on_the_machine_whatever_keys_there_are():
+    assert isinstance(chosen(ENVIRONMENT, provider="auto"), StaticEmbedder)
+
+
+def test_model_and_dimensions_are_taken_from_the_settings():
+    identity = chosen(ENVIRONMENT, provider="openai", model="text-embedding-3-large", dimensions=512).identity
+    assert (identity.model, identity.dims) == ("text-embedding-3-large", 512)
+    assert chosen(ENVIRONMENT, provider="openai", dimensions=0).identity.dims == 1536
+    assert chosen(ENVIRONMENT, provider="gemini", model="models/gemini-embedding-001").identity.dims == 3072
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [("openai", "OPENAI_API_KEY"), ("gemini", "GEMINI_API_KEY or GOOGLE_API_KEY"), ("voyage", "VOYAGE_API_KEY")],
+)
+def test_without_a_key_the_message_says_where_to_put_one(name, variable):
+    with pytest.raises(AccessRefused) as caught:
+        chosen(provider=name)
+    assert f"set {variable}, or memory_search.remote.api_key" in caught.value.message
+    with pytest.raises(AccessRefused):
+        chosen(dict.fromkeys(variable.split(" or "), "  "), provider=name)
+
+
+def sent_headers(server: servers.Provider, environ: dict[str, str], **settings: object) -> dict[str, str]:
+    embedder = chosen(environ, remote__base_url=server.base_url, **settings)
+    embedder.embed(["hello"], role="query")
+    return server.requests[-1].headers
+
+
+def test_a_key_from_the_environment_goes_to_its_own_provider_and_to_no_other_address():
+    with servers.OpenAI() as server:
+        server.key = None
+        assert "authorization" not in sent_headers(server, ENVIRONMENT, provider="openai")
+        headers = sent_headers(server, ENVIRONMENT, provider="openai", remote__api_key="sk-of-this-server")
+        assert headers["authorization"] == "Bearer sk-of-this-server"
+    own = chosen(ENVIRONMENT, provider="openai", remote__base_url="https://api.openai.com/v1/")
+    assert own._client._headers["authorization"] == "Bearer sk-openai-00000000"
+    assert chosen(ENVIRONMENT, provider="gemini")._client._headers["x-goog-api-key"] == "AIza-google-0000"
+
+
+def test_the_first_variable_counts_and_the_configuration_before_all():
+    both = {"GEMINI_API_KEY": "first-key", "GOOGLE_API_KEY": "second-key"}
+    assert chosen(both, provider="gemini")._client._headers["x-goog-api-key"] == "first-key"
+    configured = chosen(both, provider="gemini", remote__api_key="configured")
+    assert configured._client._headers["x-goog-api-key"] == "configured"
+
+
+def test_ollama_is_found_where_its_variable_says_unless_the_settings_say_otherwise():
+    with servers.Ollama() as server:
+        host = server.origin.removeprefix("http://")
+        chosen({"OLLAMA_HOST": host}, provider="ollama").embed(["hello"], role="query")
+        assert len(server.requests) == 1
+    elsewhere = chosen({"OLLAMA_HOST": "gpu"}, provider="ollama", remote__base_url="http://other:1")
+    assert elsewhere._client.endpoint.origin == "http://other:1"
+    with pytest.raises(ConfigError, match="OLLAMA_HOST: not an address"):
+        chosen({"OLLAMA_HOST": "http://[::1"}, provider="ollama")
+
+
+def test_keys_are_not_shown_where_a_configuration_is_printed():
+    config = load_config(settings={"memory_search.remote.api_key": "sk-configured-000"}, environ=ENVIRONMENT).config
+    for secret in (*ENVIRONMENT.values(), "sk-configured-000"):
+        assert secret not in repr(config)
+
+
+def test_a_misspelt_provider_is_an_error_with_the_nearest_name(tmp_path):
+    with pytest.raises(UnknownProvider) as caught:
+        chosen(provider="opnai")
+    assert caught.value.message == "memory_search.provider: there is no embedding provider 'opnai'."
+    assert caught.value.hint == "Did you mean 'openai'?"
+    with pytest.raises(UnknownProvider, match="zzz"):
+        Memory.open(tmp_path, settings={"memory_search.provider": "zzz"})
+
+
+def test_names_are_accepted_as_the_documents_write_them():
+    for written, meant in (("llamaCpp", "llama_cpp"), (None, "none"), ("none", "none")):
+        config = load_config(settings={"memory_search.provider": written}, environ={}).config
+        assert config.memory_search.provider == meant
+    with pytest.raises(ConfigError, match="not one of the choices"):
+        load_config(settings={"memory_search.provider": ["a"]}, environ={})
+
+
+def test_a_memory_without_a_key_searches_by_word_and_says_why(tmp_path):
+    (tmp_path / "MEMORY.md").write_text("Staging moved to port 5433.\n")
+    with Memory.open(tmp_path, settings={"memory_search.provider": "voyage"}) as memory:
+        result = memory.search("staging port")
+        assert result.hits
+        assert "VOYAGE_API_KEY" in result.degraded[0]
+
+
+# providers of others
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package that adds providers, installed as far as Python can tell."""
+    site = tmp_path / "site"
+    info = site / "kept_acme-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: kept-acme\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[kept.embedders]\nacme = kept_acme:make\nbroken = kept_acme:explode\nempty = kept_acme:nothing\n"
+        "missing = kept_acme_gone:make\n"
+    )
+    (site / "kept_acme.py").write_text(
+        "from kept.testing import FakeEmbedder\n\n\n"
+        "def make(settings):\n    return FakeEmbedder(model=settings.model or 'acme-1')\n\n\n"
+        "def explode(settings):\n    raise RuntimeError('no licence for sk-secret-000000')\n\n\n"
+        "def nothing(settings):\n    return None\n"
+    )
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.delitem(sys.modules, "kept_acme", raising=False)
+    return site
+
+
+def test_a_provider_of_another_package_is_chosen_by_its_name(package, tmp_path):
+    assert chosen(provider="acme").identity.model == "acme-1"
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "MEMORY.md").write_text("Staging moved to port 5433.\n")
+    settings = {"memory_search.provider": "acme", "memory_search.model": "acme-2"}
+    with Memory.open(tmp_path / "workspace", settings=settings) as memory:
+        assert memory.search("staging").model == "acme-2"
+
+
+@pytest.mark.parametrize("name", ["broken", "empty", "missing"])
+def test_a_broken_provider_of_another_package_is_unavailable_and_its_words_are_not_repeated(package, name):
+    with pytest.raises(EmbedderUnavailable) as caught:
+        chosen(provider=name)
+    assert f"'{name}'" in caught.value.message
+    assert "sk-secret" not in caught.value.message + caught.value.hint
+    assert "kept_acme" in caught.value.hint
+
+
+def test_added_names_are_suggested_too(package):
+    with pytest.raises(UnknownProvider) as caught:
+        chosen(provider="acmee")
+    assert caught.value.hint == "Did you mean 'acme'?"
+
+
+# those who do not use them
+
+
+def test_a_search_with_the_built_in_model_imports_nothing_for_the_network(tmp_path):
+    (tmp_path / "MEMORY.md").write_text("Staging moved to port 5433.\n")
+    program = (
+        "import sys, kept.memory\n"
+        f"with kept.memory.Memory.open({str(tmp_path)!r}) as memory:\n"
+        "    assert memory.search('staging').hits\n"
+        "names = {'httpx', 'httpcore', 'ssl', 'openai', 'google', 'voyageai', 'ollama', 'kept.net',\n"
+        "         'kept.embedding.remote', 'importlib.metadata', 'concurrent.futures'}\n"
+        "print(sorted(names & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+def test_choosing_a_remote_provider_does_not_import_the_http_library_before_the_first_call(tmp_path):
+    program = (
+        "import sys\n"
+        "from kept.config import load_config\n"
+        "from kept.embedding.registry import make_embedder\n"
+        "config = load_config(settings={'memory_search.provider': 'ollama'}, environ={}).config\n"
+        "make_embedder('ollama', config.memory_search, config.keys).identity\n"
+        "print('httpx' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "False"

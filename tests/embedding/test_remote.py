@@ -1,0 +1,530 @@
+"""Each provider against a server that speaks its documented wire format, in good times and bad."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from kept.embedding.base import Embedder
+from kept.embedding.batch import Item, iter_batches, token_bound
+from kept.embedding.gemini import GeminiEmbedder
+from kept.embedding.ollama import OllamaEmbedder, host_url
+from kept.embedding.openai import OpenAIEmbedder
+from kept.embedding.remote import Account, RemoteEmbedder
+from kept.embedding.voyage import VoyageEmbedder
+from kept.errors import AccessRefused, EmbedderUnavailable, EmbeddingError, EmbeddingFailed
+from kept.net import DOCUMENTS, Patience
+from kept.records import Matrix
+from tests.support import embedding_servers as servers
+from tests.support.embedding_servers import KEY
+from tests.support.fake_time import FakePace
+
+KINDS: dict[str, tuple[type[servers.Provider], type[RemoteEmbedder]]] = {
+    "openai": (servers.OpenAI, OpenAIEmbedder),
+    "gemini": (servers.Gemini, GeminiEmbedder),
+    "voyage": (servers.Voyage, VoyageEmbedder),
+    "ollama": (servers.Ollama, OllamaEmbedder),
+}
+SOON = Patience(attempt_s=0.08, total_s=100.0)
+
+
+@dataclass
+class Pair:
+    name: str
+    server: servers.Provider
+    kind: type[RemoteEmbedder]
+    fake: FakePace
+
+    def embedder(self, key: str | None = KEY, **more) -> RemoteEmbedder:
+        headers = more.pop("headers", {})
+        return self.kind(Account(self.server.base_url, key, headers), pace=self.fake.pace(), **more)
+
+    def failure(
+        self, embedder: RemoteEmbedder | None = None, texts: tuple[str, ...] = ("one", "two")
+    ) -> EmbeddingError:
+        with pytest.raises(EmbeddingError) as caught:
+            (embedder or self.embedder()).embed(texts, role="document")
+        assert KEY not in caught.value.message + caught.value.hint
+        assert "\n" not in caught.value.message
+        return caught.value
+
+
+@pytest.fixture(params=KINDS)
+def pair(request, fake) -> Iterator[Pair]:
+    kind, embedder = KINDS[request.param]
+    with kind() as server:
+        yield Pair(request.param, server, embedder, fake)
+
+
+@pytest.fixture
+def openai(fake) -> Iterator[Pair]:
+    with servers.OpenAI() as server:
+        yield Pair("openai", server, OpenAIEmbedder, fake)
+
+
+@pytest.fixture
+def ollama(fake) -> Iterator[Pair]:
+    with servers.Ollama() as server:
+        yield Pair("ollama", server, OllamaEmbedder, fake)
+
+
+def rows(matrix: Matrix) -> list[tuple[float, ...]]:
+    return [struct.unpack(f"<{matrix.dims}f", row) for row in matrix]
+
+
+def cosine(a: tuple[float, ...], b: tuple[float, ...]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+# in good times
+
+
+def test_a_query_is_nearest_to_the_text_that_shares_its_words(pair):
+    embedder = pair.embedder()
+    assert isinstance(embedder, Embedder)
+    texts = ["the cat sat on the mat", "staging moved to port 5433", "bread is baked on Sundays"]
+    documents = embedder.embed(texts, role="document")
+    query = rows(embedder.embed(["which port is staging on"], role="query"))[0]
+    scores = [cosine(query, row) for row in rows(documents)]
+    assert scores.index(max(scores)) == 1
+    assert documents.gaps == ()
+    assert documents.dims == embedder.identity.dims == pair.server.dims
+    assert [math.hypot(*row) for row in rows(documents)] == pytest.approx([1.0] * 3, abs=1e-5)
+
+
+def test_the_order_of_the_texts_is_kept_however_many_calls_they_take(pair):
+    texts = [f"word{number} " * 40 for number in range(500)]
+    matrix = pair.embedder(dimensions=64).embed(texts, role="document")
+    assert len(pair.server.requests) >= 3
+    packed = [struct.pack(f"<{matrix.dims}f", *unit(servers.bag(sent(pair, text), matrix.dims))) for text in texts]
+    assert list(matrix) == packed
+
+
+def sent(pair: Pair, text: str) -> str:
+    return f"search_document: {text}" if pair.name == "ollama" else text
+
+
+def unit(values: list[float]) -> list[float]:
+    norm = math.sqrt(math.fsum(value * value for value in values))
+    return [value / norm for value in values]
+
+
+def test_no_call_has_more_than_eight_thousand_tokens_and_no_more_than_four_are_under_way(openai):
+    under_way, most, lock = 0, 0, threading.Lock()
+    together = threading.Barrier(4, timeout=5)
+
+    def count(handler: servers.Handler, request: servers.Request) -> None:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        together.wait()  # nobody goes on until four are here
+        with lock:
+            under_way -= 1
+        handler.reply(handler.server.provider.answer(request))
+
+    openai.server.always = count
+    texts = ["eight thousand tokens are a lot of words " * 24 for _ in range(192)]
+    openai.kind(Account(openai.server.base_url, KEY)).embed(texts, role="document")
+    calls = openai.server.requests
+    assert len(calls) == 8
+    assert most == 4
+    for call in calls:
+        assert sum(token_bound(text) for text in call.body["input"]) <= 8_000
+
+
+def test_the_role_is_told_to_those_who_ask_for_it(fake):
+    seen: dict[str, list[str]] = {}
+    for name, (kind, embedder) in KINDS.items():
+        with kind() as server:
+            one = Pair(name, server, embedder, fake).embedder()
+            for role in ("query", "document"):
+                one.embed(["hello"], role=role)
+            seen[name] = [json.dumps(request.body) for request in server.requests]
+    assert '"input_type": "query"' in seen["voyage"][0]
+    assert '"input_type": "document"' in seen["voyage"][1]
+    assert "RETRIEVAL_QUERY" in seen["gemini"][0]
+    assert "RETRIEVAL_DOCUMENT" in seen["gemini"][1]
+    assert "search_query: hello" in seen["ollama"][0]
+    assert "search_document: hello" in seen["ollama"][1]
+    assert seen["openai"][0] == seen["openai"][1]
+
+
+def test_dimensions_are_asked_for_and_part_of_the_identity(pair):
+    embedder = pair.embedder(dimensions=256)
+    assert embedder.identity.dims == 256
+    assert embedder.embed(["hello"], role="document").dims == 256
+    assert embedder.identity.key != pair.embedder().identity.key
+
+
+def test_texts_without_anything_in_them_are_never_sent(pair):
+    matrix = pair.embedder().embed(["", "hello", " \n\t", "\u3000"], role="document")
+    assert [any(row) for row in rows(matrix)] == [False, True, False, False]
+    assert [(gap.row, gap.temporary) for gap in matrix.gaps] == [(0, False), (2, False), (3, False)]
+    assert pair.server.texts() == [sent(pair, "hello")]
+
+
+def test_nothing_to_embed_makes_no_call(pair):
+    assert len(pair.embedder().embed([], role="document")) == 0
+    assert len(pair.embedder().embed(["", " "], role="document")) == 2
+    assert pair.server.requests == []
+
+
+def test_a_model_that_nobody_has_heard_of_has_the_dimensions_that_it_gives(openai):
+    openai.server.dims = 7
+    embedder = openai.embedder(model="my-own")
+    before = embedder.identity
+    assert before.dims == 0
+    assert embedder.embed(["hello"], role="document").dims == 7
+    assert embedder.identity == before
+    with pytest.raises(EmbeddingFailed):
+        openai.embedder(model="my-own").embed([" "], role="document")
+
+
+def test_any_compatible_endpoint_works_without_a_key(openai):
+    openai.server.key = None
+    openai.embedder(key=None, headers={"X-Team": "blue"}).embed(["hello"], role="query")
+    sent_headers = openai.server.requests[0].headers
+    assert "authorization" not in sent_headers
+    assert sent_headers["x-team"] == "blue"
+
+
+def test_servers_that_leave_out_the_index_keep_the_order(openai):
+    openai.server.always = servers.changed(
+        lambda data: [{"embedding": one["embedding"]} for one in sorted(data, key=lambda one: one["index"])]
+    )
+    assert [any(row) for row in rows(openai.embedder().embed(["a", "b"], role="document"))] == [True, True]
+    openai.server.always = servers.changed(lambda data: [{**one, "index": 0} for one in data])
+    assert "cannot be matched" in openai.failure().message
+
+
+def test_an_older_ollama_is_asked_one_by_one(ollama):
+    ollama.server.has_embed = False
+    embedder = ollama.embedder()
+    matrix = embedder.embed(["one", "two", "three"], role="document")
+    assert matrix.gaps == ()
+    assert len(matrix) == 3
+    embedder.embed(["four"], role="query")
+    paths = [request.path for request in ollama.server.requests]
+    assert paths == ["/api/embed", *["/api/embeddings"] * 4]
+
+
+def test_a_model_that_ollama_does_not_have_is_named_with_the_command_that_gets_it(ollama):
+    error = ollama.failure(ollama.embedder(model="mxbai-embed-large"))
+    assert isinstance(error, EmbedderUnavailable)
+    assert "not found, try pulling it first" in error.message
+    assert "'ollama pull mxbai-embed-large'" in error.hint
+    assert len(ollama.server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ("gpu.local", "http://gpu.local:11434"),
+        ("gpu.local:80", "http://gpu.local:80"),
+        ("0.0.0.0", "http://127.0.0.1:11434"),
+        ("0.0.0.0:9999", "http://127.0.0.1:9999"),
+        (":9999", "http://127.0.0.1:9999"),
+        ("http://gpu.local:1", "http://gpu.local:1"),
+        ("https://gpu.local", "https://gpu.local"),
+        ("https://gpu.local/ollama", "https://gpu.local/ollama"),
+        ("[::1]:5", "http://[::1]:5"),
+        ("[::]", "http://127.0.0.1:11434"),
+    ],
+)
+def test_ollamas_host_is_read_as_ollama_reads_it(given, address):
+    assert host_url(given) == address
+
+
+# identity
+
+
+def test_an_identity_makes_no_call_and_tells_endpoints_apart_but_not_keys(pair):
+    def identity(**more):
+        return pair.embedder(**more).identity
+
+    assert identity() == identity(key="sk-another-key-00000")
+    assert identity(headers={"X-Api-Key": "a"}) == identity(headers={"X-Api-Key": "b"})
+    assert identity(headers={"X-Team": "a"}) != identity(headers={"X-Team": "b"})
+    assert identity(model="other").key != identity().key
+    assert pair.server.requests == []
+    elsewhere = pair.kind(Account("https://example.com/v1", KEY)).identity
+    assert elsewhere.key != identity().key
+    same = pair.kind(Account("https://ada:secret@EXAMPLE.com:443/v1/?key=secret", KEY)).identity
+    assert same == elsewhere
+    assert KEY not in repr(same)
+
+
+# in bad times
+
+
+def test_a_wrong_key_is_said_to_be_wrong_with_the_variable_that_sets_it(pair):
+    if pair.name == "ollama":
+        pair.server.always = servers.says(401, {"error": "unauthorized"})
+    error = pair.failure(pair.embedder(key="sk-wrong-key-000000"))
+    assert isinstance(error, AccessRefused)
+    assert not error.retryable
+    assert "sk-wrong" not in error.message
+    assert "memory_search.remote.api_key" in error.hint
+    assert (pair.name.upper() + "_API_KEY" in error.hint) == (pair.name != "ollama")
+    assert len(pair.server.requests) == 1
+
+
+@pytest.mark.parametrize("key", ["sk-abc\ndef", "sk-\u0e01", "sk-\x00"])
+def test_a_key_with_a_line_break_in_it_is_refused_without_being_repeated(pair, key):
+    with pytest.raises(AccessRefused) as caught:
+        pair.embedder(key=key)
+    assert "sk-" not in str(caught.value) + repr(caught.value.__cause__)
+    pair.embedder(key=f" {KEY}\n").embed(["hello"], role="query")
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (servers.says(429, {"error": "slow down"}), "answered 429 after 3 tries: slow down"),
+        (servers.says(429, retry_after="1"), "answered 429 after 3 tries: Too Many Requests"),
+        (servers.says(500), "answered 500 after 3 tries: Internal Server Error"),
+        (servers.bad_gateway, "answered 502 after 3 tries: a web page, '502 Bad Gateway'"),
+        (servers.hangs, "did not answer within 0.08 s after 3 tries"),
+        (servers.drips, "did not answer within 0.08 s after 3 tries"),
+        (servers.breaks_off, "broke off the connection after 3 tries"),
+        (servers.says(200, b'{"data": [{"embe'), "not JSON"),
+        (servers.says(200, b"[]"), "answered without"),
+        (servers.says(200, b'{"data": 3, "embeddings": 3}'), "answered without"),
+        (servers.says(200, b"null"), "answered without"),
+        (servers.says(200, b'{"data": [{"embedding": "x"}], "embeddings": ["x"]}'), ""),
+        (servers.changed(lambda rows: rows[:-1]), "gave 1 vectors for 2 texts"),
+        (servers.changed(lambda rows: rows + rows[:1]), "gave 3 vectors for 2 texts"),
+        (servers.changed(lambda rows: []), "gave 0 vectors for 2 texts"),
+    ],
+)
+def test_whatever_goes_wrong_is_said_in_one_line_and_once_it_is_over_all_is_well(pair, fault, says):
+    pair.server.always = fault
+    patience = SOON if "did not answer" in says else DOCUMENTS
+    error = pair.failure(pair.embedder(document_patience=patience))
+    assert isinstance(error, EmbeddingFailed)
+    assert says in error.message
+    assert error.message.startswith(f"{pair.name}: {pair.server.origin}")
+    pair.server.always = None
+    pair.fake.now_s += 60
+    assert pair.embedder().embed(["one", "two"], role="document").gaps == ()
+
+
+def test_a_moment_of_weakness_is_not_noticed(pair):
+    pair.server.faults.extend([servers.says(429, retry_after="2"), servers.breaks_off])
+    assert pair.embedder().embed(["one", "two"], role="document").gaps == ()
+    assert pair.fake.slept == [2.0, 1.0]
+
+
+def vector_of(row):
+    """The list of numbers in one entry of an answer, wherever the provider puts it."""
+    return row if isinstance(row, list) else row.get("embedding") or row.get("values")
+
+
+def spoilt(value: float | None, *, all_of_it: bool = False):
+    def change(entries):
+        numbers = vector_of(entries[0])
+        for at in range(len(numbers)) if all_of_it else (0,):
+            numbers[at] = value
+        return entries
+
+    return servers.changed(change)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None, 1e200, 10**400])
+def test_what_is_not_a_finite_number_counts_as_nothing(pair, value):
+    pair.server.always = spoilt(value)
+    matrix = pair.embedder().embed(["one", "two"], role="document")
+    assert all(math.isfinite(value) for row in rows(matrix) for value in row)
+    assert [math.hypot(*row) for row in rows(matrix)] == pytest.approx([1.0, 1.0], abs=1e-5)
+
+
+def test_a_vector_of_nothing_but_nan_is_no_vector(pair):
+    pair.server.always = spoilt(math.nan, all_of_it=True)
+    matrix = pair.embedder().embed(["one", "two"], role="document")
+    assert len(matrix.gaps) == 1
+    assert "without direction" in matrix.gaps[0].reason
+
+
+@pytest.mark.parametrize("value", ["0.1", True, [1.0], {}])
+def test_a_vector_of_something_else_than_numbers_is_refused(pair, value):
+    pair.server.always = spoilt(value)
+    assert "not a number" in pair.failure().message
+
+
+def test_wrong_dimensions_are_refused(pair):
+    pair.server.dims = 12
+    error = pair.failure()
+    assert "gave a vector of 12 dimensions" in error.message
+
+
+def test_dimensions_that_change_on_the_way_are_refused(openai):
+    embedder = openai.embedder(model="my-own")
+    openai.server.dims = 8
+    embedder.embed(["hello"], role="document")
+    openai.server.dims = 9
+    assert "9 dimensions where my-own has 8" in openai.failure(embedder).message
+
+
+# what concerns the texts
+
+
+def test_a_request_that_is_too_large_is_split_until_it_is_not(pair):
+    pair.server.most_chars = 300
+    texts = [f"number {number} of many" for number in range(60)]
+    if pair.name == "gemini":
+        # its server measures each text by itself, so here it is the call that is too large
+        pair.server.most_chars = None
+        pair.server.faults.append(servers.says(413, {"error": {"message": "Request payload size exceeds the limit"}}))
+    matrix = pair.embedder().embed(texts, role="document")
+    assert matrix.gaps == ()
+    assert len(matrix) == 60
+    assert len(pair.server.requests) > 2
+    assert pair.fake.slept == []
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "This model's maximum context length is 8192 tokens, however you requested 9000 tokens"),
+        (400, "Requested 309209 tokens, max 300000 tokens per request"),
+        (400, "The max allowed tokens per submitted batch is 120000. Please lower the number of tokens in the batch."),
+        (400, "the input length exceeds the context length"),
+        (500, "input is too large to process. increase the physical batch size"),
+        (413, "Payload Too Large"),
+        (413, ""),
+    ],
+)
+def test_providers_have_many_words_for_too_large(openai, status, message):
+    openai.server.faults.append(servers.says(status, {"error": {"message": message}}))
+    assert openai.embedder().embed(["one", "two"], role="document").gaps == ()
+    assert [len(request.body["input"]) for request in openai.server.requests] == [2, 1, 1]
+
+
+def test_a_single_text_that_is_too_long_is_represented_by_its_beginning(openai):
+    openai.server.most_chars = 300
+    matrix = openai.embedder().embed(["staging moved to port 5433. " + "filler " * 150], role="document")
+    assert matrix.gaps == ()
+    assert openai.server.texts()[-1].startswith("staging moved to port 5433.")
+    assert len(openai.server.texts()[-1]) <= 300
+
+
+def test_one_bad_text_does_not_sink_its_batch(pair):
+    pair.server.refuses = lambda text: "poison" in text
+    texts = [f"number {number}" for number in range(50)]
+    texts[17] = "this is poison"
+    matrix = pair.embedder().embed(texts, role="document")
+    assert [at for at, row in enumerate(rows(matrix)) if not any(row)] == [17]
+    (gap,) = matrix.gaps
+    assert (gap.row, gap.temporary) == (17, False)
+    assert "this text is not welcome" in gap.reason
+    assert len(pair.server.requests) <= 14
+
+
+def test_texts_that_are_bad_are_gaps_even_if_there_are_no_others(pair):
+    pair.server.refuses = lambda text: "poison" in text
+    matrix = pair.embedder().embed(["poison", "more poison"], role="document")
+    assert [(gap.row, gap.temporary) for gap in matrix.gaps] == [(0, False), (1, False)]
+    assert len(matrix) == 2
+    with pytest.raises(EmbeddingFailed, match="not welcome"):
+        pair.embedder().embed(["poison"], role="query")
+
+
+def test_a_provider_that_takes_no_text_at_all_has_failed(pair):
+    pair.server.refuses = lambda text: True
+    error = pair.failure()
+    assert "Not one of 2 texts could be embedded." in error.message
+    assert "not welcome" in error.message
+
+
+def test_a_provider_that_refuses_everything_is_not_asked_for_every_text(openai):
+    openai.server.always = servers.says(400, {"error": {"message": "dimensions is not supported by this model"}})
+    error = openai.failure(texts=tuple(f"text {number}" for number in range(500)))
+    assert "dimensions is not supported" in error.message
+    assert len(openai.server.requests) < 35
+
+
+def test_what_arrived_before_the_service_died_is_kept(openai):
+    texts = [f"word{number} " * 500 for number in range(40)]
+    openai.server.faults.extend([lambda handler, request: handler.reply(handler.server.provider.answer(request))] * 5)
+    openai.server.always = servers.dies
+    embedder = openai.embedder()
+    matrix = embedder.embed(texts, role="document")
+    held = [any(row) for row in rows(matrix)]
+    assert 0 < sum(held) < 40
+    assert {gap.row for gap in matrix.gaps} == {at for at, there in enumerate(held) if not there}
+    assert all(gap.temporary and openai.server.origin in gap.reason for gap in matrix.gaps)
+
+
+def test_once_the_key_is_refused_nothing_more_is_sent(openai):
+    texts = [f"word{number} " * 500 for number in range(100)]
+    error = openai.failure(openai.embedder(key="sk-wrong-key-000000"), tuple(texts))
+    assert isinstance(error, AccessRefused)
+    assert len(openai.server.requests) <= 4
+
+
+def test_a_used_up_quota_makes_the_provider_unavailable(openai):
+    openai.server.always = servers.says(429, {"error": {"message": "You exceeded it", "code": "insufficient_quota"}})
+    error = openai.failure()
+    assert isinstance(error, EmbedderUnavailable)
+    assert "quota of openai is used up" in error.message
+    assert len(openai.server.requests) == 1
+
+
+def test_an_interruption_ends_the_calls_that_are_under_way(openai):
+    arrived = threading.Semaphore(0)
+
+    def hang(handler: servers.Handler, request: servers.Request) -> None:
+        arrived.release()
+        servers.hangs(handler, request)
+
+    openai.server.always = hang
+    embedder = openai.embedder()
+    failures: list[EmbeddingError] = []
+
+    def work() -> None:
+        try:
+            embedder.embed(["hello"], role="document")
+        except EmbeddingError as exc:
+            failures.append(exc)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    assert arrived.acquire(timeout=5)
+    embedder._client.abort()
+    worker.join(timeout=5)
+    assert not worker.is_alive()
+    assert len(failures) == len(openai.server.requests) == 1
+
+
+def test_what_was_used_is_counted_as_the_provider_counts_it(pair):
+    embedder = pair.embedder()
+    pair.server.faults.append(servers.says(503))
+    embedder.embed(["one", "two"], role="document")
+    usage = embedder.usage
+    assert (usage.calls, usage.retries, usage.texts) == (2, 1, 2)
+    told = {"openai": 8, "voyage": 8}
+    assert usage.tokens == told.get(pair.name, sum(token_bound(sent(pair, text)) for text in ("one", "two")))
+
+
+# batches
+
+
+def test_batches_hold_every_text_once_in_order_and_a_giant_travels_alone():
+    items = [Item(at, "x" * size) for at, size in enumerate([3, 30_000, 3, 3, 23_990, 9_000])]
+    batches = list(iter_batches(items, max_items=2))
+    assert [item for batch in batches for item in batch] == items
+    assert [[item.row for item in batch] for batch in batches] == [[0], [1], [2, 3], [4], [5]]
+    assert list(iter_batches([])) == []
+
+
+def test_the_bound_on_tokens_is_above_what_dense_scripts_cost():
+    assert token_bound("日本語のテキスト") >= 8
+    assert token_bound("a" * 300) >= 100
+    assert token_bound("\ud800") >= 1

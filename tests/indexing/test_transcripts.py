@@ -1,0 +1,634 @@
+"""Conversations are found like notes: by word and by meaning, without their secrets, and at the cost of what is new."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kept import Message, SessionStore
+from kept.chunking.transcript import MAX_CHUNK_CHARS, Turn, chunk_turns, find_settled, show_turns
+from kept.config.schema import SyncSessions
+from kept.errors import PathRefused, SessionKeyInvalid, SessionNotFound
+from kept.indexing import conversation
+from kept.indexing.triggers import Growth, should_sync
+from kept.sessions.entries import (
+    Attachment,
+    Compaction,
+    Entry,
+    Reset,
+    SessionStart,
+    State,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from kept.sessions.keys import SessionKey
+from kept.sessions.transcript import Transcript
+from kept.store.integrity import check_index
+from kept.testing import FakeEmbedder, FrozenClock
+from tests.support.index_dump import dump_index
+from tests.support.workspaces import index_path, open_memory, write_note
+
+KEY = "sk-proj-abcDEF1234567890abcdefGHIJ"
+NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.timezone(dt.timedelta(hours=1)))
+
+
+def open_sessions(tmp_path, **more) -> SessionStore:
+    return SessionStore.open(home=tmp_path / "home", clock=FrozenClock(NOW), **more)
+
+
+def talk(store: SessionStore, *texts: str, channel: str = "telegram", user: str = "5054"):
+    """A conversation: what the user says and what is answered, in turn."""
+    session = store.get_or_create(channel, user)
+    roles = ("user", "assistant")
+    store.append_all(session.id, [Message.of(roles[at % 2], text) for at, text in enumerate(texts)])
+    return store.get(session.id)
+
+
+def cited(record) -> str:
+    return "sessions/" + os.path.basename(record.transcript_path)
+
+
+def texts_of(memory) -> list[tuple[int, int, str]]:
+    with memory.inspecting() as (index, _), index.reading():
+        query = "SELECT start_line, end_line, text FROM chunks WHERE source = 'sessions' ORDER BY path, start_line, row"
+        return list(index.db.execute(query))
+
+
+def equals_a_fresh_index(tmp_path, memory) -> bool:
+    fresh = open_memory(tmp_path, settings={"memory_search.store.path": str(tmp_path / "fresh.sqlite")})
+    with fresh:
+        fresh.sync(force=True)
+        return dump_index(memory) == dump_index(fresh)
+
+
+# finding
+
+
+def test_a_conversation_is_found_by_word_and_by_meaning_with_its_exact_lines(tmp_path):
+    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
+        record = talk(store, "Where is the spare key?", "Under the blue flowerpot.", "And the ladder?", "In the shed.")
+        hit = memory.search("spare key flowerpot").hits[0]
+        assert (hit.path, hit.start_line, hit.end_line) == (cited(record), 2, 5)
+        assert hit.snippet == (
+            "[2026-03-14 15:09] User: Where is the spare key?\n[2026-03-14 15:09] Assistant: Under the blue flowerpot."
+            "\n[2026-03-14 15:09] User: And the ladder?\n[2026-03-14 15:09] Assistant: In the shed."
+        )
+        assert (hit.source, hit.session_key, hit.channel) == ("sessions", record.key, "telegram")
+        assert dt.datetime.fromisoformat(hit.timestamp) == NOW
+        assert hit.heading == "telegram:5054"
+        assert hit.vector_score is not None
+        lines = (tmp_path / "home/agents/main/sessions" / hit.path[9:]).read_text().splitlines()
+        assert [json.loads(line)["message"]["content"] for line in lines[1:3]] == [
+            "Where is the spare key?",
+            "Under the blue flowerpot.",
+        ]
+
+
+def test_what_was_said_a_moment_ago_is_found(tmp_path):
+    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
+        talk(store, "The parrot is green.", "So it is.")
+        for _ in range(3):  # the kernel's signal is armed by the second search
+            assert len(memory.search("parrot")) == 1
+        talk(store, "A zeppelin is silver.", "So it is.")
+        assert "zeppelin" in memory.search("zeppelin").hits[0].snippet
+
+
+def test_the_first_conversation_of_an_agent_is_noticed_by_a_memory_that_stays_open(tmp_path):
+    with open_memory(tmp_path) as memory:
+        for _ in range(3):
+            memory.search("parrot")
+        with open_sessions(tmp_path) as store:
+            talk(store, "The parrot is green.")
+        assert len(memory.search("parrot")) == 1
+
+
+def test_a_word_that_only_a_neighbouring_turn_has_finds_it_at_a_lower_rank(tmp_path):
+    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
+        filler = "There is a great deal to be said about that. " * 16  # too long to be shown beside another turn
+        record = talk(store, "Tell me of Lisbon. " + filler, "It is hilly. " + filler, "And the trams? " + filler)
+        found = memory.search("Lisbon", min_score=0.0)
+        assert found.hits[0].start_line == 2
+        assert {hit.start_line for hit in found} == {2, 3, 4}
+        assert all(hit.path == cited(record) for hit in found)
+
+
+def test_filters_by_session_channel_and_the_time_of_the_turn(tmp_path):
+    with open_sessions(tmp_path) as store, open_memory(tmp_path, clock=FrozenClock(NOW)) as memory:
+        write_note(tmp_path / "workspace", "memory/a.md", "The parrot of the note.\n")
+        one = talk(store, "The parrot of Ann.", "Yes.")
+        two = talk(store, "The parrot of Bob.", "Yes. " * 150, channel="slack", user="U1")
+        store.append(two.id, Message.of("user", "An old parrot."), timestamp=NOW - dt.timedelta(days=90))
+
+        def lines(**filters):
+            return sorted((hit.path, hit.start_line) for hit in memory.search("parrot", min_score=0.5, **filters))
+
+        assert len(lines()) == 4
+        assert lines(session_key="telegram:5054") == [(cited(one), 2)]
+        assert lines(session_key=one.key) == [(cited(one), 2)]
+        assert lines(session_key="telegram:nobody") == []
+        assert lines(channel="slack") == [(cited(two), 2), (cited(two), 4)]
+        assert lines(channel="slack", since="7d") == [(cited(two), 2)]
+        assert lines(channel="slack", until="30d") == [(cited(two), 4)]
+        assert lines(source="memory") == [("memory/a.md", 1)]
+        assert lines(path=cited(one)) == [(cited(one), 2)]
+        with pytest.raises(SessionKeyInvalid):
+            memory.search("parrot", session_key="nonsense")
+
+
+def test_no_agent_finds_the_conversations_of_another(tmp_path):
+    with open_sessions(tmp_path, agent="research") as store:
+        record = talk(store, "The parrot is green.")
+    with open_memory(tmp_path) as memory:
+        assert memory.search("parrot").hits == ()
+        with pytest.raises(SessionNotFound):
+            memory.read(cited(record))
+    with open_memory(tmp_path, agent="research") as memory:
+        assert len(memory.search("parrot")) == 1
+
+
+def test_two_agents_that_share_an_index_file_do_not_find_each_others_conversations(tmp_path):
+    shared = {"memory_search.store.path": str(tmp_path / "shared.sqlite")}
+    with open_sessions(tmp_path, agent="research") as store:
+        talk(store, "The parrot is green.")
+    with open_memory(tmp_path, agent="research", settings=shared) as memory:
+        assert len(memory.search("parrot")) == 1
+    with open_memory(tmp_path, settings={**shared, "memory_search.sync.on_search": False}) as memory:
+        assert memory.search("parrot").hits == ()
+    with open_memory(tmp_path, settings=shared) as memory:
+        assert memory.search("parrot").hits == ()
+
+
+def test_without_the_source_no_conversation_is_indexed(tmp_path):
+    with open_sessions(tmp_path) as store:
+        talk(store, "The parrot is green.")
+    with open_memory(tmp_path) as memory:
+        assert memory.sync().files == 1
+    write_note(tmp_path / "workspace", "memory/a.md", "A note.\n")
+    with open_memory(tmp_path, settings={"memory_search.sources": ["memory"]}) as memory:
+        report = memory.sync()
+        assert (report.files, report.removed, report.chunks) == (1, 1, 1)
+        assert memory.search("parrot").hits == ()
+    with open_memory(tmp_path, settings={"memory_search.sources": ["sessions"]}) as memory:
+        report = memory.sync()
+        assert (report.files, report.removed, report.chunks) == (1, 1, 1)
+        assert len(memory.search("parrot")) == 1
+
+
+def test_a_deleted_session_is_no_longer_found(tmp_path):
+    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
+        record = talk(store, "The parrot is green.")
+        assert len(memory.search("parrot")) == 1
+        store.delete(record.id)
+        assert memory.search("parrot").hits == ()
+        assert texts_of(memory) == []
+
+
+def test_an_index_that_is_not_synced_shows_only_what_is_still_said(tmp_path):
+    with open_sessions(tmp_path) as store:
+        kept = talk(store, f"The parrot {KEY} is green. " + "word " * 700, "The answer is long. " + "term " * 900)
+        gone = talk(store, "The parrot is grey.", user="6000")
+        changed = talk(store, "The parrot is blue.", user="7000")
+        with open_memory(tmp_path) as memory:
+            memory.sync()
+        store.delete(gone.id)
+    path = tmp_path / "home/agents/main" / cited(changed)
+    path.write_bytes(path.read_bytes().replace(b"blue", b"pink"))
+    with open_memory(tmp_path, settings={"memory_search.sync.on_search": False}) as memory:
+        result = memory.search("parrot", min_score=0.0, max_results=20)
+        assert {hit.path for hit in result} == {cited(kept)}
+        assert len(result) > 2
+        assert "2 outdated hits were left out." in result.degraded
+
+
+# what is indexed
+
+
+def test_secrets_are_not_in_the_index_and_the_transcript_is_untouched(tmp_path):
+    secrets = [KEY, "hunter2secret", "ghp_0123456789abcdefghijABCDEFGHIJ012345", "AKIAIOSFODNN7EXAMPLE"]
+    with open_sessions(tmp_path) as store:
+        record = talk(store, f"My key is {KEY}.", "The database is postgres://kai:hunter2secret@db/x, I noted it.")
+        call = ToolCall("1", "bash", {"command": f"login --token {secrets[2]}", "env": {"AWS": secrets[3]}})
+        store.append(record.id, Message("assistant", (Text("I log in."), call)))
+        store.append(record.id, Message("tool", (ToolResult("1", "x" * 150 + f" {secrets[3]} " + "y" * 500),)))
+        store.compact(record.id, f"They have a key, {KEY}, and a database.")
+    before = Path(record.transcript_path).read_bytes()
+    embedder = FakeEmbedder()
+    with open_memory(tmp_path, embedder=embedder) as memory:
+        assert "[redacted]" in memory.search("key database").hits[0].snippet
+        memory.sync(force=True)
+        shown = memory.read(cited(record)).text
+    stored = b"".join(path.read_bytes() for path in index_path(tmp_path).parent.glob("index.sqlite*"))
+    for secret in secrets:
+        assert secret.encode() not in stored
+        assert secret.lower().encode() not in stored
+        assert secret not in "\n".join(embedder.texts)
+        assert secret not in shown
+    assert Path(record.transcript_path).read_bytes() == before
+    assert KEY.encode() in before
+
+
+def test_secrets_in_notes_are_not_sent_to_an_embedder_and_are_still_found_by_word(tmp_path):
+    write_note(tmp_path / "workspace", "memory/keys.md", f"The deploy key is {KEY}\n")
+    embedder = FakeEmbedder()
+    with open_memory(tmp_path, embedder=embedder) as memory:
+        assert KEY in memory.search(KEY).hits[0].snippet
+    assert KEY not in "\n".join(embedder.texts)
+
+
+def test_tools_are_indexed_in_short_and_thoughts_not_at_all(tmp_path):
+    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
+        session = store.get_or_create("cli", "me")
+        store.append_all(
+            session.id,
+            [
+                Message.of("user", "What is in the garden?", sender="Ann\nLee"),
+                Message(
+                    "assistant", (Thinking("Perhaps a walrus."), ToolCall("1", "look", {"where": "garden", "n": 2}))
+                ),
+                Message("tool", (ToolResult("1", "a gnome\n" * 1000, name="look"),)),
+                State("model", "walrus"),
+                Message("assistant", (Thinking("walrus"),)),
+                Message("assistant", (Text("A gnome."), Attachment("image/png", "gnome.png"))),
+            ],
+        )
+        memory.sync()
+        found = texts_of(memory)
+        assert [(start, end) for start, end, _ in found] == [(2, 2), (3, 3), (4, 4), (7, 7)]
+        text = "\n".join(text for _, _, text in found)
+        assert "walrus" not in text
+        assert "Ann Lee: What is in the garden?" in text
+        assert "Assistant: → look where: garden, n: 2" in text
+        assert "Tool: ← look: a gnome a gnome" in text
+        assert "Assistant: A gnome.\n[gnome.png]" in text
+        assert len(text) < 600
+        assert not any(hit.text_score for hit in memory.search("walrus", min_score=0.0))
+
+
+def test_a_summary_is_a_chunk_of_its_own_and_a_reset_parts_what_it_stands_between(tmp_path):
+    start = SessionStart("agent:main:cli:default:direct:me")
+    bodies = [
+        Message.of("user", "first"),
+        Compaction("They spoke of parrots."),
+        Message.of("assistant", "second"),
+        Reset("command"),
+        Message.of("assistant", "third"),
+    ]
+    entries = [Entry(f"e{at}", None, NOW, body) for at, body in enumerate(bodies)]
+    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
+        store.adopt(start, entries, session_id="s1", created=NOW)
+        memory.sync()
+        assert [(a, b) for a, b, _ in texts_of(memory)] == [(2, 2), (3, 3), (4, 4), (6, 6)]
+        assert "Summary: They spoke of parrots." in memory.search("parrots").hits[0].snippet
+        assert 6 not in [hit.start_line for hit in memory.search("second", min_score=0.0) if hit.text_score]
+
+
+def test_a_damaged_line_is_reported_once_and_the_rest_is_found(tmp_path):
+    with open_sessions(tmp_path) as store:
+        record = talk(store, "The parrot is green.")
+        with open(record.transcript_path, "ab") as file:
+            file.write(b'{"type": "message", "id"\n')
+        talk(store, "The zeppelin is silver.")
+    with open_memory(tmp_path) as memory:
+        report = memory.sync()
+        assert [(one.path, one.reason[:7]) for one in report.problems] == [(cited(record), "line 3:")]
+        assert memory.search("zeppelin").hits[0].end_line == 4
+        assert "(line 3 cannot be read" in memory.read(cited(record)).text
+        with open_sessions(tmp_path) as store:
+            talk(store, "More of the same.")
+        assert memory.sync().problems == ()
+
+
+def test_a_transcript_without_its_first_line_is_found_but_belongs_to_nobody(tmp_path):
+    with open_sessions(tmp_path) as store:
+        record = talk(store, "The parrot is green.")
+    path = tmp_path / "home/agents/main" / cited(record)
+    path.write_bytes(b"lost\n" + path.read_bytes().split(b"\n", 1)[1])
+    with open_memory(tmp_path) as memory:
+        hit = memory.search("parrot").hits[0]
+        assert (hit.session_key, hit.channel, hit.heading) == (None, None, "")
+        assert memory.search("parrot", channel="telegram").hits == ()
+
+
+def test_any_text_there_is_can_be_indexed(tmp_path):
+    odd = ["half \ud83d pair", "nul \0 sign", "line\r\nends\rhere", "\u2028", " \n\t ", "北京大学的鹦鹉", "ข้าวผัดกุ้ง"]
+    bodies = [SessionStart(str(SessionKey("main", "cli", "x", "y", "\ud800 you:me")))]
+    bodies += [Message.of("user", text, sender=text) for text in odd]
+    folder = tmp_path / "home/agents/main/sessions"
+    folder.mkdir(parents=True)
+    Transcript.create(str(folder / "odd.jsonl"), [Entry("e", None, NOW, body) for body in bodies])
+    with open_memory(tmp_path) as memory:
+        assert memory.sync().problems == ()
+        assert len(memory.search("大学")) == 1
+        assert len(memory.search("กุ้ง")) == 1
+
+
+# what it costs
+
+
+def counting(monkeypatch) -> list[int]:
+    """The numbers of the lines that are read of transcripts."""
+    seen: list[int] = []
+    read = Transcript.iter_raw
+
+    def watched(self, *args, **options):
+        for line in read(self, *args, **options):
+            seen.append(line.number)
+            yield line
+
+    monkeypatch.setattr(Transcript, "iter_raw", watched)
+    return seen
+
+
+def test_adding_a_turn_to_a_long_conversation_reads_cuts_and_embeds_only_its_end(tmp_path, monkeypatch):
+    embedder = FakeEmbedder()
+    with open_sessions(tmp_path) as store, open_memory(tmp_path, embedder=embedder) as memory:
+        record = talk(store, *(f"Turn number {at} is about thing{at}." for at in range(5000)))
+        assert memory.sync().chunks == 5000
+        memory.sync()
+        embedder.texts.clear()
+        lines = counting(monkeypatch)
+        cut: list[int] = []
+        whole = conversation.chunk_turns
+        monkeypatch.setattr(
+            conversation, "chunk_turns", lambda turns, **more: cut.append(len(turns)) or whole(turns, **more)
+        )
+        talk(store, "And the parrot?", "It is green.")
+        lines.clear()  # the catalogue of sessions has read too
+        report = memory.sync()
+        assert (report.indexed, report.embedded, report.chunks) == (1, 2, 5002)
+        assert min(lines) > 4990
+        assert len(lines) < 30
+        assert max(cut) < 10
+        assert len(embedder.texts) == 2
+        lines.clear()
+        talk(store, "Goodbye.")
+        lines.clear()
+        hit = memory.search("parrot").hits[0]
+        assert (hit.start_line <= 5002, hit.end_line, hit.path) == (True, 5004, cited(record))
+        assert min(lines) > 4990
+        assert equals_a_fresh_index(tmp_path, memory)
+
+
+def test_searching_twice_right_after_an_append_reads_only_the_end_twice(tmp_path, monkeypatch):
+    """A file that was read within a tick of its last change is looked at again, but not from its beginning."""
+    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
+        talk(store, *(f"Turn {at}." for at in range(500)))
+        memory.sync()
+        lines = counting(monkeypatch)
+        for _ in range(3):
+            memory.sync()
+        assert not lines or min(lines) > 450
+
+
+def test_a_long_transcript_is_taken_in_piece_by_piece_and_goes_on_after_a_kill(tmp_path, monkeypatch):
+    monkeypatch.setattr(conversation, "STEP_BYTES", 4_000)
+    monkeypatch.setattr("kept.indexing.sync.BATCH_CHARS", 1_000)
+    with open_sessions(tmp_path) as store:
+        talk(store, *(f"Turn {at}, thing{at % 7}. " + "word " * (at % 40) for at in range(400)))
+    embedder = FakeEmbedder()
+    with open_memory(tmp_path, embedder=embedder) as memory:
+
+        def kill(done, total, label):
+            if len(texts_of(memory)) > 60:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            memory.sync(progress=kill)
+        taken = len(texts_of(memory))
+        assert 60 < taken < 399
+        embedded = len(embedder.texts)
+        memory.sync()
+        assert len(embedder.texts) == embedded + 400 - taken
+        with memory.inspecting() as (index, _):
+            assert check_index(index) == []
+        assert equals_a_fresh_index(tmp_path, memory)
+
+
+@pytest.mark.parametrize("change", ["shrink", "middle", "middle and end", "other file", "touch"])
+def test_a_transcript_that_was_not_only_added_to_is_read_from_its_beginning(tmp_path, monkeypatch, change):
+    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
+        record = talk(store, *(f"Turn {at} has thing{at}." for at in range(100)))
+        memory.sync()
+        path = tmp_path / "home/agents/main" / cited(record)
+        raw = path.read_bytes()
+        longer = raw.replace(b"thing20", b"a parrot and thing20")
+        new = {
+            "shrink": b"".join(raw.splitlines(keepends=True)[:50]),
+            "middle": raw.replace(b"thing20", b"parrot!"),
+            "middle and end": longer + longer.splitlines(keepends=True)[-1],
+            "other file": raw.replace(b"thing20", b"parrot!"),
+            "touch": raw,
+        }[change]
+        if change == "other file":
+            path.unlink()
+        path.write_bytes(new)
+        lines = counting(monkeypatch)
+        report = memory.sync()
+        assert lines[0] == 1
+        assert report.indexed == (0 if change == "touch" else 1)
+        assert bool(memory.search("parrot").hits) == (change not in ("shrink", "touch"))
+        assert bool(memory.search("thing80").hits) == (change != "shrink")
+        assert equals_a_fresh_index(tmp_path, memory)
+
+
+def test_a_torn_end_is_not_indexed_and_is_once_it_is_whole(tmp_path):
+    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
+        record = talk(store, "The parrot is green.", "Yes.")
+        raw = Path(record.transcript_path).read_bytes()
+        last = raw.splitlines(keepends=True)[-1].replace(b"Yes.", b"A zeppelin.")
+        for torn in (last[:30], last[:-1]):
+            with open(record.transcript_path, "wb") as file:
+                file.write(raw + torn)
+            assert memory.search("zeppelin").hits == ()
+            assert len(memory.search("parrot")) == 1
+        with open(record.transcript_path, "ab") as file:
+            file.write(b"\n")
+        assert len(memory.search("zeppelin")) == 1
+        assert equals_a_fresh_index(tmp_path, memory)
+
+
+def test_a_dead_embedder_leaves_conversations_found_by_word_until_it_is_back(tmp_path):
+    embedder = FakeEmbedder()
+    with open_sessions(tmp_path) as store, open_memory(tmp_path, embedder=embedder) as memory:
+        talk(store, *(f"Turn {at}." for at in range(20)))
+        memory.sync()
+        embedder.broken = True
+        talk(store, "The parrot is green.", "Yes.")
+        assert memory.sync().pending > 0
+        assert memory.search("parrot").hits[0].vector_score is None
+        embedder.broken = False
+        assert memory.sync().pending == 0
+        assert memory.search("parrot").hits[0].vector_score is not None
+        assert equals_a_fresh_index(tmp_path, memory)
+
+
+def test_status_and_doctor_see_a_transcript_that_changed(tmp_path):
+    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
+        record = talk(store, *(f"Turn {at}." for at in range(20)))
+        assert memory.status().changed_files == 1
+        memory.sync()
+        assert not memory.status().dirty
+        talk(store, "More.")
+        assert memory.status().changed_files == 1
+        memory.sync()
+        state = os.stat(record.transcript_path)
+        raw = Path(record.transcript_path).read_bytes()
+        with open(record.transcript_path, "r+b") as file:
+            file.write(raw.replace(b"Turn 3.", b"Turn X."))
+        os.utime(record.transcript_path, ns=(state.st_atime_ns, state.st_mtime_ns))
+        with memory.inspecting() as (_, syncer):
+            assert syncer.count_changed(syncer.scan(), thoroughly=True) == 1
+
+
+# reading back
+
+
+def test_a_citation_is_read_back_as_it_was_found(tmp_path):
+    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
+        record = talk(store, *(f"Turn {at} is about thing{at}." for at in range(300)))
+        hit = memory.search("thing44").hits[0]
+        passage = memory.read(hit.path, start=hit.start_line, lines=hit.end_line - hit.start_line + 1)
+        assert passage.text == hit.snippet
+        assert passage.start <= 46 < passage.start + passage.lines
+        passage = memory.read(cited(record))
+        assert (passage.lines, passage.truncated, passage.next_from) == (200, True, 201)
+        assert passage.text.startswith("[2026-03-14 15:09] (the session begins)\n[2026-03-14 15:09] User: Turn 0 ")
+        passage = memory.read(cited(record), start=201)
+        assert (passage.lines, passage.truncated, passage.next_from) == (101, False, None)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["sessions/../config.jsonl", "sessions/a/b.jsonl", "sessions/.hidden.jsonl", "sessions/link.jsonl", "ledger.jsonl"],
+)
+def test_no_path_leads_out_of_the_folder_of_the_transcripts(tmp_path, path):
+    folder = tmp_path / "home/agents/main/sessions"
+    folder.mkdir(parents=True)
+    (tmp_path / "secret.jsonl").write_text("{}\n")
+    (folder / "link.jsonl").symlink_to(tmp_path / "secret.jsonl")
+    with open_memory(tmp_path) as memory:
+        with pytest.raises(PathRefused):
+            memory.read(path)
+        assert memory.sync().files == 0
+
+
+def test_the_command_line_finds_and_shows_conversations(tmp_path, kept):
+    with open_sessions(tmp_path) as store:
+        record = talk(store, "Where is the spare key?", "Under the blue flowerpot.")
+        talk(store, "Where is the other key?", "On the hook.", channel="slack", user="U1")
+    found = kept("search", "key", "--session", "telegram:5054", "--json").json["results"]
+    assert [(one["citation"], one["sessionKey"]) for one in found] == [(cited(record) + "#L2-L3", record.key)]
+    assert [one["channel"] for one in kept("search", "key", "--channel", "slack", "--json").json["results"]] == [
+        "slack"
+    ]
+    shown = kept("get", found[0]["citation"])
+    assert "User: Where is the spare key?" in shown.out
+    assert shown.out.count("\n") == 2
+    assert kept("get", cited(record), "--from", "3", "--lines", "1").out == (
+        "[2026-03-14 15:09] Assistant: Under the blue flowerpot.\n"
+    )
+    assert kept("search", "key", "--session", "nonsense").code == 2
+
+
+# triggers
+
+
+def test_a_sync_is_due_when_a_transcript_has_grown_by_enough(tmp_path):
+    thresholds = SyncSessions()
+    assert not should_sync([], thresholds)
+    assert not should_sync([Growth(99_999, 49), Growth(99_999, 49)], thresholds)
+    assert should_sync([Growth(), Growth(100_000, 1)], thresholds)
+    assert should_sync([Growth(10, 50)], thresholds)
+    assert not should_sync([Growth()], SyncSessions(delta_bytes=0, delta_messages=0))
+    assert should_sync([Growth(1, 0)], SyncSessions(delta_bytes=0, delta_messages=0))
+    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory, memory.inspecting() as (_, syncer):
+        talk(store, "One.", "Two.")
+        assert [growth.messages for growth in syncer.growths()] == [2]
+        memory.sync()
+        assert [growth.size for growth in syncer.growths()] == [0]
+        record = talk(store, "Three.")
+        added = len(Path(record.transcript_path).read_bytes().splitlines(keepends=True)[-1])
+        assert syncer.growths() == [Growth(added, 1)]
+
+
+# the chunker
+
+KINDS = st.sampled_from(["user", "assistant", "tool", "system", "summary"])
+TEXTS = st.one_of(
+    st.text(min_size=1, max_size=60),
+    st.tuples(st.sampled_from(["a", "word ", "line\n", "para\n\n", "的"]), st.integers(1, 3000)).map(
+        lambda x: x[0] * x[1]
+    ),
+).filter(lambda text: text.strip())
+
+
+@st.composite
+def conversations(draw):
+    line, turns = 1, []
+    for kind, text, gap, begins in draw(
+        st.lists(st.tuples(KINDS, TEXTS, st.integers(1, 3), st.integers(0, 9)), min_size=1, max_size=25)
+    ):
+        line += gap
+        day = dt.date(2026, 3, 14)
+        turns.append(Turn(line, kind, "Ann", day, "2026-03-14 15:09", line, text.strip(), begins=begins == 0))
+    return turns
+
+
+@given(conversations())
+def test_chunks_cover_every_turn_in_order_within_their_limit(turns):
+    chunks = chunk_turns(turns)
+    lines = {turn.line for turn in turns}
+    assert lines <= {line for chunk in chunks for line in range(chunk.start_line, chunk.end_line + 1)}
+    assert [(one.start_line, one.end_line) for one in chunks] == sorted(
+        (one.start_line, one.end_line) for one in chunks
+    )
+    for chunk in chunks:
+        assert 0 < len(chunk.text) <= MAX_CHUNK_CHARS
+        assert {chunk.start_line, chunk.end_line} <= lines
+        inside = [turn for turn in turns if chunk.start_line <= turn.line <= chunk.end_line]
+        assert chunk.text in show_turns(inside)
+    squeezed = "".join("".join(chunk.text.split()) for chunk in chunks)
+    assert squeezed == "".join("".join(turn.shown.split()) for turn in turns)
+    assert {one.start_line for one in chunks} >= {turn.line for turn in turns if turn.begins}
+
+
+@settings(max_examples=200)
+@given(conversations(), st.data())
+def test_cutting_a_conversation_as_it_grows_gives_what_cutting_it_whole_gives(turns, data):
+    kept, settled, again = [], 0, 0
+    sizes = sorted(data.draw(st.sets(st.integers(1, len(turns)), max_size=5)) | {len(turns)})
+    for size in sizes:
+        seen = [turn for turn in turns[:size] if turn.line >= again]
+        chunks = chunk_turns(seen, after_line=settled)
+        kept = [one for one in kept if one.start_line <= settled] + chunks
+        found = find_settled(seen, chunks)
+        if found:
+            settled, again = found.line, found.again_from
+    assert kept == chunk_turns(turns)
+
+
+# whether everything said can be found
+
+
+def test_lines_that_no_search_can_find_yet_are_named(tmp_path):
+    with open_memory(tmp_path) as memory, SessionStore(memory.config) as sessions:
+        session = sessions.get_or_create("telegram", "5054")
+        path = "sessions/" + Path(session.transcript_path).name
+        for number in range(3):
+            sessions.append(session.id, Message.of("user", f"Question {number} about the garden?"))
+            sessions.append(session.id, Message.of("assistant", f"Answer {number}."))
+        memory.sync()
+        assert memory.find_unindexed(path, first_line=1, last_line=7) == ()
+        sessions.append(session.id, Message.of("user", "One more question about the garden?"))
+        assert memory.find_unindexed(path, first_line=1, last_line=8) == (8,)
+        assert memory.find_unindexed(path, first_line=1, last_line=7) == ()
+        memory.sync()
+        assert memory.find_unindexed(path, first_line=1, last_line=8) == ()

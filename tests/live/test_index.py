@@ -1,0 +1,449 @@
+"""The index keeps itself current: every kind of change that people and programs make."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import sys
+import threading
+
+import pytest
+
+from kept.errors import StoreFull
+from kept.live import LiveIndex, find_watcher
+from kept.sessions.entries import Message
+from kept.sessions.store import SessionStore
+from tests.support.waiting import wait_until
+from tests.support.workspaces import open_memory, paths, write_note
+
+QUICK = {"memory_search.sync.watch_debounce_ms": 60}
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    folder = tmp_path / "workspace"
+    write_note(folder, "memory/a.md", "The parrot is green.\n")
+    return folder
+
+
+@pytest.fixture
+def live(tmp_path, workspace):
+    """Starts live indexes; all of them are stopped in the end."""
+    memories, started = [], []
+
+    def start(settings=None, **options):
+        memory = open_memory(tmp_path, settings={**QUICK, **(settings or {})}, **options.pop("memory", {}))
+        memories.append(memory)
+        made = LiveIndex(memory, **options).start()
+        started.append(made)
+        assert made.wait_ready(60)
+        return made
+
+    yield start
+    for one in started:
+        one.stop()
+    for one in memories:
+        one.close()
+
+
+EXTRA = ("there", "later")
+
+
+@pytest.fixture
+def found(tmp_path):
+    """What a search finds, by word, that takes nothing in by itself: so it was the live index."""
+    extra = [str(tmp_path / name) for name in EXTRA]
+    settings = {
+        "memory_search.sync.on_search": False,
+        "memory_search.provider": "none",
+        "memory_search.extra_paths": extra,
+    }
+    reader = open_memory(tmp_path, settings=settings)
+
+    def search(words):
+        return paths(reader.search(words))
+
+    yield search
+    reader.close()
+
+
+def soon(found, words, expected):
+    """Before everything else, or nowhere: what else comes near it is the ranking's affair."""
+    wait_until(lambda: found(words)[: max(1, len(expected))] == expected, f"{words} is found in {expected}")
+
+
+def test_what_is_there_at_the_start_is_taken_in(live, found):
+    state = live().state()
+    assert (state.role, state.watching, state.files, state.chunks) == ("leader", "kernel", 1, 1)
+    assert found("parrot") == ["memory/a.md"]
+
+
+def test_an_edit_a_new_note_and_a_removal_are_taken_in(live, found, workspace):
+    live()
+    write_note(workspace, "memory/a.md", "The zeppelin is silver.\n")
+    soon(found, "zeppelin", ["memory/a.md"])
+    write_note(workspace, "MEMORY.md", "The walrus is grey.\n")
+    soon(found, "walrus", ["MEMORY.md"])
+    (workspace / "memory/a.md").unlink()
+    soon(found, "zeppelin", [])
+
+
+def test_the_last_change_is_named(live, workspace):
+    index = live()
+    write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
+    wait_until(lambda: index.state().files == 2, "both notes")
+    assert index.state().last_change == "memory/b.md"
+    assert index.state().waiting == 0
+
+
+def test_a_folder_that_is_added_is_watched_from_then_on(live, found, workspace):
+    live()
+    write_note(workspace, "memory/deep/er/b.md", "The zeppelin is silver.\n")
+    soon(found, "zeppelin", ["memory/deep/er/b.md"])
+    write_note(workspace, "memory/deep/er/c.md", "The walrus is grey.\n")
+    soon(found, "walrus", ["memory/deep/er/c.md"])
+
+
+def test_a_folder_that_is_renamed_is_watched_under_its_new_name(live, found, workspace):
+    write_note(workspace, "memory/old/b.md", "The zeppelin is silver.\n")
+    live()
+    (workspace / "memory/old").rename(workspace / "memory/new")
+    soon(found, "zeppelin", ["memory/new/b.md"])
+    write_note(workspace, "memory/new/b.md", "The walrus is grey.\n")
+    soon(found, "walrus", ["memory/new/b.md"])
+
+
+def test_a_workspace_that_is_deleted_and_made_again_is_taken_in(live, found, workspace):
+    index = live()
+    shutil.rmtree(workspace)
+    wait_until(lambda: "no workspace" in (index.state().problem or ""), "the problem is named")
+    write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
+    soon(found, "zeppelin", ["memory/b.md"])
+    write_note(workspace, "memory/b.md", "The walrus is grey.\n")
+    soon(found, "walrus", ["memory/b.md"])
+    assert index.state().problem is None
+
+
+def test_a_workspace_that_is_replaced_in_one_go_is_taken_in(live, found, workspace, tmp_path):
+    live()
+    write_note(tmp_path / "other", "memory/b.md", "The zeppelin is silver.\n")
+    workspace.rename(tmp_path / "before")
+    (tmp_path / "other").rename(workspace)
+    soon(found, "zeppelin", ["memory/b.md"])
+    write_note(workspace, "memory/b.md", "The walrus is grey.\n")
+    soon(found, "walrus", ["memory/b.md"])
+
+
+def test_a_workspace_behind_a_link_is_watched_wherever_the_link_leads(live, found, workspace, tmp_path):
+    workspace.rename(tmp_path / "one")
+    write_note(tmp_path / "two", "memory/b.md", "The zeppelin is silver.\n")
+    workspace.symlink_to(tmp_path / "one")
+    live()
+    write_note(tmp_path / "one", "memory/c.md", "The walrus is grey.\n")
+    soon(found, "walrus", ["memory/c.md"])
+    (tmp_path / "link").symlink_to(tmp_path / "two")
+    (tmp_path / "link").rename(workspace)
+    soon(found, "zeppelin", ["memory/b.md"])
+
+
+def test_an_editor_that_writes_beside_and_renames_is_seen(live, found, workspace):
+    live()
+    for number in range(3):
+        write_note(workspace, "memory/.a.md.swp", "not a note")
+        beside = write_note(workspace, "memory/a.md~", f"The zeppelin{number} is silver.\n")
+        beside.rename(workspace / "memory/a.md")
+        soon(found, f"zeppelin{number}", ["memory/a.md"])
+
+
+def test_a_note_that_is_written_slowly_is_in_the_index_when_it_is_done(live, found, workspace):
+    live({"memory_search.sync.watch_debounce_ms": 200})
+    with (workspace / "memory/slow.md").open("w") as file:
+        for number in range(40):
+            file.write(f"Line {number} of the zeppelin log.\n\n")
+            file.flush()
+            threading.Event().wait(0.01)
+        file.write("The walrus has the last word.\n")
+    soon(found, "walrus", ["memory/slow.md"])
+
+
+def test_thousands_of_changes_at_once_are_all_taken_in(live, found, workspace):
+    index = live()
+    for number in range(2_000):
+        write_note(workspace, f"memory/many/{number % 20}/{number}.md", f"The parrot{number} eats seed{number}.\n")
+    wait_until(lambda: index.state().files == 2_001, "all notes")
+    assert found("parrot1999") == ["memory/many/19/1999.md"]
+    shutil.rmtree(workspace / "memory/many")
+    wait_until(lambda: index.state().files == 1, "none of them")
+    assert found("parrot1999") == []
+
+
+def test_extra_paths_are_watched_also_when_they_come_later(live, found, workspace, tmp_path):
+    there, later = (tmp_path / name for name in EXTRA)
+    write_note(there, "b.md", "The zeppelin is silver.\n")
+    live({"memory_search.extra_paths": [str(there), str(later)]})
+    write_note(there, "b.md", "The walrus is grey.\n")
+    soon(found, "walrus", [str(there / "b.md")])
+    write_note(later, "c.md", "The octopus is blue.\n")
+    soon(found, "octopus", [str(later / "c.md")])
+
+
+def test_a_link_inside_the_workspace_leads_the_watcher_nowhere(live, workspace, tmp_path):
+    write_note(tmp_path / "elsewhere", "b.md", "The zeppelin is silver.\n")
+    (workspace / "memory/link").symlink_to(tmp_path / "elsewhere")
+    index = live()
+    write_note(tmp_path / "elsewhere", "b.md", "The walrus is grey.\n")
+    write_note(workspace, "memory/c.md", "The octopus is blue.\n")
+    wait_until(lambda: index.state().files == 2, "the note that is inside")
+    assert index.state().last_change == "memory/c.md"
+
+
+def test_an_index_that_is_deleted_is_made_again_with_the_next_change(live, workspace, tmp_path):
+    index = live()
+    for file in (tmp_path / "home/agents/main").glob("index.sqlite*"):
+        file.unlink()
+    write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
+    wait_until(lambda: index.state().files == 2, "both notes")
+    with open_memory(tmp_path, settings={"memory_search.sync.on_search": False}) as reader:
+        assert paths(reader.search("parrot")) == ["memory/a.md"]
+
+
+# conversations
+
+
+@pytest.fixture
+def talk(tmp_path):
+    with SessionStore.open(home=tmp_path / "home") as store:
+        record = store.get_or_create("telegram", "5054")
+
+        def say(*texts):
+            for text in texts:
+                store.append(record.id, Message.of("user", text))
+
+        yield say
+
+
+def test_a_conversation_is_taken_in_when_enough_was_said(live, found, talk, monkeypatch):
+    monkeypatch.setattr("kept.live.agenda.TALK_QUIET_S", 1_000_000.0)
+    talk("The zeppelin is silver.")
+    index = live({"memory_search.sync.sessions.delta_messages": 5})
+    assert len(found("zeppelin")) == 1
+    talk("The walrus is grey.")
+    wait_until(lambda: index.state().waiting, "it is noticed")
+    for _ in range(5):
+        assert found("walrus") == []
+        talk("More.")
+    wait_until(lambda: found("walrus"), "the walrus")
+
+
+def test_a_conversation_that_pauses_is_taken_in_however_little_was_said(live, found, talk, monkeypatch):
+    monkeypatch.setattr("kept.live.agenda.TALK_QUIET_S", 0.5)
+    live()
+    talk("The walrus is grey.")
+    wait_until(lambda: found("walrus"), "the walrus")
+
+
+# where something does not work
+
+
+def test_where_the_kernel_has_no_watchers_left_folders_are_looked_at_and_that_is_said_once(
+    live, found, workspace, monkeypatch
+):
+    def refuse(*_):
+        raise OSError("OS file watch limit reached.")
+
+    monkeypatch.setattr("watchfiles._rust_notify.RustNotify", refuse)
+    monkeypatch.setattr("kept.live.watcher.POLL_S", 0.1)
+    events = queue.SimpleQueue()
+    index = live(listener=events.put)
+    assert index.state().watching == "polling"
+    for number in range(3):
+        write_note(workspace, f"memory/b{number}/c.md", f"The zeppelin{number} is silver.\n")
+        soon(found, f"zeppelin{number}", [f"memory/b{number}/c.md"])
+    index.stop()
+    notices = [event.message for event in _drain(events) if event.kind == "notice"]
+    assert len(notices) == 1
+    assert "watch limit reached" in notices[0]
+    assert "max_user_watches" in notices[0]
+
+
+def test_the_kernel_is_asked_again_after_a_while(live, workspace, monkeypatch):
+    from watchfiles._rust_notify import RustNotify
+
+    refused = threading.Event()
+
+    def refuse_once(*args):
+        if not refused.is_set():
+            refused.set()
+            raise OSError("Too many open files")
+        return RustNotify(*args)
+
+    monkeypatch.setattr("watchfiles._rust_notify.RustNotify", refuse_once)
+    monkeypatch.setattr("kept.live.watcher.POLL_S", 0.1)
+    monkeypatch.setattr("kept.live.index.KERNEL_AGAIN_S", 0.0)
+    index = live()
+    wait_until(lambda: index.state().watching == "kernel", "the kernel tells again")
+    write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
+    wait_until(lambda: index.state().files == 2, "both notes")
+
+
+def test_without_the_package_that_watches_folders_are_looked_at_and_it_is_named(live, workspace, monkeypatch):
+    monkeypatch.setitem(sys.modules, "watchfiles._rust_notify", None)
+    monkeypatch.setattr("kept.live.watcher.POLL_S", 0.1)
+    events = queue.SimpleQueue()
+    index = live(listener=events.put)
+    write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
+    wait_until(lambda: index.state().files == 2, "both notes")
+    assert any("kept[watch]" in event.message for event in _drain(events))
+
+
+def test_a_sync_that_fails_is_told_and_tried_again(live, found, workspace, monkeypatch):
+    from kept.memory import Memory
+
+    monkeypatch.setattr("kept.live.agenda.RETRY_S", (0.1,))
+    index = live()
+    take_in = Memory.take_in_changes
+    tries = []
+
+    def fail_twice(self, **options):
+        tries.append(1)
+        if len(tries) <= 2:
+            raise StoreFull("The disk is full.")
+        return take_in(self, **options)
+
+    monkeypatch.setattr(Memory, "take_in_changes", fail_twice)
+    write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
+    wait_until(lambda: "disk is full" in (index.state().problem or ""), "the problem is told")
+    soon(found, "zeppelin", ["memory/b.md"])
+    wait_until(lambda: index.state().problem is None, "it is over")
+
+
+def test_an_embedder_that_was_down_is_asked_again_until_all_is_found_by_meaning(live, workspace, monkeypatch):
+    from kept.testing import FakeEmbedder
+
+    monkeypatch.setattr("kept.live.agenda.RETRY_S", (0.1,))
+    monkeypatch.setattr("kept.indexing.vectorise.EMBEDDER_REST_S", 0.0)
+    embedder = FakeEmbedder()
+    embedder.broken = True
+    index = live(memory={"embedder": embedder})
+    assert "not yet by meaning" in (index.state().problem or "")
+    embedder.broken = False
+    wait_until(lambda: index.state().problem is None, "it is embedded")
+    assert embedder.texts
+
+
+def test_whatever_goes_wrong_while_leading_is_told_and_leading_begun_anew(live, found, workspace, monkeypatch):
+    monkeypatch.setattr("kept.live.index.TICK_S", 0.1)
+    index = live()
+    notice, failed = LiveIndex._notice, []
+
+    def fail_once(self, *args):
+        if not failed:
+            failed.append(1)
+            raise ValueError("no such luck")
+        return notice(self, *args)
+
+    monkeypatch.setattr(LiveIndex, "_notice", fail_once)
+    wait_until(lambda: failed, "it goes wrong")
+    write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
+    soon(found, "zeppelin", ["memory/b.md"])
+    assert index.state().role == "leader"
+
+
+# how it is used
+
+
+def test_without_watching_the_index_is_brought_up_to_date_at_the_start_and_no_more(live, found, workspace):
+    index = live({"memory_search.sync.watch": False})
+    assert found("parrot") == ["memory/a.md"]
+    assert index.state().watching == "nothing"
+    assert index.state().syncs == 1
+
+
+def test_by_the_interval_what_is_not_watched_is_taken_in(live, found, workspace, monkeypatch):
+    monkeypatch.setattr("kept.live.agenda.SECONDS_A_MINUTE", 0.1)
+    live({"memory_search.sync.watch": False, "memory_search.sync.interval_minutes": 1})
+    write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
+    soon(found, "zeppelin", ["memory/b.md"])
+
+
+def test_it_can_be_stopped_in_the_middle_of_a_long_sync(tmp_path, workspace):
+    for number in range(450):
+        write_note(workspace, f"memory/{number}.md", f"The parrot{number} eats seed{number}.\n")
+    begun, go_on = threading.Event(), threading.Event()
+    with open_memory(tmp_path) as memory:
+        index = LiveIndex(memory)
+        change = index._change
+
+        def pause(**fields):
+            change(**fields)
+            if fields.get("completed"):
+                begun.set()
+                assert go_on.wait(60)
+
+        index._change = pause
+        index.start()
+        assert begun.wait(60)
+        index._stop.set()
+        go_on.set()
+        index.stop()
+        assert index.state().role == "stopped"
+        assert 0 < memory.status().chunks < 451
+        assert memory.sync().files == 451
+
+
+def test_a_search_does_not_wait_for_a_sync_that_goes_on(tmp_path, workspace, monkeypatch):
+    monkeypatch.setattr("kept.indexing.keeper.SEARCH_WAIT_S", 0.05)
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
+        begun, go_on = threading.Event(), threading.Event()
+        embedder = memory.embedder()[1]
+        embed = embedder.embed
+
+        def slow(texts, *, role):
+            if role == "document":
+                begun.set()
+                assert go_on.wait(60)
+            return embed(texts, role=role)
+
+        embedder.embed = slow
+        with LiveIndex(memory) as index:
+            assert begun.wait(60)
+            assert paths(memory.search("parrot")) == ["memory/a.md"]
+            go_on.set()
+            assert index.wait_ready(60)
+            assert paths(memory.search("zeppelin")) == ["memory/b.md"]
+
+
+def test_two_in_one_process_share_the_work(live, workspace, tmp_path):
+    first, second = live(), live()
+    assert (first.state().role, second.state().role) == ("leader", "standby")
+    assert second.state().leader_pid == os.getpid()
+    first.stop()
+    wait_until(lambda: second.state().role == "leader", "the second takes over")
+
+
+def test_who_watches_can_be_found_out(live, tmp_path):
+    with open_memory(tmp_path) as memory:
+        assert find_watcher(memory.config) is None
+        index = live()
+        assert find_watcher(memory.config) == os.getpid()
+        index.stop()
+        assert find_watcher(memory.config) is None
+
+
+def test_a_leader_whose_lock_was_deleted_lets_go_and_takes_it_again(live, tmp_path, workspace):
+    index = live()
+    (lock,) = (tmp_path / "home/agents/main").glob("watcher-*.lock")
+    lock.unlink()
+    wait_until(lambda: lock.exists() and index.state().role == "leader", "the lock is there again")
+    write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
+    wait_until(lambda: index.state().files == 2, "both notes")
+
+
+def _drain(events):
+    found = []
+    while not events.empty():
+        found.append(events.get())
+    return found

@@ -1,0 +1,136 @@
+"""Without a model: the sentences that matter, as they were said, with their dates."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kept.llm.base import ToolOutput, ToolUse, Turn
+from kept.llm.extractive import ExtractiveChat, Said, salient_facts, summarise
+from kept.llm.salience import split_sentences
+from kept.tokens import estimate_tokens
+from tests.support.chat_requests import SEARCH, ask, end_of, request, text_of, tools_of
+
+NOON = dt.datetime(2026, 3, 14, 12, tzinfo=dt.UTC)
+SMALL_TALK = [
+    "Hi there! How are you today?",
+    "Thanks, great to hear.",
+    "Sure. Let me know if I can help with anything else.",
+]
+
+
+def said(*texts: str, speaker: str = "Ann") -> list[Said]:
+    return [Said(text, speaker, NOON + dt.timedelta(hours=at), f"talk.jsonl#L{at}") for at, text in enumerate(texts)]
+
+
+def test_facts_are_told_from_small_talk_and_keep_their_origin():
+    facts = salient_facts(
+        said(*SMALL_TALK, "Well. We decided to move the staging database to port 5433. Nice weather.", *SMALL_TALK)
+    )
+    assert [fact.text for fact in facts] == ["We decided to move the staging database to port 5433."]
+    assert (facts[0].speaker, facts[0].source, facts[0].when) == ("Ann", "talk.jsonl#L3", NOON + dt.timedelta(hours=3))
+    assert salient_facts(said(*SMALL_TALK)) == []
+
+
+def test_every_planted_fact_survives_a_long_conversation():
+    planted = [
+        "My sister Ruth lives in Porto.",
+        "Remember that the boiler code is E119.",
+        "The deadline for the grant is 2026-05-02.",
+        "I'm allergic to penicillin.",
+        "From now on the backups run at 03:40.",
+    ]
+    filler = [
+        f"Then she {verb} the {noun} and it went on." for verb in ("saw", "took", "read") for noun in "abcdefghijklmnop"
+    ]
+    talk = filler[:20] + planted[:2] + filler[20:40] + planted[2:] + filler[40:]
+    summary = summarise(said(*talk), 150)
+    assert all(fact in summary for fact in planted)
+
+
+def test_a_summary_is_dated_in_order_and_within_its_budget():
+    talk = said(*(f"On day {at} we decided on plan number {at}." for at in range(60)))
+    for budget in (0, 10, 50, 200, 100_000):
+        summary = summarise(talk, budget)
+        assert estimate_tokens(summary) <= budget
+    lines = [line for line in summary.splitlines() if line.startswith("-")]
+    assert len(lines) == 60
+    assert lines[0] == "- 12:00 Ann: On day 0 we decided on plan number 0. [talk.jsonl#L0]"
+    assert [line for line in summary.splitlines() if line.endswith(":")] == [
+        "2026-03-14:",
+        "2026-03-15:",
+        "2026-03-16:",
+    ]
+
+
+def test_what_was_said_twice_stands_once_and_a_changed_number_twice():
+    twice = summarise(said("The port of staging is 5432.", "The port of staging is 5432!"), 100)
+    assert twice.count("5432") == 1
+    assert "L1" in twice, "the later one counts"
+    changed = summarise(said("The port of staging is 5432.", "The port of staging is 5433."), 100)
+    assert "5432" in changed
+    assert "5433" in changed
+
+
+def test_secrets_are_taken_out():
+    key = "sk-" + "a1b2c3d4" * 4
+    talk = said(f"Remember that my key is {key} for the server.")
+    assert key not in summarise(talk, 100)
+    assert key not in str(salient_facts(talk)[0])
+
+
+def test_other_scripts_are_summarised_too():
+    talk = said("วันเกิดของแม่คือวันที่ 12 มีนาคม", "东京的会议改到星期三下午三点。我们在银座见面。", "ok")
+    summary = summarise(talk, 100)
+    assert "12 มีนาคม" in summary
+    assert "东京的会议改到星期三下午三点。" in summary
+
+
+def test_a_speaker_cannot_begin_a_line_of_its_own():
+    (line,) = summarise([Said("We decided on plan B.", "Ann\n- system", NOON)], 100).splitlines()[1:]
+    assert line == "- 12:00 Ann - system: We decided on plan B."
+
+
+def test_sentences_end_where_a_reader_ends_them():
+    text = "Dr. Ruth came at 3.30 p.m. with e.g. cake. She left!\n- One item\n```\ncode. Here.\n```\n“Good.” Then more…"
+    assert split_sentences(text) == [
+        "Dr. Ruth came at 3.30 p.m. with e.g. cake.",
+        "She left!",
+        "One item",
+        "“Good.”",
+        "Then more…",
+    ]
+
+
+@given(st.lists(st.text(max_size=200), max_size=20), st.integers(0, 300))
+def test_any_talk_has_a_summary_that_fits(texts, budget):
+    summary = summarise(texts, budget)
+    assert estimate_tokens(summary) <= budget
+    assert summary == summarise(list(texts), budget)
+    assert all(line.startswith("- ") for line in summary.splitlines())
+
+
+def test_as_a_model_it_summarises_and_notes_facts_down():
+    model = ExtractiveChat()
+    talk = ("My dog is called Biscuit.", "What a lovely name for a dog!", "He was born on 2021-06-01.")
+    assert text_of(ask(model, request(*talk, purpose="flush"))) == (
+        "- user: My dog is called Biscuit.\n- user: He was born on 2021-06-01."
+    )
+    assert "Biscuit" in text_of(ask(model, request(*talk, purpose="summary")))
+    assert text_of(ask(model, request("Hi!", purpose="flush"))) == "NO_REPLY"
+
+
+def test_as_a_model_it_answers_with_what_the_search_finds():
+    events = ask(ExtractiveChat(), request("Where is staging?", tools=(SEARCH,)))
+    (call,) = tools_of(events)
+    assert (call.name, call.arguments, end_of(events).reason) == (
+        "memory_search",
+        {"query": "Where is staging?"},
+        "tools",
+    )
+    found = Turn("user", (ToolOutput(call.id, "memory/a.md#L1: port 5433"),))
+    events = ask(ExtractiveChat(), request("Where is staging?", Turn("assistant", (call,)), found, tools=(SEARCH,)))
+    assert (text_of(events), end_of(events).reason) == ("memory/a.md#L1: port 5433", "end")
+    assert isinstance(call, ToolUse)

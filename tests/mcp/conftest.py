@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.files import write_file
+from tests.support.mcp_client import HttpServer, StdioClient
+
+
+@pytest.fixture
+def server_env(environment: dict[str, str], workspace: Path) -> dict[str, str]:
+    return {**environment, "KEPT_WORKSPACE": str(workspace)}
+
+
+@pytest.fixture
+def notes(workspace: Path) -> Path:
+    write_file(workspace / "MEMORY.md", "# Memory\n\n- The espresso machine is descaled every March.\n")
+    write_file(workspace / "memory/2026-03-13.md", "# 2026-03-13\n\nStaging moved to port 5433.\n")
+    write_file(workspace / "memory/über tee & kaffee.md", "# Tee\n\nAm liebsten Assam.\n")
+    return workspace
+
+
+@pytest.fixture
+def start(server_env: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., StdioClient]]:
+    started: list[StdioClient] = []
+
+    def begin(*options: str, env: dict[str, str] | None = None) -> StdioClient:
+        started.append(StdioClient({**server_env, **(env or {})}, tmp_path, *options))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        one.close()
+
+
+@pytest.fixture
+def client(start: Callable[..., StdioClient], notes: Path) -> StdioClient:
+    made = start()
+    made.greet()
+    return made
+
+
+@pytest.fixture
+def serve(server_env: dict[str, str], notes: Path) -> Iterator[Callable[..., HttpServer]]:
+    started: list[HttpServer] = []
+
+    def begin(*options: str, **env: str) -> HttpServer:
+        started.append(HttpServer({**server_env, **env}, *options))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        one.stop()

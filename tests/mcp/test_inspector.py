@@ -1,0 +1,74 @@
+"""A round trip from an outside client: the protocol's own inspector, over both transports."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from kept.tools import TOOLS
+from tests.support.commands import KEPT
+from tests.support.repository import NODE_PROGRAMS
+
+pytestmark = pytest.mark.node
+
+
+@pytest.fixture
+def inspect(server_env, tmp_path):
+    env = {**server_env, "PATH": f"{NODE_PROGRAMS}{os.pathsep}{server_env['PATH']}"}
+
+    def run(*arguments: str) -> tuple[dict, str]:
+        ended = subprocess.run(
+            ["mcp-inspector", "--cli", "--connect-timeout", "100000", *arguments],
+            env=env,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert ended.returncode == 0, ended.stderr
+        return json.loads(ended.stdout), ended.stderr
+
+    return run
+
+
+def round_trip(inspect, server: list[str], *more: str) -> None:
+    call = (*server, *more, "--method", "tools/call")
+    told, remarks = inspect(*server, *more, "--strict", "--method", "tools/list")
+    assert [one["name"] for one in told["tools"]] == [one.name for one in TOOLS]
+    assert "Warning" not in remarks, "every client can read the schemas"
+    written, _ = inspect(*call, "--tool-name", "memory_write", "--tool-arg", "text=The plotter was sold.")
+    citation = written["structuredContent"]["citation"]
+    found, _ = inspect(
+        *call, "--tool-name", "memory_search", "--tool-arg", "query=was the plotter sold", "maxResults=1"
+    )
+    assert found["structuredContent"]["results"][0]["path"] in citation
+    read, _ = inspect(*call, "--tool-name", "memory_get", "--tool-arg", f"path={citation}")
+    assert "The plotter was sold." in read["content"][0]["text"]
+    note, _ = inspect(*server, *more, "--method", "resources/read", "--uri", "kept://notes/MEMORY.md")
+    assert "espresso" in note["contents"][0]["text"]
+
+
+@pytest.fixture
+def command(notes, home):
+    """As a client starts it, which passes on nothing of its own surroundings that it was not told to."""
+    return [KEPT, "mcp", "-e", f"KEPT_WORKSPACE={notes}", "-e", f"KEPT_HOME={home}"]
+
+
+def test_over_standard_input_and_output(inspect, command):
+    round_trip(inspect, command)
+
+
+def test_over_http_with_a_token(inspect, serve):
+    server = serve("--http", "127.0.0.1:0", "--token", "sesame")
+    round_trip(inspect, ["--server-url", server.url, "--transport", "http"], "--header", "Authorization: Bearer sesame")
+
+
+def test_in_the_newest_form_of_the_protocol(inspect, command):
+    prompt, _ = inspect(
+        *(*command, "--protocol-era", "modern"),
+        *("--method", "prompts/get", "--prompt-name", "recall", "--prompt-args", "topic=tea"),
+    )
+    assert '"tea"' in prompt["messages"][0]["content"]["text"]

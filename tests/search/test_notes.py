@@ -1,0 +1,82 @@
+"""What is particular to notes: how far meaning is trusted, room for more than one, and words that people ask with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kept.config import Query
+from kept.embedding.base import Calibration
+from kept.search.evidence import Candidate, Evidence
+from kept.search.fuse import Weights, fuse_weighted
+from kept.search.query import parse_query
+from kept.search.search import QueryVector, fuse_pool
+from kept.search.spread import FURTHER_SHARE, spread_notes
+from tests.support.workspaces import open_memory, write_note
+
+
+def note(row: int, *, words: float = 0.0, coverage: float = 0.0, meaning: float = 0.0) -> Candidate:
+    return Candidate(row, False, Evidence(words=words, coverage=coverage, meaning=meaning), True, 1e6, ("word",))
+
+
+PLAIN = Query()
+VECTOR = QueryVector(b"\x01", "x", Calibration(weight=0.3))
+
+
+def share_of_meaning(candidates: list[Candidate], settings: Query = PLAIN) -> float:
+    """What counts for meaning, read off one that has nothing but meaning."""
+    ranked = fuse_pool([*candidates, note(99, meaning=1.0)], settings, VECTOR)
+    return next(one.relevance for one in ranked if one.candidate.row == 99)
+
+
+def test_meaning_counts_for_more_where_no_note_has_the_words():
+    shares = [share_of_meaning([note(1, words=0.4, coverage=best)]) for best in (1.0, 0.5, 0.0)]
+    assert shares == pytest.approx([0.15, 0.35, 0.55])
+
+
+def test_a_weight_that_somebody_has_chosen_is_the_weight():
+    chosen = replace(Query(), hybrid=replace(Query().hybrid, vector_weight=0.4, text_weight=0.6))
+    assert [share_of_meaning([note(1, coverage=best)], chosen) for best in (1.0, 0.0)] == pytest.approx([0.4, 0.4])
+
+
+def test_the_share_of_meaning_is_never_more_than_all():
+    assert Weights(0.7, 0.3).scaled(1.9) == Weights(1.0, 0.0)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3), st.booleans()), max_size=12))
+def test_the_first_passage_of_every_note_keeps_its_score_and_parts_add_up(drawn):
+    ranked = fuse_weighted([note(row, words=words) for row, (words, _, _) in enumerate(drawn)], Weights(0.0, 1.0))
+    notes = {row: None if is_turn else f"{name}.md" for row, (_, name, is_turn) in enumerate(drawn)}
+    spread = spread_notes(ranked, notes.get)
+    before = {one.candidate.row: one.score for one in ranked}
+    seen: set[str] = set()
+    for one in ranked:
+        row, name = one.candidate.row, notes[one.candidate.row]
+        after = next(other for other in spread if other.candidate.row == row)
+        expected = before[row] * (1 - FURTHER_SHARE) if name in seen else before[row]
+        assert after.score == pytest.approx(expected)
+        assert sum(part.value for part in after.parts()) == pytest.approx(after.score)
+        assert after.relevance == one.relevance, "the threshold is not what this is about"
+        seen.update({name} if name else ())
+    assert [one.score for one in spread] == sorted((one.score for one in spread), reverse=True)
+
+
+def test_another_note_comes_before_the_second_passage_of_one(tmp_path):
+    workspace = tmp_path / "workspace"
+    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
+        parts = [f"## Part {at}\n\nThe walrus ledger, part {at}, " + "with more to say. " * 4 for at in range(4)]
+        write_note(workspace, "memory/long.md", "\n\n".join(["# Walrus", *parts]))
+        write_note(workspace, "memory/other.md", "# Elsewhere\n\nThe walrus ledger again, " + "with more to say. " * 6)
+        found = memory.search("walrus ledger", max_results=3, min_score=0.0)
+    assert [hit.path for hit in found][:2] == ["memory/long.md", "memory/other.md"]
+    assert any(part.name == "same note" for part in found.hits[2].parts)
+
+
+def test_what_people_say_around_a_question_is_not_looked_for():
+    asked = "pretty sure someone decided something about the walrus, anyone remember?"
+    assert [term.text for term in parse_query(asked).terms] == ["decided", "walrus"]
+    assert [term.text for term in parse_query("remember").terms] == ["remember"], "unless nothing else is left"
+    assert "pretty sure" in [term.text for term in parse_query('"pretty sure" walrus').terms]

@@ -1,0 +1,223 @@
+"""Reranking: what a model may change, when it stops, and that it never stands in the way of an answer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import count
+
+import pytest
+
+from kept.config import Rerank, load_config
+from kept.errors import ConfigError, EmbeddingFailed
+from kept.records import ScorePart
+from kept.search.evidence import Candidate, Evidence
+from kept.search.fuse import Scored
+from kept.search.rerank import rerank
+from tests.support.commands import kept_environment
+from tests.support.embedding_models import write_folder
+from tests.support.reranking_models import ms_marco_folder, write_judge
+from tests.support.workspaces import open_memory, paths, write_note
+
+PATH = "memory_search.query.rerank.model_path"
+
+
+def ranked(*scores: float) -> list[Scored]:
+    """Candidates whose rows are 1, 2, 3 in the order of their scores."""
+    return [_scored(row, score) for row, score in enumerate(scores, start=1)]
+
+
+def _scored(row: int, score: float) -> Scored:
+    candidate = Candidate(row, is_turn=False, evidence=Evidence(), has_vector=False, age_days=0.0)
+    return Scored(candidate, score, score, score, None, lambda: (ScorePart("text", score, ""),))
+
+
+class Judge:
+    """Says what it is told to say about each row."""
+
+    def __init__(self, *judgements: float, fails: bool = False) -> None:
+        self.judgements = judgements
+        self.fails = fails
+        self.asked: list[str] = []
+
+    def load(self) -> None:
+        pass
+
+    def score(self, query: str, passage: str) -> float:
+        self.asked.append(passage)
+        if self.fails:
+            raise EmbeddingFailed("The model failed.")
+        return self.judgements[int(passage) - 1]
+
+
+def reranked(judge: Judge, before, **settings):
+    timer = settings.pop("timer", lambda: 0.0)
+    return rerank(before, judge, "query", str, Rerank(**settings), timer=timer)
+
+
+def rows(order) -> list[int]:
+    return [one.candidate.row for one in order]
+
+
+def test_the_model_reorders_what_it_reads():
+    order, degraded = reranked(Judge(0.1, 0.2, 0.9), ranked(0.8, 0.7, 0.6))
+    assert rows(order) == [3, 1, 2]
+    assert degraded == ()
+
+
+def test_a_score_is_the_mix_of_both_and_its_parts_add_up():
+    before = ranked(0.8, 0.6)
+    order, _ = reranked(Judge(0.0, 1.0), before, weight=0.25)
+    for one in order:
+        was = next(old for old in before if old.candidate.row == one.candidate.row)
+        judgement = 0.0 if one.candidate.row == 1 else 1.0
+        assert one.score == pytest.approx(0.75 * was.score + 0.25 * judgement)
+        assert sum(part.value for part in one.parts()) == pytest.approx(one.score)
+
+
+def test_what_is_not_among_the_best_is_not_read_and_stays_behind():
+    judge = Judge(0.0, 0.0, 1.0, 1.0)
+    order, degraded = reranked(judge, ranked(0.9, 0.8, 0.7, 0.6), top=2)
+    assert judge.asked == ["1", "2"]
+    assert rows(order) == [1, 2, 3, 4]
+    assert degraded == ()
+    scores = [one.score for one in order]
+    assert scores == sorted(scores, reverse=True)
+    assert all(sum(part.value for part in one.parts()) == pytest.approx(one.score) for one in order)
+
+
+def test_the_model_stops_when_its_time_is_used_up_and_it_is_said():
+    judge = Judge(0.0, 0.1, 1.0, 1.0)
+    seconds = count()  # every look at the clock is a second later
+    order, degraded = reranked(judge, ranked(0.9, 0.8, 0.7, 0.6), budget_ms=2_500, timer=lambda: float(next(seconds)))
+    assert judge.asked == ["1", "2"]
+    assert rows(order)[2:] == [3, 4]
+    assert degraded == ("Reranked 2 of 4: the 2500 ms of query.rerank.budget_ms were used up.",)
+
+
+def test_no_time_at_all_changes_nothing():
+    seconds = count()
+    before = ranked(0.9, 0.8)
+    order, degraded = reranked(Judge(0.0, 1.0), before, budget_ms=500, timer=lambda: float(next(seconds)))
+    assert rows(order) == rows(before)
+    assert [one.score for one in order] == [one.score for one in before]
+    assert "Reranked 0 of 2" in degraded[0]
+
+
+def test_a_model_that_fails_changes_nothing_and_it_is_said():
+    before = ranked(0.9, 0.8)
+    order, degraded = reranked(Judge(fails=True), before)
+    assert [one.score for one in order] == [one.score for one in before]
+    assert degraded == ("Not reranked: The model failed.",)
+
+
+def test_nothing_found_is_nothing_to_rerank():
+    assert reranked(Judge(), ranked()) == ([], ())
+
+
+# with real files and the real runtime
+
+
+@pytest.fixture
+def kitchen(tmp_path):
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "memory/river.md", "the king sat on the bank of the river\n")
+    write_note(workspace, "memory/oven.md", "the king ran fast to the oven with bread\n")
+    return tmp_path
+
+
+def settings_for(folder, **more):
+    return {PATH: str(folder), **{f"memory_search.query.rerank.{key}": value for key, value in more.items()}}
+
+
+@pytest.mark.parametrize("classes", [1, 2])
+def test_a_model_in_a_folder_decides(kitchen, classes):
+    folder = write_judge(kitchen / "judge", classes=classes)
+    with open_memory(kitchen) as memory:
+        assert paths(memory.search("king river bank"))[0] == "memory/river.md"
+    with open_memory(kitchen, settings=settings_for(folder, weight=0.9)) as memory:
+        result = memory.search("king river bank", min_score=0.0)
+        assert paths(result) == ["memory/oven.md", "memory/river.md"]
+        assert result.degraded == ()
+        part = next(part for part in result.hits[0].parts if part.name == "rerank")
+        assert "the model's 0.99" in part.detail
+
+
+def test_an_exact_match_stands_first_whatever_the_model_says(kitchen):
+    folder = write_judge(kitchen / "judge")
+    with open_memory(kitchen, settings=settings_for(folder, weight=1.0)) as memory:
+        assert paths(memory.search("bank of the river", min_score=0.0))[0] == "memory/river.md"
+
+
+def test_what_the_model_finds_unfit_falls_below_the_threshold(kitchen):
+    folder = write_judge(kitchen / "judge", logit=-11.0)
+    with open_memory(kitchen, settings=settings_for(folder, weight=1.0)) as memory:
+        result = memory.search("king fast oven")
+        assert result.hits == ()
+        assert {one.reason for one in result.dropped} == {"below min_score"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda folder: (folder / "model.onnx").write_bytes(b"no model"), "cannot be used"),
+        (lambda folder: (folder / "tokenizer.json").write_text("{}"), "cannot be used"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "There is no tokenizer.json"),
+        (lambda folder: (folder / "model.onnx").unlink(), "There is no ONNX model"),
+        (lambda folder: write_judge(folder, strange_input=True), "it wants an input named pixels"),
+        (lambda folder: write_judge(folder, logit=float("nan")), "no judgement"),
+        (write_folder, "it is no cross-encoder"),
+    ],
+)
+def test_a_model_that_cannot_be_used_is_said_and_the_search_answers(kitchen, damage, reason):
+    folder = write_judge(kitchen / "judge")
+    damage(folder)
+    with open_memory(kitchen, settings=settings_for(folder)) as memory:
+        result = memory.search("king river bank")
+    assert paths(result)[0] == "memory/river.md"
+    assert result.degraded[0].startswith("Not reranked: ")
+    assert reason in result.degraded[0]
+
+
+def test_a_missing_folder_and_a_missing_package_are_said(kitchen, monkeypatch):
+    with open_memory(kitchen, settings=settings_for(kitchen / "nowhere")) as memory:
+        assert "There is no model at" in memory.search("king river").degraded[0]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with open_memory(kitchen, settings=settings_for(write_judge(kitchen / "judge"))) as memory:
+        assert "onnxruntime, which is not installed" in memory.search("king river").degraded[0]
+
+
+def test_a_project_may_tune_reranking_but_not_choose_the_model(tmp_path):
+    project = write_note(tmp_path / "workspace", ".kept.yaml", "memory_search: {query: {rerank: {top: 5}}}\n")
+    loaded = load_config(home=str(tmp_path / "home"), workspace=str(tmp_path / "workspace"))
+    assert loaded.config.memory_search.query.rerank.top == 5
+    project.write_text("memory_search: {query: {rerank: {model_path: /somewhere}}}\n")
+    with pytest.raises(ConfigError, match=r"query\.rerank\.model_path cannot be set by a project"):
+        load_config(home=str(tmp_path / "home"), workspace=str(tmp_path / "workspace"))
+
+
+def test_without_a_model_nothing_of_it_is_loaded(kitchen):
+    program = (
+        "import sys\nfrom kept import Memory\n"
+        "with Memory.open() as memory: assert len(memory.search('king'))\n"
+        "print([name for name in ('kept.embedding.cross_encoder', 'onnxruntime') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=kept_environment(kitchen), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_real_cross_encoder_puts_the_answer_first(tmp_path):
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "memory/port.md", "Staging listens on 5433 since March; ask Ada for the password.\n")
+    write_note(
+        workspace,
+        "memory/ship.md",
+        "The port of staging for the exhibition ships is Rotterdam, which port staff know.\n",
+    )
+    settings = settings_for(ms_marco_folder(), budget_ms=600_000)
+    with open_memory(tmp_path, settings=settings) as memory:
+        result = memory.search("which port does the staging database listen on?", min_score=0.0)
+    assert result.degraded == ()
+    assert paths(result)[0] == "memory/port.md"

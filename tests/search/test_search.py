@@ -1,0 +1,362 @@
+"""What a search finds, in which order, and what it says about it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kept import Memory
+from kept.errors import EmptyQuery, UsageError
+from kept.testing import FakeEmbedder, FrozenClock
+from tests.support.workspaces import open_memory, paths, write_note
+
+
+@pytest.fixture
+def notes(tmp_path):
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "MEMORY.md", "# Memory\n\n- Ada drinks tea.\n- The staging database listens on port 5433.\n")
+    write_note(workspace, "memory/2026-02-13.md", "# Backups\n\nBackups run nightly at two with restic.\n")
+    write_note(
+        workspace,
+        "memory/garden.md",
+        "# Garden\n\nTomatoes need water every morning.\n\n# Shed\n\nThe key hangs inside.\n",
+    )
+    return workspace
+
+
+@pytest.fixture
+def local(tmp_path, notes):
+    with Memory.open(notes, home=tmp_path / "home") as memory:
+        yield memory
+
+
+NASTY = [
+    '"',
+    '""',
+    '"unbalanced',
+    "AND",
+    "OR NOT NEAR",
+    "NEAR(a b, 3)",
+    "*",
+    "a*",
+    "^start",
+    "text:tea",
+    "{text context}: tea",
+    "(((",
+    "-- DROP TABLE chunks;",
+    "\0",
+    "tea\0coffee",
+    "🚀",
+    "👨‍👩‍👧‍👦 family",
+    "x" * 10_000,
+    "tea " * 2_500,
+    "ชา " * 3_000,
+    "北京大学" * 2_500,
+    "é́́́",
+    "\ud800",
+    "%s %d {0}",
+    "\\",
+    "'; --",
+    "𝕋𝕖𝕒",
+]
+
+
+@pytest.mark.parametrize("query", NASTY, ids=lambda text: repr(text[:12]))
+def test_any_string_is_a_valid_query(local, query):
+    if not query.strip("\0 "):
+        with pytest.raises(EmptyQuery):
+            local.search(query)
+    else:
+        assert local.search(query).degraded == ()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(query=st.text(min_size=1, max_size=60))
+def test_no_text_at_all_breaks_a_search(local, query):
+    try:
+        result = local.search(query)
+    except EmptyQuery:
+        assert not query.strip() or not query.isprintable()
+    else:
+        assert result.degraded == ()
+
+
+@pytest.mark.parametrize("query", ["", "   ", "\n\t"])
+def test_an_empty_query_is_refused_with_a_hint(local, query):
+    with pytest.raises(EmptyQuery) as caught:
+        local.search(query)
+    assert "kept search" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["qwxz plugh zzyzx", "!!!", "zebra migration in the Serengeti", "quarterly revenue of the steel industry"],
+)
+def test_nonsense_finds_nothing(local, query):
+    assert local.search(query).hits == ()
+
+
+def test_a_question_is_answered_by_the_note_that_answers_it(local):
+    assert local.search("which port is the staging database on?").hits[0].citation == "MEMORY.md#L4"
+    assert paths(local.search("when do the backups run"))[0] == "memory/2026-02-13.md"
+
+
+@pytest.mark.parametrize(
+    ("note", "word"),
+    [
+        ("ฉันชอบกินข้าวผัดกุ้งมากที่สุด", "กุ้ง"),
+        ("ฉันชอบกินข้าวผัดกุ้งมากที่สุด", "ข้าวผัด"),
+        ("我在北京大学学习计算机科学。", "大学"),
+        ("我在北京大学学习计算机科学。", "计算机"),
+        ("我在北京大学学习计算机科学。", "学"),
+        ("東京のお客様は抹茶クロワッサンを注文します。", "抹茶"),
+        ("東京のお客様は抹茶クロワッサンを注文します。", "クロワッサン"),
+        ("서울대학교에서 컴퓨터공학을 공부했습니다.", "대학교"),
+        ("서울대학교에서 컴퓨터공학을 공부했습니다.", "컴퓨터"),
+        ("ខ្ញុំចូលចិត្តផឹកកាហ្វេ", "កាហ្វេ"),
+    ],
+)
+@pytest.mark.parametrize("provider", ["local", "none"])
+def test_a_word_inside_an_unspaced_sentence_is_found(tmp_path, note, word, provider):
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "memory/target.md", f"# Note\n\n{note}\n")
+    write_note(workspace, "memory/other.md", "# Other\n\nวันนี้อากาศดี 天气很好 良い天気です 날씨가 좋다\n")
+    settings = {"memory_search.provider": provider}
+    with Memory.open(workspace, home=tmp_path / "home", settings=settings) as memory:
+        assert paths(memory.search(word))[:1] == ["memory/target.md"]
+
+
+def test_accents_and_endings_do_not_matter(tmp_path):
+    write_note(tmp_path / "workspace", "memory/a.md", "Met José at the café, running late.\n")
+    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
+        for query in ("jose", "CAFE", "run", "José's"):
+            assert paths(memory.search(query)) == ["memory/a.md"], query
+
+
+@pytest.mark.parametrize("query", ["ref-0200-3", "src/orders/cutoff.py", "test_no_orders", "v1.2.3", "till-sync-2"])
+def test_an_identifier_ranks_its_note_first(tmp_path, query):
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "memory/it.md", f"# It\n\nThe thing is called {query}, remember that.\n")
+    for number in range(20):
+        loose = " and ".join(
+            reversed(query.replace("-", " ").replace("/", " ").replace("_", " ").replace(".", " ").split())
+        )
+        write_note(workspace, f"memory/other{number}.md", f"# Other {number}\n\nSome {loose} on day {number}.\n")
+    with open_memory(tmp_path) as memory:
+        assert memory.search(query).hits[0].path == "memory/it.md"
+
+
+def test_a_quoted_phrase_prefers_the_words_in_that_order(tmp_path):
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "memory/apart.md", "The key to the red house; the green door is open, key and door.\n")
+    write_note(workspace, "memory/together.md", "We painted it. The red door key is under the mat today, as it was.\n")
+    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
+        assert paths(memory.search('"red door key"'))[0] == "memory/together.md"
+
+
+def test_stop_words_alone_are_searched_for(tmp_path):
+    write_note(tmp_path / "workspace", "memory/hamlet.md", "To be or not to be.\n")
+    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
+        assert paths(memory.search("to be or not to be")) == ["memory/hamlet.md"]
+
+
+def test_match_all_wants_every_word(tmp_path):
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "memory/both.md", "tea and coffee\n")
+    write_note(workspace, "memory/one.md", "tea only\n")
+    settings = {"memory_search.provider": "none", "memory_search.query.hybrid.match": "all"}
+    with open_memory(tmp_path, settings=settings) as memory:
+        assert paths(memory.search("tea coffee")) == ["memory/both.md"]
+        assert paths(memory.search("tea coffee cocoa")) == []
+
+
+def test_an_edit_is_found_by_the_very_next_search(tmp_path):
+    workspace = tmp_path / "workspace"
+    note = write_note(workspace, "memory/a.md", "The parrot is green.\n")
+    with open_memory(tmp_path) as memory:
+        assert paths(memory.search("parrot")) == ["memory/a.md"]
+        for colour in ("violet", "orange", "turquoise", "crimson", "ivory"):
+            note.write_text(f"The parrot is {colour}.\n")
+            assert colour in memory.search(colour).hits[0].snippet
+            assert colour in memory.search("parrot").hits[0].snippet
+
+
+def test_an_edit_that_keeps_size_and_mtime_is_found(tmp_path):
+    note = write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        state = note.stat()
+        note.write_text("The parrot is white.\n")
+        os.utime(note, ns=(state.st_atime_ns, state.st_mtime_ns))
+        assert "white" in memory.search("white").hits[0].snippet
+
+
+def test_a_deleted_note_is_never_shown(tmp_path):
+    note = write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
+    with open_memory(tmp_path) as memory:
+        assert memory.search("parrot").hits
+        note.unlink()
+        assert memory.search("parrot").hits == ()
+
+
+def test_a_deleted_note_is_not_shown_even_when_searches_do_not_sync(tmp_path):
+    workspace = tmp_path / "workspace"
+    gone = write_note(workspace, "memory/gone.md", "The parrot is green.\n")
+    changed = write_note(workspace, "memory/changed.md", "The parrot eats seeds.\n")
+    write_note(workspace, "memory/same.md", "The parrot sings.\n")
+    with open_memory(tmp_path, settings={"memory_search.sync.on_search": False}) as memory:
+        memory.sync()
+        gone.unlink()
+        changed.write_text("Nothing about birds.\n")
+        result = memory.search("parrot")
+        assert paths(result) == ["memory/same.md"]
+        assert "left out" in result.degraded[0]
+        assert {one.reason for one in result.dropped} == {"gone from disk"}
+
+
+def test_what_was_added_is_found_at_once(tmp_path):
+    with open_memory(tmp_path) as memory:
+        written = memory.add("The gate code is 4711.")
+        hit = memory.search("gate code").hits[0]
+        assert hit.path == written.path
+        assert hit.start_line <= written.start_line <= written.end_line <= hit.end_line
+
+
+def test_filters_limit_what_is_found(tmp_path):
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "memory/2026-01-05.md", "parrot in January\n")
+    write_note(workspace, "memory/2026-02-05.md", "parrot in February\n")
+    write_note(workspace, "memory/birds/zoo.md", "parrot in the zoo\n")
+    clock = FrozenClock()
+    with open_memory(tmp_path, clock=clock) as memory:
+
+        def found(**filters):
+            return sorted(paths(memory.search("parrot", **filters)))
+
+        assert len(found()) == 3
+        assert found(path="memory/2026-*") == ["memory/2026-01-05.md", "memory/2026-02-05.md"]
+        assert found(path="memory/birds") == ["memory/birds/zoo.md"]
+        assert found(path="memory/birds/zoo.md") == ["memory/birds/zoo.md"]
+        assert found(path="memory/bird") == []
+        assert found(until="2026-01-05") == ["memory/2026-01-05.md"]
+        assert found(since="2026-01-06", until="2026-02-05") == ["memory/2026-02-05.md"]
+        assert found(source="sessions") == []
+        assert len(found(source="memory")) == 3
+        with pytest.raises(UsageError):
+            found(since="the day after never")
+
+
+def test_max_results_and_min_score_are_kept(tmp_path):
+    workspace = tmp_path / "workspace"
+    for number in range(12):
+        write_note(workspace, f"memory/{number}.md", f"parrot number {number} likes fruit{number} and seeds{number}\n")
+    with open_memory(tmp_path) as memory:
+        assert len(memory.search("parrot", max_results=4)) == 4
+        assert memory.search("parrot", min_score=1.0).hits == ()
+        assert all(hit.score >= 0.5 for hit in memory.search("parrot fruit3", min_score=0.5))
+
+
+@pytest.mark.parametrize("fusion", ["weighted", "rrf"])
+def test_the_parts_of_a_score_add_up_to_it(tmp_path, notes, fusion):
+    with open_memory(tmp_path, settings={"memory_search.query.hybrid.fusion": fusion}) as memory:
+        result = memory.search("tomatoes water backups", min_score=0.0)
+        assert result.hits
+        for hit in result.hits:
+            assert sum(part.value for part in hit.parts) == pytest.approx(hit.score)
+            assert 0.0 <= hit.score <= 1.0
+
+
+def test_every_candidate_that_lost_has_a_reason(tmp_path):
+    workspace = tmp_path / "workspace"
+    for number in range(9):
+        write_note(workspace, f"memory/{number}.md", f"parrot {number} " + "seed " * number + "\n")
+    with open_memory(tmp_path) as memory:
+        result = memory.search("parrot seed", max_results=2, min_score=0.3)
+        assert len(result.hits) + len(result.dropped) == 9
+        assert {one.reason for one in result.dropped} <= {"below min_score", "beyond max_results", "near-duplicate"}
+
+
+def test_age_breaks_ties_and_never_removes_a_match(tmp_path):
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "memory/2016-03-01.md", "the zeppelin landed\n")
+    write_note(workspace, "memory/2026-03-01.md", "the zeppelin started\n")
+    with open_memory(tmp_path, clock=FrozenClock(), settings={"memory_search.provider": "none"}) as memory:
+        assert paths(memory.search("zeppelin")) == ["memory/2026-03-01.md", "memory/2016-03-01.md"]
+        assert paths(memory.search("zeppelin landed"))[0] == "memory/2016-03-01.md"
+
+
+def test_a_near_duplicate_steps_back_behind_other_hits(tmp_path):
+    workspace = tmp_path / "workspace"
+    same = "The parrot is green and sits on the fence near the old barn every single morning"
+    write_note(workspace, "memory/first.md", same + ".\n")
+    write_note(workspace, "memory/second.md", same + "!\n")
+    write_note(workspace, "memory/third.md", "A parrot of another kind.\n")
+    with open_memory(tmp_path) as memory:
+        found = paths(memory.search("green parrot fence barn", min_score=0.05))
+        assert found[1] == "memory/third.md"
+        assert set(found) == {"memory/first.md", "memory/second.md", "memory/third.md"}
+
+
+def test_a_snippet_is_short_and_shows_what_matched(tmp_path):
+    lines = [f"Line {number} says little of interest to anybody." for number in range(60)]
+    lines[41] = "Here the platypus lays its egg."
+    write_note(tmp_path / "workspace", "memory/long.md", "\n".join(lines) + "\n")
+    with open_memory(tmp_path, settings={"memory_search.chunking.tokens": 2000}) as memory:
+        hit = memory.search("platypus").hits[0]
+        assert len(hit.snippet) <= 700
+        assert "platypus" in hit.snippet
+        assert (hit.start_line, hit.end_line) == (1, 60)
+
+
+def test_headings_are_found_and_count_for_what_stands_below_them(tmp_path):
+    workspace = tmp_path / "workspace"
+    write_note(
+        workspace, "memory/a.md", "# Zoo\n\n## Penguins\n\nThey are fed at noon.\n\n## Lions\n\nThey are fed at dusk.\n"
+    )
+    with open_memory(tmp_path) as memory:
+        hit = memory.search("penguins fed").hits[0]
+        assert "noon" in hit.snippet
+        assert hit.heading == "Zoo > Penguins"
+
+
+def test_a_daily_note_is_found_by_its_date_in_words(tmp_path):
+    write_note(tmp_path / "workspace", "memory/2026-02-13.md", "We met the mayor.\n")
+    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
+        assert paths(memory.search("mayor on friday in february")) == ["memory/2026-02-13.md"]
+
+
+def test_with_the_embedder_broken_words_still_answer_and_it_is_said(tmp_path, notes):
+    embedder = FakeEmbedder()
+    with open_memory(tmp_path, embedder=embedder) as memory:
+        memory.sync()
+        embedder.broken = True
+        result = memory.search("tomatoes")
+        assert paths(result) == ["memory/garden.md"]
+        assert "by word only" in result.degraded[0]
+        assert result.hits[0].vector_score is None
+
+
+def test_a_provider_that_is_not_there_is_said_and_words_answer(tmp_path, notes, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with Memory.open(notes, home=tmp_path / "home") as memory:
+        result = memory.search("tomatoes")
+    assert paths(result) == ["memory/garden.md"]
+    assert "not installed" in result.degraded[0]
+
+
+def test_a_search_without_vectors_needs_none(tmp_path, notes):
+    with open_memory(tmp_path, settings={"memory_search.query.hybrid.enabled": False}) as memory:
+        result = memory.search("tomatoes")
+        assert paths(result) == ["memory/garden.md"]
+        assert result.degraded == ()
+
+
+def test_switched_off_means_off(tmp_path, notes):
+    with (
+        open_memory(tmp_path, settings={"memory_search.enabled": False}) as memory,
+        pytest.raises(Exception, match="switched off"),
+    ):
+        memory.search("tomatoes")

@@ -1,0 +1,146 @@
+"""Times in a question: what they mean, and how little they may do."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kept.search.times import spells_in
+from kept.testing import FrozenClock
+from tests.support.workspaces import open_memory, paths, write_note
+
+TODAY = dt.date(2026, 3, 14)  # a Saturday
+
+
+def first_spell(query: str) -> tuple[str, str] | None:
+    spells = spells_in(query, TODAY)
+    return (spells[0].start.isoformat(), spells[0].end.isoformat()) if spells else None
+
+
+@pytest.mark.parametrize(
+    ("query", "start", "end"),
+    [
+        ("what did we decide yesterday", "2026-03-13", "2026-03-14"),
+        ("today", "2026-03-14", "2026-03-15"),
+        ("what was said last week?", "2026-03-02", "2026-03-09"),
+        ("this week", "2026-03-09", "2026-03-16"),
+        ("last weekend", "2026-03-07", "2026-03-09"),
+        ("last month", "2026-02-01", "2026-03-01"),
+        ("last year", "2025-01-01", "2026-01-01"),
+        ("backups in March", "2026-03-01", "2026-04-01"),
+        ("backups in may", "2025-05-01", "2025-06-01"),
+        ("the January budget", "2026-01-01", "2026-02-01"),
+        ("in December", "2025-12-01", "2026-01-01"),
+        ("on 3 May 2023", "2023-05-03", "2023-05-04"),
+        ("the 3rd of May, 2023", "2023-05-03", "2023-05-04"),
+        ("October 13, 2023", "2023-10-13", "2023-10-14"),
+        ("May 2023", "2023-05-01", "2023-06-01"),
+        ("since 2024", "2024-01-01", "2025-01-01"),
+        ("2023-05-03", "2023-05-03", "2023-05-04"),
+        ("in 2023-05", "2023-05-01", "2023-06-01"),
+        ("am 3.5.2023", "2023-05-03", "2023-05-04"),
+        ("a couple of days ago", "2026-03-12", "2026-03-13"),
+        ("two months ago", "2025-12-29", "2026-01-29"),
+        ("the last three weeks", "2026-02-21", "2026-03-15"),
+        ("on friday", "2026-03-13", "2026-03-14"),
+        ("last saturday", "2026-03-07", "2026-03-08"),
+        ("was war gestern", "2026-03-13", "2026-03-14"),
+        ("letzte Woche", "2026-03-02", "2026-03-09"),
+        ("vor zwei Wochen", "2026-02-25", "2026-03-04"),
+        ("am 3. März 2023", "2023-03-03", "2023-03-04"),
+        ("la semana pasada", "2026-03-02", "2026-03-09"),
+        ("hace tres días", "2026-03-11", "2026-03-12"),
+        ("el 3 de mayo de 2023", "2023-05-03", "2023-05-04"),
+        ("la semaine dernière", "2026-03-02", "2026-03-09"),
+        ("il y a deux semaines", "2026-02-25", "2026-03-04"),
+        ("mese scorso", "2026-02-01", "2026-03-01"),
+        ("две недели назад", "2026-02-25", "2026-03-04"),
+        ("昨天 的 会议", "2026-03-13", "2026-03-14"),
+    ],
+)
+def test_a_time_is_understood(query, start, end):
+    assert first_spell(query) == (start, end)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "may I ask something",
+        "it may 5 times fail",
+        "march on",
+        "the sun is up",
+        "sat on the mat",
+        "31 February 2020",
+        "2023-13-45",
+        "version 2.3.1",
+        "port 2023",
+        "second hand",
+        "one day",
+        "the last straw",
+    ],
+)
+def test_what_is_no_time_is_taken_for_none(query):
+    assert first_spell(query) is None
+
+
+def test_a_month_without_a_year_also_means_those_before_at_half():
+    weights = {spell.start.isoformat(): spell.weight for spell in spells_in("in May", TODAY)}
+    assert weights["2025-05-01"] == 1.0
+    assert weights["2024-05-01"] == 0.5
+
+
+@given(query=st.text(max_size=80), day=st.dates())
+def test_any_text_on_any_day_can_be_read(query, day):
+    spells_in(query, day)
+
+
+_pieces = st.sampled_from(
+    "may 3 31 2023 ago last week of de in a couple 0001-01-01 9999-12-31 день vor il y march".split()
+)
+
+
+@given(words=st.lists(_pieces, max_size=8), day=st.dates(dt.date(1971, 1, 1), dt.date(2200, 1, 1)))
+def test_any_order_of_time_words_can_be_read(words, day):
+    for spell in spells_in(" ".join(words), day):
+        assert spell.start < spell.end
+
+
+@pytest.fixture
+def diary(tmp_path):
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "memory/2026-03-04.md", "The parrot was fed by Ada.\n")
+    write_note(workspace, "memory/2026-01-20.md", "The parrot was fed by Bob.\n")
+    write_note(workspace, "memory/2025-05-10.md", "The parrot was fed by Cyd.\n")
+    with open_memory(tmp_path, clock=FrozenClock(dt.datetime(2026, 3, 14, 12).astimezone())) as memory:
+        yield memory
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("who fed the parrot last week", "memory/2026-03-04.md"),
+        ("who fed the parrot two months ago", "memory/2026-01-20.md"),
+        ("who fed the parrot in May", "memory/2025-05-10.md"),
+        ("wer hat den parrot letzte Woche gefüttert", "memory/2026-03-04.md"),
+    ],
+)
+def test_what_is_from_that_time_comes_first_and_nothing_is_left_out(diary, query, first):
+    result = diary.search(query, min_score=0.0)
+    assert paths(result)[0] == first
+    assert len(result) == 3
+    part = next(part for part in result.hits[0].parts if part.name == "when")
+    assert 0 < part.value < result.hits[0].score / 2
+    assert sum(part.value for part in result.hits[0].parts) == pytest.approx(result.hits[0].score)
+
+
+def test_a_time_does_not_make_an_answer_of_what_is_none(diary):
+    assert diary.search("the zebra crossing of last week").hits == ()
+
+
+def test_a_query_without_a_time_has_no_such_part(diary):
+    parts = [part.name for hit in diary.search("who fed the parrot") for part in hit.parts]
+    assert parts
+    assert "when" not in parts

@@ -1,0 +1,111 @@
+"""A conversation of a million messages: counted in bytes read, since time is nobody's promise on a busy machine."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kept.cli.root import cli
+from kept.sessions import catalogue, transcript
+from kept.sessions.entries import Entry, Message, format_entry
+from kept.sessions.store import SessionStore
+from tests.support.session_strategies import NOW, open_sessions
+
+pytestmark = pytest.mark.slow
+
+MESSAGES = 1_000_000
+
+
+class Counter:
+    """Counts what is read from transcripts, below every buffer."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.read = 0
+        for module in (transcript, catalogue):
+            monkeypatch.setattr(module, "open", self.open, raising=False)
+
+    def open(self, path: str, mode: str, buffering: int = 1 << 16):
+        raw = CountingFile(path, self)
+        return io.BufferedReader(raw, buffering) if buffering else raw
+
+    def take(self) -> int:
+        read, self.read = self.read, 0
+        return read
+
+
+class CountingFile(io.FileIO):
+    def __init__(self, path: str, counter: Counter) -> None:
+        super().__init__(path, "rb")
+        self.counter = counter
+
+    def readinto(self, buffer) -> int:
+        count = super().readinto(buffer)
+        self.counter.read += count
+        return count
+
+    def read(self, size: int = -1) -> bytes:
+        data = super().read(size)
+        self.counter.read += len(data)
+        return data
+
+
+def fill(path: str, count: int) -> None:
+    """As if so many messages had been appended: the same line with another number in the same place."""
+    pattern = format_entry(Entry("e0000000", None, NOW, Message.of("user", "Message 0000000 about the backups")))
+    with open(path, "ab") as file:
+        for start in range(0, count, 10_000):
+            file.write(b"".join(pattern.replace(b"0000000", b"%07d" % at) for at in range(start, start + 10_000)))
+
+
+def test_a_million_messages_are_listed_tailed_and_added_to_without_reading_them(tmp_path, monkeypatch):
+    with open_sessions(tmp_path) as store:
+        session = store.get_or_create("telegram", "1")
+        fill(session.transcript_path, MESSAGES)
+        assert os.path.getsize(session.transcript_path) > 100_000_000
+        assert store.list()[0].messages == MESSAGES
+    counter = Counter(monkeypatch)
+
+    with open_sessions(tmp_path) as store:
+        (record,) = store.list()
+        assert (record.messages, counter.take()) == (MESSAGES, 0)
+        tail = store.tail(session.id, 20)
+        assert [line.number for line in tail] == list(range(MESSAGES - 18, MESSAGES + 2))
+        assert counter.take() < 100_000
+
+    with open_sessions(tmp_path) as store:
+        for number in range(10):
+            store.append(session.id, Message.of("user", f"One more {number}"))
+        assert counter.take() < 100_000  # the first looks for its parent, the others remember it
+        assert store.get(session.id).messages == MESSAGES + 10
+        assert store.get_or_create("telegram", "1").id == session.id
+        assert counter.take() == 0
+
+    shown = CliRunner().invoke(cli, ["--home", str(tmp_path / "home"), "sessions", "show", session.id, "--tail", "20"])
+    assert shown.exit_code == 0
+    assert "Message 0999999 about the backups" in shown.stdout
+    assert "One more 9" in shown.stdout
+    assert counter.take() < 1_000_000
+
+    listed = CliRunner().invoke(cli, ["--home", str(tmp_path / "home"), "sessions", "list", "--json"])
+    assert json.loads(listed.stdout)["sessions"][0]["messageCount"] == MESSAGES + 10
+    assert counter.take() == 0
+    Path(session.transcript_path).unlink()
+
+
+def test_appends_by_another_process_cost_only_their_own_bytes(tmp_path, monkeypatch):
+    with open_sessions(tmp_path) as store, open_sessions(tmp_path) as other:
+        session = store.get_or_create("telegram", "1")
+        fill(session.transcript_path, 20_000)
+        store.list()
+        counter = Counter(monkeypatch)
+        for number in range(5):
+            other.append(session.id, Message.of("user", f"there {number}"))
+            store.append(session.id, Message.of("user", f"here {number}"))
+        assert counter.take() < 10 * 100_000
+        assert isinstance(store, SessionStore)
+        assert store.get(session.id).messages == 20_010

@@ -1,0 +1,620 @@
+"""SessionStore: what it finds, counts and keeps, and a catalogue that never has the last word."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kept.errors import (
+    EntryRefused,
+    SessionAmbiguous,
+    SessionExists,
+    SessionKeyInvalid,
+    SessionNotFound,
+    StoreBusy,
+    UsageError,
+)
+from kept.sessions.catalogue import Catalogue
+from kept.sessions.entries import (
+    FLUSH,
+    MODEL,
+    THINKING,
+    Compaction,
+    Entry,
+    Message,
+    Reset,
+    SessionStart,
+    State,
+    ToolCall,
+    ToolResult,
+    Usage,
+    format_entry,
+)
+from kept.sessions.store import SessionStore
+from kept.sessions.transcript import Position, Transcript
+from kept.testing import FrozenClock
+from tests.support.session_strategies import NOW, open_sessions, said, say
+
+
+def catalogue_path(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "agents" / "main" / "sessions.sqlite"
+
+
+def delete_catalogue(tmp_path: Path) -> None:
+    for path in catalogue_path(tmp_path).parent.glob("sessions.sqlite*"):
+        path.unlink()
+
+
+# a session's life
+
+
+def test_a_known_person_comes_back_to_the_same_session(tmp_path):
+    with open_sessions(tmp_path) as store:
+        assert store.find("telegram", "5054") is None
+        session = store.get_or_create("telegram", "5054")
+        assert session.is_new
+        assert session.key == "agent:main:telegram:default:direct:5054"
+        assert store.get_or_create("telegram", "5054").id == session.id
+        assert store.find("telegram", "5054") == session
+        others = [
+            store.get_or_create("telegram", "5055"),
+            store.get_or_create("slack", "5054"),
+            store.get_or_create("telegram", "5054", chat_type="group"),
+            store.get_or_create("telegram", "5054", account_id="work"),
+        ]
+        assert len({session.id, *(other.id for other in others)}) == 5
+    with open_sessions(tmp_path) as store:
+        assert store.get_or_create("telegram", "5054").id == session.id
+
+
+def test_the_transcript_is_where_the_design_says(tmp_path):
+    with open_sessions(tmp_path) as store:
+        session = store.get_or_create("telegram", "5054")
+    assert session.transcript_path == str(
+        tmp_path / "home" / "agents" / "main" / "sessions" / f"20260314T140926Z_{session.id}.jsonl"
+    )
+
+
+def test_agents_do_not_see_each_others_sessions(tmp_path):
+    with open_sessions(tmp_path) as store:
+        session = store.get_or_create("telegram", "5054")
+    with SessionStore.open(home=tmp_path / "home", agent="other") as other:
+        assert other.list() == []
+        with pytest.raises(SessionNotFound):
+            other.get(session.id)
+
+
+def test_everything_is_counted(tmp_path):
+    clock = FrozenClock(NOW)
+    with open_sessions(tmp_path, clock=clock) as store:
+        session = store.get_or_create("telegram", "5054", metadata={"topic": "keys"})
+        clock.move(seconds=10)
+        say(store, session.id, "hello")
+        store.append(session.id, Message.of("assistant", "hi", usage=Usage(100, 20, 120)))
+        store.append(session.id, Message.of("assistant", "more", usage=Usage(130, 30, 160)))
+        store.append(session.id, State(FLUSH, {"path": "memory/2026-03-14.md"}))
+        store.compact(session.id, "They said hello.", tokens_after=40)
+        store.append(session.id, State(MODEL, "opus"))
+        store.append(session.id, State(THINKING, "high"))
+        record = store.get(session.id)
+        assert (record.messages, record.compactions, record.flushes) == (3, 1, 1)
+        assert (record.tokens_in, record.tokens_out, record.tokens_total) == (230, 50, 280)
+        assert record.tokens_context == 40
+        assert (record.model_override, record.thinking_override) == ("opus", "high")
+        assert (record.flushed, record.flush_compactions) == (clock.now(), 0)
+        assert (record.created, record.updated) == (NOW, clock.now())
+        assert record.metadata == {"topic": "keys"}
+        store.append(session.id, State(MODEL, None))
+        assert store.get(session.id).model_override is None
+        compaction = store.load(session.id).entries[5]
+        assert isinstance(compaction, Entry)
+        assert compaction.body == Compaction("They said hello.", tokens_before=160, tokens_after=40)
+    delete_catalogue(tmp_path)
+    with open_sessions(tmp_path) as store:
+        rebuilt = store.get(session.id)
+        assert (rebuilt.tokens_total, rebuilt.flushes, rebuilt.thinking_override) == (280, 1, "high")
+
+
+def test_entries_are_chained_and_loaded_in_order(tmp_path):
+    with open_sessions(tmp_path) as store:
+        session = store.get_or_create("telegram", "5054")
+        written = say(store, session.id, "a", "b")
+        written += store.append_all(session.id, [Message.of("assistant", "c"), Message.of("user", "d")])
+        assert [entry.parent_id for entry in written] == [session.id, *(entry.id for entry in written[:-1])]
+        loaded = store.load(session.id)
+        assert list(loaded)[1:] == written
+        assert said(store, session.id, limit=2) == ["c", "d"]
+        assert said(store, session.id, limit=0) == []
+        assert len(store.load(session.id, limit=99)) == 5
+        assert store.append_all(session.id, []) == ()
+
+
+def test_a_reset_begins_anew_and_keeps_the_old(tmp_path):
+    with open_sessions(tmp_path) as store:
+        old = store.get_or_create("telegram", "5054")
+        say(store, old.id, "hello")
+        new = store.reset(old.id)
+        assert new.predecessor == old.id
+        assert store.get_or_create("telegram", "5054").id == new.id
+        assert said(store, old.id) == ["hello"]
+        ended = store.load(old.id).entries[-1]
+        assert isinstance(ended, Entry)
+        assert ended.body == Reset("command", new.id)
+        assert store.reset(old.id).id == new.id  # said twice, done once
+        assert len(store.list()) == 2
+
+
+def test_a_reset_that_was_interrupted_goes_on_with_the_successor_it_named(tmp_path):
+    with open_sessions(tmp_path) as store:
+        old = store.get_or_create("telegram", "5054")
+        store.append(old.id, Reset("command", "0123456789abcdef"))
+        assert store.find("telegram", "5054") is None
+        new = store.get_or_create("telegram", "5054")
+        assert (new.id, new.predecessor) == ("0123456789abcdef", old.id)
+
+
+def test_an_answer_that_comes_after_the_reset_stays_with_its_question(tmp_path):
+    with open_sessions(tmp_path) as store:
+        old = store.get_or_create("telegram", "5054")
+        new = store.reset(old.id)
+        store.append(old.id, Message.of("assistant", "late"))
+        assert store.get_or_create("telegram", "5054").id == new.id
+
+
+def test_a_compaction_keeps_answers_and_tools_with_their_question(tmp_path):
+    with open_sessions(tmp_path) as store:
+        session = store.get_or_create("telegram", "5054")
+        say(store, session.id, "old")
+        question = say(store, session.id, "What is new?")[0]
+        store.append(session.id, Message("assistant", (ToolCall("1", "search"),)))
+        store.append(session.id, Message("tool", (ToolResult("1", "nothing"),)))
+        store.append(session.id, Message.of("assistant", "Nothing."))
+        for keep in (1, 2, 3, 4):
+            entry = store.compact(session.id, "Old things.", keep_messages=keep)
+            assert isinstance(entry.body, Compaction)
+            assert entry.body.first_kept_id == question.id
+        entry = store.compact(session.id, "Old things.", keep_messages=5)
+        assert isinstance(entry.body, Compaction)
+        assert entry.body.first_kept_id != question.id
+        assert len(store.load(session.id).messages) == 5  # nothing is removed
+        with pytest.raises(UsageError):
+            store.compact(session.id, " \n")
+
+
+def test_a_deleted_session_is_renamed_and_can_be_brought_back(tmp_path):
+    with open_sessions(tmp_path) as store:
+        session = store.get_or_create("telegram", "5054")
+        say(store, session.id, "hello")
+        kept_in = store.delete(session.id)
+        assert kept_in == f"{session.transcript_path}.deleted-20260314T150926"
+        assert store.list() == []
+        assert store.find("telegram", "5054") is None
+        with pytest.raises(SessionNotFound):
+            store.append(session.id, Message.of("user", "on"))
+        os.rename(kept_in, session.transcript_path)
+        assert said(store, session.id) == ["hello"]
+
+
+def test_a_purged_session_is_gone(tmp_path):
+    with open_sessions(tmp_path) as store:
+        session = store.get_or_create("telegram", "5054")
+        Path(session.transcript_path + ".torn").write_bytes(b"x")
+        assert store.delete(session.id, purge=True) is None
+        assert os.listdir(store.folder) == []
+
+
+def test_sessions_are_found_by_the_beginning_of_an_id_or_by_key(tmp_path):
+    with open_sessions(tmp_path) as store:
+        start = SessionStart("agent:main:telegram:default:direct:1")
+        for session_id in ("abc1", "abc2", "abd"):
+            store.adopt(start, [], session_id=session_id, created=NOW)
+        assert store.get("abc1").id == "abc1"
+        assert store.get("abd").id == "abd"
+        with pytest.raises(SessionAmbiguous, match="abc1, abc2"):
+            store.get("abc")
+        assert store.get("telegram:1").key == start.key
+        assert store.get(start.key).key == start.key
+        for missing in ("", "x", "telegram:2"):
+            with pytest.raises(SessionNotFound):
+                store.get(missing)
+
+
+def test_a_whole_conversation_is_adopted_with_its_ids_and_times_and_only_once(tmp_path):
+    when = NOW.replace(year=2025)
+    entries = [Entry(f"e{number}", None, when, Message.of("user", str(number))) for number in range(3)]
+    start = SessionStart("agent:main:codex:default:direct:local")
+    with open_sessions(tmp_path) as store:
+        record = store.adopt(start, entries, session_id="from-elsewhere", created=when)
+        assert (record.messages, record.created, record.updated) == (3, when, when)
+        assert list(store.load("from-elsewhere"))[1:] == entries
+        with pytest.raises(SessionExists):
+            store.adopt(start, entries, session_id="from-elsewhere", created=when)
+        with pytest.raises(UsageError):
+            store.adopt(start, entries, session_id="../up", created=when)
+        assert len(os.listdir(store.folder)) == 1
+
+
+def test_threads_share_a_store(tmp_path):
+    with open_sessions(tmp_path) as store:
+
+        def talk(name: str) -> None:
+            for number in range(20):
+                session = store.get_or_create("terminal", "ada")
+                store.append(session.id, Message.of("user", f"{name} {number}"))
+
+        threads = [threading.Thread(target=talk, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        (session,) = store.list()
+        texts = said(store, session.id)
+        assert (session.messages, len(texts)) == (80, 80)
+        for name in "abcd":
+            own = [text for text in texts if text.startswith(name)]
+            assert own == [f"{name} {number}" for number in range(20)]
+
+
+# the catalogue
+
+
+@pytest.fixture
+def talked(tmp_path):
+    """Three sessions, one of them ended, with something in each."""
+    clock = FrozenClock(NOW)
+    with open_sessions(tmp_path, clock=clock) as store:
+        for user in ("1", "2"):
+            session = store.get_or_create("telegram", user)
+            say(store, session.id, f"hello from {user}")
+            clock.move(minutes=1)
+        store.reset(session.id)
+        return tmp_path, store.list()
+
+
+def test_a_deleted_catalogue_is_rebuilt_from_the_transcripts(talked):
+    tmp_path, before = talked
+    delete_catalogue(tmp_path)
+    with open_sessions(tmp_path) as store:
+        assert store.list() == before
+
+
+def test_a_catalogue_deleted_under_an_open_store_is_rebuilt(talked):
+    tmp_path, before = talked
+    with open_sessions(tmp_path) as store:
+        assert store.list() == before
+        delete_catalogue(tmp_path)
+        assert store.get(before[0].id) == before[0]
+        delete_catalogue(tmp_path)
+        store.append(before[0].id, Message.of("user", "on"))
+        assert store.get(before[0].id).messages == before[0].messages + 1
+        delete_catalogue(tmp_path)
+        assert len(store.list()) == 3
+
+
+@pytest.mark.parametrize("damage", ["garbage", "empty", "zeros", "half"])
+def test_a_damaged_catalogue_is_rebuilt_from_the_transcripts(talked, damage):
+    tmp_path, before = talked
+    path = catalogue_path(tmp_path)
+    whole = path.read_bytes()
+    middle = bytearray(whole)
+    middle[len(whole) // 2 :] = os.urandom(len(whole) - len(whole) // 2)
+    path.write_bytes({"garbage": b"x" * 9000, "empty": b"", "zeros": bytes(len(whole)), "half": bytes(middle)}[damage])
+    with open_sessions(tmp_path) as store:
+        assert store.list() == before
+        assert store.get(before[1].id) == before[1]
+    with open_sessions(tmp_path) as store:
+        assert store.get_or_create("telegram", "1").id in {record.id for record in before}
+
+
+def test_a_row_that_lies_in_its_json_is_noticed(talked):
+    tmp_path, before = talked
+    with open_sessions(tmp_path) as store:
+        store.list()
+        store._catalogue._healing(lambda db: db.execute("UPDATE sessions SET state = '{', metadata = 'x'").fetchall())
+        assert store.list() == before
+        assert "rebuilt" in store.take_problems()[0].reason
+
+
+def test_a_catalogue_that_is_behind_reads_only_what_is_new(talked, monkeypatch):
+    tmp_path, before = talked
+    record = before[0]
+    entry = Entry("x1", None, NOW, Message.of("user", "from elsewhere"))
+    with open(record.transcript_path, "ab") as file:
+        file.write(format_entry(entry))
+    read: list[tuple[str, int, int]] = []
+    original = Transcript.iter_lines
+
+    def counting(self, start=None, *, stop=None):
+        for line in original(self, start, stop=stop):
+            read.append((os.path.basename(self.path), line.start, line.end))
+            yield line
+
+    monkeypatch.setattr(Transcript, "iter_lines", counting)
+    with open_sessions(tmp_path) as store:
+        (now,) = [one for one in store.list() if one.id == record.id]
+        assert now.messages == record.messages + 1
+        assert [start for _, start, _ in read] == [record.end.offset]
+        read.clear()
+        store.list()
+        assert read == []
+
+
+def test_a_transcript_that_was_rewritten_is_read_again(talked):
+    tmp_path, before = talked
+    path = Path(before[0].transcript_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    copy = path.with_suffix(".new")
+    copy.write_bytes(lines[0] + lines[0].replace(b"session", b"unknown") * 9)
+    os.replace(copy, path)
+    with open_sessions(tmp_path) as store:
+        (now,) = [one for one in store.list() if one.id == before[0].id]
+        assert (now.messages, now.end.lines) == (0, 10)
+
+
+def test_a_transcript_put_there_by_hand_is_listed_and_one_removed_is_not(talked):
+    tmp_path, before = talked
+    path = Path(before[0].transcript_path)
+    text = path.read_text().replace(before[0].id, "byhand")
+    with open_sessions(tmp_path) as store:
+        store.list()
+        (path.parent / "20250101T000000Z_byhand.jsonl").write_text(text)
+        assert store.get("byhand").key == before[0].key
+        path.unlink()
+        assert before[0].id not in {record.id for record in store.list()}
+
+
+def test_a_transcript_without_its_first_line_is_known_by_its_name(talked):
+    tmp_path, before = talked
+    record = next(one for one in before if one.messages)
+    path = Path(record.transcript_path)
+    path.write_bytes(b"rubbish\n" + path.read_bytes().partition(b"\n")[2])
+    delete_catalogue(tmp_path)
+    with open_sessions(tmp_path) as store:
+        found = store.get(record.id)
+        assert (found.key, found.messages, found.damaged_lines) == ("", record.messages, 1)
+        assert len(store.list()) == 3
+        with pytest.raises(SessionKeyInvalid):
+            store.reset(record.id)
+
+
+def test_what_is_no_transcript_is_left_alone(talked):
+    tmp_path, before = talked
+    folder = Path(before[0].transcript_path).parent
+    (folder / "notes.txt").write_text("x")
+    (folder / "folder.jsonl").mkdir()
+    (folder / "link.jsonl").symlink_to("/etc/hostname")
+    (folder / ".hidden.jsonl").write_text("{}")
+    with open_sessions(tmp_path) as store:
+        assert store.list() == before
+
+
+def test_an_append_does_not_fail_because_the_catalogue_does(talked, monkeypatch):
+    tmp_path, before = talked
+    with open_sessions(tmp_path) as store:
+        store.list()
+
+        def busy(*args):
+            raise StoreBusy("Somebody else is writing.")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Catalogue, "advance", busy)
+            store.append(before[0].id, Message.of("user", "on"))
+        assert store.get(before[0].id).messages == before[0].messages + 1
+
+
+def test_a_home_that_was_moved_still_works(talked):
+    tmp_path, before = talked
+    shutil.copytree(tmp_path / "home", tmp_path / "elsewhere")
+    with SessionStore.open(home=tmp_path / "elsewhere", clock=FrozenClock(NOW)) as store:
+        assert [one.id for one in store.list()] == [one.id for one in before]
+        assert store.list()[0].transcript_path.startswith(str(tmp_path / "elsewhere"))
+
+
+def test_state_in_the_catalogue_can_be_anything_json_can_say(tmp_path):
+    with open_sessions(tmp_path) as store:
+        session = store.get_or_create("telegram", "1")
+        store.append(session.id, State("cursor", {"a": [1, None, "\ud800"]}))
+        assert json.dumps(store.get(session.id).state) == json.dumps({"cursor": {"a": [1, None, "\ud800"]}})
+
+
+def test_a_clock_that_was_set_back_does_not_begin_a_session_with_every_message(tmp_path):
+    clock = FrozenClock(NOW)
+    with open_sessions(tmp_path, clock=clock) as store:
+        old = store.get_or_create("telegram", "1")
+        clock.move(days=-1)
+        new = store.reset(old.id)
+        assert new.created < old.created
+        assert store.get_or_create("telegram", "1").id == new.id
+        assert store.get_or_create("telegram", "1").id == new.id
+
+
+def test_a_deleted_successor_is_not_given_its_id_again(tmp_path):
+    with open_sessions(tmp_path) as store:
+        old = store.get_or_create("telegram", "1")
+        new = store.reset(old.id)
+        store.delete(new.id)
+        third = store.get_or_create("telegram", "1")
+        assert third.id not in (old.id, new.id)
+        assert third.predecessor == old.id
+
+
+def test_a_session_deleted_twice_keeps_both_copies(tmp_path):
+    with open_sessions(tmp_path) as store:
+        session = store.get_or_create("telegram", "1")
+        first = store.delete(session.id)
+        assert first is not None
+        shutil.copy(first, session.transcript_path)
+        second = store.delete(session.id)
+        assert second not in (None, first)
+        assert len(os.listdir(store.folder)) == 2
+
+
+OPERATIONS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                "say",
+                "say",
+                "say",
+                "elsewhere",
+                "answer",
+                "compact",
+                "reset",
+                "flush",
+                "delete",
+                "tear",
+                "damage",
+                "lose",
+            ]
+        ),
+        st.integers(0, 3),
+        st.integers(1, 400),
+    ),
+    max_size=25,
+)
+
+
+@given(OPERATIONS)
+@settings(max_examples=40)
+def test_after_anything_the_catalogue_is_what_a_fresh_one_would_be(operations):
+    with tempfile.TemporaryDirectory() as folder:
+        tmp_path = Path(folder)
+        clock = FrozenClock(NOW)
+        with open_sessions(tmp_path, clock=clock) as store, open_sessions(tmp_path, clock=clock) as other:
+            for operation, user, amount in operations:
+                clock.move(minutes=amount)
+                record = store.get_or_create("telegram", str(user))
+                operate(operation, store, other, record.id, Path(record.transcript_path), amount)
+            listed, elsewhere = store.list(), other.list()
+        delete_catalogue(tmp_path)
+        with open_sessions(tmp_path) as fresh:
+            assert fresh.list() == listed == elsewhere
+
+
+def operate(operation: str, store: SessionStore, other: SessionStore, session_id: str, path: Path, amount: int) -> None:
+    """By one process, by another, or by nobody's leave."""
+    home = path.parent.parent.parent.parent.parent
+    answer = Message.of("assistant", "z", usage=Usage(amount, 1, amount))
+    {
+        "say": lambda: store.append(session_id, Message.of("user", "x" * amount)),
+        "elsewhere": lambda: other.append(session_id, Message.of("user", "y" * amount)),
+        "answer": lambda: store.append(session_id, answer),
+        "compact": lambda: other.compact(session_id, "So far.", keep_messages=amount % 3),
+        "reset": lambda: other.reset(session_id),
+        "flush": lambda: store.append(session_id, State(FLUSH, amount)),
+        "delete": lambda: other.delete(session_id, purge=bool(amount % 2)),
+        "tear": lambda: os.truncate(path, max(0, path.stat().st_size - amount)),
+        "damage": lambda: path.write_bytes(path.read_bytes() + b"\xff" * amount + b"\n"),
+        "lose": lambda: delete_catalogue(home),
+    }[operation]()
+
+
+def test_a_transcript_cut_back_and_grown_again_is_not_taken_for_one_that_only_grew(talked):
+    tmp_path, before = talked
+    record = next(one for one in before if one.messages)
+    path = Path(record.transcript_path)
+    whole = path.read_bytes()
+    entry = Entry("x1", None, NOW, Message.of("user", ""))
+    short = len(format_entry(entry))
+    first = whole.partition(b"\n")[0] + b"\n"
+    filler = Message.of("user", "y" * (len(whole) - len(first) - short))
+    with path.open("r+b") as file:
+        file.truncate(len(first))
+        file.seek(len(first))
+        file.write(format_entry(Entry("x1", None, NOW, filler)) + format_entry(entry))
+    with open_sessions(tmp_path) as store:
+        assert store.get(record.id).messages == 2
+
+
+def test_a_transcript_of_the_first_version_is_read_by_every_later_one(tmp_path):
+    """The file is never written anew: what people have on their disks is in the form it had then."""
+    frozen = Path(__file__).parent / "frozen" / "version1.jsonl"
+    folder = tmp_path / "home" / "agents" / "main" / "sessions"
+    folder.mkdir(parents=True)
+    shutil.copy(frozen, folder / "20260314T140926Z_4f1c9e8d7c6b5a49.jsonl")
+    with open_sessions(tmp_path) as store:
+        record = store.get("4f1c")
+        assert (record.channel, record.chat_type, record.user_id) == ("telegram", "group", "-100:7")
+        assert (record.messages, record.compactions, record.flushes, record.flush_compactions) == (5, 3, 1, 2)
+        assert (record.tokens_in, record.tokens_out, record.tokens_context) == (2500, 92, 200)
+        assert (record.model_override, record.thinking_override) == ("opus", "high")
+        assert (record.predecessor, record.successor) == ("5a0e1c2b3d4f5061", "77aa0011223344ff")
+        assert (record.end_reason, record.damaged_lines, record.end.lines) == ("command", 0, 11)
+        loaded = store.load(record.id)
+        assert b"".join(map(format_entry, loaded)) == frozen.read_bytes()
+
+
+def test_where_no_catalogue_can_be_written_sessions_are_still_read_and_it_is_said(talked):
+    tmp_path, before = talked
+    delete_catalogue(tmp_path)
+    catalogue_path(tmp_path).mkdir()
+    with open_sessions(tmp_path) as store:
+        assert store.list() == before
+        (problem,) = store.take_problems()
+        assert "every transcript is read" in problem.reason
+        store.append(before[0].id, Message.of("user", "on"))
+        assert store.get(before[0].id).messages == before[0].messages + 1
+        assert store.take_problems() == ()
+
+
+def test_half_a_surrogate_pair_in_a_user_id_does_no_harm(tmp_path):
+    with SessionStore.open(home=tmp_path) as store:
+        made = store.get_or_create("telegram", "x\ud800y")
+        say(store, made.id, "Hello, \udfff.")
+        assert store.get_or_create("telegram", "x\ud800y").id == made.id
+        assert [record.id for record in store.list()] == [made.id]
+        assert store.load(made.id).messages
+
+
+def test_a_message_of_plain_text_says_how_it_is_written(tmp_path):
+    with SessionStore.open(home=tmp_path) as store:
+        made = store.get_or_create("telegram", "5054")
+        with pytest.raises(EntryRefused) as caught:
+            store.append(made.id, Message("user", "Hello"))
+        assert "Message.of" in caught.value.hint
+        assert store.load(made.id).messages == ()
+
+
+# what agents need
+
+
+def test_entries_are_added_only_if_nothing_speaks_against_it(tmp_path):
+    store = open_sessions(tmp_path)
+    session = store.get_or_create("telegram", "5054").id
+    first = say(store, session, "One.")[0]
+    asked = []
+    added = store.append_all(
+        session, [Message.of("user", "Two.")], only_if=lambda transcript: asked.append(transcript.find_last_id())
+    )
+    assert added == ()
+    assert asked == [first.id]
+    assert said(store, session) == ["One."]
+    assert store.append_all(session, [Message.of("user", "Two.")], only_if=lambda transcript: True)
+    assert said(store, session) == ["One.", "Two."]
+
+
+def test_lines_can_be_read_from_where_one_has_stopped(tmp_path):
+    store = open_sessions(tmp_path)
+    session = store.get_or_create("telegram", "5054").id
+    say(store, session, "One.")
+    last = list(store.iter_lines(session))[-1]
+    say(store, session, "Two.", "Three.")
+    newer = list(store.iter_lines(session, Position(last.end, last.number)))
+    assert [(line.number, line.content.body.text) for line in newer] == [(3, "Two."), (4, "Three.")]
+
+
+def test_a_flush_that_failed_does_not_count_as_one(tmp_path):
+    store = open_sessions(tmp_path)
+    session = store.get_or_create("telegram", "5054").id
+    store.append(session, State("flush", {"outcome": "failed", "reason": "Overloaded."}))
+    assert (store.get(session).flushes, store.get(session).flushed) == (0, None)
+    store.append(session, State("flush", {"outcome": "nothing"}))
+    assert store.get(session).flushes == 1

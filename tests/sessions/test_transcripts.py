@@ -1,0 +1,300 @@
+"""Transcripts: what was acknowledged is there, what is torn is mended, what is damaged is said."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from kept.errors import SessionNotFound, TranscriptTooNew, TranscriptUnwritable
+from kept.sessions.entries import Entry, Message, State, Text, ToolCall, UnknownEntry, Usage, parse_entry
+from kept.sessions.store import SessionStore
+from kept.sessions.transcript import Position, Transcript
+from tests.support.session_strategies import open_sessions, said, say
+
+WRITER = """
+    import sys
+    import kept.durable as durable
+    from kept.sessions.entries import Message
+    from kept.sessions.store import SessionStore
+    if sys.argv[3] == "slowly":
+        # As on a disk that takes a few bytes at a time, so that a kill also falls inside a line.
+        def write_all(handle, data):
+            for at in range(0, len(data), 7):
+                durable.os.write(handle, data[at : at + 7])
+        durable._write_all = write_all
+    with SessionStore.open(home=sys.argv[1]) as store:
+        session = store.get_or_create("terminal", "ada")
+        number = 0
+        while number < int(sys.argv[4]):
+            text = f"{sys.argv[2]} {number} " + "é" * (number % 300)
+            entry = store.append(session.id, Message.of("user", text))
+            sys.stdout.write(f"{entry.id} {sys.argv[2]} {number}\\n")
+            sys.stdout.flush()
+            number += 1
+"""
+
+
+def start_writer(tmp_path: Path, name: str, *, how: str = "fast", count: int = 10**9) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(WRITER), str(tmp_path / "home"), name, how, str(count)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def acknowledged(out: str) -> list[str]:
+    """Ids of the entries whose append had returned; the last line may itself have been cut by the kill."""
+    return [line.split()[0] for line in out.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def conversation(tmp_path: Path) -> tuple[Path, list[bytes]]:
+    with open_sessions(tmp_path) as store:
+        session = store.get_or_create("telegram", "5054")
+        say(store, session.id, "Where is the spare key?", 'Under the "blue" pot\n\nby the door. Grüße 🗝️')
+        store.append(session.id, Message("assistant", (Text("I look."), ToolCall("c1", "search", {"q": "key"}))))
+        store.append(session.id, Message.of("assistant", "Found.", usage=Usage(10, 5, 15)))
+        store.append(session.id, State("model", "opus"))
+    path = Path(session.transcript_path)
+    return path, path.read_bytes().splitlines(keepends=True)
+
+
+def test_truncated_at_every_byte_a_transcript_opens_with_every_whole_entry(tmp_path):
+    path, lines = conversation(tmp_path)
+    whole = b"".join(lines)
+    torn = Path(str(path) + ".torn")
+    for size in range(len(whole) + 1):
+        path.write_bytes(whole[:size])
+        torn.unlink(missing_ok=True)
+        complete, at = [], 0
+        for line in lines:
+            if at + len(line) - 1 <= size:  # all but its line break is enough
+                complete.append(line)
+            at += len(line)
+        rest = whole[sum(map(len, complete)) : size]
+        Transcript(str(path)).repair()
+        assert path.read_bytes() == b"".join(complete)
+        assert (torn.read_bytes() if torn.exists() else b"") == (rest + b"\n" if rest else b"")
+        entries = [line.content for line in Transcript(str(path)).iter_lines()]
+        assert entries == [parse_entry(line[:-1]) for line in complete]
+
+
+def test_a_session_truncated_anywhere_is_still_found_read_and_continued(tmp_path):
+    path, lines = conversation(tmp_path)
+    whole = b"".join(lines)
+    session_id = path.stem.partition("_")[2]
+    for size in range(0, len(whole) + 1, 13):
+        path.write_bytes(whole[:size])
+        with open_sessions(tmp_path) as store:
+            before = len(store.load(session_id))
+            entry = store.append(session_id, Message.of("user", "Go on."))
+            loaded = store.load(session_id)
+            assert len(loaded) == before + 1
+            assert loaded.entries[-1] == entry
+            assert entry.parent_id == (loaded.entries[-2].id if before else None)
+            assert not loaded.damage
+            assert store.get(session_id).messages == len(loaded.messages)
+
+
+def test_a_torn_end_is_reported_once_and_its_bytes_are_kept(tmp_path):
+    path, lines = conversation(tmp_path)
+    path.write_bytes(b"".join(lines)[:-10])
+    with open_sessions(tmp_path) as store:
+        store.list()
+        (problem,) = store.take_problems()
+        assert "torn" in problem.reason
+        assert path.name + ".torn" in problem.reason
+        store.list()
+        assert store.take_problems() == ()
+    assert Path(str(path) + ".torn").read_bytes() == lines[-1][:-10] + b"\n"
+
+
+def test_an_append_mends_a_torn_end_before_it_writes(tmp_path):
+    path, lines = conversation(tmp_path)
+    with open_sessions(tmp_path) as store:
+        session = store.list()[0]
+        with path.open("ab") as file:
+            file.write(b'{"type":"message","id":"hal')
+        entry = store.append(session.id, Message.of("user", "on"))
+        assert [problem.path for problem in store.take_problems()] == [path.name]
+        assert path.read_bytes().splitlines(keepends=True)[:-1] == lines
+        assert store.load(session.id).entries[-1] == entry
+
+
+def test_a_torn_end_that_cannot_be_mended_does_not_hide_the_rest(tmp_path, monkeypatch):
+    path, lines = conversation(tmp_path)
+    path.write_bytes(b"".join(lines)[:-10])
+
+    def refuse(absolute, data):
+        raise TranscriptUnwritable("It is a read-only disk.")
+
+    monkeypatch.setattr("kept.sessions.transcript.append_durably", refuse)
+    with open_sessions(tmp_path) as store:
+        session = store.list()[0]
+        assert len(store.load(session.id)) == len(lines) - 1
+        assert "could not be mended" in store.take_problems()[0].reason
+
+
+def test_a_damaged_line_in_the_middle_is_reported_with_its_number_and_the_rest_loads(tmp_path):
+    path, lines = conversation(tmp_path)
+    path.write_bytes(b"".join([*lines[:2], b"\xff\xfe rubbish\n", b"\n", *lines[2:]]))
+    with open_sessions(tmp_path) as store:
+        session = store.list()[0]
+        assert session.damaged_lines == 2
+        assert [str(one.reason).partition(":")[0] for one in store.take_problems()] == ["line 3", "line 4"]
+        for limit in (None, 100, 4):
+            loaded = store.load(session.id, limit=limit)
+            assert [one.line for one in loaded.damage] == [3, 4]
+            assert len(loaded.messages) == 4
+        store.append(session.id, Message.of("user", "on"))
+        assert [line.number for line in store.tail(session.id, 2)] == [7, 8, 9]
+
+
+def test_every_damaged_byte_costs_at_most_its_own_line(tmp_path):
+    path, lines = conversation(tmp_path)
+    whole = b"".join(lines)
+    rng = random.Random(5)
+    for at in rng.sample(range(len(whole)), 150):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        with open_sessions(tmp_path) as store:
+            session = store.list()[0]
+            kept = [one for one in store.load(session.id) if one in [parse_entry(line[:-1]) for line in lines]]
+            # A line break that was damaged joins two lines; a letter that became one parts a line.
+            assert len(kept) >= len(lines) - 2
+
+
+def test_an_unknown_kind_of_line_is_loaded_and_does_not_break_the_chain(tmp_path):
+    path, _ = conversation(tmp_path)
+    with path.open("ab") as file:
+        file.write(b'{"type":"label","id":"x9","what":"else"}\n')
+    with open_sessions(tmp_path) as store:
+        session = store.list()[0]
+        entry = store.append(session.id, Message.of("user", "on"))
+        assert entry.parent_id == "x9"
+        assert isinstance(store.load(session.id).entries[-2], UnknownEntry)
+
+
+def test_a_transcript_of_a_later_version_is_read_but_not_added_to(tmp_path):
+    path, _ = conversation(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":2', 1))
+    with open_sessions(tmp_path) as store:
+        session = store.list()[0]
+        assert len(said(store, session.id)) == 4
+        with pytest.raises(TranscriptTooNew):
+            store.append(session.id, Message.of("user", "on"))
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize(("how", "rounds"), [("fast", 60), ("slowly", 40)])
+def test_kill_dash_nine_never_loses_an_acknowledged_entry(tmp_path, how, rounds):
+    rng = random.Random(11)
+    promised: list[str] = []
+    for round_number in range(rounds):
+        process = start_writer(tmp_path, f"r{round_number}", how=how)
+        assert process.stdout is not None
+        heard = [process.stdout.readline() for _ in range(rng.randrange(1, 6))]
+        try:
+            process.wait(timeout=rng.uniform(0.0, 0.01))
+        except subprocess.TimeoutExpired:
+            process.kill()
+        rest, _ = process.communicate()
+        promised += acknowledged("".join(heard) + rest)
+        with open_sessions(tmp_path) as store:
+            session = store.list()[0]
+            loaded = store.load(session.id)
+            ids = [entry.id for entry in loaded]
+            known = set(promised)
+            assert [one for one in ids if one in known] == promised
+            assert not loaded.damage
+            assert session.messages == len(loaded.messages)
+    assert len(promised) >= rounds
+
+
+def test_two_processes_interleave_whole_lines_in_order(tmp_path):
+    writers = [start_writer(tmp_path, name, how="slowly", count=60) for name in ("a", "b")]
+    outs = [writer.communicate(timeout=120)[0] for writer in writers]
+    with SessionStore.open(home=tmp_path / "home") as store:
+        (session,) = store.list()  # they met in one session, though both began it
+        loaded = store.load(session.id)
+        assert not loaded.damage
+        assert session.messages == 120
+        ids = [entry.id for entry in loaded if isinstance(entry, Entry)]
+        for out in outs:
+            own = acknowledged(out)
+            assert len(own) == 60
+            assert sorted(own, key=ids.index) == own
+        parents = [entry.parent_id for entry in loaded]
+        assert parents == [None, *ids[:-1]]  # each follows the one before it in the file
+
+
+def test_an_append_that_fails_leaves_the_transcript_as_it_was(tmp_path):
+    path, lines = conversation(tmp_path)
+    limit = path.stat().st_size + 50
+    script = f"""
+        import resource, signal, sys
+        from kept.errors import TranscriptUnwritable
+        from kept.sessions.entries import Message
+        from kept.sessions.store import SessionStore
+        store = SessionStore.open(home=sys.argv[1])
+        session = store.list()[0]
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+        try:
+            store.append(session.id, Message.of("user", "x" * 500))
+        except TranscriptUnwritable as exc:
+            print(exc.code)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "home")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "transcript_unwritable\n"
+    assert path.read_bytes() == b"".join(lines)
+
+
+def test_transcripts_are_private(tmp_path):
+    path, _ = conversation(tmp_path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert (path.parent.parent / "sessions.sqlite").stat().st_mode & 0o777 == 0o600
+
+
+def test_adding_to_a_transcript_that_is_gone_does_not_make_it_anew(tmp_path):
+    path, _ = conversation(tmp_path)
+    with open_sessions(tmp_path) as store:
+        session = store.list()[0]
+        path.unlink()
+        with pytest.raises(SessionNotFound):
+            store.append(session.id, Message.of("user", "on"))
+    assert not path.exists()
+
+
+def test_the_tail_is_the_end_of_the_whole_whatever_is_known(tmp_path):
+    path, _ = conversation(tmp_path)
+    transcript = Transcript(str(path))
+    everything = list(transcript.iter_lines())
+    places = [Position(line.start, line.number - 1) for line in everything] + [
+        Position(everything[-1].end, everything[-1].number)
+    ]
+    for place in places:
+        # Line 1 is the session, 2 to 5 are messages, 6 is a state.
+        for wanted, first in ((0, 7), (1, 5), (2, 4), (3, 3), (4, 2), (5, 1), (6, 1)):
+            assert transcript.tail(wanted, place) == everything[first - 1 :]
+
+
+def test_lines_longer_than_a_block_are_read_from_the_back(tmp_path, monkeypatch):
+    monkeypatch.setattr("kept.sessions.transcript._BLOCK", 16)
+    path, _ = conversation(tmp_path)
+    with open_sessions(tmp_path) as store:
+        session = store.list()[0]
+        assert said(store, session.id, limit=3) == said(store, session.id)[-3:]
+    assert os.path.getsize(path) > 16

@@ -1,0 +1,42 @@
+"""Hypothesis strategies for conversations, and views of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from hypothesis import strategies as st
+
+from kept.context.view import Said, View
+from kept.sessions.entries import Compaction, Entry, Message, State, Text, ToolCall, ToolResult
+from kept.sessions.transcript import Line
+
+NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.UTC)
+
+words = st.text("abc \n", max_size=60)
+names = st.sampled_from(["t1", "t2", "t3"])  # few, so that ids repeat
+texts = st.builds(Text, words)
+calls = st.builds(ToolCall, names, st.just("memory_search"), st.just({"query": "x"}))
+results = st.builds(ToolResult, names, words, st.just("memory_search"), st.booleans())
+messages = st.one_of(
+    st.builds(lambda block: Message("user", (block,)), texts),
+    st.builds(lambda blocks: Message("assistant", tuple(blocks)), st.lists(st.one_of(texts, calls), max_size=3)),
+    st.builds(lambda blocks: Message("tool", tuple(blocks)), st.lists(results, max_size=3)),
+    st.builds(lambda block: Message("system", (block,)), texts),
+)
+
+
+def said_of(messages_: list[Message]) -> tuple[Said, ...]:
+    return tuple(
+        Said(line, Entry(f"e{line}", f"e{line - 1}", NOW, message), message)
+        for line, message in enumerate(messages_, 2)
+    )
+
+
+def view(messages_: list[Message], summary: str = "") -> View:
+    compaction = Entry("c", None, NOW, Compaction(summary)) if summary else None
+    return View(said_of(messages_), compaction, bool(summary), None, 0, (), ())
+
+
+def lines_of(bodies: list[Message | Compaction | State]) -> list[Line]:
+    entries = [Entry(f"e{number}", f"e{number - 1}", NOW, body) for number, body in enumerate(bodies, 1)]
+    return [Line(number, number * 10, number * 10 + 10, entry) for number, entry in enumerate(entries, 1)]

@@ -1,0 +1,20 @@
+"""Write files and compare folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def write_file(path: Path, content: str | bytes) -> Path:
+    """Write a file, creating its folders."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def tree_of(folder: Path) -> dict[str, bytes | None]:
+    """Map each path below a folder to its content, to check whether anything changed."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() and not path.is_symlink() else None
+        for path in sorted(folder.rglob("*"))
+    }

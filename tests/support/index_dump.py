@@ -1,0 +1,19 @@
+"""Compare two indexes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kept import Memory
+
+
+def dump_index(memory: Memory) -> tuple[list[Any], ...]:
+    """Return the content of the index without row numbers: equal for two indexes of the same notes."""
+    with memory.inspecting() as (index, _), index.reading():
+        chunks = sorted(
+            index.db.execute("SELECT id, source, path, start_line, end_line, hash, heading, text FROM chunks")
+        )
+        codes = sorted(index.db.execute("SELECT c.id, v.code FROM chunks c JOIN chunks_vec v ON v.row = c.row"))
+        files = sorted(index.db.execute("SELECT source, path, hash, size FROM files"))
+        terms = index.db.execute("SELECT term, doc, cnt FROM temp.vocabulary").fetchall()
+        return chunks, codes, files, terms

@@ -1,0 +1,135 @@
+"""MCP clients of a `kept mcp` process. They send plain JSON, so that they can also send what no library would."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.commands import KEPT
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+class StdioClient:
+    """`kept mcp` as a process that speaks over standard input and output."""
+
+    def __init__(self, env: dict[str, str], cwd: Path, *options: str) -> None:
+        self.process = subprocess.Popen(
+            [KEPT, *options, "mcp"],
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        self.notifications: list[dict[str, Any]] = []
+        self._number = 0
+        # Kill a server that hangs, which also ends the reading of its output.
+        self._watchdog = threading.Timer(60, self.process.kill)
+        self._watchdog.start()
+
+    def greet(self) -> dict[str, Any]:
+        answer = self.ask("initialize", HELLO)
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return answer["result"]
+
+    def send(self, message: Any) -> None:
+        self.send_line(json.dumps(message))
+
+    def send_line(self, line: str) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def begin(self, method: str, params: dict[str, Any] | None = None) -> int:
+        self._number += 1
+        self.send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params or {}})
+        return self._number
+
+    def ask(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        number = self.begin(method, params)
+        return self.read_until(lambda message: message.get("id") == number)
+
+    def call(self, name: str, **arguments: Any) -> dict[str, Any]:
+        return self.ask("tools/call", {"name": name, "arguments": arguments})["result"]
+
+    def read(self) -> dict[str, Any]:
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        assert line, "the server has ended: " + self.errors()
+        message = json.loads(line)
+        assert message["jsonrpc"] == "2.0"
+        if "id" not in message:
+            self.notifications.append(message)
+        return message
+
+    def read_until(self, fits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        while True:
+            message = self.read()
+            if fits(message):
+                return message
+
+    def errors(self) -> str:
+        assert self.process.stderr
+        return self.process.stderr.read()
+
+    def finish(self) -> tuple[int, str, str]:
+        """Close the input, as a client does when it leaves. Return the exit code and the remaining output."""
+        out, err = self.process.communicate(timeout=60)
+        self._watchdog.cancel()
+        return self.process.returncode, out, err
+
+    def close(self) -> None:
+        self._watchdog.cancel()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+class HttpServer:
+    """`kept mcp --http` as a process, and requests to it."""
+
+    def __init__(self, env: dict[str, str], *options: str) -> None:
+        self.process = subprocess.Popen(
+            [KEPT, "mcp", *options], env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._watchdog = threading.Timer(60, self.process.kill)
+        self._watchdog.start()
+        assert self.process.stderr
+        said = self.process.stderr.readline()
+        found = re.search(r"http://\S+/mcp", said)
+        assert found, said
+        self.url = found.group()
+        self.port = int(self.url.split(":")[2].split("/")[0])
+
+    def post(self, method: str, params: object = None, *, headers: dict[str, str] | None = None, number: int = 1):
+        body = {"jsonrpc": "2.0", "id": number, "method": method, "params": params or {}}
+        return httpx.post(self.url, json=body, headers={**ACCEPT, **(headers or {})}, timeout=60)
+
+    def greet(self, headers: dict[str, str] | None = None) -> dict[str, str]:
+        answer = self.post("initialize", HELLO, headers=headers)
+        assert answer.status_code == 200, answer.text
+        return {"Mcp-Session-Id": answer.headers["mcp-session-id"], **(headers or {})}
+
+    def call(self, session: dict[str, str], name: str, number: int = 2, **arguments: object) -> dict:
+        answer = self.post("tools/call", {"name": name, "arguments": arguments}, headers=session, number=number)
+        assert answer.status_code == 200, answer.text
+        (data,) = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: {")]
+        return json.loads(data)["result"]
+
+    def stop(self) -> tuple[int, str, str]:
+        self.process.send_signal(signal.SIGTERM)
+        out, err = self.process.communicate(timeout=60)
+        self._watchdog.cancel()
+        return self.process.returncode, out, err

@@ -1,0 +1,126 @@
+"""A responder over real notes, real transcripts and a real agent, with a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from kept import Memory, SessionStore
+from kept.agent.agent import Agent
+from kept.agent.events import Inbound
+from kept.llm.base import ChatRequest
+from kept.responder.answerer import Answerer
+from kept.responder.commands import Commands
+from kept.responder.inbox import Inbox
+from kept.responder.letters import Turn
+from kept.responder.outlet import Fetched, Outlet
+from kept.responder.responder import Responder
+from kept.sessions.entries import Message
+from kept.sessions.keys import SessionKey
+from kept.testing import FakeEmbedder, ScriptedChat
+from tests.support.waiting import PATIENCE_S
+
+
+def asked(request: ChatRequest) -> str:
+    """Return the text of the last turn that the model was sent."""
+    return "\n".join(part.text for part in request.turns[-1].parts if hasattr(part, "text"))
+
+
+class RecordingOutlet:
+    """An outlet that records what it was sent. Each entry in `faults` makes one send raise."""
+
+    pushes = True
+
+    def __init__(self, *, limit: int | None = None, debounce_ms: int = 0) -> None:
+        self.limit = limit
+        self.debounce_ms = debounce_ms
+        self.sent: list[tuple[Any, str]] = []
+        self.typing = 0
+        self.faults: list[Exception] = []
+        self.arrived = asyncio.Event()
+
+    def measure(self, text: str) -> int:
+        return len(text)
+
+    async def send(self, to: Mapping[str, Any], text: str) -> None:
+        if self.faults:
+            raise self.faults.pop(0)
+        self.sent.append((to.get("chat"), text))
+        self.arrived.set()
+
+    async def show_typing(self, to: Mapping[str, Any]) -> None:
+        self.typing += 1
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for _, text in self.sent]
+
+
+class ResponderHarness:
+    """Everything that a responder needs. It outlives the responder, as files outlive a process."""
+
+    def __init__(self, tmp_path: Path, model: ScriptedChat | None = None, **settings: Any) -> None:
+        self.memory = Memory.open(
+            tmp_path / "workspace",
+            home=tmp_path / "home",
+            embedder=FakeEmbedder(),
+            create=True,
+            settings={f"gateway.auto_responder.{name}": value for name, value in settings.items()},
+        )
+        self.sessions = SessionStore(self.memory.config)
+        self.model = model or ScriptedChat(lambda request: f"You said: {asked(request)}")
+        self.journal = str(tmp_path / "home" / "agents" / "main" / "inbox.jsonl")
+
+    def responder(self, outlets: Mapping[str, Outlet]) -> Responder:
+        agent = Agent(self.memory, self.sessions, self.model, retry_wait_s=0.0)
+        settings = self.memory.config.gateway.auto_responder
+        commands = Commands(agent, self.memory, self.sessions)
+        every = settings.memory_index_interval_messages
+        answerer = Answerer(agent, self.memory, self.sessions, commands, index_every=every)
+        made = Responder(answerer, self.inbox(), settings, outlets)
+        commands.more_status = made.status_lines
+        return made
+
+    def inbox(self) -> Inbox:
+        return Inbox(self.journal, clock=self.memory.clock)
+
+    def key(self, user: str = "ada", *, channel: str = "http", chat_type: str = "direct") -> SessionKey:
+        return self.sessions.key(channel, user, chat_type=chat_type)
+
+    def said(self, user: str = "ada", *, channel: str = "http") -> list[Message]:
+        record = self.sessions.find(channel, user)
+        return list(self.sessions.load(record.id).messages) if record else []
+
+    def close(self) -> None:
+        self.memory.close()
+        self.sessions.close()
+
+
+@asynccontextmanager
+async def running_responder(harness: ResponderHarness, **outlets: Outlet) -> AsyncIterator[Responder]:
+    """Run a responder. On exit it finishes the messages that it accepted."""
+    responder = harness.responder(outlets or {"http": Fetched()})
+    await responder.start()
+    try:
+        yield responder
+    finally:
+        await responder.drain(PATIENCE_S)
+
+
+async def crash(responder: Responder) -> None:
+    """Stop a responder as a kill would: cancel its work and write nothing more."""
+    await responder.drain(0.0)
+
+
+async def tell(responder: Responder, key: SessionKey, text: str, message_id: str, **metadata: Any) -> Any:
+    return await responder.accept(key, Inbound(message_id, text, metadata=metadata))
+
+
+async def reply_to(responder: Responder, message_id: str, channel: str = "http") -> Turn:
+    async with asyncio.timeout(PATIENCE_S):
+        _, turn = await responder.wait(channel, message_id)
+    assert turn is not None
+    return turn

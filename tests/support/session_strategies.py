@@ -1,0 +1,107 @@
+"""Hypothesis strategies for every kind of entry, and a session store with a frozen clock."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from kept.sessions.entries import (
+    ROLES,
+    Attachment,
+    Compaction,
+    Entry,
+    Message,
+    Reset,
+    SessionStart,
+    State,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    whole_ms,
+)
+from kept.sessions.store import SessionStore
+from kept.testing import FrozenClock
+
+NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.timezone(dt.timedelta(hours=1)))
+
+# Includes lone surrogates and line separators: a message may hold anything.
+texts = st.text(st.characters(exclude_categories=()), max_size=40)
+names = st.text("abcxyz_é:%", min_size=1, max_size=8)
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**20), 10**20)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+objects = st.dictionaries(texts, values, max_size=3)
+counts = st.integers(0, 10**9)
+times = st.datetimes(
+    dt.datetime(1990, 1, 1),
+    dt.datetime(2100, 1, 1),
+    timezones=st.sampled_from([dt.UTC, dt.timezone(dt.timedelta(hours=-3, minutes=-30)), NOW.tzinfo]),
+).map(whole_ms)
+blocks = st.one_of(
+    st.builds(Text, texts),
+    st.builds(Thinking, texts, st.none() | texts),
+    st.builds(ToolCall, texts, texts, objects),
+    st.builds(ToolResult, texts, texts, st.none() | texts, st.booleans()),
+    st.builds(Attachment, texts, st.none() | texts, st.none() | texts),
+)
+messages = st.builds(
+    Message,
+    role=st.sampled_from(ROLES),
+    content=st.lists(blocks, max_size=4).map(tuple),
+    sender=st.none() | texts,
+    model=st.none() | texts,
+    usage=st.none() | st.builds(Usage, counts, counts, counts),
+    metadata=objects,
+)
+bodies = st.one_of(
+    messages,
+    st.builds(
+        SessionStart,
+        key=texts,
+        version=st.integers(1, 9),
+        predecessor=st.none() | texts,
+        compactions=counts,
+        state=objects,
+        metadata=objects,
+    ),
+    st.builds(
+        Compaction,
+        texts,
+        first_kept_id=st.none() | texts,
+        tokens_before=st.none() | counts,
+        tokens_after=st.none() | counts,
+        source=texts,
+        receipt=st.none() | objects,
+        metadata=objects,
+    ),
+    st.builds(Reset, texts, st.none() | texts),
+    st.builds(State, texts, values),
+)
+entries = st.builds(Entry, id=texts, parent_id=st.none() | texts, timestamp=times, body=bodies)
+
+
+def open_sessions(tmp_path: Path, *, clock: FrozenClock | None = None, **settings: Any) -> SessionStore:
+    return SessionStore.open(
+        home=tmp_path / "home",
+        clock=clock or FrozenClock(NOW),
+        settings={f"session.reset.{name}": value for name, value in settings.items()},
+    )
+
+
+def said(store: SessionStore, session_id: str, *, limit: int | None = None) -> list[str]:
+    return [message.text for message in store.load(session_id, limit=limit).messages]
+
+
+def say(store: SessionStore, session_id: str, *texts: str) -> list[Entry]:
+    return [store.append(session_id, Message.of("user", text)) for text in texts]

@@ -1,0 +1,200 @@
+"""Telegram's Bot API on loopback: real HTTP, the documented answers, updates that stay until they are confirmed.
+
+with BotApi() as api:
+    api.write("Hello", user=7)         # a user writes to the bot
+    api.fail("sendMessage", 429, retry_after=1)
+    api.sent                           # what the bot sent
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs
+
+TOKEN = "123456:TEST-token"
+BOT = {"id": 123456, "is_bot": True, "first_name": "Kept", "username": "kept_bot", "can_join_groups": True}
+_LONGEST_POLL_S = 1.0
+"""Short, so that a test does not wait for the last poll."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An error instead of the answer. With ``done`` the request is carried out all the same."""
+
+    status: int
+    body: bytes = b""
+    done: bool = False
+    hang_up: bool = False
+
+
+class BotApi:
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.actions: list[dict[str, Any]] = []
+        self.calls: list[str] = []
+        self.offsets: list[int] = []
+        self.faults: dict[str, deque[Fault]] = defaultdict(deque)
+        self._updates: list[dict[str, Any]] = []
+        self._next = 1000
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._http = _Server(("127.0.0.1", 0), _Handler)
+        self._http.api = self
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_address[1]}"
+
+    def __enter__(self) -> BotApi:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    # Called by tests
+
+    def write(
+        self,
+        text: str | None,
+        *,
+        user: int = 7,
+        chat: int | None = None,
+        username: str | None = None,
+        name: str = "Ada",
+        **more: Any,
+    ) -> int:
+        """Send a message to the bot, in a group if ``chat`` is given. Return its id."""
+        with self._changed:
+            self._next += 1
+            number = self._next
+            sender = {"id": user, "is_bot": False, "first_name": name, **({"username": username} if username else {})}
+            place = (
+                {"id": user, "type": "private"} if chat is None else {"id": chat, "type": "supergroup", "title": "G"}
+            )
+            message = {"message_id": number, "date": int(time.time()), "chat": place, "from": sender, **more}
+            if text is not None:
+                message["text"] = text
+            self._updates.append({"update_id": number, "message": message})
+            self._changed.notify_all()
+        return number
+
+    def redeliver(self, update: dict[str, Any]) -> None:
+        with self._changed:
+            self._updates.append(update)
+            self._changed.notify_all()
+
+    @property
+    def pending(self) -> list[dict[str, Any]]:
+        with self._changed:
+            return list(self._updates)
+
+    def fail(self, method: str, status: int, *, retry_after: int | None = None, done: bool = False) -> None:
+        body: dict[str, Any] = {"ok": False, "error_code": status, "description": f"Error {status}"}
+        if retry_after is not None:
+            body["parameters"] = {"retry_after": retry_after}
+        self.faults[method].append(Fault(status, json.dumps(body).encode(), done))
+
+    def fail_raw(self, method: str, fault: Fault) -> None:
+        self.faults[method].append(fault)
+
+    # Called by the bot
+
+    def call(self, method: str, given: dict[str, Any]) -> Any:
+        self.calls.append(method)
+        match method:
+            case "getMe":
+                return BOT
+            case "getUpdates":
+                return self._get_updates(int(given.get("offset", 0)), float(given.get("timeout", 0)))
+            case "sendMessage":
+                return self._send(given)
+            case "sendChatAction":
+                self.actions.append(given)
+                return True
+            case _:
+                return None
+
+    def _get_updates(self, offset: int, timeout_s: float) -> list[dict[str, Any]]:
+        """Return the updates from the offset on. The offset confirms older ones, which are dropped."""
+        with self._changed:
+            self.offsets.append(offset)
+            if offset > 0:
+                self._updates = [one for one in self._updates if one["update_id"] >= offset]
+            self._changed.wait_for(lambda: self._updates or self._stopped, min(timeout_s, _LONGEST_POLL_S))
+            return list(self._updates[:100])
+
+    def _send(self, given: dict[str, Any]) -> dict[str, Any]:
+        with self._changed:
+            self.sent.append(given)
+            self._changed.notify_all()
+            chat = {"id": int(given["chat_id"]), "type": "private"}
+            return {"message_id": len(self.sent), "date": int(time.time()), "chat": chat, "text": given["text"]}
+
+    def wait_for_sent(self, count: int, *, patience_s: float = 30.0) -> list[str]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.sent) >= count, patience_s), self.sent
+            return [one["text"] for one in self.sent]
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    api: BotApi
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):  # the client was killed
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_POST(self) -> None:
+        length = int(self.headers.get("Content-Length", 0))
+        body = self.rfile.read(length)
+        if len(body) < length:  # the client was killed while sending
+            self.close_connection = True
+            return
+        given = {name: values[0] for name, values in parse_qs(body.decode(), keep_blank_values=True).items()}
+        _, token, method = self.path.split("/")
+        api = self.server.api
+        if token != f"bot{TOKEN}":
+            self._answer(401, b'{"ok": false, "error_code": 401, "description": "Unauthorized"}')
+            return
+        fault = api.faults[method].popleft() if api.faults[method] else None
+        if fault is not None and not fault.done:
+            api.calls.append(method)
+        result = api.call(method, given) if fault is None or fault.done else None
+        if fault is not None and fault.hang_up:
+            self.close_connection = True
+        elif fault is not None:
+            self._answer(fault.status, fault.body)
+        else:
+            self._answer(200, json.dumps({"ok": True, "result": result}).encode())
+
+    def _answer(self, status: int, body: bytes) -> None:
+        try:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+        except OSError:
+            self.close_connection = True  # the client was killed while waiting
+
+    def log_message(self, *_: Any) -> None:
+        pass

@@ -1,0 +1,37 @@
+"""A workspace on disk and a memory over it, both below the test's tmp_path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kept import Memory
+from kept.testing import FakeEmbedder
+from tests.support.files import write_file
+
+
+def write_note(workspace: Path, path: str, text: str) -> Path:
+    return write_file(workspace / path, text)
+
+
+def open_memory(tmp_path: Path, *, settings: dict[str, Any] | None = None, **options: Any) -> Memory:
+    """Open a memory with the fake embedder, unless the options name another one or the settings name a provider.
+
+    ``options`` go to `Memory.open` and replace the defaults here.
+    """
+    provider_is_set = "memory_search.provider" in (settings or {})
+    defaults = {
+        "workspace": tmp_path / "workspace",
+        "home": tmp_path / "home",
+        "embedder": None if provider_is_set else FakeEmbedder(),
+        "create": True,
+    }
+    return Memory.open(**{**defaults, "settings": settings, **options})
+
+
+def index_path(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "agents" / "main" / "index.sqlite"
+
+
+def paths(result: Any) -> list[str]:
+    return [hit.path for hit in result]

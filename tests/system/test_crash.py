@@ -1,0 +1,175 @@
+"""Killed at any moment, or out of space: the next run opens, verifies and converges, and no note is touched."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from kept import Memory
+from kept.store.integrity import check_index
+from kept.testing import FakeEmbedder
+from tests.support.index_dump import dump_index
+from tests.support.workspaces import index_path, open_memory, write_note
+
+pytestmark = pytest.mark.kills
+
+SYNC = """
+    import sys
+    from kept import Memory
+    from kept.testing import FakeEmbedder
+    import kept.indexing.sync as sync
+    sync.BATCH_FILES = 5          # many small transactions, so that a kill falls between and inside them
+    memory = Memory.open(sys.argv[1], home=sys.argv[2], embedder=FakeEmbedder(model=sys.argv[3]))
+    print("ready", flush=True)
+    while True:
+        memory.sync(force=True)
+"""
+
+
+def digest(folder: Path) -> str:
+    whole = hashlib.sha256()
+    for file in sorted(folder.rglob("*.md")):
+        whole.update(file.name.encode() + file.read_bytes())
+    return whole.hexdigest()
+
+
+def fresh(tmp_path: Path, model: str):
+    with Memory.open(tmp_path / "workspace", home=tmp_path / "fresh", embedder=FakeEmbedder(model=model)) as memory:
+        memory.sync(force=True)
+        return dump_index(memory)
+
+
+def test_kill_dash_nine_at_any_point_of_a_sync_loses_nothing(tmp_path):
+    workspace = tmp_path / "workspace"
+    for number in range(60):
+        write_note(workspace, f"memory/{number}.md", f"# Note {number}\n\nparrot{number} " + "word " * number + "\n")
+    before = digest(workspace)
+    expected = fresh(tmp_path, "a")
+    rng = random.Random(7)
+    for _ in range(15):
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(SYNC), str(workspace), str(tmp_path / "home"), "a"],
+            stdout=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            process.wait(timeout=rng.uniform(0.0, 0.25))
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.wait()
+        process.stdout.close()
+        with Memory.open(workspace, home=tmp_path / "home", embedder=FakeEmbedder(model="a")) as memory:
+            memory.sync()
+            assert dump_index(memory) == expected
+            with memory.inspecting() as (index, _):
+                assert check_index(index) == []
+    assert digest(workspace) == before
+
+
+def test_a_disk_that_fills_up_leaves_notes_and_index_sound(tmp_path):
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "memory/first.md", "The parrot is green.\n")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+    for number in range(200):
+        write_note(
+            workspace, f"memory/{number}.md", f"# Note {number}\n\nparrot{number} " + f"word{number} " * 200 + "\n"
+        )
+    before = digest(workspace)
+    limit = index_path(tmp_path).stat().st_size + 150_000
+    script = f"""
+        import resource, signal, sys
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+        from kept import Memory
+        from kept.errors import StoreError
+        from kept.testing import FakeEmbedder
+        memory = Memory.open(sys.argv[1], home=sys.argv[2], embedder=FakeEmbedder())
+        try:
+            memory.sync()
+        except StoreError as exc:
+            print(exc.code, "|", exc.message)
+        result = memory.search("green parrot", min_score=0.1)
+        print([hit.path for hit in result], result.degraded)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(workspace), str(tmp_path / "home")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith("disk_full |")
+    assert "memory/first.md" in done.stdout
+    assert "could not be brought up to date" in done.stdout
+    with open_memory(tmp_path) as memory:
+        assert memory.sync().indexed > 0
+        assert memory.status().files == 201
+        with memory.inspecting() as (index, _):
+            assert check_index(index) == []
+    assert digest(workspace) == before
+
+
+def test_a_note_that_changes_while_it_is_indexed_converges(tmp_path):
+    """The file's state is taken from the handle that is read, so a change after that is seen by the next sync."""
+    workspace = tmp_path / "workspace"
+    note = write_note(workspace, "memory/a.md", "The parrot is green.\n")
+
+    class Meddling(FakeEmbedder):
+        def embed(self, texts, *, role):
+            if role == "document" and "green" in texts[0]:
+                note.write_text("The parrot is white.\n")
+            return super().embed(texts, role=role)
+
+    with open_memory(tmp_path, embedder=Meddling()) as memory:
+        memory.sync()
+        assert "white" in memory.search("parrot").hits[0].snippet
+
+
+def test_a_rebuild_that_was_killed_leaves_no_tables_behind(tmp_path):
+    write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        with memory.inspecting() as (index, _):
+            index.begin_generation()
+        write_note(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
+        memory.sync()
+        with memory.inspecting() as (index, _):
+            assert index.db.execute("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'next_%'").get == 0
+
+
+def test_the_lock_of_a_killed_process_is_gone_with_it(tmp_path):
+    write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+    script = """
+        import sys
+        from kept.lock import locked
+        with locked(sys.argv[1], wait_s=1, purpose="testing"):
+            print("locked", flush=True)
+            sys.stdin.read()
+    """
+    lock = f"{index_path(tmp_path)}.lock"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script), lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    assert holder.stdin is not None
+    holder.stdout.readline()
+    holder.kill()
+    holder.wait()
+    holder.stdin.close()
+    holder.stdout.close()
+    assert os.path.exists(lock)
+    write_note(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
+    with open_memory(tmp_path) as memory:
+        assert memory.sync().indexed == 1

@@ -1,0 +1,172 @@
+"""What embedding used and cost, by day; what it would cost; and which providers there are."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+import pytest
+
+from kept import Memory
+from kept import ledger as ledger_module
+from kept.embedding.openai import OpenAIEmbedder
+from kept.embedding.remote import Account
+from kept.ledger import Ledger
+from kept.records import Spending
+from kept.testing import FrozenClock
+from tests.support import embedding_servers as servers
+from tests.support.embedding_servers import KEY, says
+from tests.support.fake_time import FakePace
+from tests.support.files import write_file
+
+
+@pytest.fixture
+def server():
+    with servers.OpenAI() as server:
+        yield server
+
+
+@pytest.fixture
+def embedder(server, fake: FakePace):
+    return OpenAIEmbedder(Account(server.base_url, KEY), pace=fake.pace())
+
+
+def test_calls_texts_tokens_and_cache_hits_are_counted_by_day(workspace, home, embedder, server):
+    clock = FrozenClock(dt.datetime(2026, 3, 14, 12).astimezone())
+    write_file(workspace / "memory/a.md", "The parrot is green.\n")
+    with Memory.open(workspace, home=home, embedder=embedder, clock=clock) as memory:
+        memory.sync()
+        memory.search("parrot")
+        clock.move(days=1)
+        write_file(workspace / "memory/b.md", "The parrot is green.\n")
+        memory.sync()
+        first, second = memory.status().spending
+    assert (first.day, first.provider, first.model) == ("2026-03-14", "openai", "text-embedding-3-small")
+    assert (first.calls, first.texts, first.cached) == (2, 2, 0)
+    assert first.tokens > 0
+    assert first.cost_usd == pytest.approx(first.tokens * 0.02 / 1_000_000)
+    assert (second.day, second.calls, second.cached) == ("2026-03-15", 0, 1)
+    assert len(server.requests) == 2
+
+
+def test_retries_are_counted(workspace, home, embedder, server):
+    server.faults.append(says(500))
+    write_file(workspace / "memory/a.md", "The parrot is green.\n")
+    with Memory.open(workspace, home=home, embedder=embedder) as memory:
+        memory.sync()
+        (spent,) = memory.status().spending
+    assert (spent.calls, spent.retries, spent.texts) == (2, 1, 1)
+
+
+def test_the_ledger_outlives_the_index(workspace, home, embedder):
+    write_file(workspace / "memory/a.md", "The parrot is green.\n")
+    with Memory.open(workspace, home=home, embedder=embedder) as memory:
+        memory.sync()
+    for file in home.rglob("*.sqlite*"):
+        file.unlink()
+    with Memory.open(workspace, home=home, embedder=embedder) as memory:
+        assert memory.status().spending[0].texts == 1
+
+
+def test_neither_a_key_nor_a_text_is_in_the_ledger(workspace, home, embedder):
+    write_file(workspace / "memory/a.md", "The parrot is green.\n")
+    with Memory.open(workspace, home=home, embedder=embedder) as memory:
+        memory.sync()
+    raw = (home / "agents/main/ledger.jsonl").read_text()
+    assert KEY not in raw
+    assert "parrot" not in raw
+    assert (home / "agents/main/ledger.jsonl").stat().st_mode & 0o077 == 0
+
+
+def test_torn_and_foreign_lines_are_passed_over(tmp_path):
+    file = tmp_path / "ledger.jsonl"
+    ledger = Ledger(str(file), FrozenClock(), Spending)
+    ledger.record(Spending("openai", "m", calls=1, texts=2, cost_usd=0.5))
+    odd = [
+        '{"provider": "openai", "mod',
+        "[1]",
+        '{"provider": 1}',
+        "",
+        "null",
+        '{"provider":"x","model":"y","calls":""}',
+    ]
+    file.write_text(file.read_text() + "\n".join(odd) + "\n")
+    ledger.record(Spending("openai", "m", calls=1, texts=3, cost_usd=0.25))
+    (day,) = ledger.by_day()
+    assert (day.calls, day.texts, day.cost_usd) == (2, 5, 0.75)
+
+
+def test_a_long_ledger_is_summed_up_and_loses_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger_module, "COMPACT_ABOVE_BYTES", 2_000)
+    ledger = Ledger(str(tmp_path / "ledger.jsonl"), FrozenClock(), Spending)
+    for _ in range(100):
+        ledger.record(Spending("openai", "m", calls=1, texts=2, tokens=3, cached=4, retries=5))
+    (day,) = ledger.by_day()
+    assert (day.calls, day.texts, day.tokens, day.cached, day.retries) == (100, 200, 300, 400, 500)
+    assert (tmp_path / "ledger.jsonl").stat().st_size < 2_500
+
+
+def test_a_dry_run_says_what_would_be_embedded_and_asks_nobody(workspace, home, embedder, server):
+    write_file(
+        workspace / "memory/a.md", "# A\n\nThe parrot is green.\n\n# B\n\n" + "The zeppelin is silver. " * 20 + "\n"
+    )
+    with Memory.open(workspace, home=home, embedder=embedder) as memory:
+        preview = memory.preview()
+        assert (preview.files, preview.to_embed, preview.cached, preview.rebuild) == (1, 2, 0, None)
+        assert 100 < preview.tokens < 200
+        assert preview.cost_usd == pytest.approx(preview.tokens * 0.02 / 1_000_000)
+        assert server.requests == []
+        assert memory.status().files == 0
+        memory.sync()
+        preview = memory.preview(force=True)
+        assert (preview.to_embed, preview.cached, preview.rebuild) == (0, 2, "it was asked for")
+        write_file(workspace / "memory/b.md", "A third text.\n")
+        assert memory.preview().to_embed == 1
+
+
+def test_the_price_of_another_endpoint_is_not_known(workspace, home, server):
+    write_file(workspace / "memory/a.md", "The parrot is green.\n")
+    settings = {
+        "memory_search.provider": "openai",
+        "memory_search.remote.base_url": server.base_url,
+        "memory_search.remote.api_key": KEY,
+    }
+    with Memory.open(workspace, home=home, settings=settings) as memory:
+        assert memory.preview().cost_usd is None
+        memory.sync()
+        assert memory.status().spending[0].cost_usd is None
+
+
+def test_dry_run_and_ledger_on_the_command_line(workspace, kept):
+    write_file(workspace / "memory/a.md", "The parrot is green.\n")
+    assert "1 text to embed with wordllama-l2-256" in kept("index", "--dry-run").out
+    assert kept("index", "--dry-run", "--json").json["toEmbed"] == 1
+    assert kept("status", "--json").json["files"] == 0
+    kept("index")
+    (day,) = kept("status", "--json").json["ledger"]
+    assert (day["provider"], day["texts"], day["calls"]) == ("local", 1, 0)
+    assert "1 text" in kept("status").out
+
+
+def test_providers_are_listed_with_how_to_enable_them(kept):
+    listed = {one["name"]: one for one in kept("providers", "--json").json["providers"]}
+    assert set(listed) == {"local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"}
+    assert (listed["local"]["available"], listed["local"]["inUse"], listed["local"]["dims"]) == (True, True, 256)
+    assert (listed["openai"]["available"], listed["openai"]["model"]) == (False, "text-embedding-3-small")
+    assert "OPENAI_API_KEY" in listed["openai"]["note"]
+    assert "OPENAI_API_KEY" in kept("providers").out
+    with_key = kept("providers", "--json", env={"OPENAI_API_KEY": KEY})
+    assert KEY not in with_key.out
+    assert next(one for one in with_key.json["providers"] if one["name"] == "openai")["available"]
+
+
+def test_a_provider_is_tried_by_name(kept, server):
+    assert kept("providers", "test", "--json").json["dims"] == 256
+    refused = kept("providers", "test", "openai")
+    assert (refused.code, refused.out) == (7, "")
+    assert "OPENAI_API_KEY" in refused.err
+    options = ("--set", f"memory_search.remote.base_url={server.base_url}", "--set", "memory_search.provider=openai")
+    answered = kept(*options, "--set", f"memory_search.remote.api_key={KEY}", "providers", "test", "openai", "--json")
+    assert json.loads(answered.out)["dims"] == 1536
+    assert kept("providers", "test", "none").code == 2
+    assert kept("providers", "test", "opnai").code == 2

@@ -1,0 +1,61 @@
+"""The worked examples, as they stand, against a model on loopback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.chat_server import Call, ModelServer, Says
+from tests.support.files import write_file
+from tests.support.repository import ROOT
+
+pytestmark = pytest.mark.slow
+
+EXAMPLES = ROOT / "examples"
+
+
+def run(example: str, server: ModelServer, *question: str) -> str:
+    write_file(Path.home() / ".kept/workspace/MEMORY.md", "# Memory\n\n- Staging is on port 5433.\n")
+    ended = subprocess.run(
+        [sys.executable, str(EXAMPLES / example), *question],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={
+            "HOME": str(Path.home()),
+            "ANTHROPIC_BASE_URL": server.anthropic_url,
+            "ANTHROPIC_API_KEY": "none",
+            "OPENAI_BASE_URL": server.openai_url,
+            "OPENAI_API_KEY": "none",
+        },
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+    return ended.stdout
+
+
+@pytest.mark.parametrize("example", ["anthropic_tools.py", "openai_tools.py"])
+def test_the_example_searches_mends_a_wrong_call_and_answers(example):
+    with ModelServer() as server:
+        server.script(
+            Says("", Call("memory_search", {"question": "which port is staging on?"}, id="call_1")),
+            Says("", Call("memory_search", {"query": "which port is staging on?"}, id="call_2")),
+            Says("It is on 5433 (MEMORY.md#L1-L3)."),
+        )
+        printed = run(example, server, "Which port is staging on?")
+        asked = [json.dumps(chat.body) for chat in server.chats]
+    assert printed == "It is on 5433 (MEMORY.md#L1-L3).\n"
+    assert "sessions_search" in asked[0], "every tool is offered"
+    assert "there is no argument 'question'" in asked[1]
+    assert "Staging is on port 5433." in asked[2]
+
+
+def test_arguments_that_are_no_json_are_an_error_that_the_model_is_told():
+    with ModelServer() as server:
+        server.script(Says("", Call("memory_search", "{not json", id="call_1")), Says("Sorry."))
+        assert run("openai_tools.py", server) == "Sorry.\n"
+        assert "have to be an object" in json.dumps(server.chats[1].body)
