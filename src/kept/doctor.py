@@ -8,12 +8,13 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from kept.database_files import database_files
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreError
 from kept.indexing.scan import scan_transcripts
 from kept.memory import Memory
 from kept.records import Progress
 from kept.sessions.transcript import Damage, Transcript
-from kept.sqlite import checksum_vfs, database_files
+from kept.sqlite import checksum_vfs
 from kept.store.integrity import check_index
 from kept.values import frozen
 

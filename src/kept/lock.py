@@ -7,35 +7,60 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 from kept.errors import LockBusy, WorkspaceError
 
 _POLL_S = 0.01
 
 
-@contextmanager
-def locked(path: str, *, wait_s: float, purpose: str, create: bool = True) -> Iterator[int]:
-    """Holds an exclusive lock on a file or a folder. A folder needs no lock file that would be left behind.
+class _Handle:
+    """An open lock file. A forked child closes its copies at once: the lock would last as long as any copy is open."""
 
-    Gives the handle that holds it, which tells whether the file is still the one at that path.
+    open: ClassVar[set[_Handle]] = set()
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.open.add(self)
+
+    def close(self) -> None:
+        if self in self.open:  # not in a child that was forked meanwhile
+            self.open.discard(self)
+            os.close(self.number)
+
+
+def _close_copies() -> None:
+    for handle in [*_Handle.open]:
+        handle.close()
+
+
+os.register_at_fork(after_in_child=_close_copies)
+
+
+@contextmanager
+def locked(path: str, *, wait_s: float, purpose: str, create: bool = True, shared: bool = False) -> Iterator[int]:
+    """Hold a lock on a file or a folder. A folder needs no lock file that would be left behind.
+
+    Yield the handle that holds it, which tells whether the file is still the one at that path. Any number of
+    processes can hold a ``shared`` lock at once, while nobody holds an exclusive one.
     """
     flags = os.O_RDONLY if not create or os.path.isdir(path) else os.O_RDWR | os.O_CREAT
     try:
-        handle = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        handle = _Handle(os.open(path, flags | os.O_CLOEXEC, 0o600))
     except OSError as exc:
         raise WorkspaceError(f"{path}: cannot be locked ({exc.strerror}).", hint="Check its permissions.") from exc
     try:
-        _acquire(handle, wait_s, purpose)
-        yield handle
+        _acquire(handle.number, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, wait_s, purpose)
+        yield handle.number
     finally:
-        os.close(handle)  # closing is what lets go
+        handle.close()  # closing is what lets go
 
 
-def _acquire(handle: int, wait_s: float, purpose: str) -> None:
+def _acquire(handle: int, mode: int, wait_s: float, purpose: str) -> None:
     deadline = time.monotonic() + wait_s
     while True:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, mode | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             if time.monotonic() >= deadline:
@@ -50,25 +75,25 @@ def claimed(path: str) -> Iterator[bool]:
     try:
         yield handle is not None
     finally:
-        if handle is not None:
+        if handle is not None and handle in _Handle.open:
             os.unlink(path)  # first: whoever opened it meanwhile sees that the name is no longer that file's
-            os.close(handle)
+            handle.close()
 
 
-def _claim(path: str) -> int | None:
+def _claim(path: str) -> _Handle | None:
     while True:
         try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            handle = _Handle(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
         except OSError as exc:
             raise WorkspaceError(f"{path}: cannot be locked ({exc.strerror}).", hint="Check its permissions.") from exc
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(handle)
+            handle.close()
             return None
-        if _is_at(handle, path):
+        if _is_at(handle.number, path):
             return handle
-        os.close(handle)  # its holder has let go of the name in between: what it is now has to be asked again
+        handle.close()  # its holder has let go of the name in between: what it is now has to be asked again
 
 
 def _is_at(handle: int, path: str) -> bool:

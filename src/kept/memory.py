@@ -211,9 +211,12 @@ class Memory:
         try:
             return self._find_once(query, vector, settings, filters, fresh=fresh)
         except StoreDamaged as damage:
-            self._keeper.heal(damage)
-            _, fresh = self._keeper.sync_for_search(None)
-            return self._find_once(query, vector, settings, filters, fresh=fresh)
+
+            def find_again() -> Found:
+                _, fresh = self._keeper.sync_for_search(None)
+                return self._find_once(query, vector, settings, filters, fresh=fresh)
+
+            return self._keeper.after_healing(damage, find_again)
 
     def _find_once(
         self, query: ParsedQuery, vector: QueryVector | None, settings: Query, filters: Filter, *, fresh: bool
@@ -310,15 +313,24 @@ class Memory:
             cache_max_entries=self.settings.cache.max_entries,
             backend=self.settings.backend,
             batches=self._keeper.batches_under_way(),
+            heals=tuple(self._keeper.heals.by_day()),
             degraded=self._without_vectors,
             **self._models_used(),
         )
         with self._lock:
             try:
-                return self._filled(blank)
+                return self._filled_twice(blank)
             except StoreDamaged as exc:
                 reason = f"{exc.message} The next search, or 'kept index', rebuilds it from the notes."
                 return replace(blank, dirty=True, degraded=(*blank.degraded, reason))
+
+    def _filled_twice(self, blank: Status) -> Status:
+        """Damage counts when a fresh connection sees it too."""
+        try:
+            return self._filled(blank)
+        except StoreDamaged:
+            self._keeper.reopen()
+            return self._filled(blank)
 
     def _models_used(self) -> dict[str, Any]:
         ledger = open_model_ledger(self.config.home, self.config.agent_id, self._keeper.clock)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
+from kept.database_files import file_number
 from kept.errors import KeptError
 from kept.live.agenda import Agenda, Changes
 from kept.live.leadership import Leadership, lock_path
@@ -18,7 +19,6 @@ from kept.live.state import EventKind, LiveEvent, LiveState, Role
 from kept.live.watcher import KERNEL_AGAIN_S, KernelWatch, NoWatch, PollingWatch, Watch
 from kept.memory import Memory
 from kept.records import SyncReport
-from kept.sqlite import file_number
 
 log = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ none has to be stored.
 from __future__ import annotations
 
 import heapq
+import math
 import struct
 import sys
 from array import array
@@ -23,6 +24,13 @@ def quantise(row: bytes) -> bytes:
         return bytes(len(values))
     scale = 127.0 / largest
     return array("b", [round(value * scale) for value in values]).tobytes()
+
+
+def dequantise(code: bytes) -> bytes:
+    """int8 to float32 of unit length, of which `quantise` makes the same code again."""
+    values = array("b", code).tolist()
+    norm = math.sqrt(sum(value * value for value in values))
+    return struct.pack(f"<{len(values)}f", *(value / norm for value in values)) if norm else bytes(4 * len(values))
 
 
 def sign_bits(code: bytes) -> bytes:

@@ -67,6 +67,15 @@ class VectorTable:
         while self._pack_some():
             pass
 
+    def repair(self) -> None:
+        """Drop vectors that belong to no chunk, and pack the others anew."""
+        p = self.prefix
+        self.db.execute(f"DELETE FROM {p}chunks_vec WHERE row NOT IN (SELECT row FROM {p}chunks)")
+        self.db.execute(f"UPDATE {p}chunks_vec SET pack = NULL WHERE pack IS NOT NULL")
+        self.db.execute(f"DELETE FROM {p}vec_packs")
+        self.db.execute(f"DELETE FROM {p}vec_dead")
+        self.maintain()
+
     def _pack_some(self) -> bool:
         unpacked: list[Any] = self.db.execute(
             f"SELECT row, code FROM {self.prefix}chunks_vec WHERE pack IS NULL ORDER BY row LIMIT ?", (PACK_ROWS,)
