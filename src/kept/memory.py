@@ -243,6 +243,13 @@ class Memory:
             rebuilt=notices[0] if notices else report.rebuilt,
         )
 
+    def mend_index(self, *, progress: Progress | None = None) -> SyncReport:
+        """Examine every table of the index, mend what is damaged, and bring it up to date."""
+        self.require_usable()
+        with self._lock:
+            self._keeper.mend()
+        return self.sync(progress=progress)
+
     def find_unindexed(self, path: str, *, first_line: int, last_line: int) -> tuple[int, ...]:
         """The lines of a conversation that say something and that no search can find yet. Syncs nothing."""
         from kept.indexing.coverage import find_unindexed

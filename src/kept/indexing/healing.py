@@ -30,7 +30,7 @@ def heal_index(path: str, damage: StoreDamaged, *, workspace: str | None, certai
         return None
     heal = _mend(path, findings) or _replace(path, workspace)
     reasons = "; ".join(dict.fromkeys(f"{one.table}: {one.problem}" for one in findings[:3]))
-    log.warning("%s Found: %s. %s", damage.message, reasons, describe(heal))
+    log.warning("%s %s Found were: %s", damage.message, describe(heal), reasons)
     return heal
 
 

@@ -202,6 +202,10 @@ class IndexKeeper:
             self._heal(again, certain=True)
             return action()
 
+    def mend(self) -> None:
+        """Heal whatever a thorough look finds."""
+        self._heal(StoreDamaged(f"{self.path()}: the index is damaged."))
+
     def _heal(self, damage: StoreDamaged, *, certain: bool = False) -> None:
         from kept.indexing.healing import describe, heal_index
 

@@ -143,6 +143,7 @@ def _check_chunks(db: apsw.Connection) -> list[str]:
 
 
 def _check_vectors(db: apsw.Connection) -> list[str]:
+    db.execute("SELECT 1 FROM vec_dead LIMIT 0").fetchall()  # asked below only where something is packed
     problems = _compare(
         db,
         "SELECT count(*) FROM chunks_vec WHERE row NOT IN (SELECT row FROM chunks)",

@@ -50,7 +50,7 @@ def hamming_distances(query: bytes, bits: bytes | memoryview) -> memoryview[floa
 
 
 def smallest(distances: memoryview[float], limit: int) -> list[tuple[float, int]]:
-    """The smallest distances with their places, in no order; ties may make them more than ``limit``.
+    """The smallest distances with their places, in no order, and all that equal the largest of them.
 
     With numpy where a process has it in memory anyway: importing it takes longer than a search.
     """
@@ -60,7 +60,8 @@ def smallest(distances: memoryview[float], limit: int) -> list[tuple[float, int]
         bound = heapq.nsmallest(limit, values)[-1] if values else 0.0
         return [(value, at) for at, value in enumerate(values) if value <= bound]
     found = np.frombuffer(distances)
-    places = np.argpartition(found, limit - 1)[:limit]
+    bound = np.partition(found, limit - 1)[limit - 1]
+    places = np.flatnonzero(found <= bound)
     return list(zip(found[places].tolist(), places.tolist(), strict=True))
 
 
