@@ -13,6 +13,7 @@
     │   ├── NoteTooLarge
     │   ├── WriteFailed         a note could not be written; it is as it was before
     │   └── LockBusy            another process holds the lock for longer than we wait
+    ├── ForkedWhileBusy         a child process in which SQLite would hang
     ├── StoreError              the search index (derived: never a reason to lose a note)
     │   ├── StoreDamaged
     │   ├── StoreFull
@@ -136,6 +137,13 @@ class LockBusy(WorkspaceError):
     code = "lock_busy"
     retryable = True
     default_hint = "Another Kept process is writing. Try again in a moment."
+
+
+class ForkedWhileBusy(KeptError):
+    code = "forked_while_busy"
+    default_hint = (
+        "Fork before other threads use the memory, or start processes with multiprocessing.get_context('spawn')."
+    )
 
 
 class StoreError(KeptError):

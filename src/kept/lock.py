@@ -15,7 +15,7 @@ _POLL_S = 0.01
 
 
 class _Handle:
-    """An open lock file. A forked child closes its copies at once: the lock would last as long as any copy is open."""
+    """A lock file that is open and held. A forked child has copies of it, which it closes without letting go."""
 
     open: ClassVar[set[_Handle]] = set()
 
@@ -26,12 +26,13 @@ class _Handle:
     def close(self) -> None:
         if self in self.open:  # not in a child that was forked meanwhile
             self.open.discard(self)
+            fcntl.flock(self.number, fcntl.LOCK_UN)  # closing is not enough while a child has a copy
             os.close(self.number)
 
 
 def _close_copies() -> None:
-    for handle in [*_Handle.open]:
-        handle.close()
+    while _Handle.open:
+        os.close(_Handle.open.pop().number)
 
 
 os.register_at_fork(after_in_child=_close_copies)
@@ -53,7 +54,7 @@ def locked(path: str, *, wait_s: float, purpose: str, create: bool = True, share
         _acquire(handle.number, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, wait_s, purpose)
         yield handle.number
     finally:
-        handle.close()  # closing is what lets go
+        handle.close()
 
 
 def _acquire(handle: int, mode: int, wait_s: float, purpose: str) -> None:

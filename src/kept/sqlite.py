@@ -23,6 +23,7 @@ from kept.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
+from kept.forking import require_usable
 
 BUSY_TIMEOUT_MS = 5_000
 _WAL_TRIES = 50
@@ -33,6 +34,7 @@ _CHECKSUM_BYTES = 8
 def connect(path: str, migrations: str) -> apsw.Connection:
     """A connection, to a file that is created with its folder where there is none, brought to the current schema
     by the numbered files of a folder."""
+    require_usable()
     with translated(path):
         try:
             make_private_folder(os.path.dirname(path))
@@ -51,6 +53,7 @@ def connect(path: str, migrations: str) -> apsw.Connection:
 
 def connect_in_memory(migrations: str) -> apsw.Connection:
     """The same tables without a file, for where none can be written."""
+    require_usable()
     db = apsw.Connection(":memory:")
     migrate(db, migrations)
     return db

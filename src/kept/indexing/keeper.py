@@ -13,6 +13,7 @@ from kept.config import Config
 from kept.database_files import file_number
 from kept.embedding.base import Embedder
 from kept.errors import LockBusy, StoreDamaged, StoreError
+from kept.forking import forget
 from kept.indexing.freshness import Freshness
 from kept.indexing.meter import spent_since, usage_of
 from kept.indexing.sync import Syncer
@@ -64,6 +65,13 @@ class IndexKeeper:
 
     def close(self) -> None:
         self._close_index()
+        self._freshness.close()
+
+    def after_fork(self) -> None:
+        """In a forked child, before it is replaced: what is open is the parent's."""
+        if self._index is not None:
+            forget(self._index)
+        self._index = None
         self._freshness.close()
 
     def index(self) -> Index:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from kept.errors import (
     TranscriptUnwritable,
     WorkspaceError,
 )
+from kept.forking import DatabaseLock, forget, register
 from kept.ledger import open_heal_ledger
 from kept.lock import locked
 from kept.records import Heal, Problem
@@ -61,11 +61,18 @@ class Catalogue:
     def __init__(self, path: str, folder: str) -> None:
         self.path = path
         self.folder = folder
-        self._lock = threading.RLock()
+        self._lock = DatabaseLock()
         self._db: apsw.Connection | None = None
         self._opened: tuple[int, int] | None = None
         self._folder_state: FileState | None = None
         self._problems: list[Problem] = []
+        register(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: the connection is the parent's."""
+        if self._db is not None:
+            forget(self._db)
+        self._db, self._folder_state = None, None
 
     def close(self) -> None:
         with self._lock:
