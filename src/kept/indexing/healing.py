@@ -14,6 +14,7 @@ from kept.store.mend import mend_in_place
 from kept.store.salvage import salvage
 
 log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())  # a command says it in its answer; without a handler Python would print it too
 
 MENDED, REPLACED = "mended", "replaced"
 
@@ -29,8 +30,8 @@ def heal_index(path: str, damage: StoreDamaged, *, workspace: str | None, certai
         log.info("%s Looked at again, the index is sound; nothing was changed.", damage.message)
         return None
     heal = _mend(path, findings) or _replace(path, workspace)
-    reasons = "; ".join(dict.fromkeys(f"{one.table}: {one.problem}" for one in findings[:3]))
-    log.warning("%s %s Found were: %s", damage.message, describe(heal), reasons)
+    reasons = "; ".join(dict.fromkeys(f"{finding.table}: {finding.problem}" for finding in findings[:3]))
+    log.warning("%s %s (%s)", damage.message, describe(heal), reasons)
     return heal
 
 

@@ -40,6 +40,7 @@ from kept.sqlite import connect, connect_in_memory, immediate, translated
 HEAL_WAIT_S = 30.0
 
 log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())  # a command says it; without a handler Python would print it too
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM sessions"

@@ -33,7 +33,7 @@ def check_index(index: Index) -> list[Finding]:
             if not isinstance(error, StoreDamaged):
                 raise error from exc  # busy, full or forbidden: that says nothing about what is stored
             is_missing = isinstance(exc, apsw.SQLError)  # a table that is not there can be made anew
-            findings.append(Finding(table if is_missing else FILE, error.message))
+            findings.append(Finding(table if is_missing else FILE, str(exc)))
         except UnicodeDecodeError as exc:
             findings.append(Finding(table, f"a text cannot be decoded ({exc.reason})"))
     return findings
