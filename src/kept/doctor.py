@@ -8,16 +8,18 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from kept.database_files import database_files
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreError
 from kept.indexing.scan import scan_transcripts
 from kept.memory import Memory
 from kept.records import Progress
 from kept.sessions.transcript import Damage, Transcript
-from kept.sqlite import checksum_vfs, database_files
+from kept.sqlite import checksum_vfs
 from kept.store.integrity import check_index
 from kept.values import frozen
 
 _TRANSCRIPTS_NAMED = 5
+_REBUILD = "mend the index, or rebuild it from the notes; embeddings are kept"
 _TORN = "mend it; what cannot be read is kept beside it"
 
 
@@ -36,7 +38,7 @@ def examine(memory: Memory) -> list[Check]:
         try:
             checks.extend(check(memory))
         except KeptError as exc:
-            remedy = "rebuild the index from the notes" if isinstance(exc, StoreError) else exc.hint
+            remedy = _REBUILD if isinstance(exc, StoreError) else exc.hint
             checks.append(Check(check.__name__.strip("_"), False, exc.message, remedy))
     return checks
 
@@ -45,7 +47,7 @@ def mend(memory: Memory, before: list[Check], *, progress: Progress | None = Non
     """Does what the remedies say, and looks again."""
     remedies: dict[str, Callable[[], object]] = {
         "permissions": lambda: _make_private(memory),
-        "integrity": lambda: memory.sync(force=True, progress=progress),
+        "integrity": lambda: memory.mend_index(progress=progress),
         "sessions": lambda: _mend_ends(memory),
         "freshness": lambda: memory.sync(force=_changed_unseen(memory), progress=progress),
     }
@@ -104,7 +106,7 @@ def _integrity(memory: Memory) -> Iterator[Check]:
         pages = "pages checksummed" if checksum_vfs() else "this build of SQLite has no page checksums"
         yield Check("integrity", True, f"all tables agree ({size:,} bytes, {pages})")
     for finding in findings[:5]:
-        yield Check("integrity", False, f"{finding.table}: {finding.problem}", "rebuild the index from the notes")
+        yield Check("integrity", False, f"{finding.table}: {finding.problem}", _REBUILD)
 
 
 def _freshness(memory: Memory) -> Iterator[Check]:

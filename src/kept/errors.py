@@ -14,6 +14,7 @@
     │   ├── WriteFailed         a file could not be written; it is unchanged
     │   ├── LockMissing         the folder or file to lock does not exist
     │   └── LockBusy            another process held the lock until the timeout
+    ├── ForkedWhileBusy         a child process in which SQLite would hang
     ├── StoreError              the search index (derived: never a reason to lose a note)
     │   ├── StoreDamaged
     │   ├── StoreFull
@@ -146,6 +147,13 @@ class LockBusy(WorkspaceError):
     def __init__(self, message: str, *, path: str = "", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.path = path
+
+
+class ForkedWhileBusy(KeptError):
+    code = "forked_while_busy"
+    default_hint = (
+        "Fork before other threads use the memory, or start processes with multiprocessing.get_context('spawn')."
+    )
 
 
 class StoreError(KeptError):
@@ -379,6 +387,7 @@ STATUSES: dict[type[KeptError], ErrorStatus] = {
     NoteTooLarge: ErrorStatus(8, 413, _INVALID_PARAMS),
     WriteFailed: ErrorStatus(8, 503, _INTERNAL_ERROR),
     LockBusy: ErrorStatus(5, 503, _INTERNAL_ERROR),
+    ForkedWhileBusy: ErrorStatus(6, 500, _INTERNAL_ERROR),
     StoreError: ErrorStatus(6, 500, _INTERNAL_ERROR),
     StoreFull: ErrorStatus(6, 503, _INTERNAL_ERROR),
     StoreBusy: ErrorStatus(5, 503, _INTERNAL_ERROR),

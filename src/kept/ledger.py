@@ -1,4 +1,4 @@
-"""What embedding and models have used, by day: JSON lines beside the index, not in it, which may be thrown away.
+"""What embedding and models have used, and what was healed, by day: JSON lines beside the index, which may be deleted.
 
 A line is a value whose texts say what it is about and whose numbers are added up.
 """
@@ -16,12 +16,12 @@ from kept.clock import Clock
 from kept.durable import append_durably, make_private_folder, write_atomic
 from kept.errors import KeptError
 from kept.lock import locked
-from kept.records import ModelSpending, Spending
+from kept.records import Heal, ModelSpending, Spending
 
 COMPACT_ABOVE_BYTES = 256_000
 _LOCK_WAIT_S = 5.0
 
-Line = TypeVar("Line", Spending, ModelSpending)
+Line = TypeVar("Line", Spending, ModelSpending, Heal)
 
 
 class Ledger(Generic[Line]):
@@ -89,6 +89,11 @@ def open_model_ledger(home: str, agent_id: str, clock: Clock) -> Ledger[ModelSpe
     return Ledger(os.path.join(home, "agents", agent_id, "models.jsonl"), clock, ModelSpending)
 
 
+def open_heal_ledger(folder: str, clock: Clock) -> Ledger[Heal]:
+    """The record of an agent's damaged files, in the agent's folder."""
+    return Ledger(os.path.join(folder, "heals.jsonl"), clock, Heal)
+
+
 def tokens_of_day(lines: Iterable[ModelSpending], day: str) -> int:
     return sum(line.tokens for line in lines if line.day == day)
 
@@ -101,11 +106,11 @@ def _fits(default: object, value: object) -> bool:
     return isinstance(value, str)
 
 
-def _line(spent: Spending | ModelSpending) -> bytes:
+def _line(spent: Spending | ModelSpending | Heal) -> bytes:
     return json.dumps(asdict(spent)).encode() + b"\n"
 
 
-def _about(spent: Spending | ModelSpending) -> tuple[str, ...]:
+def _about(spent: Spending | ModelSpending | Heal) -> tuple[str, ...]:
     texts = {name: value for name, value in asdict(spent).items() if isinstance(value, str)}
     return (texts.pop("day"), *texts.values())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from kept.config import Config, Query, load_config
 from kept.embedding.base import Embedder, Identity
 from kept.embedding.registry import Chain, chain_of, choose_chain
 from kept.errors import ConfigError, EmbeddingError, KeptError, StoreDamaged, WorkspaceMissing
+from kept.forking import DatabaseLock, register
 from kept.indexing.keeper import IndexKeeper
 from kept.indexing.meter import usage_of
 from kept.indexing.scan import CITED_FOLDER, is_transcript, is_transcript_path
@@ -60,16 +60,26 @@ class Memory:
         self.settings = config.memory_search
         self.workspace = Workspace.at(config.workspace, self.settings.extra_paths)
         self.clock = clock or SystemClock()
-        self._lock = threading.RLock()
-        if twin_of is not None:
-            chain: Chain = twin_of._chain
-        else:
-            chain = chain_of(embedder) if embedder else choose_chain(self.settings, config.keys)
-        self._chain: Chain = chain
-        self._without_vectors = tuple(f"{self._instead(chain)}: {problem}" for problem in chain.problems)
-        self._keeper = IndexKeeper(config, self.workspace, chain.embedders, self.clock, signals=twin_of is None)
+        self._lock = DatabaseLock()
+        self._signals = twin_of is None
+        self._given: Embedder | None = embedder if twin_of is None else twin_of._given
+        self._keeper = self._make_keeper(None if twin_of is None else twin_of._chain)
         self._judge: CrossEncoder | None = None
         self._first = self._qmd_first() if self.settings.backend == "qmd" else None
+        register(self)
+
+    def _make_keeper(self, chain: Chain | None = None) -> IndexKeeper:
+        if chain is None:
+            chain = chain_of(self._given) if self._given else choose_chain(self.settings, self.config.keys)
+        self._chain: Chain = chain
+        self._without_vectors = tuple(f"{self._instead(chain)}: {problem}" for problem in chain.problems)
+        return IndexKeeper(self.config, self.workspace, chain.embedders, self.clock, signals=self._signals)
+
+    def after_fork(self) -> None:
+        """In a forked child: a connection, a model's threads and a provider's sockets are the parent's."""
+        self._keeper.after_fork()
+        self._keeper = self._make_keeper()
+        self._judge = None
 
     def _qmd_first(self) -> QmdFirst:
         from kept.backends.fallback import QmdFirst
@@ -211,9 +221,12 @@ class Memory:
         try:
             return self._find_once(query, vector, settings, filters, fresh=fresh)
         except StoreDamaged as damage:
-            self._keeper.heal(damage)
-            _, fresh = self._keeper.sync_for_search(None)
-            return self._find_once(query, vector, settings, filters, fresh=fresh)
+
+            def find_again() -> Found:
+                _, fresh = self._keeper.sync_for_search(None)
+                return self._find_once(query, vector, settings, filters, fresh=fresh)
+
+            return self._keeper.after_healing(damage, find_again)
 
     def _find_once(
         self, query: ParsedQuery, vector: QueryVector | None, settings: Query, filters: Filter, *, fresh: bool
@@ -239,6 +252,13 @@ class Memory:
             failures=(*self._without_vectors, *report.failures, *self._sync_first()),
             rebuilt=notices[0] if notices else report.rebuilt,
         )
+
+    def mend_index(self, *, progress: Progress | None = None) -> SyncReport:
+        """Examine every table of the index, mend what is damaged, and bring it up to date."""
+        self.require_usable()
+        with self._lock:
+            self._keeper.mend()
+        return self.sync(progress=progress)
 
     def find_unindexed(self, path: str, *, first_line: int, last_line: int) -> tuple[int, ...]:
         """The lines of a conversation that say something and that no search can find yet. Syncs nothing."""
@@ -310,15 +330,24 @@ class Memory:
             cache_max_entries=self.settings.cache.max_entries,
             backend=self.settings.backend,
             batches=self._keeper.batches_under_way(),
+            heals=tuple(self._keeper.heals.by_day()),
             degraded=self._without_vectors,
             **self._models_used(),
         )
         with self._lock:
             try:
-                return self._filled(blank)
+                return self._filled_twice(blank)
             except StoreDamaged as exc:
                 reason = f"{exc.message} The next search, or 'kept index', rebuilds it from the notes."
                 return replace(blank, dirty=True, degraded=(*blank.degraded, reason))
+
+    def _filled_twice(self, blank: Status) -> Status:
+        """Damage counts when a fresh connection sees it too."""
+        try:
+            return self._filled(blank)
+        except StoreDamaged:
+            self._keeper.reopen()
+            return self._filled(blank)
 
     def _models_used(self) -> dict[str, Any]:
         ledger = open_model_ledger(self.config.home, self.config.agent_id, self._keeper.clock)

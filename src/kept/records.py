@@ -270,6 +270,21 @@ class ModelSpending:
 
 
 @frozen
+class Heal:
+    """How often a derived file was found damaged and mended, on one day or just now."""
+
+    file: str
+    action: str
+    """``mended`` inside the file, or ``replaced`` by a new one."""
+    day: str = ""
+    times: int = 0
+    embeddings: int = 0
+    """Embeddings that the new file has from the damaged one."""
+    lost: int = 0
+    """Embeddings that could not be read, as far as they could be counted."""
+
+
+@frozen
 class Preview:
     """What a sync would do, and what that would cost."""
 
@@ -314,6 +329,8 @@ class Status:
     batches: tuple[BatchUnderWay, ...] = ()
     model_spending: tuple[ModelSpending, ...] = ()
     """The same of chat models."""
+    heals: tuple[Heal, ...] = ()
+    """When the index or the catalogue of sessions was damaged and mended, by day, oldest first."""
     model_budget_tokens: int | None = None
     model_tokens_today: int = 0
     degraded: tuple[str, ...] = ()

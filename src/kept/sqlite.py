@@ -13,6 +13,7 @@ from functools import cache
 
 import apsw
 
+from kept.database_files import create_private, opening
 from kept.durable import make_private_folder
 from kept.errors import (
     StoreBusy,
@@ -22,6 +23,7 @@ from kept.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
+from kept.forking import require_usable
 
 BUSY_TIMEOUT_MS = 5_000
 _WAL_TRIES = 50
@@ -32,25 +34,26 @@ _CHECKSUM_BYTES = 8
 def connect(path: str, migrations: str) -> apsw.Connection:
     """A connection, to a file that is created with its folder where there is none, brought to the current schema
     by the numbered files of a folder."""
+    require_usable()
     with translated(path):
-        folder = os.path.dirname(path)
         try:
-            make_private_folder(folder)
-            # Created here so that it is private from the first moment on.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            make_private_folder(os.path.dirname(path))
+            create_private(path)
         except OSError as exc:
             raise StoreUnavailable(f"{path}: cannot be opened ({exc.strerror}).") from exc
-        db = apsw.Connection(path, vfs=checksum_vfs())
-        try:
-            _prepare(db, migrations)
-        except BaseException:
-            db.close()
-            raise
+        with opening(path):
+            db = apsw.Connection(path, vfs=checksum_vfs())
+            try:
+                _prepare(db, migrations)
+            except BaseException:
+                db.close()
+                raise
         return db
 
 
 def connect_in_memory(migrations: str) -> apsw.Connection:
     """The same tables without a file, for where none can be written."""
+    require_usable()
     db = apsw.Connection(":memory:")
     migrate(db, migrations)
     return db
@@ -189,7 +192,7 @@ def translate(exc: apsw.Error, path: str) -> StoreError:
             )
         case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
             return StoreUnavailable(f"{path}: cannot be opened for writing ({exc}).")
-        case apsw.SQLError() if str(exc).startswith("no such"):
+        case apsw.SQLError() if str(exc).startswith(("no such", "vtable constructor failed")):
             return StoreDamaged(f"{path}: the index does not have the expected tables ({exc}).")
         case _:
             return StoreError(f"{path}: {exc}.")
@@ -204,25 +207,3 @@ def _is_full(exc: apsw.Error) -> bool:
 
 def _extended(exc: apsw.Error) -> int:
     return int(getattr(exc, "extendedresult", 0))
-
-
-def file_number(path: str) -> tuple[int, int] | None:
-    """Which file is at a path: it may have been deleted and made anew since it was opened."""
-    try:
-        state = os.stat(path)
-    except OSError:
-        return None
-    return state.st_dev, state.st_ino
-
-
-def database_files(path: str) -> tuple[str, ...]:
-    return (path, f"{path}-wal", f"{path}-shm")
-
-
-def delete_database(path: str) -> None:
-    """The main file last: with it gone and its log left, SQLite would take the log for that of the new file."""
-    for part in reversed(database_files(path)):
-        try:
-            os.unlink(part)
-        except FileNotFoundError:
-            pass

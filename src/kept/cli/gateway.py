@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import sys
 
 import click
 
-from kept.cli.output import printable
+from kept.cli.output import log_to_stderr, printable
 from kept.cli.root import Globals
 
 
@@ -18,15 +17,10 @@ def command(options: Globals) -> None:
     from kept.app import open_model
     from kept.channels.gateway import run_gateway
 
-    _log_to_stderr()
+    log_to_stderr()
+    logging.getLogger("kept").setLevel(logging.INFO)
     run_gateway(options.load(), open_model, say=_say)
 
 
 def _say(line: str) -> None:
     click.echo(printable(line), err=True)
-
-
-def _log_to_stderr() -> None:
-    """What we do, and what goes wrong elsewhere. Libraries that log every request would log the bot's token with it."""
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("kept").setLevel(logging.INFO)

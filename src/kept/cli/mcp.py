@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from kept.cli.output import log_to_stderr
 from kept.cli.root import Globals
 
 _DEFAULT = "127.0.0.1:8738"
@@ -26,6 +27,7 @@ def command(options: Globals, address: str | None, token: str | None, hosts: tup
     from kept.app import open_toolbox
     from kept.mcp.run import load_server, parse_address, require_token, run_http, run_stdio
 
+    log_to_stderr()
     loaded = options.load()
     if address is None:
         run_stdio(load_server(lambda: open_toolbox(loaded)))

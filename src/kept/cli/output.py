@@ -122,3 +122,10 @@ def size_text(size: int) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1000
     return f"{amount:.1f} GB"
+
+
+def log_to_stderr() -> None:
+    """Log warnings for as long as a server runs. Libraries that log every request would log the bot's token with it."""
+    import logging
+
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")

@@ -65,6 +65,17 @@ def batch_rows(status: Status) -> list[tuple[str, str]]:
     ]
 
 
+def heal_rows(status: Status) -> list[tuple[str, str]]:
+    """The last days on which the index or the catalogue of sessions was damaged."""
+    rows: list[tuple[str, str]] = []
+    for heal in status.heals[-_DAYS_SHOWN:]:
+        parts = [f"{heal.day} {heal.file} was damaged and {heal.action} {plural(heal.times, 'time')}"]
+        parts += [f"{plural(heal.embeddings, 'embedding')} kept"] if heal.embeddings else []
+        parts += [f"{heal.lost:,} lost"] if heal.lost else []
+        rows.append(("Healed" if not rows else "", ", ".join(parts)))
+    return rows
+
+
 def model_rows(status: Status) -> list[tuple[str, str]]:
     """The last accounts of chat models, and what is left of today's budget."""
     rows: list[tuple[str, str]] = []
@@ -105,7 +116,14 @@ def show_status(status: Status, watcher: int | None = None, inbox: InboxState | 
             f"process {watcher} keeps the index current" if watcher else "nobody watches; searches take changes in",
         ),
     ]
-    for name, value in [*rows, *inbox_rows(inbox), *batch_rows(status), *ledger_rows(status), *model_rows(status)]:
+    for name, value in [
+        *rows,
+        *inbox_rows(inbox),
+        *batch_rows(status),
+        *heal_rows(status),
+        *ledger_rows(status),
+        *model_rows(status),
+    ]:
         table.add_row(name, Text(printable(value)))
     out = console()
     out.print(table)

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kept.clock import Clock
 from kept.config import Config
+from kept.database_files import file_number
 from kept.embedding.base import Embedder
 from kept.errors import LockBusy, StoreDamaged, StoreError
+from kept.forking import forget
 from kept.indexing.freshness import Freshness
 from kept.indexing.meter import spent_since, usage_of
 from kept.indexing.sync import Syncer
-from kept.ledger import Ledger
+from kept.ledger import Ledger, open_heal_ledger
 from kept.lock import locked
 from kept.records import BatchUnderWay, Progress, Spending, SyncReport, Usage
-from kept.sqlite import delete_database
 from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
 from kept.store.owner import likely_path, open_index
@@ -54,6 +55,7 @@ class IndexKeeper:
         self.clock = clock
         self.sessions_folder = os.path.join(self._folder(), "sessions")
         self.ledger = Ledger(os.path.join(self._folder(), "ledger.jsonl"), clock, Spending)
+        self.heals = open_heal_ledger(self._folder(), clock)
         self._index: Index | None = None
         self._syncer: Syncer | None = None
         self._freshness = Freshness(signals=signals)
@@ -63,6 +65,13 @@ class IndexKeeper:
 
     def close(self) -> None:
         self._close_index()
+        self._freshness.close()
+
+    def after_fork(self) -> None:
+        """In a forked child, before it is replaced: what is open is the parent's."""
+        if self._index is not None:
+            forget(self._index)
+        self._index = None
         self._freshness.close()
 
     def index(self) -> Index:
@@ -186,21 +195,42 @@ class IndexKeeper:
                 self._notices.append(problem)
 
     def healing(self, action: Callable[[], T]) -> T:
-        """Does something with the index; where that turns out to be damaged, rebuilds it and tries once more."""
+        """Does something with the index; where that turns out to be damaged, mends it and tries once more."""
         try:
             return action()
         except StoreDamaged as damage:
-            self.heal(damage)
+            return self.after_healing(damage, action)
+
+    def after_healing(self, damage: StoreDamaged, action: Callable[[], T]) -> T:
+        """Mend the index, then act. What a fresh connection still finds damaged is replaced, whatever a check says."""
+        self._heal(damage)
+        try:
+            return action()
+        except StoreDamaged as again:
+            self._heal(again, certain=True)
             return action()
 
-    def heal(self, damage: StoreDamaged) -> None:
-        path = self.path()
-        damaged = self._index.opened if self._index else None
+    def mend(self) -> None:
+        """Heal whatever a thorough look finds."""
+        self._heal(StoreDamaged(f"{self.path()}: the index is damaged."))
+
+    def _heal(self, damage: StoreDamaged, *, certain: bool = False) -> None:
+        from kept.indexing.healing import describe, heal_index
+
+        path, opened = self.path(), self._index.opened if self._index else None
         self._close_index()
         with locked(f"{path}.lock", wait_s=SYNC_WAIT_S, purpose="indexing"):
-            if not _was_replaced(path, damaged):
-                delete_database(path)
-        self._notices.append(f"{damage.message} It has been rebuilt from the notes.")
+            certain = certain and opened is not None and file_number(path) == opened
+            owner = None if self.settings.store.path else self.workspace.root
+            heal = heal_index(path, damage, workspace=owner, certain=certain)
+        if heal is not None:
+            self._notices.append(f"{damage.message} {describe(heal)}")
+            if problem := self.heals.record(heal):
+                self._notices.append(problem)
+
+    def reopen(self) -> None:
+        """Forget what the connection has in memory."""
+        self._close_index()
 
     def take_notices(self) -> tuple[str, ...]:
         """What happened to the index that the user should know of, once."""
@@ -220,13 +250,3 @@ class IndexKeeper:
 
 def _local_time(seconds: int) -> str:
     return dt.datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
-
-
-def _was_replaced(path: str, damaged: tuple[int, int] | None) -> bool:
-    """Whether another process has already put a sound index in the place of the damaged one."""
-    try:
-        index = Index(path)
-    except StoreError:
-        return False
-    index.close()
-    return damaged is not None and index.opened != damaged

@@ -15,7 +15,7 @@ from kept.chunking.markdown import ChunkSize
 from kept.clock import Clock
 from kept.config import MemorySearch
 from kept.embedding.base import Embedder
-from kept.errors import EmbeddingError, EmbeddingFailed, KeptError, NoteNotFound, SessionNotFound
+from kept.errors import EmbeddingError, EmbeddingFailed, KeptError, NoteNotFound, SessionNotFound, StoreDamaged
 from kept.indexing.meter import price_texts
 from kept.indexing.plan import SyncPlan, plan_sync
 from kept.indexing.prepare import PreparedFile, Recipe, file_row, note_timestamp_ms, prepare_file
@@ -25,7 +25,7 @@ from kept.indexing.vectorise import Vectoriser, Vectors
 from kept.lock import locked
 from kept.records import Preview, Problem, Progress, SourceFile, SyncReport
 from kept.store.generation import Generation
-from kept.store.index import Index
+from kept.store.index import META_RECIPE, Index
 from kept.store.kernels import quantise
 from kept.store.rows import FileRow
 from kept.values import frozen
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 BATCH_FILES = 200
 BATCH_CHARS = 400_000
-_META_RECIPE = "recipe"
 _META_SYNCED = "last_sync"
 
 
@@ -211,7 +210,7 @@ class Syncer:
 
     def recipe(self) -> Recipe:
         """How the index is to be built. Without an embedder, whatever vectors are there stay what they are."""
-        stored = self.index.get_meta(_META_RECIPE) or {}
+        stored = self.index.get_meta(META_RECIPE) or {}
         identity = self.embedder.identity if self.embedder else None
         return Recipe(
             size=ChunkSize(self.settings.chunking.tokens, self.settings.chunking.overlap),
@@ -220,7 +219,7 @@ class Syncer:
         )
 
     def why_rebuild(self) -> str | None:
-        stored = self.index.get_meta(_META_RECIPE)
+        stored = self.index.get_meta(META_RECIPE)
         wanted = self.recipe().fingerprint()
         if stored is None or stored == wanted or self._embedder_rests():
             return None
@@ -233,7 +232,7 @@ class Syncer:
 
     def held_identity(self) -> str | None:
         """What the vectors in the index came from."""
-        stored = self.index.get_meta(_META_RECIPE) or {}
+        stored = self.index.get_meta(META_RECIPE) or {}
         return stored.get("identity")
 
     def vectors_match(self) -> bool:
@@ -275,20 +274,22 @@ class Syncer:
         scan = scan or self.scan()
         tally = _Tally(problems=list(scan.problems))
         why = "it was asked for" if force else self.why_rebuild()
-        if why or self.index.get_meta(_META_RECIPE) is None or self.plan(scan):
+        if why or self.index.get_meta(META_RECIPE) is None or self.plan(scan):
             with locked(f"{self.index.path}.lock", wait_s=wait_s, purpose="indexing"):
                 self._sync_locked(scan, force, tally, progress)
         self._rows = None  # of many files they are large
         return self._report(scan, tally, started)
 
     def _sync_locked(self, scan: Scan, force: bool, tally: _Tally, progress: Progress | None) -> None:
+        if not self.index.is_current_file():  # what is embedded now would go to a file that nobody reads any more
+            raise StoreDamaged(f"{self.index.path}: the index was replaced while this process waited.")
         # Another process may have done the work while this one waited: everything is looked at again.
         if force and self.vectors:
             self.vectors.forget_refusals()
         self.index.drop_leftovers()
-        if self.index.get_meta(_META_RECIPE) is None:
+        if self.index.get_meta(META_RECIPE) is None:
             with self.index.writing():
-                self.index.put_meta(_META_RECIPE, self.recipe().fingerprint())
+                self.index.put_meta(META_RECIPE, self.recipe().fingerprint())
         why = "it was asked for" if force else self.why_rebuild()
         if why is None or not self._rebuild(scan, why, tally, progress):
             self._update(scan, tally, progress)
@@ -318,7 +319,7 @@ class Syncer:
             return False
         with self.index.writing():
             self.index.switch_to(building)
-            self.index.put_meta(_META_RECIPE, recipe.fingerprint())
+            self.index.put_meta(META_RECIPE, recipe.fingerprint())
             self._finish(self.index.live, tally)
         tally.rebuilt = why
         return True

@@ -11,14 +11,15 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
+from kept.database_files import file_number
 from kept.errors import KeptError
+from kept.forking import register
 from kept.live.agenda import Agenda, Changes
 from kept.live.leadership import Leadership, lock_path
 from kept.live.state import EventKind, LiveEvent, LiveState, Role
 from kept.live.watcher import KERNEL_AGAIN_S, KernelWatch, NoWatch, PollingWatch, Watch
 from kept.memory import Memory
 from kept.records import SyncReport
-from kept.sqlite import file_number
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,13 @@ class LiveIndex:
         self._said: set[str] = set()
         self._kernel_again: float | None = None
         self._thread: threading.Thread | None = None
+        register(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: the thread is the parent's, and so is the lead. It can be started here too."""
+        self._guard, self._thread, self._state = threading.Lock(), None, LiveState()
+        self._stop, self._ready = threading.Event(), threading.Event()
+        self._leadership = Leadership(self._leadership.path)
 
     # for the program
 

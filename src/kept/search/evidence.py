@@ -41,6 +41,10 @@ class Evidence:
     """1 where an assistant or a tool says it, or it is the rest of a long message: memory is for what people said."""
 
 
+Place = tuple[str, int, int]
+"""Path, line, and row number, which orders the pieces of one line."""
+
+
 @frozen
 class Candidate:
     row: int
@@ -50,6 +54,8 @@ class Candidate:
     age_days: float
     matched: tuple[str, ...] = ()
     """The words it has."""
+    place: Place = ("", 0, 0)
+    """Where it stands, which orders candidates of equal score."""
 
 
 class Pool:
@@ -85,6 +91,7 @@ class Pool:
                 has_vector=row in self.meaning,
                 age_days=(now_ms - chunk.timestamp_ms) / _DAY_MS,
                 matched=self.text[row].matched if row in self.text else (),
+                place=(chunk.path, chunk.start_line, row),
             )
             for row, chunk in self.chunks.items()
         ]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from kept.records import DropReason, ScorePart
-from kept.search.evidence import Candidate
+from kept.search.evidence import Candidate, Place
 from kept.search.weights import NOTES, TURNS
 from kept.values import frozen
 
@@ -50,6 +50,10 @@ class Scored:
     """Puts into words what the score is made of: for those that are shown, not for all that were looked at."""
     further: tuple[ScorePart, ...] = ()
     """What was added since."""
+
+    def rank(self) -> tuple[float, Place]:
+        """The best first; of equal scores, by path and line, so that the order of indexing does not show."""
+        return -self.score, self.candidate.place
 
     def parts(self) -> tuple[ScorePart, ...]:
         """The score taken apart: these add up to it."""
@@ -137,8 +141,8 @@ def _part(name: str, share: float, figure: float) -> ScorePart:
 def fuse_rrf(candidates: Sequence[Candidate], weights: Weights) -> list[Scored]:
     """Reciprocal ranks instead of scores, scaled so that first on both sides is 1."""
     weighted = [_weighted(one, weights) for one in candidates]
-    vector = _ranks((one.vector if one.candidate.has_vector else None, one.candidate.row) for one in weighted)
-    text = _ranks((one.text, one.candidate.row) for one in weighted)
+    vector = _ranks((one.vector if one.candidate.has_vector else None, one.candidate) for one in weighted)
+    text = _ranks((one.text, one.candidate) for one in weighted)
     scored = []
     for one in weighted:
         row = one.candidate.row
@@ -159,9 +163,9 @@ def _rank_parts(shares: tuple[float, float], ranks: tuple[int | None, int | None
     )
 
 
-def _ranks(figures: Iterable[tuple[float | None, int]]) -> dict[int, int]:
-    found = [(value, row) for value, row in figures if value]
-    return {row: at for at, (_, row) in enumerate(sorted(found, key=lambda one: (-one[0], one[1])), start=1)}
+def _ranks(figures: Iterable[tuple[float | None, Candidate]]) -> dict[int, int]:
+    found = sorted((-value, candidate.place, candidate.row) for value, candidate in figures if value)
+    return {row: at for at, (_, _, row) in enumerate(found, start=1)}
 
 
 def _scored(
@@ -194,7 +198,7 @@ def _age(days: float) -> str:
 
 
 def _ranked(scored: Iterable[Scored]) -> list[Scored]:
-    return sorted(scored, key=lambda one: (-one.score, one.candidate.row))
+    return sorted(scored, key=Scored.rank)
 
 
 class Showing(Protocol):

@@ -59,7 +59,7 @@ def rerank(
 
 def _reordered(ranked: Sequence[Scored], judged: Sequence[float], weight: float) -> list[Scored]:
     read = [_mixed(one, judgement, weight) for one, judgement in zip(ranked, judged, strict=False)]
-    read.sort(key=lambda one: (-one.score, one.candidate.row))
+    read.sort(key=Scored.rank)
     rest = ranked[len(judged) :]
     return read + [_behind(one, read[-1]) for one in rest] if read else list(ranked)
 

@@ -27,4 +27,4 @@ def spread_notes(ranked: Sequence[Scored], note_of: Callable[[int], str | None])
             )
         if note is not None:
             seen.add(note)
-    return sorted(spread, key=lambda one: (-one.score, one.candidate.row))
+    return sorted(spread, key=Scored.rank)

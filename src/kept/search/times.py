@@ -56,7 +56,7 @@ def add_times(ranked: Sequence[Scored], spells: Sequence[Spell], *, now_ms: int)
         return list(ranked)
     bounds = [(_ms(one.start), _ms(one.end), one.weight) for one in spells]
     scored = [_with_time(one, now_ms - round(one.candidate.age_days * _DAY_MS), bounds) for one in ranked]
-    return sorted(scored, key=lambda one: (-one.score, one.candidate.row))
+    return sorted(scored, key=Scored.rank)
 
 
 def _with_time(one: Scored, at_ms: int, bounds: Sequence[tuple[int, int, float]]) -> Scored:

@@ -7,8 +7,8 @@ from the start; one that is as it was is not opened at all.
 from __future__ import annotations
 
 import json
+import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 import apsw
 
+from kept.clock import SystemClock
+from kept.database_files import file_number, replace_damaged
 from kept.errors import (
     KeptError,
     SessionError,
@@ -26,14 +28,19 @@ from kept.errors import (
     TranscriptUnwritable,
     WorkspaceError,
 )
+from kept.forking import DatabaseLock, forget, register
+from kept.ledger import open_heal_ledger
 from kept.lock import locked
-from kept.records import Problem
+from kept.records import Heal, Problem
 from kept.sessions.entries import Entry
 from kept.sessions.record import COLUMNS, ENDING, SessionRecord, Tally
 from kept.sessions.transcript import Damage, FileState, Line, Position, Transcript
-from kept.sqlite import connect, connect_in_memory, delete_database, file_number, immediate, translated
+from kept.sqlite import connect, connect_in_memory, immediate, translated
 
 HEAL_WAIT_S = 30.0
+
+log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())  # a command says it; without a handler Python would print it too
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM sessions"
@@ -55,11 +62,18 @@ class Catalogue:
     def __init__(self, path: str, folder: str) -> None:
         self.path = path
         self.folder = folder
-        self._lock = threading.RLock()
+        self._lock = DatabaseLock()
         self._db: apsw.Connection | None = None
         self._opened: tuple[int, int] | None = None
         self._folder_state: FileState | None = None
         self._problems: list[Problem] = []
+        register(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: the connection is the parent's."""
+        if self._db is not None:
+            forget(self._db)
+        self._db, self._folder_state = None, None
 
     def close(self) -> None:
         with self._lock:
@@ -219,8 +233,12 @@ class Catalogue:
         with self._lock:
             try:
                 return self._run(action)
-            except StoreDamaged:
-                self._replace()
+            except StoreDamaged as damage:
+                self._heal(damage)
+            try:
+                return self._run(action)
+            except StoreDamaged as damage:  # a fresh connection has met it too
+                self._heal(damage, certain=True)
                 return self._run(action)
 
     def _run(self, action: Callable[[apsw.Connection], T]) -> T:
@@ -242,14 +260,39 @@ class Catalogue:
             self.say(os.path.basename(self.path), f"cannot be used, so every transcript is read: {exc.message}")
             return connect_in_memory(_MIGRATIONS)
 
-    def _replace(self) -> None:
-        damaged = self._opened if self._db is not None else file_number(self.path)
+    def _heal(self, damage: StoreDamaged, *, certain: bool = False) -> None:
+        """Replace the file, unless a fresh connection finds it sound: then the one that saw the damage was stale."""
+        opened = self._opened if self._db is not None else None
         self.close()
         with locked(f"{self.path}.lock", wait_s=HEAL_WAIT_S, purpose="rebuilding the catalogue of sessions"):
-            if file_number(self.path) == damaged:
-                delete_database(self.path)
-                self.say(os.path.basename(self.path), "was damaged and has been rebuilt from the transcripts")
+            certain = certain and opened is not None and file_number(self.path) == opened
+            if certain or not self._is_sound():
+                replace_damaged(self.path, None)
+                self._report_heal(damage)
         self._fill()
+
+    def _report_heal(self, damage: StoreDamaged) -> None:
+        name = os.path.basename(self.path)
+        log.warning("%s It has been rebuilt from the transcripts.", damage.message)
+        self.say(name, "was damaged and has been rebuilt from the transcripts")
+        ledger = open_heal_ledger(os.path.dirname(self.path), SystemClock())
+        if problem := ledger.record(Heal(name, "replaced", times=1)):
+            self.say(name, problem)
+
+    def _is_sound(self) -> bool:
+        try:
+            db = connect(self.path, _MIGRATIONS)
+        except StoreDamaged:
+            return False
+        try:
+            with _json_damage(self.path), translated(self.path):
+                for row in db.execute(_SELECT):
+                    _tally(row)
+                return bool(db.execute("PRAGMA quick_check(1)").get == "ok")
+        except StoreDamaged:
+            return False
+        finally:
+            db.close()
 
     def _fill(self) -> None:
         """A fresh catalogue is empty; what was being asked wants it full."""

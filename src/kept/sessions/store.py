@@ -26,6 +26,7 @@ from kept.errors import (
     TranscriptUnwritable,
     UsageError,
 )
+from kept.forking import register
 from kept.lock import locked
 from kept.records import Problem
 from kept.sessions.branches import active_branch
@@ -96,6 +97,11 @@ class SessionStore:
         self.folder = os.path.join(agent_folder, "sessions")
         self._catalogue = Catalogue(os.path.join(agent_folder, "sessions.sqlite"), self.folder)
         self._transcripts: OrderedDict[str, Transcript] = OrderedDict()
+        self._lock = threading.Lock()
+        register(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: a thread that is not there may have held it."""
         self._lock = threading.Lock()
 
     @classmethod

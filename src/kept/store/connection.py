@@ -24,5 +24,10 @@ IN_ROWS = "row IN (SELECT value FROM json_each(?))"
 """One statement for any number of rows: a list of question marks would be another statement for each length."""
 
 
+IN_PLACE = "c.path, c.start_line, c.row"
+"""The order of `chunks c` by what they are, whenever they were indexed. Of one line, row numbers follow the text: its
+chunks are written together (`Generation.replace_file`)."""
+
+
 def packed_rows(rows: Iterable[int]) -> str:
     return f"[{','.join(map(str, rows))}]"

@@ -110,9 +110,12 @@ class Generation:
         shared = write.timestamp_ms is not None
         by_id = {chunk.id: chunk for chunk in write.chunks}
         new = {(id_, _rest_hash(chunk, with_time=not shared)): chunk for id_, chunk in by_id.items()}
-        gone = [row for key, row in old.items() if key not in new]
+        # Of a long line that was cut, all pieces are written anew, so that their rows stay in the order of the text.
+        lines = {chunk.start_line for key, chunk in new.items() if key not in old}
+        added = [key for key, chunk in new.items() if chunk.start_line in lines]
+        kept = new.keys() - added
+        gone = [row for key, row in old.items() if key not in kept]
         self._delete_rows(gone)
-        added = [key for key in new if key not in old]
         for key in added:
             self._insert(source, path, new[key], key[1])
         self.touch_file(write.file, write.timestamp_ms)

@@ -10,14 +10,16 @@ from typing import Any
 
 import apsw
 
+from kept.database_files import database_files, file_number
 from kept.errors import StoreDamaged
-from kept.sqlite import database_files, file_number
 from kept.store.cache import EmbeddingCache
 from kept.store.connection import connect, immediate, snapshot, translated
 from kept.store.generation import SCHEMA_VERSION, Generation
 from kept.store.words import WordIndex
 
 _META_SCHEMA = "schema"
+META_RECIPE = "recipe"
+"""What the index was built with: sizes, versions, and the embedder whose vectors it holds."""
 
 
 class Index:
@@ -46,12 +48,15 @@ class Index:
         with immediate(self.db):
             if self._is_of_this_schema():
                 return
-            number = self.generation_number() + 1 if self.live.exists() else 0
-            Generation(self.db, "next_").drop()
-            self.live.drop()
-            self.live.create(number)
-            self.put_meta("generation", number)
+            self.start_over(self.generation_number() + 1 if self.live.exists() else 0)
             self.put_meta(_META_SCHEMA, SCHEMA_VERSION)
+
+    def start_over(self, number: int) -> None:
+        """Empty tables in the place of the live ones, inside a transaction of the caller's. The embeddings stay."""
+        Generation(self.db, "next_").drop()
+        self.live.drop()
+        self.live.create(number)
+        self.put_meta("generation", number)
 
     def close(self) -> None:
         self.db.close()

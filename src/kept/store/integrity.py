@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 
 import apsw
 
-from kept.errors import StoreDamaged, StoreError
+from kept.errors import StoreDamaged
 from kept.store.connection import translate, translated
 from kept.store.index import Index
 from kept.values import frozen
+
+FILE = "file"
+"""The table of a finding about pages: no single table can be blamed, or mended."""
 
 
 @frozen
@@ -19,16 +23,32 @@ class Finding:
 
 
 def check_index(index: Index) -> list[Finding]:
-    """Everything that is wrong. Reads the whole file, so it is for `kept doctor`, not for a search."""
+    """Everything that is wrong. Reads the whole file, so it is for `kept doctor` and before healing."""
     findings: list[Finding] = []
     for table, check in _CHECKS:
         try:
-            findings.extend(Finding(table, problem) for problem in check(index.db))
+            findings.extend(_named(table, problem) for problem in check(index.db))
         except apsw.Error as exc:
-            findings.append(Finding(table, translate(exc, index.path).message))
-        except StoreError as exc:
-            findings.append(Finding(table, exc.message))
+            error = translate(exc, index.path)
+            if not isinstance(error, StoreDamaged):
+                raise error from exc  # busy, full or forbidden: that says nothing about what is stored
+            is_missing = isinstance(exc, apsw.SQLError)  # a table that is not there can be made anew
+            findings.append(Finding(table if is_missing else FILE, str(exc)))
+        except UnicodeDecodeError as exc:
+            findings.append(Finding(table, f"a text cannot be decoded ({exc.reason})"))
     return findings
+
+
+def check_file(path: str) -> list[Finding]:
+    """The same of the file at a path, with a connection of its own that has nothing in memory yet."""
+    try:
+        index = Index(path)
+    except StoreDamaged as exc:
+        return [Finding(FILE, exc.message)]
+    try:
+        return check_index(index)
+    finally:
+        index.close()
 
 
 QUICK_CHECK_BYTES = 64_000_000
@@ -40,14 +60,49 @@ def check_pages_if_quick(index: Index) -> None:
     if index.size_bytes() > QUICK_CHECK_BYTES:
         return
     with translated(index.path):
-        found = [str(row[0]) for row in index.db.execute("PRAGMA quick_check(1)")]
-    if found != ["ok"]:
+        found = _pragma_check(index.db, "quick_check(1)")
+    if found:
         raise StoreDamaged(f"{index.path}: the index is damaged ({found[0]}).")
 
 
-def _check_pages(db: apsw.Connection) -> list[str]:
-    found = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]
+def _pragma_check(db: apsw.Connection, pragma: str) -> list[str]:
+    """What SQLite finds wrong with the pages and the full-text index.
+
+    FTS5 keeps the list of its segments in memory and checks that list as it is, although another connection may have
+    merged the segments since: it then reports a sound index as corrupt. It reads the list again when a query begins,
+    so each of its tables is asked something first, in the transaction that the check runs in.
+    """
+    db.execute("BEGIN")
+    try:
+        tables = db.execute("SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL TABLE % USING fts5%'")
+        for (name,) in tables.fetchall():
+            db.execute(f'SELECT rowid FROM "{name}" WHERE "{name}" MATCH ? LIMIT 1', ("kept",)).fetchall()
+        found = [str(row[0]) for row in db.execute(f"PRAGMA {pragma}")]
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
     return [] if found == ["ok"] else found
+
+
+def _check_pages(db: apsw.Connection) -> list[str]:
+    return _pragma_check(db, "integrity_check(20)")
+
+
+def _named(table: str, problem: str) -> Finding:
+    """FTS5 reports through the check of the whole file, and names its table."""
+    return Finding("chunks_fts" if table == FILE and "chunks_fts" in problem else table, problem)
+
+
+def _check_meta(db: apsw.Connection) -> list[str]:
+    return [f"meta.{key} cannot be read" for key, value in db.execute("SELECT key, value FROM meta") if _is_bad(value)]
+
+
+def _is_bad(value: object) -> bool:
+    try:
+        json.loads(str(value))
+    except ValueError:
+        return True
+    return False
 
 
 def _check_fts(db: apsw.Connection) -> list[str]:
@@ -55,8 +110,11 @@ def _check_fts(db: apsw.Connection) -> list[str]:
     db.execute("BEGIN IMMEDIATE")
     try:
         db.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('integrity-check')")
+    except apsw.CorruptError as exc:
+        return [str(exc)]
     finally:
-        db.execute("ROLLBACK")
+        if db.in_transaction:
+            db.execute("ROLLBACK")
     return _compare(
         db,
         "SELECT count(*) FROM chunks WHERE row NOT IN (SELECT id FROM chunks_fts_docsize)",
@@ -68,10 +126,13 @@ def _check_fts(db: apsw.Connection) -> list[str]:
     )
 
 
+def is_intact(text: object, expected: object) -> bool:
+    """Whether a chunk's text is what its hash was made of."""
+    return hashlib.sha256(str(text).encode("utf-8", "replace")).hexdigest() == expected
+
+
 def _check_chunks(db: apsw.Connection) -> list[str]:
-    wrong = 0
-    for text, expected in db.execute("SELECT text, hash FROM chunks"):
-        wrong += hashlib.sha256(str(text).encode("utf-8", "replace")).hexdigest() != expected
+    wrong = sum(not is_intact(text, expected) for text, expected in db.execute("SELECT text, hash FROM chunks"))
     problems = [f"{wrong} chunks do not match their hash"] if wrong else []
     return problems + _compare(
         db,
@@ -82,6 +143,7 @@ def _check_chunks(db: apsw.Connection) -> list[str]:
 
 
 def _check_vectors(db: apsw.Connection) -> list[str]:
+    db.execute("SELECT 1 FROM vec_dead LIMIT 0").fetchall()  # asked below only where something is packed
     problems = _compare(
         db,
         "SELECT count(*) FROM chunks_vec WHERE row NOT IN (SELECT row FROM chunks)",
@@ -118,7 +180,8 @@ def _compare(db: apsw.Connection, query: str, what: str) -> list[str]:
 
 
 _CHECKS = (
-    ("file", _check_pages),
+    (FILE, _check_pages),
+    ("meta", _check_meta),
     ("chunks", _check_chunks),
     ("chunks_fts", _check_fts),
     ("chunks_vec", _check_vectors),

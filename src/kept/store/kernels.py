@@ -7,6 +7,7 @@ none has to be stored.
 from __future__ import annotations
 
 import heapq
+import math
 import struct
 import sys
 from array import array
@@ -23,6 +24,13 @@ def quantise(row: bytes) -> bytes:
         return bytes(len(values))
     scale = 127.0 / largest
     return array("b", [round(value * scale) for value in values]).tobytes()
+
+
+def dequantise(code: bytes) -> bytes:
+    """int8 to float32 of unit length, of which `quantise` makes the same code again."""
+    values = array("b", code).tolist()
+    norm = math.sqrt(sum(value * value for value in values))
+    return struct.pack(f"<{len(values)}f", *(value / norm for value in values)) if norm else bytes(4 * len(values))
 
 
 def sign_bits(code: bytes) -> bytes:
@@ -42,7 +50,7 @@ def hamming_distances(query: bytes, bits: bytes | memoryview) -> memoryview[floa
 
 
 def smallest(distances: memoryview[float], limit: int) -> list[tuple[float, int]]:
-    """The smallest distances with their places, in no order; ties may make them more than ``limit``.
+    """The smallest distances with their places, in no order, and all that equal the largest of them.
 
     With numpy where a process has it in memory anyway: importing it takes longer than a search.
     """
@@ -52,7 +60,8 @@ def smallest(distances: memoryview[float], limit: int) -> list[tuple[float, int]
         bound = heapq.nsmallest(limit, values)[-1] if values else 0.0
         return [(value, at) for at, value in enumerate(values) if value <= bound]
     found = np.frombuffer(distances)
-    places = np.argpartition(found, limit - 1)[:limit]
+    bound = np.partition(found, limit - 1)[limit - 1]
+    places = np.flatnonzero(found <= bound)
     return list(zip(found[places].tolist(), places.tolist(), strict=True))
 
 

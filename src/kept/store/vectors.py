@@ -16,7 +16,7 @@ from typing import Any
 
 import apsw
 
-from kept.store.connection import IN_ROWS, packed_rows
+from kept.store.connection import IN_PLACE, IN_ROWS, packed_rows
 from kept.store.kernels import cosine_distances, hamming_distances, sign_bits, smallest
 
 PACK_ROWS = 4096
@@ -67,6 +67,15 @@ class VectorTable:
         while self._pack_some():
             pass
 
+    def repair(self) -> None:
+        """Drop vectors that belong to no chunk, and pack the others anew."""
+        p = self.prefix
+        self.db.execute(f"DELETE FROM {p}chunks_vec WHERE row NOT IN (SELECT row FROM {p}chunks)")
+        self.db.execute(f"UPDATE {p}chunks_vec SET pack = NULL WHERE pack IS NOT NULL")
+        self.db.execute(f"DELETE FROM {p}vec_packs")
+        self.db.execute(f"DELETE FROM {p}vec_dead")
+        self.maintain()
+
     def _pack_some(self) -> bool:
         unpacked: list[Any] = self.db.execute(
             f"SELECT row, code FROM {self.prefix}chunks_vec WHERE pack IS NULL ORDER BY row LIMIT ?", (PACK_ROWS,)
@@ -115,8 +124,8 @@ class VectorTable:
             unpacked = [row for row, _ in self._unpacked(len(code))]
             return self._rescore(code, [row for _, row in near] + unpacked, limit, allowed)
         near = self._scan(code, packs, "codes", limit, allowed)
-        near += self._scan_unpacked(code, limit, allowed)
-        return [(row, 1.0 - distance) for distance, row in heapq.nsmallest(limit, near)]
+        near += self._scan_unpacked(code, allowed)
+        return self._first(near, limit)
 
     def similarities(self, code: bytes, rows: Sequence[int]) -> list[tuple[int, float]]:
         """The cosine of each of these rows that has a vector."""
@@ -138,7 +147,7 @@ class VectorTable:
             else:
                 close = [(value, at) for at, value in enumerate(distances) if rows[at] in allowed]
             best += [(value, rows[at]) for value, at in close if rows[at] not in dead]
-            best = heapq.nsmallest(limit, best)
+            best = _closest(best, limit)
         return best
 
     def _load(self, pack: int, column: str) -> tuple[array[int], bytes]:
@@ -162,14 +171,14 @@ class VectorTable:
         found: list[Any] = self.db.execute(query, (width,)).fetchall()
         return found
 
-    def _scan_unpacked(self, code: bytes, limit: int, allowed: set[int] | None) -> list[tuple[float, int]]:
+    def _scan_unpacked(self, code: bytes, allowed: set[int] | None) -> list[tuple[float, int]]:
         found = self._unpacked(len(code))
         if allowed is not None:
             found = [one for one in found if one[0] in allowed]
         if not found:
             return []
         distances = cosine_distances(code, b"".join(packed for _, packed in found))
-        return heapq.nsmallest(limit, zip(distances, (row for row, _ in found), strict=True))
+        return list(zip(distances, (row for row, _ in found), strict=True))
 
     def _rescore(
         self, code: bytes, rows: Iterable[int], limit: int, allowed: set[int] | None = None
@@ -181,5 +190,25 @@ class VectorTable:
         if not found:
             return []
         distances = cosine_distances(code, b"".join(packed for _, packed in found))
-        best = heapq.nsmallest(limit, zip(distances, (row for row, _ in found), strict=True))
+        return self._first(list(zip(distances, (row for row, _ in found), strict=True)), limit)
+
+    def _first(self, near: list[tuple[float, int]], limit: int) -> list[tuple[int, float]]:
+        """The nearest, and how near they are. Of equally near ones at the end, those that come first by path and
+        line."""
+        best = sorted(_closest(near, limit))
+        if len(best) > limit:
+            bound = best[-1][0]
+            tied = [row for distance, row in best if distance == bound]
+            best = best[: len(best) - len(tied)]
+            query = f"SELECT c.row FROM {self.prefix}chunks c WHERE c.{IN_ROWS} ORDER BY {IN_PLACE} LIMIT ?"
+            rows = self.db.execute(query, (packed_rows(tied), limit - len(best)))
+            best += [(bound, row) for (row,) in rows]
         return [(row, 1.0 - distance) for distance, row in best]
+
+
+def _closest(near: list[tuple[float, int]], limit: int) -> list[tuple[float, int]]:
+    """The nearest, and all that are as near as the last of them: which of these to leave out, others decide."""
+    if len(near) <= limit:
+        return near
+    bound = heapq.nsmallest(limit, [distance for distance, _ in near])[-1]
+    return [one for one in near if one[0] <= bound]

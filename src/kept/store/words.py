@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 
 from kept.records import Filter
-from kept.store.connection import packed_rows
+from kept.store.connection import IN_PLACE, packed_rows
 from kept.store.generation import filter_sql
 from kept.store.rows import KeywordMatch
 
@@ -43,24 +43,28 @@ class WordIndex:
     def match(
         self, expression: str, *, phrases: Sequence[int], weights: tuple[float, float], limit: int, filters: Filter
     ) -> tuple[list[KeywordMatch], float]:
-        """The best chunks by BM25, and the mean length of a chunk in words.
+        """The best chunks by BM25, and the mean length of a chunk in words. Of equal ones at the end, those that come
+        first by path and line.
 
         ``phrases`` are the phrases of the expression, by number, whose counts are wanted.
         """
-        rank = f"bm25({weights[0]}, {weights[1]})"
-        values: list[Any] = [expression, rank]
-        if filters:
-            where, extra = filter_sql(filters)
-            source = f"chunks_fts JOIN chunks c ON c.row = chunks_fts.rowid WHERE {where} AND"
-            values = [*extra, *values]
-        else:
-            source = "chunks_fts WHERE"
-        found = self.db.execute(
-            f"SELECT chunks_fts.rowid, phrase_counts(chunks_fts) FROM {source}"
-            " chunks_fts MATCH ? AND rank MATCH ? ORDER BY rank LIMIT ?",
-            (*values, limit),
-        )
-        return _unpack(found, phrases)
+        rank = f"bm25(chunks_fts, {weights[0]}, {weights[1]})"
+        join = " JOIN chunks c ON c.row = chunks_fts.rowid"
+        where, values = filter_sql(filters) if filters else ("1", [])
+        select = f"SELECT chunks_fts.rowid, phrase_counts(chunks_fts), {rank} AS score FROM chunks_fts"
+        condition = f" WHERE {where} AND chunks_fts MATCH ?"
+        # Sorted by the function itself: through `ORDER BY rank`, FTS5 would go through all rows twice.
+        found: list[Any] = self.db.execute(
+            f"{select}{join if filters else ''}{condition} ORDER BY score LIMIT ?", (*values, expression, limit + 1)
+        ).fetchall()
+        if len(found) > limit and found[-1][2] == found[-2][2]:
+            last = found[-1][2]
+            found = [match for match in found if match[2] != last]
+            found += self.db.execute(
+                f"{select}{join}{condition} AND {rank} = ? ORDER BY {IN_PLACE} LIMIT ?",
+                (*values, expression, last, limit - len(found)),
+            )
+        return _unpack(found[:limit], phrases)
 
     def match_rows(self, expression: str, rows: Sequence[int], *, few: bool) -> tuple[list[KeywordMatch], float]:
         """The same for given rows, those of them that match.
@@ -77,10 +81,10 @@ class WordIndex:
         return _unpack(found, None)
 
 
-def _unpack(found: Iterable[tuple[int, bytes]], phrases: Sequence[int] | None) -> tuple[list[KeywordMatch], float]:
+def _unpack(found: Iterable[Sequence[Any]], phrases: Sequence[int] | None) -> tuple[list[KeywordMatch], float]:
     matches: list[KeywordMatch] = []
     mean = 1.0
-    for row, packed in found:
+    for row, packed, *_ in found:
         numbers = array("I")
         numbers.frombytes(packed)
         length, total, chunks = numbers[0], numbers[1], numbers[2]

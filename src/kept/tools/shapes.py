@@ -84,6 +84,7 @@ def status_json(status: Status) -> dict[str, Any]:
         "lastSync": status.last_sync,
         "ledger": as_shape(status.spending),
         "batches": as_shape(status.batches),
+        "heals": as_shape(status.heals),
         "models": {
             "ledger": as_shape(status.model_spending),
             "tokensToday": status.model_tokens_today,

@@ -1,0 +1,133 @@
+"""Forking a process that has databases open.
+
+A fork copies one thread, and every lock as it is at that moment. A lock that another thread holds is never let go in
+the child, SQLite's own among them, and SQLite forbids a child to use its parent's connections. So a fork waits until
+no thread is inside a database; the child begins with free locks and forgets the connections. Where the wait was in
+vain, the child refuses to use a database: that would hang.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from typing import Any, Protocol
+
+from kept.errors import ForkedWhileBusy
+
+WAIT_S = 5.0
+"""How long a fork waits for other threads. A sync of many notes takes longer."""
+_POLL_S = 0.001
+
+
+class Forkable(Protocol):
+    def after_fork(self) -> None:
+        """Called in the child: forget what is the parent's."""
+
+
+class DatabaseLock:
+    """A reentrant lock that is held while a database is used. A thread that wants to fork goes before all others."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._owner = 0
+        self._depth = 0
+        _locks.add(self)
+
+    def __enter__(self) -> None:
+        me = threading.get_ident()
+        while _forking not in (0, me) and self._owner != me:
+            time.sleep(_POLL_S)
+        self._lock.acquire()
+        self._owner = me
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._owner = 0
+        self._lock.release()
+
+    def acquire_within(self, timeout_s: float) -> bool:
+        if not self._lock.acquire(timeout=max(0.0, timeout_s)):
+            return False
+        self._owner = threading.get_ident()
+        self._depth += 1
+        return True
+
+    def renew(self) -> None:
+        """In the child: whoever held it, unless it was the thread that forked, is not there any more."""
+        if self._owner != threading.get_ident():
+            self._lock, self._owner, self._depth = threading.RLock(), 0, 0
+
+
+_locks: weakref.WeakSet[DatabaseLock] = weakref.WeakSet()
+_members: weakref.WeakSet[Any] = weakref.WeakSet()
+_forgotten: list[object] = []
+_turn = threading.Lock()
+_forking = 0
+"""The thread that is about to fork."""
+_held: list[DatabaseLock] = []
+_is_busy = False
+"""Whether a thread is still inside a database as this process is being forked."""
+_was_busy = False
+"""Whether that was so when this process came of a fork."""
+
+
+def register(member: Forkable) -> None:
+    _members.add(member)
+
+
+def forget(connection: object) -> None:
+    """Keep what belongs to the parent from ever being closed here."""
+    try:
+        import ctypes
+    except ImportError:
+        _forgotten.append(connection)  # until the process ends
+    else:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+def require_usable() -> None:
+    """Raise ForkedWhileBusy in a child in which SQLite may hang."""
+    if _was_busy:
+        raise ForkedWhileBusy("This process was forked while another thread was using the memory.")
+
+
+def _before() -> None:
+    global _forking, _is_busy
+    _turn.acquire()
+    _forking = threading.get_ident()
+    deadline = time.monotonic() + WAIT_S
+    for lock in [*_locks]:
+        if lock.acquire_within(deadline - time.monotonic()):
+            _held.append(lock)
+        else:
+            _is_busy = True
+
+
+def _in_parent() -> None:
+    global _forking, _is_busy
+    _let_go()
+    _forking, _is_busy = 0, False
+    _turn.release()
+
+
+def _in_child() -> None:
+    global _forking, _turn, _was_busy
+    _was_busy = _was_busy or _is_busy
+    _let_go()
+    for lock in [*_locks]:
+        lock.renew()
+    for member in [*_members]:
+        member.after_fork()
+    _forking, _turn = 0, threading.Lock()
+
+
+def _let_go() -> None:
+    while _held:
+        _held.pop().__exit__()
+
+
+os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
