@@ -8,6 +8,8 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from kept.config import LoadedConfig
+from kept.config.agents import agents_sharing_workspace
 from kept.database_files import database_files
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreError
 from kept.indexing.scan import scan_transcripts
@@ -30,6 +32,8 @@ class Check:
     detail: str
     remedy: str = ""
     fixed: bool = False
+    warning: bool = False
+    """Nothing is broken, but the person should know."""
 
 
 def examine(memory: Memory) -> list[Check]:
@@ -41,6 +45,17 @@ def examine(memory: Memory) -> list[Check]:
             remedy = _REBUILD if isinstance(exc, StoreError) else exc.hint
             checks.append(Check(check.__name__.strip("_"), False, exc.message, remedy))
     return checks
+
+
+def examine_agents(loaded: LoadedConfig) -> list[Check]:
+    """Agents that share a workspace recall each other's notes: meant by some, a leak for others."""
+    sharing = agents_sharing_workspace(loaded)
+    if not sharing:
+        return []
+    names = ", ".join((loaded.config.agent_id, *sharing))
+    detail = f"{names} share {loaded.config.workspace}: each recalls what the others wrote down."
+    remedy = "to keep them apart, give each a 'workspace' of its own in agents.list"
+    return [Check("agents", True, detail, remedy, warning=True)]
 
 
 def mend(memory: Memory, before: list[Check], *, progress: Progress | None = None) -> list[Check]:

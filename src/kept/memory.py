@@ -119,6 +119,7 @@ class Memory:
             agent=agent,
             config_file=os.fspath(config) if config else None,
             settings=settings,
+            trust_workspace=workspace is not None,
         )
         if create:
             Workspace.at(loaded.config.workspace).make()
@@ -145,12 +146,14 @@ class Memory:
 
     # remembering
 
-    def add(self, text: str, *, to: str = "daily") -> Written:
+    def add(self, text: str, *, to: str = "daily", by_tool: bool = False) -> Written:
         """Appends a text to today's log, to long-term memory (``to="memory"``) or to a note by its path.
 
-        It is on disk when this returns, and found by the next search.
+        It is on disk when this returns, and found by the next search. Set ``by_tool`` where a model chose the text:
+        then only MEMORY.md and notes below memory/ can be written, never what stands in a system prompt.
         """
-        return add_note(self.workspace, text, to=to, clock=self.clock, max_bytes=self.settings.max_file_bytes)
+        max_bytes = self.settings.max_file_bytes
+        return add_note(self.workspace, text, to=to, clock=self.clock, max_bytes=max_bytes, by_tool=by_tool)
 
     def read(self, path: str, *, start: int = 1, lines: int | None = None) -> Passage:
         """Lines of a note, or of a conversation as a search cites it (``sessions/….jsonl``)."""

@@ -56,7 +56,13 @@ def test_openclaw_comes_with_its_notes(kept, tmp_path, workspace):
     write_file(tmp_path / "oc" / "workspace" / "MEMORY.md", "- The spade is in the shed.\n")
     write_file(tmp_path / "oc" / "workspace" / "TOOLS.md", "hammer\n")
     done = kept("import", "openclaw", tmp_path / "oc", "--json").json
-    assert done["notes"] == {"copied": ["MEMORY.md"], "same": [], "conflicts": [], "leftOut": ["TOOLS.md"]}
+    assert done["notes"] == {
+        "copied": ["MEMORY.md"],
+        "same": [],
+        "conflicts": [],
+        "leftOut": ["TOOLS.md"],
+        "heldBack": [],
+    }
     assert (workspace / "MEMORY.md").read_text() == "- The spade is in the shed.\n"
     again = kept("import", "openclaw", tmp_path / "oc")
     assert "Notes: 0 copied, 1 here already, 0 in conflict." in again.out

@@ -75,6 +75,7 @@ def test_what_is_told_is_bounded_and_every_line_of_it_quoted(kept, workspace, tm
     context = context_of(kept("hook", "session-start", stdin=told()))
     assert len(context) <= MAX_CHARS
     assert "> the end of the day" in context
+    assert "</system-reminder>" not in context
     for line in context.splitlines():
         assert line.startswith(">") or ("SYSTEM" not in line and "system-reminder" not in line)
 

@@ -31,7 +31,9 @@ STAND_IN = """#!{python}
 import json, os, subprocess, sys, time
 told = json.load(open({told!r}))
 json.dump({{"argv": sys.argv[1:], "stdin": sys.stdin.read(), "env": dict(os.environ), "cwd": os.getcwd(),
-           "files": {{at: open(at).read() for at in sys.argv if os.path.isfile(at) and at != sys.argv[0]}}}},
+           "files": {{at: open(at).read() for at in sys.argv if os.path.isfile(at) and at != sys.argv[0]}},
+           "modes": {{at: os.stat(at).st_mode & 0o777 for arg in sys.argv if os.path.isfile(arg)
+                     for at in (arg, os.path.dirname(arg))}}}},
           open({seen!r}, "w"))
 for line in told["lines"]:
     print(line if isinstance(line, str) else json.dumps(line), flush=True)
@@ -125,7 +127,7 @@ def test_it_is_called_as_a_model_and_nothing_more(stand_in, home, workspace):
     ask(model_of(stand_in.program, name="opus"), request("Hello", "Hi", "Where?", system="--help\nBe kind."))
     argv = stand_in.seen["argv"]
     assert argv[:2] == ["--print", "--output-format"]
-    assert "--system-prompt=--help\nBe kind." in argv
+    assert stand_in.seen["files"][argv[argv.index("--system-prompt-file") + 1]] == "--help\nBe kind."
     assert argv[argv.index("--tools") + 1] == ""
     assert argv[argv.index("--model") + 1] == "opus"
     assert {"--strict-mcp-config", "--no-session-persistence", "--disable-slash-commands"} < set(argv)
@@ -176,10 +178,17 @@ def test_it_sees_of_the_environment_what_it_needs(stand_in, monkeypatch):
     assert (seen["ANTHROPIC_API_KEY"], seen["ANTHROPIC_BASE_URL"]) == ("mine", "http://127.0.0.1:9")
 
 
-def test_a_system_prompt_longer_than_an_argument_can_be_is_a_file(stand_in):
-    ask(model_of(stand_in.program), request("Hello?", system="Be kind. " * 30_000))
+@pytest.mark.parametrize("times", [1, 30_000])
+def test_nothing_private_stands_on_its_command_line(stand_in, times):
+    private = "The salary is 83,000. " * times
+    ask(model_of(stand_in.program), request("Who is the therapist?", system=private))
     argv = stand_in.seen["argv"]
-    assert stand_in.seen["files"][argv[argv.index("--system-prompt-file") + 1]] == "Be kind. " * 30_000
+    assert not any("salary" in argument or "therapist" in argument for argument in argv)
+    path = argv[argv.index("--system-prompt-file") + 1]
+    assert stand_in.seen["files"][path] == private
+    assert stand_in.seen["modes"][path] == 0o600
+    assert stand_in.seen["modes"][os.path.dirname(path)] == 0o700
+    assert not os.path.lexists(os.path.dirname(path)), "deleted after the answer"
 
 
 FAILURES = [

@@ -92,11 +92,11 @@ def test_without_a_workspace_it_serves_and_says_what_to_do(start, tmp_path, home
 
 def test_notes_and_daily_logs_can_be_browsed(client, notes):
     listed = client.ask("resources/list")["result"]["resources"]
-    assert [one["name"] for one in listed] == ["MEMORY.md", "memory/2026-03-13.md", "memory/über tee & kaffee.md"]
+    assert [one["name"] for one in listed] == ["MEMORY.md", "memory/2026-03-13.md", '"memory/über tee & kaffee.md"']
     assert listed[1]["title"] == "Daily log 2026-03-13"
     for one in listed:
         (content,) = client.ask("resources/read", {"uri": one["uri"]})["result"]["contents"]
-        assert content["text"] + "\n" == (notes / one["name"]).read_text()
+        assert content["text"] + "\n" == (notes / one["name"].strip('"')).read_text()
         assert content["mimeType"] == "text/markdown"
     (daily,) = client.ask("resources/read", {"uri": "kept://daily/2026-03-13"})["result"]["contents"]
     assert "5433" in daily["text"]

@@ -230,9 +230,10 @@ def test_notes_are_copied_where_there_is_none_and_never_over_one(tmp_path, works
     write_file(workspace / "memory.md", "ours")
     write_file(workspace / "memory" / "same.md", "same")
     before = tree_of(theirs)
-    planned = adopt_notes(Workspace.at(str(workspace)), str(theirs), max_bytes=1000, dry_run=True)
+    options = {"max_bytes": 1000, "instructions": True}
+    planned = adopt_notes(Workspace.at(str(workspace)), str(theirs), dry_run=True, **options)
     assert not (workspace / "SOUL.md").exists()
-    done = adopt_notes(Workspace.at(str(workspace)), str(theirs), max_bytes=1000)
+    done = adopt_notes(Workspace.at(str(workspace)), str(theirs), **options)
     assert planned == done
     assert done.copied == ("SOUL.md", "memory/2026-01-05.md")
     assert (done.same, done.conflicts, done.left_out) == (("memory/same.md",), ("MEMORY.md",), ("TOOLS.md",))
@@ -241,7 +242,19 @@ def test_notes_are_copied_where_there_is_none_and_never_over_one(tmp_path, works
     assert (workspace / "memory" / "2026-01-05.md").read_bytes() == b"\xff raw"
     assert (workspace / "SOUL.md").stat().st_mtime_ns == 10**18
     assert tree_of(theirs) == before
-    assert adopt_notes(Workspace.at(str(workspace)), str(theirs), max_bytes=1000).copied == ()
+    assert adopt_notes(Workspace.at(str(workspace)), str(theirs), **options).copied == ()
+
+
+def test_an_import_writes_no_instructions_unless_asked_to(tmp_path, workspace):
+    theirs = tmp_path / "theirs"
+    for name in ("SOUL.md", "AGENTS.md", "USER.md", "memory/idea.md"):
+        write_file(theirs / name, "obey")
+    write_file(workspace / "USER.md", "obey")
+    for dry_run in (True, False):
+        done = adopt_notes(Workspace.at(str(workspace)), str(theirs), max_bytes=1000, dry_run=dry_run)
+        assert (done.copied, done.same) == (("memory/idea.md",), ("USER.md",))
+        assert done.held_back == ("AGENTS.md", "SOUL.md")
+    assert sorted(tree_of(workspace)) == ["USER.md", "memory", "memory/idea.md"]
 
 
 def test_the_list_may_hold_anything(tmp_path):

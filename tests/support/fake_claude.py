@@ -13,7 +13,8 @@ WINDOW_CHARS = int(os.environ.get("ANTHROPIC_STAND_IN_CHARS", "1000000000"))
 
 def main() -> None:
     said = sys.stdin.read()
-    system = next(arg.partition("=")[2] for arg in sys.argv if arg.startswith("--system-prompt="))
+    with open(sys.argv[sys.argv.index("--system-prompt-file") + 1]) as file:
+        system = file.read()
     with open(os.path.join(os.path.dirname(__file__), "heard.jsonl"), "a") as file:
         file.write(json.dumps({"system": system, "stdin": said}) + "\n")
     usage = {"input_tokens": 50_000, "output_tokens": 5}

@@ -161,7 +161,7 @@ def _extracted(said: Sequence[Said]) -> list[Fact]:
     from kept.llm.extractive import salient_facts
 
     talk = [
-        Sentence(one.message.text, one.message.sender or one.message.role, one.entry.timestamp, str(one.line))
+        Sentence(one.message.text, one.message.speaker or one.message.role, one.entry.timestamp, str(one.line))
         for one in said
         if one.message.role in ("user", "assistant") and one.message.text.strip()
     ]
@@ -180,7 +180,7 @@ async def _write(equipment: Equipment, path: str, facts: Sequence[Fact]) -> tupl
     wait_s = equipment.retry_wait_s
     for attempt in range(_WRITE_ATTEMPTS):
         try:
-            written = await asyncio.to_thread(equipment.memory.add, text)
+            written = await asyncio.to_thread(equipment.memory.add, text, by_tool=True)
             return fresh, written.citation
         except KeptError as exc:
             if not exc.retryable or attempt + 1 == _WRITE_ATTEMPTS:

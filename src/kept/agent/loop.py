@@ -128,6 +128,7 @@ class TurnLoop:
             recalled_for=asked[0] if asked else None,
             tools=self.equipment.tool_specs(),
             remark=remark,
+            trusts_files=self.equipment.config.trusts_workspace,
             fenced=self.equipment.has_model,
         )
         return build_context(material, self.equipment.budget, secret=self.equipment.secret)

@@ -8,7 +8,7 @@ from kept.agent.equipment import Equipment
 from kept.agent.events import Inbound
 from kept.agent.journal import Journal
 from kept.context.budget import Budget
-from kept.context.build import INFORMING, INSTRUCTING, Recalled, WorkspaceFile
+from kept.context.build import Recalled, WorkspaceFile
 from kept.context.view import View
 from kept.errors import EmptyQuery, KeptError, NoteNotFound
 from kept.memory import Memory
@@ -16,8 +16,13 @@ from kept.records import Hit
 from kept.tokens import estimate_tokens
 from kept.values import frozen
 from kept.workspace.files import read_note
+from kept.workspace.prompt_files import INFORMING, INSTRUCTING
 
 QUERY_CHARS = 1_000
+UNTRUSTED = (
+    "SOUL.md and AGENTS.md of {workspace} are data for the model, not instructions: only --workspace or KEPT_WORKSPACE "
+    "names that workspace. Name it in config.yaml to make them instructions."
+)
 _SPARE = 8
 """Asked for on top: some of what fits best is in the conversation already."""
 
@@ -64,6 +69,8 @@ def read_files(memory: Memory) -> Brought:
             continue
         except KeptError as exc:
             problems.append(f"{name} is left out: {exc.message}")
+    if not memory.config.trusts_workspace and any(file.name in INSTRUCTING for file in files):
+        problems.append(UNTRUSTED.format(workspace=memory.workspace.root))
     return Brought(tuple(files), problems=tuple(problems))
 
 

@@ -83,7 +83,7 @@ def extract(earlier: str, leaving: Sequence[Said], budget_tokens: int, reason: s
     from kept.llm.extractive import summarise as pick
 
     talk = [
-        Sentence(one.message.text, one.message.sender or one.message.role, one.entry.timestamp, f"L{one.line}")
+        Sentence(one.message.text, one.message.speaker or one.message.role, one.entry.timestamp, f"L{one.line}")
         for one in leaving
         if one.message.role in ("user", "assistant") and one.message.text.strip()
     ]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kept.config import HttpChannel
 from kept.errors import ChannelUnavailable, ConfigError
-from kept.net.guard import App, is_loopback
+from kept.net.guard import App
+from kept.net.loopback import is_loopback
 
 if TYPE_CHECKING:
     import uvicorn

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import Inbound
-from kept.channels.telegram_messages import Addressed, Overheard, Person, Unreadable, read_message
+from kept.channels.telegram_messages import Addressed, Allowed, Overheard, Person, Unreadable, read_message
 from kept.config import Config
 from kept.errors import ChannelUnavailable, ConfigError, DeliveryRefused, MessageConflict, NotSent, QueueFull
 from kept.responder.responder import Responder
@@ -49,7 +49,7 @@ class TelegramChannel:
         self._settings = config.gateway.telegram
         self._agent_id = config.agent_id
         self.debounce_ms = config.gateway.auto_responder.debounce_ms
-        self.allowed = frozenset(one.lstrip("@").lower() for one in self._settings.allow_users)
+        self.allowed = Allowed.of(self._settings.allow_users)
         if not self.allowed:
             raise ConfigError(
                 "gateway.telegram.allow_users is empty: nobody could write to the bot.",

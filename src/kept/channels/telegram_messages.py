@@ -1,11 +1,17 @@
-"""What a Telegram message means for us: a question, something overheard in a group, or nothing."""
+"""What a Telegram message means for us: a question, something overheard in a group, or nothing.
+
+What somebody else wrote and the sender only passed on, by forwarding it or through an inline bot, is marked as such: it
+is data for the agent, and never a command.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import GroupLine, Inbound
+from kept.sessions.entries import FORWARDED, QUOTED
 from kept.sessions.keys import DEFAULT_ACCOUNT, SessionKey
 from kept.values import frozen
 
@@ -13,7 +19,10 @@ if TYPE_CHECKING:
     import telegram
 
 _GROUPS = ("group", "supergroup")
-_COMMAND = re.compile(r"/[A-Za-z]\w*@(\w+)")
+_COMMAND = re.compile(r"\s*(/[A-Za-z]\w*)@(\w+)")
+_LEGACY = ("forward_from", "forward_from_chat", "forward_sender_name", "forward_signature", "forward_date")
+"""How Bot API servers before version 7.0 mark a forwarded message."""
+_NAME_CHARS = 80
 
 
 @frozen
@@ -22,6 +31,28 @@ class Person:
 
     id: int
     username: str
+
+
+@frozen
+class Allowed:
+    """The people we answer. A name that looks like a number is no id, and an id is no name."""
+
+    ids: frozenset[int]
+    names: frozenset[str]
+
+    @classmethod
+    def of(cls, users: Iterable[str]) -> Allowed:
+        """A number is an id, anything else a name; with '@', a number is a name too."""
+        named = [user.strip().lower() for user in users if user.strip("@ ")]
+        ids = frozenset(int(user) for user in named if user.isascii() and user.isdigit())
+        return cls(ids, frozenset(user.lstrip("@") for user in named if not (user.isascii() and user.isdigit())))
+
+    def __len__(self) -> int:
+        return len(self.ids) + len(self.names)
+
+    def __contains__(self, user: object) -> bool:
+        sender: Any = user
+        return sender.id in self.ids or (sender.username or "").lower() in self.names
 
 
 @frozen
@@ -44,7 +75,7 @@ class Unreadable:
 
 
 def read_message(
-    message: telegram.Message, *, me: Person, agent_id: str, allowed: frozenset[str]
+    message: telegram.Message, *, me: Person, agent_id: str, allowed: Allowed
 ) -> Addressed | Overheard | Unreadable | Person | None:
     """None where there is nothing to read. In a group, whatever does not speak to us is overheard."""
     text, sender, chat = message.text or message.caption, message.from_user, message.chat
@@ -53,19 +84,67 @@ def read_message(
     in_group = chat.type in _GROUPS
     if not in_group and chat.type != "private":
         return None
-    is_allowed = str(sender.id) in allowed or (sender.username or "").lower() in allowed - {""}
+    is_allowed = sender in allowed
     if not text:
         is_for_us = is_allowed and not in_group and message.effective_attachment is not None
         return Unreadable({"chat": chat.id, "thread": _thread(message)}) if is_for_us else None
     key = _key(message, agent_id, in_group=in_group)
-    name = sender.full_name or str(sender.id)
     if in_group and not (is_allowed and _speaks_to_us(message, text, me)):
-        return Overheard(key, GroupLine(name, text, message.date))
+        return Overheard(key, GroupLine(_overheard_name(message), text, message.date))
     if not is_allowed:
         return Person(sender.id, sender.username or "")
-    to = {"chat": chat.id, "thread": _thread(message), "message": message.message_id}
-    said = _without_mention(text, me.username)
-    return Addressed(key, Inbound(f"{chat.id}:{message.message_id}", said, name, message.date, to))
+    if _origin(message) is None and _is_for_another_bot(text, me):
+        return None
+    return Addressed(key, _inbound(message, text, me))
+
+
+def _inbound(message: telegram.Message, text: str, me: Person) -> Inbound:
+    chat, sender, origin = message.chat, message.from_user, _origin(message)
+    metadata: dict[str, Any] = {"chat": chat.id, "thread": _thread(message), "message": message.message_id}
+    if origin is not None:
+        metadata[FORWARDED] = origin
+    else:
+        text = _without_mention(text, me.username)
+    if message.quote is not None:
+        metadata[QUOTED] = {"from": _quoted_name(message), "text": message.quote.text}
+    return Inbound(f"{chat.id}:{message.message_id}", text, _name(sender), message.date, metadata)
+
+
+def _origin(message: telegram.Message) -> str | None:
+    """Who wrote the text, where the sender only passed it on; None where the sender wrote it."""
+    if message.forward_origin is not None:
+        return _origin_name(message.forward_origin)
+    if message.is_automatic_forward or any(message.api_kwargs.get(name) for name in _LEGACY):
+        return _shorten(str(message.api_kwargs.get("forward_sender_name") or "somebody"))
+    bot = message.via_bot or message.sender_business_bot
+    return None if bot is None else _shorten(f"the bot {bot.full_name}")
+
+
+def _origin_name(origin: telegram.MessageOrigin) -> str:
+    for field in ("sender_user", "sender_chat", "chat"):
+        if getattr(origin, field, None) is not None:
+            return _name(getattr(origin, field))
+    return _shorten(getattr(origin, "sender_user_name", None) or "somebody")
+
+
+def _quoted_name(message: telegram.Message) -> str:
+    if message.external_reply is not None:
+        return _origin_name(message.external_reply.origin)
+    answered = message.reply_to_message
+    return _name(answered.from_user) if answered is not None else "somebody"
+
+
+def _overheard_name(message: telegram.Message) -> str:
+    origin, name = _origin(message), _name(message.from_user)
+    return name if origin is None else f"forwarded by {name} from {origin}"
+
+
+def _name(whose: telegram.User | telegram.Chat | None) -> str:
+    return "somebody" if whose is None else _shorten(whose.full_name or getattr(whose, "title", None) or str(whose.id))
+
+
+def _shorten(name: str) -> str:
+    return " ".join(name.split())[:_NAME_CHARS] or "somebody"
 
 
 def _key(message: telegram.Message, agent_id: str, *, in_group: bool) -> SessionKey:
@@ -80,13 +159,18 @@ def _thread(message: telegram.Message) -> int | None:
 
 
 def _speaks_to_us(message: telegram.Message, text: str, me: Person) -> bool:
+    """What somebody else wrote does not speak for the sender, whoever is mentioned in it."""
+    if _origin(message) is not None or _is_for_another_bot(text, me):
+        return False
     answered = message.reply_to_message
     if answered is not None and answered.from_user is not None and answered.from_user.id == me.id:
         return True
+    return _COMMAND.match(text) is not None or _mention(me.username).search(text) is not None
+
+
+def _is_for_another_bot(text: str, me: Person) -> bool:
     command = _COMMAND.match(text)
-    if command:
-        return command[1].lower() == me.username.lower()
-    return _mention(me.username).search(text) is not None
+    return command is not None and command[2].lower() != me.username.lower()
 
 
 def _mention(username: str) -> re.Pattern[str]:
@@ -94,5 +178,9 @@ def _mention(username: str) -> re.Pattern[str]:
 
 
 def _without_mention(text: str, username: str) -> str:
-    """The mention says only that we are meant; where it is all there is, it stays."""
+    """The mention says only that we are meant; where it is all there is, it stays. The name in /help@name
+    always goes."""
+    command = _COMMAND.match(text)
+    if command is not None:
+        return f"{command[1]}{text[command.end() :]}"
     return _mention(username).sub("", text, count=1).strip() or text

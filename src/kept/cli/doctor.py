@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
+from kept.app import open_memory
 from kept.cli.output import json_option, print_json, printable, progress_bar, style
 from kept.cli.root import Globals
-from kept.doctor import Check, examine, mend
+from kept.doctor import Check, examine, examine_agents, mend
 
 
 @click.command("doctor")
@@ -19,10 +20,12 @@ def command(ctx: click.Context, fix: bool, as_json: bool) -> None:
     Exits with 1 when something is wrong and was not mended.
     """
     options: Globals = ctx.obj
-    with options.memory() as memory, progress_bar("Indexing") as progress:
+    loaded = options.load()
+    with open_memory(loaded) as memory, progress_bar("Indexing") as progress:
         checks = examine(memory)
         if fix and any(check.remedy for check in checks):
             checks = mend(memory, checks, progress=progress)
+    checks += examine_agents(loaded)
     if as_json:
         print_json({"ok": all(check.ok for check in checks), "checks": [check_json(check) for check in checks]})
     else:
@@ -31,17 +34,26 @@ def command(ctx: click.Context, fix: bool, as_json: bool) -> None:
 
 
 def check_json(check: Check) -> dict[str, object]:
-    return {"name": check.name, "ok": check.ok, "detail": check.detail, "remedy": check.remedy, "fixed": check.fixed}
+    return {
+        "name": check.name,
+        "ok": check.ok,
+        "detail": check.detail,
+        "remedy": check.remedy,
+        "fixed": check.fixed,
+        "warning": check.warning,
+    }
 
 
 def show_checks(checks: list[Check], *, fixed: bool) -> None:
     for check in checks:
         if check.fixed:
             mark = style("fixed", fg="green", bold=True)
+        elif check.warning:
+            mark = style("note ", fg="yellow", bold=True)
         else:
             mark = style("ok   ", fg="green") if check.ok else style("wrong", fg="red", bold=True)
         click.echo(f"{mark}  {check.name:<12} {printable(check.detail)}")
-        if check.remedy and not check.ok:
+        if check.remedy and (check.warning or not check.ok):
             click.echo(f"       {'':<12} {style('→ ' + check.remedy, dim=True)}")
     wrong = [check for check in checks if not check.ok]
     if wrong and not fixed and any(check.remedy for check in wrong):

@@ -35,14 +35,16 @@ def command() -> None:
 
 @command.command("openclaw")
 @_path_argument
+@click.option("--instructions", is_flag=True, help="Copy SOUL.md, AGENTS.md and USER.md too.")
 @_dry_run_option
 @json_option
 @click.pass_obj
-def openclaw(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
+def openclaw(options: Globals, path: str, instructions: bool, dry_run: bool, as_json: bool) -> None:
     """Bring in OpenClaw's sessions from PATH, such as ~/.openclaw, and its notes where none has their name."""
     loaded = options.load()
     report = _import(loaded, "openclaw", path, dry_run)
-    notes = [_adopt_notes(loaded, folder, dry_run) for folder in _workspaces(path, loaded.config.agent_id)]
+    folders = _workspaces(path, loaded.config.agent_id)
+    notes = [_adopt_notes(loaded, folder, dry_run=dry_run, instructions=instructions) for folder in folders]
     _show(report, notes, as_json=as_json)
 
 
@@ -94,13 +96,18 @@ def _workspaces(path: str, agent_id: str) -> list[str]:
     return [place for place in places if is_workspace(place)][:1]
 
 
-def _adopt_notes(loaded: LoadedConfig, folder: str, dry_run: bool) -> NotesAdopted:
+def _adopt_notes(loaded: LoadedConfig, folder: str, *, dry_run: bool, instructions: bool) -> NotesAdopted:
     from kept.workspace.adopt import adopt_notes
     from kept.workspace.paths import Workspace
 
     config = loaded.config
-    max_bytes = config.memory_search.max_file_bytes
-    return adopt_notes(Workspace.at(config.workspace), folder, max_bytes=max_bytes, dry_run=dry_run)
+    return adopt_notes(
+        Workspace.at(config.workspace),
+        folder,
+        max_bytes=config.memory_search.max_file_bytes,
+        dry_run=dry_run,
+        instructions=instructions,
+    )
 
 
 # showing
@@ -139,6 +146,7 @@ def _report_json(report: ImportReport, notes: list[NotesAdopted]) -> dict[str, A
             "same": list(one.same),
             "conflicts": list(one.conflicts),
             "leftOut": list(one.left_out),
+            "heldBack": list(one.held_back),
         }
     return shown
 
@@ -183,6 +191,10 @@ def _warn_of(report: ImportReport, notes: list[NotesAdopted]) -> None:
         said += [f"{name}: is here with another text, which stays" for name in one.conflicts]
         if one.left_out:
             said.append(f"not notes that Kept searches, so left out: {_names(one.left_out)}")
+        if one.held_back:
+            said.append(
+                f"stand in the agent's system prompt, so not copied without --instructions: {_names(one.held_back)}"
+            )
     for line in said[:_PROBLEMS_SHOWN]:
         warn(f"{line.rstrip('.')}.")
     if len(said) > _PROBLEMS_SHOWN:

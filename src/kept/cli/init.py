@@ -8,6 +8,8 @@ import click
 
 from kept.cli.output import json_option, print_json, style
 from kept.cli.root import Globals
+from kept.config import Config
+from kept.config.layers import default_workspace
 from kept.durable import write_atomic
 from kept.workspace.notes import create_note
 from kept.workspace.paths import Workspace
@@ -23,7 +25,7 @@ _NOTES = {
 @json_option
 @click.pass_obj
 def command(options: Globals, workspace: str | None, as_json: bool) -> None:
-    """Make a workspace (in WORKSPACE or the default place) and a config.yaml that names it.
+    """Make a workspace (in WORKSPACE or the default place) and a config.yaml that names it for this agent.
 
     What is already there is left as it is.
     """
@@ -34,21 +36,32 @@ def command(options: Globals, workspace: str | None, as_json: bool) -> None:
     made = [name for name, text in _NOTES.items() if create_note(place, name, text)]
     config = next(where for kind, where, _ in loaded.files if kind == "user")
     if not os.path.exists(config):
-        write_atomic(config, _config_text(root).encode())
+        write_atomic(config, _config_text(loaded.config).encode())
         made.append(config)
+    is_named = options.load(workspace=workspace).config.trusts_workspace
     if as_json:
         print_json({"workspace": root, "config": config, "created": made})
         return
     click.echo(f"Workspace: {style(root, fg='cyan')}")
     click.echo(f"Settings:  {style(config, fg='cyan')}")
     click.echo(f"Made:      {', '.join(made)}" if made else "Everything was there already.")
+    if not is_named:
+        click.echo("\nThe settings do not name this workspace. To use it without --workspace, add to agents.list:")
+        click.echo(_entry(loaded.config))
     click.echo("\nNext: kept add 'something worth remembering', then kept search 'worth remembering'.")
 
 
-def _config_text(workspace: str) -> str:
+def _config_text(config: Config) -> str:
+    """Only a workspace in another place than the default is named, and for this agent alone: named under `defaults`,
+    it would be shared by every agent."""
+    comment = "# Settings of Kept. 'kept config explain' lists all of them with their values.\n"
+    if config.workspace == default_workspace(config.home, config.agent_id):
+        return comment
+    return f"{comment}agents:\n  list:\n{_entry(config)}\n"
+
+
+def _entry(config: Config) -> str:
     import json
 
-    return (
-        "# Settings of Kept. 'kept config explain' lists all of them with their values.\n"
-        f"agents:\n  defaults:\n    workspace: {json.dumps(workspace, ensure_ascii=False)}\n"
-    )
+    workspace = json.dumps(config.workspace, ensure_ascii=False)
+    return f"    - id: {json.dumps(config.agent_id)}\n      workspace: {workspace}"

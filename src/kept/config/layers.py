@@ -30,6 +30,7 @@ PROJECT_REFUSED = (("memory_search", "query", "rerank", "model_path"),)
 """Of what is allowed: a model is read and run, so a repository must not choose one."""
 ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_AGENT", "KEPT_CONFIG")
 MAX_NESTING = 50
+MAIN_AGENT = "main"
 
 
 @frozen
@@ -58,10 +59,12 @@ def load_config(
     config_file: str | None = None,
     settings: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
+    trust_workspace: bool = False,
 ) -> LoadedConfig:
+    """``trust_workspace`` is for a caller that vouches for the workspace it names; see `Config.trusts_workspace`."""
     env = os.environ if environ is None else environ
     home = expand(home or env.get("KEPT_HOME") or "~/.kept")
-    agent_id = check_agent_id(agent or env.get("KEPT_AGENT") or "main")
+    agent_id = check_agent_id(agent or env.get("KEPT_AGENT") or MAIN_AGENT)
     named = config_file or env.get("KEPT_CONFIG")
     user_file = expand(named) if named else os.path.join(home, "config.yaml")
     if named and not os.path.isfile(user_file):
@@ -70,7 +73,7 @@ def load_config(
     user = user_layers(user_file, agent_id)
     from_env = environment_layer(env)
     flags = flags_layer(workspace, settings or {})
-    place = resolve_workspace(home, [*user, from_env, flags])
+    place = resolve_workspace(home, agent_id, [*user, from_env, flags])
     project_path = os.path.join(place, PROJECT_FILE)
     layers = [*user, project_layer(project_path), from_env, flags]
 
@@ -88,6 +91,7 @@ def load_config(
         agent=build(AgentConfig, agent_tree, at="agents.defaults"),
         gateway=build(Gateway, gateway_tree, at="gateway"),
         keys=read_keys(env),
+        trusts_workspace=trust_workspace or same_place(place, resolve_workspace(home, agent_id, user)),
     )
     files = (
         ("user", user_file, os.path.isfile(user_file)),
@@ -230,11 +234,20 @@ def _known_key(kind: type, key: str, *, at: str) -> str:
         raise ConfigError(f"{at}: {exc.message}", hint=exc.hint) from None
 
 
-def resolve_workspace(home: str, layers: list[Layer]) -> str:
+def resolve_workspace(home: str, agent_id: str, layers: list[Layer]) -> str:
     chosen = None
     for layer in layers:
         chosen = layer.agent.get("workspace") or chosen
-    return expand(str(chosen)) if chosen else os.path.join(home, "workspace")
+    return expand(str(chosen)) if chosen else default_workspace(home, agent_id)
+
+
+def default_workspace(home: str, agent_id: str) -> str:
+    """Every agent has a folder of its own, so that what one person says to one agent is not recalled by another."""
+    return os.path.join(home, "workspace" if agent_id == MAIN_AGENT else f"workspace-{agent_id}")
+
+
+def same_place(left: str, right: str) -> bool:
+    return left == right or os.path.realpath(left) == os.path.realpath(right)
 
 
 def merge(into: dict[str, Any], tree: dict[str, Any], name: str, origins: dict[str, str], *, at: str) -> None:

@@ -313,6 +313,9 @@ class Config:
     agent: AgentConfig
     gateway: Gateway
     keys: ProviderKeys = ProviderKeys()
+    trusts_workspace: bool = True
+    """Whether SOUL.md and AGENTS.md of the workspace are instructions. False where only an option or the environment
+    names the workspace for this run: it may be somebody else's repository."""
 
     @property
     def memory_search(self) -> MemorySearch:

@@ -1,7 +1,7 @@
 """What an agent is told when a session of it begins: long-term memory, the last days, and how it went on last time.
 
 Read from the files alone, so it is quick and needs neither an index nor a model. What is recalled is data: every line
-of it is quoted, so it cannot pass for what stands around it.
+of it is quoted, so it cannot pass for what stands around it, and tags such as </system-reminder> are defused.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from kept.context.fence import clean_lines
 from kept.errors import KeptError
 from kept.indexing.scan import CITED_FOLDER
 from kept.memory import Memory
+from kept.tools.citation import show_name
 from kept.tools.readable import quote
 from kept.workspace.paths import MEMORY_FOLDER
 
@@ -50,13 +52,13 @@ def _notes(memory: Memory) -> Iterator[str]:
     for name in ("MEMORY.md", "memory.md"):
         text = _read(memory, name)
         if text:
-            yield f"{name}:\n{quote(_head(text, _MEMORY_CHARS))}"
+            yield f"{name}:\n{_data(_head(text, _MEMORY_CHARS))}"
             break
     for day in (today - dt.timedelta(days=1), today):
         path = f"{MEMORY_FOLDER}/{day:%Y-%m-%d}.md"
         text = _read(memory, path, end=True)
         if text:
-            yield f"{path} ({'today' if day == today else 'yesterday'}):\n{quote(_tail(text, _DAY_CHARS))}"
+            yield f"{path} ({'today' if day == today else 'yesterday'}):\n{_data(_tail(text, _DAY_CHARS))}"
 
 
 def _read(memory: Memory, path: str, *, end: bool = False) -> str:
@@ -77,9 +79,9 @@ def _last_talk(memory: Memory, sessions: SessionStore, cwd: str | None, current:
             continue
         text = _said(memory, sessions, record)
         if text:
-            path = CITED_FOLDER + os.path.basename(record.transcript_path)
+            path = show_name(CITED_FOLDER + os.path.basename(record.transcript_path))
             when = f"{record.active.astimezone():%Y-%m-%d %H:%M}"
-            yield f"The end of the last conversation here, {when} ({path}):\n{quote(_tail(text, _TALK_CHARS))}"
+            yield f"The end of the last conversation here, {when} ({path}):\n{_data(_tail(text, _TALK_CHARS))}"
             return
 
 
@@ -92,6 +94,10 @@ def _said(memory: Memory, sessions: SessionStore, record: SessionRecord) -> str:
         return memory.read(path, start=lines[0].number, lines=len(lines)).text
     except KeptError:
         return ""
+
+
+def _data(text: str) -> str:
+    return quote("\n".join(clean_lines(text)))
 
 
 def _head(text: str, limit: int) -> str:

@@ -13,14 +13,10 @@ from kept.context.view import View
 from kept.llm.base import ChatRequest, TextPart, ToolSpec, Turn
 from kept.llm.measure import count_tokens
 from kept.prompts import get_prompt
-from kept.sessions.entries import Text, ToolResult
+from kept.sessions.entries import FORWARDED, QUOTED, Text, ToolResult
 from kept.tokens import estimate_tokens
 from kept.values import frozen
-
-INSTRUCTING = ("SOUL.md", "AGENTS.md")
-"""The person's own word on how to behave."""
-INFORMING = ("USER.md", "MEMORY.md", "memory.md")
-"""What is known. Agents add to it, so it is data as any other note is."""
+from kept.workspace.prompt_files import INFORMING, INSTRUCTING
 
 
 @frozen
@@ -55,6 +51,8 @@ class Material:
     tools: tuple[ToolSpec, ...] = ()
     remark: str | None = None
     """What the model has to know at this step, behind everything else."""
+    trusts_files: bool = True
+    """False where somebody else may have written SOUL.md and AGENTS.md: then they are data too."""
     fenced: bool = True
     """False for what is no model and would show the blocks as part of its answer."""
 
@@ -91,8 +89,7 @@ def iter_texts(material: Material) -> Iterator[str]:
     for one in material.view.said:
         yield one.message.sender or ""
         yield from (block.text for block in one.message.content if isinstance(block, Text | ToolResult))
-        if GROUP in one.message.metadata:
-            yield str(one.message.metadata[GROUP])
+        yield from (str(one.message.metadata.get(name, "")) for name in (GROUP, FORWARDED, QUOTED))
     for file in material.files:
         yield file.text
     for recalled in material.recalled:
@@ -106,6 +103,8 @@ def iter_texts(material: Material) -> Iterator[str]:
 def _system(material: Material, budget: Budget, fence: Fence) -> tuple[str, list[Cut]]:
     sections: dict[str, str] = {}
     cuts: list[Cut] = []
+    instructing = INSTRUCTING if material.trusts_files else ()
+    informing = tuple(name for name in (*INSTRUCTING, *INFORMING) if name not in instructing)
     left = budget.files
     for name in (*INSTRUCTING, *INFORMING):
         file = next((one for one in material.files if one.name == name and one.text.strip()), None)
@@ -114,15 +113,15 @@ def _system(material: Material, budget: Budget, fence: Fence) -> tuple[str, list
         text, cut = shorten_lines(name, file.text.strip("\n"), min(budget.file, left))
         left = max(0, left - estimate_tokens(text))
         cuts += [cut] if cut else []
-        sections[name] = f"\n# {name}\n\n{text if name in INSTRUCTING else fence.block('note', text, citation=name)}\n"
+        sections[name] = f"\n# {name}\n\n{text if name in instructing else fence.block('note', text, citation=name)}\n"
     memory = get_prompt("memory_with_tools" if material.tools else "memory_without_tools")
     system = get_prompt("system").fill(
         date=f"{material.now:%A}, {material.now.day} {material.now:%B %Y} ({material.now:%Y-%m-%d})",
         agent="a personal assistant" if material.agent == "main" else f"{material.agent}, a personal assistant",
         memory=memory.text,
         marker=fence.marker,
-        instructions="".join(sections.get(name, "") for name in INSTRUCTING),
-        files="".join(sections.get(name, "") for name in INFORMING) + _told(cuts),
+        instructions="".join(sections.get(name, "") for name in instructing),
+        files="".join(sections.get(name, "") for name in informing) + _told(cuts),
     )
     return system, cuts
 

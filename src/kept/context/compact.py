@@ -117,5 +117,7 @@ def _asks(said: Sequence[Said], place: int) -> bool:
 def _open_question(said: Sequence[Said], cut: int) -> str | None:
     if cut >= len(said) or said[cut].message.role == "user":
         return None
-    asked = [one.message.text for one in said[:cut] if one.message.role == "user" and one.message.text.strip()]
-    return asked[-1] if asked else None
+    asked = [one.message for one in said[:cut] if one.message.role == "user" and one.message.text.strip()]
+    if not asked:
+        return None
+    return f"{asked[-1].speaker}: {asked[-1].text}" if asked[-1].forwarded_from else asked[-1].text

@@ -50,7 +50,7 @@ def _told(one: Said) -> str:
     parts = [part for part in _parts(one) if part.strip()]
     if not parts:
         return ""
-    who = " ".join((one.message.sender or "").split()) or _LABELS[one.message.role]
+    who = " ".join(one.message.speaker.split()) or _LABELS[one.message.role]
     said = "\n  ".join("\n".join(parts).splitlines())
     return f"L{one.line} [{one.entry.timestamp:%Y-%m-%d %H:%M}] {who}: {said}"
 

@@ -14,7 +14,7 @@ from kept.context.fence import Fence, one_line
 from kept.context.trim import shorten
 from kept.context.view import Said
 from kept.llm.base import Part, TextPart, ToolOutput, ToolUse, Turn
-from kept.sessions.entries import Attachment, Message, Text, ToolCall, ToolResult
+from kept.sessions.entries import QUOTED, Attachment, Message, Text, ToolCall, ToolResult
 from kept.sessions.history import CURRENT_HEADING, HEADING
 from kept.values import frozen
 
@@ -116,10 +116,22 @@ def _user_parts(one: Said, showing: Showing, before: Mapping[str, str]) -> Itera
         yield TextPart(heard)
     if lead or heard:
         yield TextPart(CURRENT_HEADING)
+    quoted = quoted_block(one.message.metadata.get(QUOTED), showing.fence)
+    if quoted:
+        yield TextPart(quoted)
     text = _cut(_spoken(one.message), one, showing)
     if text.strip():
         sender = one_line(one.message.sender or "", _SENDER_CHARS)
-        yield TextPart(f"{sender}: {text}" if sender else text)
+        yield TextPart(_addressed(sender, one.message.forwarded_from, text, showing.fence))
+
+
+def _addressed(sender: str, origin: str | None, text: str, fence: Fence) -> str:
+    """The person's own words, or what the person passed on, which is data: somebody else has written it."""
+    if origin is None:
+        return f"{sender}: {text}" if sender else text
+    return f"{sender or 'The person'} forwarded a message that somebody else wrote:\n" + fence.block(
+        "forwarded", text, **{"from": origin}
+    )
 
 
 def _data_parts(kind: str, one: Said, showing: Showing) -> Iterator[Part]:
@@ -155,6 +167,13 @@ def group_block(heard: Any, fence: Fence) -> str:
             said = "\n  ".join(str(line.get("text", "")).splitlines())
             lines.append(f"[{when}] {sender}: {said}")
     return f"{HEADING}\n{fence.block('overheard', chr(10).join(lines))}"
+
+
+def quoted_block(quoted: Any, fence: Fence) -> str:
+    """What a message quotes of another one, as data."""
+    if not isinstance(quoted, dict) or not str(quoted.get("text", "")).strip():
+        return ""
+    return fence.block("quoted", str(quoted["text"]), **{"from": str(quoted.get("from") or "somebody")})
 
 
 def turn_text(turn: Turn) -> str:

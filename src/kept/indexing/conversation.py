@@ -326,7 +326,7 @@ def find_turn(line: Line, *, begins: bool = False) -> Turn | None:
         case Message(role=role):
             kind = role
             text = "\n".join(filter(None, (_said(block, short=role == "tool") for block in body.content)))
-            speaker = _one_line(redact(body.sender or ""), 80) or _SPEAKERS[role]
+            speaker = _one_line(redact(body.speaker), 80) or _SPEAKERS[role]
         case Compaction(summary=summary):
             kind, text, speaker = "summary", redact(summary), _SPEAKERS["summary"]
         case _:

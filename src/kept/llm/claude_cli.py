@@ -1,5 +1,8 @@
 """Claude Code as a model: `claude --print`, once for each answer, with the conversation on its standard input.
 
+Command lines can be read by every user of the machine, so nothing private stands on this one: the system prompt, which
+holds MEMORY.md and USER.md, is a file in a private folder that is deleted after the answer.
+
 It is run as a model and nothing more. Its own tools, commands, hooks and memory files are off: whoever writes to the
 agent must not reach the files of this machine through it. It works in an empty folder, and leaves no session behind.
 """
@@ -26,8 +29,6 @@ from kept.llm.process import Ended, run_lines
 from kept.llm.turns import tidy_turns
 from kept.values import frozen
 
-MAX_ARGUMENT_BYTES = 100_000
-"""Linux takes no longer argument than 128 KiB; a longer system prompt is given as a file."""
 TOOLS = ("memory_search", "memory_get", "memory_write", "memory_status", "sessions_search")
 _SWITCHES = {
     "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1",
@@ -165,10 +166,9 @@ class ClaudeCli:
         if self._kept and request.purpose == "reply":
             command += ["--mcp-config", _write(folder, "mcp.json", self._kept.config())]
             command += ["--allowedTools", ",".join(f"mcp__kept__{tool}" for tool in TOOLS)]
-        if len(request.system.encode("utf-8", "replace")) > MAX_ARGUMENT_BYTES:
-            return [*command, "--system-prompt-file", _write(folder, "system.md", request.system)]
-        # One argument with its value: a prompt that begins with a dash is no option.
-        return [*command, f"--system-prompt={request.system.replace(chr(0), '')}"] if request.system else command
+        if request.system:
+            command += ["--system-prompt-file", _write(folder, "system.md", request.system)]
+        return command
 
 
 def _write(folder: str, name: str, text: str) -> str:

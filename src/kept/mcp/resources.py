@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
-from kept.errors import NoteNotFound, UsageError
+from kept.errors import NoteNotFound
 from kept.memory import Memory
 from kept.records import SourceFile
+from kept.tools.citation import NOTES, decode, show_name, uri_of
 from kept.values import frozen
 from kept.workspace.paths import DAILY_NOTE
 from kept.workspace.scan import scan_workspace
 
-NOTES = "kept://notes/"
 DAILY = "kept://daily/"
 PAGE = 500
 MIME_TYPE = "text/markdown"
@@ -37,7 +37,7 @@ def list_notes(memory: Memory, cursor: str | None) -> tuple[list[Listed], str | 
         return [], None
     found = scan_workspace(memory.workspace, max_bytes=memory.settings.max_file_bytes).files
     files = sorted(found, key=lambda file: file.path)
-    after = _decode(cursor) if cursor else ""
+    after = decode(cursor) if cursor else ""
     rest = [file for file in files if file.path > after]
     page = rest[:PAGE]
     more = quote(page[-1].path, safe="") if len(rest) > PAGE else None
@@ -45,14 +45,11 @@ def list_notes(memory: Memory, cursor: str | None) -> tuple[list[Listed], str | 
 
 
 def _listed(file: SourceFile) -> Listed:
+    """Clients show names and titles to people and models, so neither may hold whatever a file's name may."""
     daily = DAILY_NOTE.search(file.path)
-    title = f"Daily log {daily[1]}" if daily else os.path.basename(file.path)
+    title = f"Daily log {daily[1]}" if daily else show_name(os.path.basename(file.path))
     modified = dt.datetime.fromtimestamp(file.mtime_ns / 1e9, dt.UTC)
-    return Listed(uri_of(file.path), file.path, title, file.size, f"{modified:%Y-%m-%dT%H:%M:%SZ}")
-
-
-def uri_of(path: str) -> str:
-    return NOTES + quote(path)
+    return Listed(uri_of(file.path), show_name(file.path), title, file.size, f"{modified:%Y-%m-%dT%H:%M:%SZ}")
 
 
 def read_resource(memory: Memory, uri: str) -> str:
@@ -69,9 +66,9 @@ def read_resource(memory: Memory, uri: str) -> str:
 
 def _path_of(memory: Memory, uri: str) -> str:
     if uri.startswith(NOTES):
-        return _decode(uri.removeprefix(NOTES))
+        return decode(uri.removeprefix(NOTES))
     if uri.startswith(DAILY):
-        return _daily_path(memory, _decode(uri.removeprefix(DAILY)))
+        return _daily_path(memory, decode(uri.removeprefix(DAILY)))
     raise NoteNotFound(f"{uri}: there is no such resource.", hint="They begin with kept://notes/ or kept://daily/.")
 
 
@@ -79,10 +76,3 @@ def _daily_path(memory: Memory, date: str) -> str:
     from kept.tools.toolbox import daily_path
 
     return daily_path(date, memory.clock.now())
-
-
-def _decode(text: str) -> str:
-    try:
-        return unquote(text, errors="strict")
-    except UnicodeDecodeError:
-        raise UsageError("That is not UTF-8, percent-encoded.", hint="Encode the path as UTF-8.") from None

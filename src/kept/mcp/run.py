@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kept.errors import UsageError
-from kept.net.guard import is_loopback
+from kept.net.loopback import is_loopback
 from kept.values import frozen
 
 if TYPE_CHECKING:

@@ -149,7 +149,8 @@ class MemoryServer:
     async def _list_templates(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        from kept.mcp.resources import DAILY, MIME_TYPE, NOTES
+        from kept.mcp.resources import DAILY, MIME_TYPE
+        from kept.tools.citation import NOTES
 
         note = types.ResourceTemplate(
             uri_template=NOTES + "{+path}", name="note", title="A note by its path", mime_type=MIME_TYPE

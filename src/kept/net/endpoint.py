@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from kept.errors import ConfigError
+from kept.net.loopback import is_loopback
 from kept.net.text import one_line, shorten
 from kept.values import frozen
 
@@ -53,7 +54,7 @@ def parse_endpoint(base_url: str, *, setting: str = "memory_search.remote.base_u
         path=parts.path.rstrip("/"),
         query=quote(parts.query, safe="/%:@!$&()*+,;=~?"),
         userinfo=parts.netloc.rpartition("@")[0],
-        is_loopback=host in ("localhost", "::1") or host.startswith("127."),
+        is_loopback=is_loopback(host),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from kept.agent.events import AgentEvent, Answering, GroupLine, Inbound, Reply
 from kept.errors import KeptError
 from kept.memory import Memory
-from kept.responder.commands import Asked, Commands, parse_command
+from kept.responder.commands import Asked, Commands, find_command
 from kept.sessions.keys import SessionKey
 from kept.sessions.store import SessionStore
 
@@ -46,7 +46,7 @@ class Answerer:
         self, session_id: str, messages: Sequence[Inbound], *, group: Sequence[GroupLine] = ()
     ) -> AsyncIterator[AgentEvent]:
         """Ends with a Reply. A command is a turn of its own."""
-        command = parse_command(messages[0].text) if len(messages) == 1 else None
+        command = find_command(messages[0]) if len(messages) == 1 else None
         if command is not None:
             asked = Asked(command, session_id, messages[0].id)
             if command.name not in ("new", "reset") or not command.rest:

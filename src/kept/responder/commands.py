@@ -8,11 +8,12 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from kept.agent.events import Answering, Compacted
+from kept.agent.events import Answering, Compacted, Inbound
 from kept.errors import EmptyNote, KeptError, SessionNotFound
 from kept.memory import Memory
 from kept.records import Hit, Written
 from kept.responder import forget
+from kept.sessions.entries import FORWARDED
 from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
 from kept.values import frozen
@@ -20,7 +21,7 @@ from kept.workspace.removal import Removed
 
 T = TypeVar("T")
 
-_COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:@\w+)?(?:\s+(.*))?\Z", re.DOTALL)
+_COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:\s+(.*))?\Z", re.DOTALL)
 _FOUND = 5
 _SNIPPET_CHARS = 300
 
@@ -53,13 +54,19 @@ class Asked:
 
 
 def parse_command(text: str) -> Command | None:
-    """A path such as /etc/hosts is no command."""
+    """A path such as /etc/hosts is no command, and neither is /help@somebody: a channel that knows names takes its own
+    off."""
     found = _COMMAND.match(text.strip())
     return Command(found[1].lower(), (found[2] or "").strip()) if found else None
 
 
-def is_stop(text: str) -> bool:
-    command = parse_command(text)
+def find_command(message: Inbound) -> Command | None:
+    """The command that a person gives. What somebody else wrote and the person only passed on is none."""
+    return None if FORWARDED in (message.metadata or {}) else parse_command(message.text)
+
+
+def is_stop(message: Inbound) -> bool:
+    command = find_command(message)
     return command is not None and command.name == "stop"
 
 

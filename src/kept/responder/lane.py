@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from kept.responder.commands import parse_command
+from kept.responder.commands import find_command
 from kept.responder.letters import Letter, Turn
 
 
@@ -56,4 +56,4 @@ class Lane:
 
 
 def _is_command(letter: Letter) -> bool:
-    return parse_command(letter.message.text) is not None
+    return find_command(letter.message) is not None

@@ -120,7 +120,7 @@ class Responder:
         self._turns.open(letter)
         lane = self._lane(key, letter.channel)
         lane.add(letter)
-        if is_stop(letter.message.text):
+        if is_stop(letter.message):
             self._stop_before(lane, letter)
         self._run(lane)
 

@@ -29,6 +29,11 @@ ROLES: tuple[Role, ...] = ("user", "assistant", "tool", "system")
 MODEL, THINKING, FLUSH = "model", "thinking", "flush"
 """Names of states that are counted or shown; others are kept as they are."""
 
+FORWARDED = "forwardedFrom"
+"""In the metadata of a message: who wrote it, where the sender only passed it on."""
+QUOTED = "quoted"
+"""In the metadata of a message: what it quotes of another message, and whose that is."""
+
 
 @frozen
 class Text:
@@ -114,6 +119,19 @@ class Message:
     def text(self) -> str:
         """What was said, without thinking, tools and attachments."""
         return "\n\n".join(block.text for block in self.content if isinstance(block, Text))
+
+    @property
+    def forwarded_from(self) -> str | None:
+        """Who wrote it, where the sender only passed it on."""
+        origin = self.metadata.get(FORWARDED)
+        return origin if isinstance(origin, str) and origin.strip() else None
+
+    @property
+    def speaker(self) -> str:
+        """Whose words these are, for a reader. Empty where nobody is named."""
+        if self.forwarded_from is None:
+            return self.sender or ""
+        return f"{self.sender or 'Somebody'} (forwarded from {self.forwarded_from})"
 
 
 @frozen

@@ -113,8 +113,9 @@ TOOLS: tuple[Tool, ...] = (
             "a preference, a fact about people or projects, or a lesson comes up that later conversations will need. "
             "Write complete sentences that can be understood without this conversation, with names and dates. "
             "It is appended and nothing is overwritten: to today's log by default, to 'memory' what should always be "
-            "known, or to a note by its path. Never write down passwords or keys. Returns the citation of the new "
-            "lines; the next search finds them."
+            "known, or to a note below memory/ by its path. Files with the user's own instructions (SOUL.md, "
+            "AGENTS.md, USER.md) cannot be written: ask the user to change them. Never write down passwords or keys. "
+            "Returns the citation of the new lines; the next search finds them."
         ),
         parameters=closed(
             {

@@ -1,17 +1,28 @@
 """What tools answer, as text for a model.
 
 Recalled text is data. Every line of it begins with '> ', so it can neither end its own quotation nor pass for a result
-or a citation that the search did not give; the lines without are ours.
+or a citation that the search did not give. Names are data too: headings, titles, channels and reasons stand in quoted
+lines, and a path stands in our own lines only as `citation` lets it. So the lines without '> ' are ours, word for word:
+
+    [1] memory/2026-03-13.md#L1-L5 (score 0.83, 2026-03-13)
+    > under: Staging
+    > The staging database moved to port 5433.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kept.records import Hit, Passage, SearchResult, Status, Written
+from kept.tools.citation import LONG_NAME, show_citation, show_path
 
 _NOTHING = "Nothing is remembered about that. Other words, or a wider time, may find it."
+_TROUBLE = "What did not work:"
+_NAME_CHARS = 200
+_ERROR_CHARS = 1_000
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2})?")
 
 
 def quote(text: str) -> str:
@@ -22,53 +33,64 @@ def quote(text: str) -> str:
 def search_text(result: SearchResult) -> str:
     parts = [_count(len(result.hits), "result") + ", best first:" if result.hits else _NOTHING]
     parts += [_hit(number, hit) for number, hit in enumerate(result.hits, 1)]
-    return "\n\n".join([*parts, *_remarks(result.degraded)])
+    return "\n\n".join([*parts, *_trouble(result.degraded)])
 
 
 def _hit(number: int | str, hit: Hit) -> str:
-    about = [f"score {hit.score:.2f}", hit.timestamp[:10], _one_line(hit.heading)]
-    return f"[{number}] {_one_line(hit.citation)} ({', '.join(filter(None, about))})\n{quote(hit.snippet)}"
+    about = [f"score {hit.score:.2f}", _time(hit.timestamp, 10)]
+    cited = show_citation(hit.path, hit.start_line, hit.end_line)
+    names = {"path": None if cited else hit.citation, "under": hit.heading}
+    return f"[{number}] {cited or LONG_NAME} ({', '.join(filter(None, about))})\n{_names(names)}{quote(hit.snippet)}"
 
 
 def sessions_text(sessions: Sequence[tuple[dict[str, Any], Sequence[Hit]]], degraded: Iterable[str]) -> str:
     parts = [_count(len(sessions), "conversation") + ":" if sessions else "No conversation was found."]
     for number, (shape, hits) in enumerate(sessions, 1):
-        title = f" “{_one_line(shape['title'])}”" if shape["title"] else ""
-        when = f"{shape['createdAt'][:16].replace('T', ' ')} to {shape['updatedAt'][:16].replace('T', ' ')}"
-        parts.append(
-            f"[{number}] {_one_line(shape['path'])}{title} ({_one_line(shape['channel'])}, {when}, "
-            f"{_count(shape['messageCount'], 'message')})"
-        )
+        parts.append(_session(number, shape))
         parts += [_hit(f"{number}.{place}", hit) for place, hit in enumerate(hits, 1)]
-    return "\n\n".join([*parts, *_remarks(degraded)])
+    return "\n\n".join([*parts, *_trouble(degraded)])
+
+
+def _session(number: int, shape: dict[str, Any]) -> str:
+    path = show_path(shape["path"])
+    when = f"{_time(shape['createdAt'], 16)} to {_time(shape['updatedAt'], 16)}"
+    about = f"({when}, {_count(shape['messageCount'], 'message')})"
+    names = {"path": None if path else shape["path"], "channel": shape["channel"], "title": shape["title"]}
+    return f"[{number}] {path or LONG_NAME} {about}\n{_names(names)}".rstrip("\n")
 
 
 def passage_text(passage: Passage) -> str:
+    path = show_path(passage.path) or LONG_NAME
     if not passage.lines:
-        return f"{_one_line(passage.path)} has no line {passage.start}."
+        return f"{path} has no line {passage.start}."
     last = passage.start + passage.lines - 1
     more = f"\n\nThere is more: read on from line {passage.next_from}." if passage.truncated else ""
-    return f"{_one_line(passage.path)}, lines {passage.start} to {last}:\n\n{quote(passage.text)}{more}"
+    return f"{path}, lines {passage.start} to {last}:\n\n{quote(passage.text)}{more}"
 
 
 def written_text(written: Written) -> str:
-    return f"Written to {_one_line(written.citation)}."
+    return f"Written to {show_citation(written.path, written.start_line, written.end_line) or LONG_NAME}."
 
 
 def status_text(status: Status, sessions: int) -> str:
     notes = status.source_counts.get("memory", {})
     talk = status.source_counts.get("sessions", {})
     lines = [
-        f"Workspace: {status.workspace}",
         f"Notes in the index: {notes.get('files', 0)} ({_count(notes.get('chunks', 0), 'passage')})",
         f"Conversations in the index: {talk.get('files', 0)} ({_count(talk.get('chunks', 0), 'passage')}), "
         f"of {sessions} in all",
-        f"Embeddings: {status.provider}" + (f", {status.model}" if status.model else ""),
-        f"Last sync: {status.last_sync or 'never'}",
+        f"Last sync: {_time(status.last_sync or '', 16) or 'never'}",
         f"State: {_state(status)}",
     ]
+    embeddings = ", ".join(filter(None, (status.provider, status.model)))
+    names = _names({"workspace": status.workspace, "embeddings": embeddings})
     problems = (f"{one.path}: {one.reason}" for one in status.problems)
-    return "\n\n".join(["\n".join(map(_one_line, lines)), *_remarks((*status.degraded, *problems))])
+    return "\n\n".join(["\n".join(lines), names.rstrip("\n"), *_trouble((*status.degraded, *problems))])
+
+
+def error_text(message: str, hint: str) -> str:
+    """One line, whatever was asked for and is repeated in it."""
+    return f"Error: {_one_line(f'{message} {hint}', _ERROR_CHARS)}"
 
 
 def _state(status: Status) -> str:
@@ -78,13 +100,27 @@ def _state(status: Status) -> str:
     return f"{changed}; the next search brings the index up to date"
 
 
-def _remarks(degraded: Iterable[str]) -> list[str]:
-    return [f"Note: {_one_line(reason)}" for reason in degraded]
+def _trouble(degraded: Iterable[str]) -> list[str]:
+    """Reasons repeat names of files and answers of other programs."""
+    reasons = [quote(_one_line(reason, _ERROR_CHARS)) for reason in degraded]
+    return ["\n".join([_TROUBLE, *reasons])] if reasons else []
 
 
-def _one_line(text: str) -> str:
-    """A file's name or a heading may hold anything, line ends included."""
-    return " ".join(text.split())
+def _names(names: dict[str, str | None]) -> str:
+    """Names that others have chosen, a quoted line for each."""
+    lines = (f"{what}: {_one_line(name, _NAME_CHARS)}" for what, name in names.items() if name)
+    return "".join(f"{quote(line)}\n" for line in lines)
+
+
+def _time(text: str, chars: int) -> str:
+    """The beginning of a time, if it is one."""
+    start = text[:chars]
+    return start.replace("T", " ") if _TIME.fullmatch(start) else ""
+
+
+def _one_line(text: str, limit: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def _count(number: int, one: str) -> str:

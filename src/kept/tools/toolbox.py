@@ -15,8 +15,8 @@ from kept.records import Hit, Progress
 from kept.search.when import parse_when
 from kept.tools.arguments import check_arguments
 from kept.tools.catalogue import get_tool
-from kept.tools.citation import from_citation
-from kept.tools.readable import passage_text, search_text, sessions_text, status_text, written_text
+from kept.tools.citation import from_citation, from_uri
+from kept.tools.readable import error_text, passage_text, search_text, sessions_text, status_text, written_text
 from kept.tools.shapes import hit_json, passage_json, result_json, status_json, written_json
 from kept.values import frozen
 from kept.workspace.paths import MEMORY_FOLDER
@@ -119,7 +119,7 @@ class Toolbox:
         return ToolOutcome(passage_text(passage), passage_json(passage))
 
     def _write(self, given: dict[str, Any]) -> ToolOutcome:
-        written = self.memory.add(given["text"], to=given.get("to", "daily"))
+        written = self.memory.add(given["text"], to=from_uri(given.get("to", "daily")), by_tool=True)
         return ToolOutcome(written_text(written), written_json(written))
 
     def _status(self) -> ToolOutcome:
@@ -184,7 +184,7 @@ def daily_path(date: str, now: dt.datetime) -> str:
 
 def error_outcome(error: KeptError) -> ToolOutcome:
     shape = {"code": error.code, "message": error.message, "hint": error.hint}
-    return ToolOutcome(f"Error: {error.message} {error.hint}".strip(), {"error": shape}, is_error=True)
+    return ToolOutcome(error_text(error.message, error.hint), {"error": shape}, is_error=True)
 
 
 def _sendable(value: Any) -> Any:

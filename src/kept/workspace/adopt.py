@@ -1,4 +1,7 @@
-"""Notes of another workspace, taken in where there is none of that name. What is here is never touched."""
+"""Notes of another workspace, taken in where there is none of that name. What is here is never touched.
+
+Files that stand in a system prompt are copied only when the person asks for them: notes are data, these are not.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from kept.values import frozen
 from kept.workspace.files import read_note
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.paths import MEMORY_FOLDER, ROOT_NOTES, Workspace, is_indexed_name, is_markdown
+from kept.workspace.prompt_files import is_persons_own
 
 _ONE_OF = ("MEMORY.md", "memory.md")
 
@@ -26,6 +30,8 @@ class NotesAdopted:
     """Here already with another text, which stayed."""
     left_out: tuple[str, ...] = ()
     """Markdown that is not a note: it would not be searched."""
+    held_back: tuple[str, ...] = ()
+    """Files that stand in a system prompt, which nobody asked for."""
     problems: tuple[Problem, ...] = ()
 
 
@@ -34,10 +40,12 @@ def is_workspace(folder: str) -> bool:
     return os.path.isdir(folder) and any(os.path.exists(os.path.join(folder, name)) for name in names)
 
 
-def adopt_notes(workspace: Workspace, folder: str, *, max_bytes: int, dry_run: bool = False) -> NotesAdopted:
+def adopt_notes(
+    workspace: Workspace, folder: str, *, max_bytes: int, dry_run: bool = False, instructions: bool = False
+) -> NotesAdopted:
     """Copies the notes of a folder, byte for byte and with their times, into a workspace that is made where it is
-    missing."""
-    found: dict[str, list[str]] = {"copied": [], "same": [], "conflicts": [], "left_out": []}
+    missing. ``instructions`` copies SOUL.md, AGENTS.md and USER.md too."""
+    found: dict[str, list[str]] = {"copied": [], "same": [], "conflicts": [], "left_out": [], "held_back": []}
     problems: list[Problem] = []
     if not dry_run:
         workspace.make()
@@ -46,19 +54,22 @@ def adopt_notes(workspace: Workspace, folder: str, *, max_bytes: int, dry_run: b
             found["left_out"].append(_shown(name))
             continue
         try:
-            found[_adopt(workspace, folder, name, max_bytes, dry_run)].append(_shown(name))
+            outcome = _adopt(workspace, folder, name, max_bytes, dry_run=dry_run, instructions=instructions)
+            found[outcome].append(_shown(name))
         except KeptError as exc:
             problems.append(Problem(_shown(os.path.join(folder, name)), exc.message))
     return NotesAdopted(**{kind: tuple(names) for kind, names in found.items()}, problems=tuple(problems))
 
 
-def _adopt(workspace: Workspace, folder: str, name: str, max_bytes: int, dry_run: bool) -> str:
+def _adopt(workspace: Workspace, folder: str, name: str, max_bytes: int, *, dry_run: bool, instructions: bool) -> str:
     note = read_note(os.path.join(folder, name), max_bytes=max_bytes)
     target = workspace.locate(name, must_exist=False)
     if name in _ONE_OF:
         target = next(
             (one for one in (os.path.join(workspace.root, other) for other in _ONE_OF) if os.path.lexists(one)), target
         )
+    if is_persons_own(name) and not instructions:
+        return _compare(target, note.raw, max_bytes) or "held_back"
     if dry_run:
         return _compare(target, note.raw, max_bytes) or "copied"
     with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):

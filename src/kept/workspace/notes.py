@@ -11,14 +11,22 @@ from kept.lock import locked
 from kept.records import Passage, Written
 from kept.workspace.files import decode, read_note
 from kept.workspace.paths import MEMORY_FOLDER, Workspace
+from kept.workspace.prompt_files import is_persons_own, refusal, require_tool_may_write
 
 LOCK_WAIT_S = 10.0
 DEFAULT_LINES = 200
 MAX_PASSAGE_CHARS = 60_000
 
 
-def add_note(workspace: Workspace, text: str, *, to: str, clock: Clock, max_bytes: int) -> Written:
-    """Appends a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path."""
+def add_note(
+    workspace: Workspace, text: str, *, to: str, clock: Clock, max_bytes: int, by_tool: bool = False
+) -> Written:
+    """Append a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path.
+
+    ``by_tool`` refuses the files that belong to the person.
+    """
+    if by_tool and is_persons_own(to):
+        raise refusal(to)
     text = decode(text.encode("utf-8", errors="replace"))[0].strip("\n")
     if not text.strip():
         raise EmptyNote("There is nothing to remember.")
@@ -37,6 +45,8 @@ def add_note(workspace: Workspace, text: str, *, to: str, clock: Clock, max_byte
             path, entry, opening = _memory_name(workspace), item, "# Memory\n"
         else:
             path, entry, opening = _writable(workspace, to), text, ""
+        if by_tool:
+            require_tool_may_write(workspace.root, workspace.locate(path, must_exist=False), to)
         return _append(workspace, path, entry + "\n", opening=opening, tight=to == "memory", max_bytes=max_bytes)
 
 

@@ -10,9 +10,10 @@ from dataclasses import field
 from kept.durable import make_private_folder
 from kept.errors import NoteNotFound, PathRefused, WorkspaceError, WorkspaceMissing
 from kept.values import frozen
+from kept.workspace.prompt_files import INSTRUCTING, LONG_TERM
+from kept.workspace.prompt_files import MEMORY_FOLDER as MEMORY_FOLDER
 
-ROOT_NOTES = ("MEMORY.md", "memory.md", "USER.md", "SOUL.md", "AGENTS.md")
-MEMORY_FOLDER = "memory"
+ROOT_NOTES = (*LONG_TERM, "USER.md", *INSTRUCTING)
 DAILY_NOTE = re.compile(r"(?:^|/)(\d{4}-\d{2}-\d{2})\.md$", re.IGNORECASE)
 
 

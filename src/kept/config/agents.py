@@ -1,0 +1,52 @@
+"""Which agents there are, and which of them share a workspace."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from kept.config.layers import (
+    LoadedConfig,
+    check_agent_id,
+    environment_layer,
+    read_yaml,
+    resolve_workspace,
+    same_place,
+    user_layers,
+)
+from kept.errors import ConfigError
+
+
+def agents_sharing_workspace(loaded: LoadedConfig) -> list[str]:
+    """Return the other agents whose notes are this agent's notes too."""
+    config = loaded.config
+    user_file = next(path for kind, path, _ in loaded.files if kind == "user")
+    from_env = environment_layer(os.environ)
+    others = sorted({*filter(_is_name, (*_listed(user_file), *_used(config.home)))} - {config.agent_id})
+
+    def workspace_of(agent: str) -> str:
+        return resolve_workspace(config.home, agent, [*user_layers(user_file, agent), from_env])
+
+    return [agent for agent in others if same_place(workspace_of(agent), config.workspace)]
+
+
+def _listed(user_file: str) -> Iterator[str]:
+    agents = read_yaml(user_file).get("agents") or {}
+    for entry in agents.get("list") or ():
+        yield str(entry["id"])
+
+
+def _used(home: str) -> list[str]:
+    """Agents that have files of their own, whether or not the settings name them."""
+    try:
+        return os.listdir(os.path.join(home, "agents"))
+    except OSError:
+        return []
+
+
+def _is_name(text: str) -> bool:
+    try:
+        check_agent_id(text)
+    except ConfigError:
+        return False
+    return True

@@ -1,0 +1,78 @@
+"""Which files of a workspace stand in a system prompt, and which of them tools may write.
+
+Everything that a tool writes may have been suggested by somebody else: by a note, a web page, a message in a group.
+So a tool must not write what a model later reads as instructions. Tools write MEMORY.md, which is shown as data, and
+notes below memory/. All other files belong to the person, who changes them with an editor or `kept add --to`.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+from kept.errors import PathRefused
+
+INSTRUCTING = ("SOUL.md", "AGENTS.md")
+"""Shown as they are: the person's own word on how to behave."""
+LONG_TERM = ("MEMORY.md", "memory.md")
+INFORMING = ("USER.md", *LONG_TERM)
+"""Shown as data."""
+MEMORY_FOLDER = "memory"
+
+_OTHERS = (
+    *("IDENTITY.md", "TOOLS.md", "HEARTBEAT.md", "BOOTSTRAP.md"),
+    *("AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md"),
+)
+"""Instructions for other agents that work in the same folder."""
+PERSONS_OWN = (*INSTRUCTING, "USER.md", *_OTHERS)
+
+
+def is_persons_own(path: str) -> bool:
+    """Whether the file stands in a system prompt and belongs to the person, in any folder and any spelling."""
+    return _fold(path.replace("\\", "/").rpartition("/")[2]) in _folded()
+
+
+def require_tool_may_write(root: str, absolute: str, shown: str) -> None:
+    """Raise PathRefused unless a tool may write the note at ``absolute`` in the workspace ``root``."""
+    relative = os.path.relpath(absolute, root).replace(os.sep, "/")
+    if is_persons_own(relative) or _is_linked_to_persons_own(root, absolute):
+        raise refusal(shown)
+    if relative not in LONG_TERM and not relative.startswith(f"{MEMORY_FOLDER}/"):
+        raise PathRefused(f"{shown}: tools write only MEMORY.md and notes below memory/.")
+
+
+def refusal(shown: str) -> PathRefused:
+    return PathRefused(
+        f"{shown}: tools cannot write files that stand in a system prompt; write to 'memory' (MEMORY.md) or to a daily "
+        "note instead, or ask the person to change it.",
+        hint="",
+    )
+
+
+def _is_linked_to_persons_own(root: str, absolute: str) -> bool:
+    """Whether both names lead to one file: by a link, or because the file system ignores how a name is spelled."""
+    target = _identity(absolute)
+    return target is not None and any(target == _identity(os.path.join(root, name)) for name in PERSONS_OWN)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        state = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return state.st_dev, state.st_ino
+
+
+@cache
+def _folded() -> frozenset[str]:
+    return frozenset(map(_fold, PERSONS_OWN))
+
+
+def _fold(name: str) -> str:
+    """A name as the most lenient file system compares it: without case, width, invisible characters, trailing dots
+    and spaces, or the name of an NTFS stream."""
+    import unicodedata
+
+    plain = unicodedata.normalize("NFKC", name.partition(":")[0]).casefold()
+    visible = (char for char in plain if unicodedata.category(char) not in ("Cc", "Cf"))
+    return "".join(visible).strip(" .")
