@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 
 import pytest
 
-from kept import Memory, SessionStore
-from kept.app import open_answerer
 from kept.channels import telegram
-from kept.channels.gateway import Gateway
 from kept.errors import ChannelUnavailable, ConfigError
 from kept.responder import delivery
-from kept.testing import FakeEmbedder, ScriptedChat, Stall
+from kept.testing import ScriptedChat, Stall
 from tests.support.responders import asked
+from tests.support.telegram_bot import bot
 from tests.support.telegram_server import TOKEN, BotApi, Fault
 from tests.support.waiting import wait_until_async
 
@@ -30,45 +27,6 @@ def no_waiting(monkeypatch):
     """What is tried again is tried at once."""
     monkeypatch.setattr(delivery, "FIRST_WAIT_S", 0.0)
     monkeypatch.setattr(telegram, "_FIRST_WAIT_S", 0.0)
-
-
-class Bot:
-    def __init__(self, gateway: Gateway, memory: Memory, sessions: SessionStore, said: list[str]) -> None:
-        self.gateway = gateway
-        self.inbox = gateway.responder.inbox
-        self.memory = memory
-        self.sessions = sessions
-        self.said = said
-
-
-@asynccontextmanager
-async def bot(tmp_path, api: BotApi, model=None, *, token=TOKEN, **settings):
-    settings = {
-        "gateway.http.enabled": False,
-        "gateway.telegram.token": token,
-        "gateway.telegram.base_url": api.url,
-        "gateway.telegram.allow_users": "7,@grace",
-        "gateway.auto_responder.debounce_ms": 0,
-        **{f"gateway.{name}": value for name, value in settings.items()},
-    }
-    memory = Memory.open(
-        tmp_path / "workspace", home=tmp_path / "home", embedder=FakeEmbedder(), create=True, settings=settings
-    )
-    sessions = SessionStore(memory.config)
-    said: list[str] = []
-    model = model or ScriptedChat(lambda request: f"You said: {asked(request)}")
-    gateway = Gateway(memory.config, open_answerer(memory, sessions, model), say=said.append)
-    running = asyncio.create_task(gateway.run())
-    try:
-        await wait_until_async(lambda: bool(said) or running.done())
-        yield Bot(gateway, memory, sessions, said)
-    finally:
-        gateway.stop()
-        if not running.done():
-            await asyncio.wait([running])
-        memory.close()
-        sessions.close()
-    running.result()
 
 
 def texts(api: BotApi) -> list[str]:
