@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kept.clock import Clock, SystemClock
 from kept.config import Config, Query, load_config
 from kept.embedding.base import Embedder, Identity
-from kept.embedding.registry import Chain, chain_of, choose_chain
+from kept.embedding.registry import EmbedderChain, chain_of, choose_chain
 from kept.errors import ConfigError, EmbeddingError, KeptError, StoreDamaged, WorkspaceMissing
 from kept.indexing.keeper import IndexKeeper
 from kept.indexing.meter import usage_of
@@ -34,7 +34,7 @@ from kept.workspace.scan import Scan
 
 if TYPE_CHECKING:
     from kept.backends.fallback import QmdFirst
-    from kept.embedding.cross_encoder import CrossEncoder
+    from kept.embedding.onnx.cross_encoder import CrossEncoder
 
 
 class Memory:
@@ -62,10 +62,10 @@ class Memory:
         self.clock = clock or SystemClock()
         self._lock = threading.RLock()
         if twin_of is not None:
-            chain: Chain = twin_of._chain
+            chain: EmbedderChain = twin_of._chain
         else:
             chain = chain_of(embedder) if embedder else choose_chain(self.settings, config.keys)
-        self._chain: Chain = chain
+        self._chain: EmbedderChain = chain
         self._without_vectors = tuple(f"{self._instead(chain)}: {problem}" for problem in chain.problems)
         self._keeper = IndexKeeper(config, self.workspace, chain.embedders, self.clock, signals=twin_of is None)
         self._judge: CrossEncoder | None = None
@@ -81,7 +81,7 @@ class Memory:
         return QmdFirst(Qmd(self.config, self.workspace, read), cooldown_s=self.settings.qmd.cooldown_s)
 
     @staticmethod
-    def _instead(chain: Chain) -> str:
+    def _instead(chain: EmbedderChain) -> str:
         return f"Using {chain.embedders[0].identity.model}" if chain.embedders else "Searching by word only"
 
     @classmethod
@@ -435,7 +435,7 @@ class Memory:
         path = self.settings.query.rerank.model_path
         if not path or self._judge:
             return self._judge, ()
-        from kept.embedding.cross_encoder import CrossEncoder
+        from kept.embedding.onnx.cross_encoder import CrossEncoder
 
         try:
             self._judge = CrossEncoder(path)

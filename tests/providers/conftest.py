@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.net import timing
+from kept.net import retry
 from providers.servers import FakePace
 
 
@@ -20,4 +20,4 @@ def no_past(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "VOYAGE_API_KEY", "OLLAMA_HOST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("KEPT_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(timing, "BREAKER", timing.Breaker())
+    monkeypatch.setattr(retry, "BREAKER", retry.CircuitBreaker())

@@ -6,7 +6,7 @@ import pytest
 
 from conftest import write
 from kept import Memory
-from kept.net import timing
+from kept.net import retry
 from providers import servers
 from providers.servers import KEY, FakePace, says
 
@@ -21,7 +21,7 @@ def server():
 def quick(monkeypatch):
     """Retries without waiting, for embedders that are made from settings."""
     pace = FakePace().pace()
-    monkeypatch.setattr(timing, "Pace", lambda: pace)
+    monkeypatch.setattr(retry, "RetryPolicy", lambda: pace)
 
 
 @pytest.fixture
