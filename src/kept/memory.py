@@ -33,7 +33,7 @@ from kept.workspace.paths import Workspace, is_markdown
 from kept.workspace.scan import Scan
 
 if TYPE_CHECKING:
-    from kept.backends.fallback import QmdFirst
+    from kept.backends.fallback import QmdWithFallback
     from kept.embedding.onnx.cross_encoder import CrossEncoder
 
 
@@ -71,14 +71,14 @@ class Memory:
         self._judge: CrossEncoder | None = None
         self._first = self._qmd_first() if self.settings.backend == "qmd" else None
 
-    def _qmd_first(self) -> QmdFirst:
-        from kept.backends.fallback import QmdFirst
-        from kept.backends.qmd import Qmd
+    def _qmd_first(self) -> QmdWithFallback:
+        from kept.backends.fallback import QmdWithFallback
+        from kept.backends.qmd import QmdBackend
 
         def read(path: str, start: int, lines: int) -> Passage:
             return self.read(path, start=start, lines=lines)
 
-        return QmdFirst(Qmd(self.config, self.workspace, read), cooldown_s=self.settings.qmd.cooldown_s)
+        return QmdWithFallback(QmdBackend(self.config, self.workspace, read), cooldown_s=self.settings.qmd.cooldown_s)
 
     @staticmethod
     def _instead(chain: EmbedderChain) -> str:
@@ -174,11 +174,13 @@ class Memory:
         filters = self._filter(source, path, since, until, session_key, channel)
         settings = self._query_settings(max_results, min_score)
         if self._first is not None:
-            from kept.backends.fallback import Question
+            from kept.backends.fallback import BackendQuery
 
-            question = Question(query, settings, filters, min_score, "sessions" in self.settings.sources)
+            backend_query = BackendQuery(query, settings, filters, min_score, "sessions" in self.settings.sources)
             files = (lambda: self.look().files) if self.settings.sync.on_search else None
-            return self._first.search(question, files, lambda one: self._search_index(parsed, settings, one, progress))
+            return self._first.search(
+                backend_query, files, lambda narrowed: self._search_index(parsed, settings, narrowed, progress)
+            )
         return self._search_index(parsed, settings, filters, progress)
 
     def _search_index(
