@@ -26,7 +26,7 @@ class BackendQuery:
     min_score: float | None
     """Threshold of this query. The configured one is not applied to qmd, which scores on another scale."""
     with_sessions: bool
-    """Whether conversations are searched too."""
+    """True if conversations are searched too."""
 
 
 class QmdWithFallback:

@@ -52,7 +52,7 @@ class BenchQuery:
 
     @property
     def answerable(self) -> bool:
-        """Whether it should be answered, by the name of its category.
+        """True if it should be answered, by the name of its category.
 
         Relevance marks do not decide it: an adversarial question often marks the very passage that it misquotes.
         """
@@ -68,7 +68,7 @@ class BenchSet:
     sessions: Relevance = field(default_factory=dict)
     audited: Relevance = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
-    """By group: a long text that replaces the documents of that group."""
+    """Long texts by group. Each replaces the documents of its group."""
 
 
 def read_set(folder: str) -> BenchSet:

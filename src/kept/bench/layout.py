@@ -28,7 +28,7 @@ from kept.values import frozen
 from kept.workspace.paths import MEMORY_FOLDER
 
 _CHANNEL, _PERSON = "chat", "1"
-"""All sessions belong to one conversation. Its name is indexed, so it is the same for all of them."""
+"""Key of the one conversation that all sessions belong to. Its name is indexed, so it is the same for all."""
 _BEGINNING = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 """Time of an utterance without a timestamp."""
 
@@ -46,13 +46,13 @@ class AnswerUnit:
 
 @frozen
 class BenchGroup:
-    """The documents of one group on disk, with the configuration of their agent."""
+    """Documents of one group on disk, with the configuration of their agent."""
 
     config: Config
     units: dict[str, tuple[AnswerUnit, ...]]
-    """By cited path."""
+    """Units by cited path."""
     sessions: dict[str, str]
-    """By cited path: the session of a transcript."""
+    """Session of each transcript, by cited path."""
     newest: dt.datetime | None
     """Time of its newest document, if the documents have times."""
 
@@ -77,7 +77,7 @@ def _covers(hit: Hit, unit: AnswerUnit) -> bool:
         return True
     if not (hit.start_line <= unit.lines[0] and unit.lines[1] <= hit.end_line):
         return False
-    # Pieces of a long line all cite that line; the snippet tells which piece a hit is.
+    # Pieces of a long line all cite that line; the snippet shows which piece a hit is.
     return not unit.text or hit.start_line < hit.end_line or _share_shown(unit.text, hit.snippet) >= 0.5
 
 

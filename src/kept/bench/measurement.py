@@ -63,7 +63,7 @@ class FigureSummary:
 
     queries: int
     answerable: int
-    """Queries that the figures are means of: they can be answered, and the set says by which documents."""
+    """Queries that the figures are means of: they can be answered, and the set names the documents."""
     figures: Figures
     abstained_rightly: float | None
     """Share of the unanswerable queries that got no hit. None if there is no such query."""
@@ -82,7 +82,7 @@ class SetMeasurement:
     """Number of hits requested for each query."""
     index: IndexFigures
     summaries: dict[str, FigureSummary]
-    """By variant."""
+    """Summaries by variant."""
     categories: dict[str, FigureSummary]
     unthresholded: Figures
     """Figures with a ``min_score`` of 0."""

@@ -20,14 +20,14 @@ Figures = dict[str, float]
 
 @frozen
 class ReturnedHit:
-    """The parts of a hit that the figures need."""
+    """Parts of a hit that the figures need."""
 
     documents: frozenset[str]
     """Documents that its cited lines cover."""
     tokens: int = 0
     """Tokens of its snippet."""
     score: float = 0.0
-    """The score that ``min_score`` is compared with."""
+    """Score that ``min_score`` is compared with."""
     session: str | None = None
 
 

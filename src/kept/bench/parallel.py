@@ -21,7 +21,7 @@ Report = Callable[[str, int, int, str], None]
 
 _POLL_S = 0.2
 _progress: Any = None
-"""In a worker process: the queue for its progress.
+"""Queue for the progress of a worker process; None in any other process.
 
 A queue can only be inherited when a process starts, not sent with a task. A manager's queue could, but the manager
 listens on a socket below TMPDIR, whose path may be too long for one.

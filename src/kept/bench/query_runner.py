@@ -22,7 +22,7 @@ Tick = Callable[[], None]
 class BenchAnswer:
     hits: tuple[ReturnedHit, ...]
     unlimited: bool = False
-    """Whether the answer would be the same without a threshold: hits that it refused would have been cut off anyway."""
+    """True if the answer is the same without a threshold: the hits that it refused would have been cut off anyway."""
 
 
 @frozen

@@ -48,7 +48,7 @@ class SampledPassage:
     id: str
     text: str
     heading: str
-    """The nearest heading above it."""
+    """Nearest heading above it."""
 
 
 def write_starter(config: Config, folder: str) -> StarterSet:

@@ -22,7 +22,7 @@ from kept.config import Local
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 from kept.embedding.calibrate import measure_calibration
 from kept.embedding.gguf_header import GgufHeader, read_gguf_header
-from kept.embedding.local_model import require_packages, sample_digest
+from kept.embedding.local_model import encodable, require_packages, sample_digest
 from kept.errors import EmbedderUnavailable, EmbeddingFailed
 from kept.records import Matrix
 
@@ -73,7 +73,7 @@ class LlamaCppEmbedder:
 
     def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
         max_chars = self._max_tokens * _CHARS_PER_TOKEN
-        prefixed = [_encodable(self._prefixes[role] + text, max_chars) for text in texts]
+        prefixed = [encodable(self._prefixes[role] + text, max_chars=max_chars) for text in texts]
         rows: list[list[float]] = []
         for start in range(0, len(prefixed), _BATCH_TEXTS):
             rows += self._embed_batch(prefixed[start : start + _BATCH_TEXTS])
@@ -167,11 +167,6 @@ def _make_socket_folder() -> str:
     """Create a folder that only its owner can enter, with a path short enough for a socket inside it."""
     parent = tempfile.gettempdir()
     return tempfile.mkdtemp(prefix="kept-", dir=parent if len(parent) <= _MAX_FOLDER_CHARS else "/tmp")
-
-
-def _encodable(text: str, max_chars: int) -> str:
-    """Cut a text, and replace the lone surrogates that the library refuses."""
-    return text[:max_chars].encode("utf-8", "replace").decode()
 
 
 def _unusable(path: str, reason: str) -> EmbedderUnavailable:

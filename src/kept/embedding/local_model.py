@@ -1,4 +1,4 @@
-"""Models that the user has put on this machine: their kind, their files, and a digest that tells them apart."""
+"""Models that the user has put on this machine: their kind, their files, and a digest of their weights."""
 
 from __future__ import annotations
 
@@ -138,6 +138,14 @@ def sample_digest(paths: Iterable[str]) -> str:
                 file.seek(start)
                 digest.update(file.read(_SAMPLE_BYTES))
     return digest.hexdigest()
+
+
+def encodable(text: str, *, max_chars: int) -> str:
+    """Cut a text, and replace the lone surrogates that tokenizers refuse.
+
+    Tokenizing megabytes to keep a few hundred tokens would cost more than the model.
+    """
+    return text[:max_chars].encode("utf-8", "replace").decode()
 
 
 def require_packages(*names: str, extra: str) -> None:

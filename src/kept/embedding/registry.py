@@ -152,7 +152,7 @@ def choose_chain(
     defaults = replace(settings, model=None, dimensions=None, remote=Remote())
     choices = ((settings.provider, settings), (settings.fallback, defaults))
     return _make_chain(
-        [partial(make_embedder, name, own, keys or ProviderKeys(), breaker=breaker) for name, own in choices]
+        [partial(make_embedder, name, choice, keys or ProviderKeys(), breaker=breaker) for name, choice in choices]
     )
 
 

@@ -19,11 +19,11 @@ class ProviderAccount:
     api_key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     is_home: bool = False
-    """Whether this is the provider's own address, and not a compatible server."""
+    """True if this is the provider's own address, and not a compatible server."""
 
     @property
     def key(self) -> str | None:
-        """The key without the white space that copying it may have added, or None."""
+        """Key without the white space that copying it may have added, or None."""
         return (self.api_key or "").strip() or None
 
     @property

@@ -29,7 +29,7 @@ _TOO_LARGE = re.compile(
     r"|tokens.{0,30}exceed|too (?:large|long)|request size|batch size",
     re.IGNORECASE,
 )
-"""The same, and the limits of a batch of texts. Only for embeddings: a chat model also complains about `max_tokens`."""
+"""Adds the limits of a batch of texts. Only for embeddings: a chat model also complains about `max_tokens`."""
 
 _BAD_KEY = re.compile(r"api.?key.{0,20}(not valid|invalid|expired|not found)|API_KEY_INVALID", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
@@ -57,7 +57,7 @@ def is_file_redirect(reply: HttpReply) -> bool:
 
 
 def classify_failure(reply: HttpReply, message: str, *, detail: str) -> RemoteError:
-    """Return the error that a reply with a failure status means. ``detail`` is what the service says about it."""
+    """Return the error that a reply with a failure status means. ``detail`` is the service's message."""
     status = reply.status
     if status == 402 or b"insufficient_quota" in reply.body or _is_daily_quota(reply):
         return QuotaExhausted(message, status=status, detail=detail)

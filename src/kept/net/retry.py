@@ -67,4 +67,4 @@ class CircuitBreaker:
 
 
 BREAKER = CircuitBreaker()
-"""The breaker of this process, for clients that are not handed one: two memories share what they know."""
+"""Default breaker of clients that are not handed one, so that all memories of a process share it."""

@@ -34,7 +34,7 @@ class HttpRequest:
 
 
 class NoReply(Exception):
-    """The connection failed before a whole reply had arrived."""
+    """Failure of a connection before a whole reply had arrived."""
 
     def __init__(self, kind: Literal["timeout", "unreachable", "broken"], reason: str) -> None:
         super().__init__(reason)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 
-from kept.embedding.local_model import get_onnx_files, model_name, require_packages
+from kept.embedding.local_model import encodable, get_onnx_files, model_name, require_packages
 from kept.embedding.onnx.runtime import LoadedModel, OnnxModel, first_line
 from kept.errors import EmbedderUnavailable, EmbeddingFailed
 
@@ -17,7 +17,7 @@ _SETTING = "memory_search.query.rerank.model_path"
 _LOGITS = "logits"
 _MAX_TOKENS = 512
 _MAX_CHARS = 20_000
-"""More than fits into 512 tokens: tokenizing megabytes to keep 512 tokens would cost more than the model."""
+"""More than fits into 512 tokens."""
 
 # These models give unrelated texts about -11, a plain answer more than 0, and a passage that answers in other words
 # something in between. The logistic curve with this middle and spread maps that to the range from 0 to 1.
@@ -54,7 +54,7 @@ class CrossEncoder:
         """Return how well a passage answers a question, from 0 to 1."""
         model = self._load()
         try:
-            logits = self._run(model, _encodable(query), _encodable(passage))
+            logits = self._run(model, query, passage)
         except Exception as exc:  # neither library raises anything more specific
             raise EmbeddingFailed(f"{self._files.model}: the model failed ({first_line(exc)}).") from exc
         if len(logits) not in (1, 2) or any(map(math.isnan, logits)):
@@ -63,7 +63,7 @@ class CrossEncoder:
         return 1 / (1 + math.exp(-(min(max(logit, -100.0), 100.0) - _MIDDLE) / _SPREAD))
 
     def _run(self, model: LoadedModel, query: str, passage: str) -> list[float]:
-        pair = model.tokenizer.encode(query, passage)
+        pair = model.tokenizer.encode(*(encodable(text, max_chars=_MAX_CHARS) for text in (query, passage)))
         inputs = {
             "input_ids": [pair.ids],
             "attention_mask": [[1] * len(pair.ids)],
@@ -80,11 +80,6 @@ class CrossEncoder:
             if width in (1, 2) or (output.name == _LOGITS and not isinstance(width, int)):
                 return str(output.name)
         raise _unusable(self._files.model, "none of its outputs is one number for a pair: it is not a cross-encoder")
-
-
-def _encodable(text: str) -> str:
-    """Cut a text, and replace the lone surrogates that a tokenizer refuses."""
-    return text[:_MAX_CHARS].encode("utf-8", "replace").decode()
 
 
 def _unusable(path: str, reason: str) -> EmbedderUnavailable:

@@ -11,7 +11,7 @@ from typing import Any
 from kept.config import Local
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 from kept.embedding.calibrate import measure_calibration
-from kept.embedding.local_model import get_onnx_files, model_name, require_packages, sample_digest
+from kept.embedding.local_model import encodable, get_onnx_files, model_name, require_packages, sample_digest
 from kept.embedding.onnx.declaration import read_declaration
 from kept.embedding.onnx.graph import GraphOutput, read_outputs
 from kept.embedding.onnx.runtime import OnnxModel, first_line
@@ -26,7 +26,7 @@ _PAD_TOKENS = ("[PAD]", "<pad>")
 _BATCH_TEXTS = 16
 _BATCH_TOKENS = 4_096
 
-# More characters than fit: tokenizing megabytes to keep 512 tokens would cost more than the model.
+# More characters than fit into a token.
 _CHARS_PER_TOKEN = 40
 
 
@@ -96,9 +96,8 @@ class OnnxEmbedder:
             yield batch
 
     def _encode(self, text: str) -> list[int]:
-        # Lone surrogates are replaced: the tokenizer refuses them.
-        encodable = text[: self._max_tokens * _CHARS_PER_TOKEN].encode("utf-8", "replace").decode()
-        ids: list[int] = self._model.load().tokenizer.encode(encodable).ids
+        tokenizer = self._model.load().tokenizer
+        ids: list[int] = tokenizer.encode(encodable(text, max_chars=self._max_tokens * _CHARS_PER_TOKEN)).ids
         return ids or [self._pad_id]  # a tokenizer without special tokens makes nothing of ""
 
     def _run(self, batch: list[list[int]]) -> list[list[float]]:

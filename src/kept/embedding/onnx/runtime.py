@@ -70,7 +70,7 @@ class OnnxModel:
 
 
 def open_session(path: str) -> Any:
-    """Open a model on half the cores. Raise whatever the runtime raises."""
+    """Open a model on half the cores. Errors of the runtime pass through."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
