@@ -14,7 +14,7 @@ from kept.records import Dropped, Filter, Hit, SearchResult, SourceFile
 from kept.values import frozen
 
 SearchIndex = Callable[[Filter], SearchResult]
-"""Searches Kept's own index."""
+"""Function that searches Kept's own index."""
 _NO_FILTERS = "Answered from Kept's own index: qmd cannot narrow by path or date."
 
 

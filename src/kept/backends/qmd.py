@@ -38,7 +38,7 @@ _RESULTS_PER_HIT = 3
 """More results are requested than needed: some may be outdated, and are left out."""
 
 ReadLines = Callable[[str, int, int], Passage]
-"""Reads lines of a note, from its path, the first line and the number of lines."""
+"""Function that reads lines of a note, from its path, the first line and the number of lines."""
 
 
 @frozen
