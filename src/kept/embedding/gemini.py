@@ -23,7 +23,7 @@ class GeminiEmbedder(RemoteEmbedder):
     calibration = Calibration(floor=0.55, ceiling=0.85, weight=0.5)
 
     @staticmethod
-    def _normalize_model(name: str) -> str:
+    def _normalise_model(name: str) -> str:
         return name.removeprefix("models/")  # as Google's documentation writes names
 
     def _auth_headers(self, key: str | None) -> dict[str, str]:

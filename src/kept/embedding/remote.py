@@ -89,11 +89,11 @@ class RemoteEmbedder(ABC):
         cls, settings: MemorySearch, keys: ProviderKeys, *, breaker: CircuitBreaker | None = None
     ) -> Self:
         """Return the embedder that the settings describe. Raise EmbedderUnavailable if a setting is missing."""
-        model = cls._normalize_model(settings.model) if settings.model else None
+        model = cls._normalise_model(settings.model) if settings.model else None
         return cls(cls._account(settings, keys), model=model, dimensions=settings.dimensions, breaker=breaker)
 
     @staticmethod
-    def _normalize_model(name: str) -> str:
+    def _normalise_model(name: str) -> str:
         return name
 
     @classmethod

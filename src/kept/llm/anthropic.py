@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from typing import Any, Literal
 
 from kept.errors import ContextOverflow
-from kept.llm.account import ModelService, error_fields
 from kept.llm.base import (
     ChatRequest,
     Finished,
@@ -21,6 +20,7 @@ from kept.llm.base import (
     Turn,
 )
 from kept.llm.listen import clean, parse_arguments, usage_or_estimate
+from kept.llm.model_service import ModelService, error_fields
 from kept.llm.sdk import CONNECT_TIMEOUT_S, MAX_RETRIES, SdkChat
 from kept.llm.turns import tidy_turns
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from typing import Any, Literal
 
-from kept.llm.account import ModelService, error_fields
 from kept.llm.base import ChatRequest, Finished, ModelEvent, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
 from kept.llm.listen import clean, parse_arguments, usage_or_estimate
+from kept.llm.model_service import ModelService, error_fields
 from kept.llm.sdk import CONNECT_TIMEOUT_S, MAX_RETRIES, SdkChat
 from kept.llm.turns import tidy_turns
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, assert_never
 from kept.config import ProviderKeys
 from kept.config.schema import Model
 from kept.errors import ModelUnavailable
-from kept.llm.account import ANTHROPIC, OPENAI, Home, get_service
 from kept.llm.base import ChatModel
+from kept.llm.model_service import ANTHROPIC, OPENAI, Home, get_service
 from kept.llm.sdk import SdkChat
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from kept.llm.account import ModelService
 from kept.llm.base import ChatRequest, ModelEvent
 from kept.llm.listen import patiently
+from kept.llm.model_service import ModelService
 
 MAX_RETRIES = 2
 """By the library, before an answer has begun. Whether one that broke off is asked for again, the agent decides."""

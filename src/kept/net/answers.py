@@ -92,7 +92,7 @@ def retry_after_s(reply: HttpReply, *, now: float) -> float | None:
     return None if is_nan else min(max(0.0, wait_s), LONGEST_RETRY_AFTER_S)
 
 
-def summarize(reply: HttpReply) -> str:
+def summarise(reply: HttpReply) -> str:
     """Return the content of a reply in one line: the message of an error, the title of a web page."""
     text = reply.body.decode("utf-8", "replace").strip()
     try:

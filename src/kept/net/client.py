@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from kept.errors import BadAnswer, EndpointDown, RemoteError
 from kept.net import retry
-from kept.net.answers import REDIRECTS, HttpReply, classify_failure, is_file_redirect, retry_after_s, summarize
+from kept.net.answers import REDIRECTS, HttpReply, classify_failure, is_file_redirect, retry_after_s, summarise
 from kept.net.endpoint import parse_endpoint, request_headers, secrets_in
 from kept.net.retry import CircuitBreaker, RetryPolicy, Timeouts
 from kept.net.text import Redactor, one_line, shorten
@@ -159,7 +159,7 @@ class HttpClient:
         self._breaker.reset(self.endpoint.origin)  # any reply shows that the endpoint is up
         if 200 <= reply.status < 300 or (request.sink and is_file_redirect(reply)):
             return reply, None
-        detail = self.clean_message(summarize(reply))
+        detail = self.clean_message(summarise(reply))
         message = f"{self.endpoint.origin} answered {reply.status}{_after_attempts(attempt)}: {detail.rstrip('.')}."
         return classify_failure(reply, message, detail=detail), retry_after_s(reply, now=self.policy.now())
 
@@ -184,7 +184,7 @@ class HttpClient:
         try:
             return json.loads(reply.body)
         except (ValueError, RecursionError) as exc:
-            summary = self.clean_message(summarize(reply))
+            summary = self.clean_message(summarise(reply))
             raise BadAnswer(
                 f"{self.endpoint.origin} answered with something that is not JSON: {summary}.",
                 hint="Check memory_search.remote.base_url: something else may be answering there.",
