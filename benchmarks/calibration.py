@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks.ranking import documents_of
-from kept.bench.calibration import _short, _vocabulary, make_foreign_queries, make_random_queries
 from kept.bench.dataset import BenchSet, read_set
-from kept.bench.layout import Group, lay_out
-from kept.bench.measure import sample
+from kept.bench.layout import BenchGroup, lay_out
+from kept.bench.measurement import sample
+from kept.bench.threshold import _short_word, _vocabulary, make_foreign_queries, make_random_queries
 from kept.chunking.segment import is_unspaced
 from kept.config import load_config
 from kept.memory import Memory
@@ -79,12 +79,12 @@ def _questions(bench: BenchSet, others: Sequence[BenchSet], names: Sequence[str]
     for name in names:
         words = sorted({word for one in bench.documents if one.group == name for word in _vocabulary(one.text)})
         for at in range(NONSENSE // len(names) if words else 0):
-            drawn = (_short(chance.choice(words), chance) for _ in range(LENGTHS[at % len(LENGTHS)]))
+            drawn = (_short_word(chance.choice(words), chance) for _ in range(LENGTHS[at % len(LENGTHS)]))
             todo[name].append(("length", " ".join(drawn), frozenset()))
     return todo
 
 
-def _ask(memory: Memory, group: Group, name: str, kind: str, text: str, wanted: frozenset[str]) -> Asked:
+def _ask(memory: Memory, group: BenchGroup, name: str, kind: str, text: str, wanted: frozenset[str]) -> Asked:
     _, embedder = memory.embedder()
     query, settings = parse_query(text), memory.settings.query
     vector, _ = embed_query(embedder, query) if embedder else (None, ())

@@ -19,8 +19,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from kept.bench.dataset import BenchSet, read_set
-from kept.bench.layout import Group, lay_out
-from kept.bench.measure import sample
+from kept.bench.layout import BenchGroup, lay_out
+from kept.bench.measurement import sample
 from kept.config import Config, load_config
 from kept.memory import Memory
 from kept.records import Filter
@@ -70,7 +70,7 @@ def gather(bench: BenchSet, config: Config, folder: str, limit: int | None) -> l
     return found
 
 
-def ask(memory: Memory, group: Group, text: str, wanted: frozenset[str], fold: str) -> Asked:
+def ask(memory: Memory, group: BenchGroup, text: str, wanted: frozenset[str], fold: str) -> Asked:
     _, embedder = memory.embedder()
     query = parse_query(text)
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
@@ -84,7 +84,7 @@ def ask(memory: Memory, group: Group, text: str, wanted: frozenset[str], fold: s
     return Asked(fold, evidence, np.array([bool(one & wanted) for one in documents]), documents, wanted)
 
 
-def documents_of(group: Group, chunk) -> frozenset[str]:
+def documents_of(group: BenchGroup, chunk) -> frozenset[str]:
     units = group.units.get(chunk.path, ())
     inside = (u for u in units if u.lines is None or chunk.start_line <= u.lines[0] <= u.lines[1] <= chunk.end_line)
     return frozenset(unit.document for unit in inside)

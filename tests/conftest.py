@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from kept import Memory
-from kept.net import timing
+from kept.net import retry
 from kept.testing import FakeEmbedder
 from tests.support.commands import Outcome, run_kept
 from tests.support.fake_time import FakePace
@@ -42,7 +42,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
 @pytest.fixture(autouse=True)
 def closed_breaker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget failed calls of earlier tests in this process."""
-    monkeypatch.setattr(timing, "BREAKER", timing.Breaker())
+    monkeypatch.setattr(retry, "BREAKER", retry.CircuitBreaker())
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from kept import Memory
 from kept import ledger as ledger_module
 from kept.embedding.openai import OpenAIEmbedder
-from kept.embedding.remote import Account
 from kept.ledger import Ledger
+from kept.net import ProviderAccount
 from kept.records import Spending
 from kept.testing import FrozenClock
 from tests.support import embedding_servers as servers
@@ -28,7 +28,7 @@ def server():
 
 @pytest.fixture
 def embedder(server, fake: FakePace):
-    return OpenAIEmbedder(Account(server.base_url, KEY), pace=fake.pace())
+    return OpenAIEmbedder(ProviderAccount(server.base_url, KEY), policy=fake.pace())
 
 
 def test_calls_texts_tokens_and_cache_hits_are_counted_by_day(workspace, home, embedder, server):

@@ -43,13 +43,6 @@ class ProviderInfo:
     """How it is enabled where it is not, and what it is where that is not plain."""
 
 
-_NOTES = {
-    "local": "built in and offline; memory_search.local.model_path names another model",
-    "ollama": "needs its server, at OLLAMA_HOST or memory_search.remote.base_url",
-    "none": "words only",
-}
-
-
 def list_providers(config: Config) -> list[ProviderInfo]:
     """Every provider there is. None of them is asked anything."""
     chosen = "local" if config.memory_search.provider == "auto" else config.memory_search.provider
@@ -63,13 +56,14 @@ def _describe(config: Config, name: str, *, in_use: bool) -> ProviderInfo:
     except EmbeddingError as exc:
         return ProviderInfo(name, False, in_use, *default_model(name), exc.message)
     identity = embedder.identity if embedder else None
+    note = PROVIDERS[name].note if name in PROVIDERS else ""
     return ProviderInfo(
         name=name,
         available=True,
         in_use=in_use,
         model=identity.model if identity else None,
         dims=(identity.dims or None) if identity else None,
-        note=_NOTES.get(name, "" if in_use else f"set memory_search.provider to {name}"),
+        note=note or ("" if in_use else f"set memory_search.provider to {name}"),
     )
 
 

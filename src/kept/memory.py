@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kept.clock import Clock, SystemClock
 from kept.config import Config, Query, load_config
 from kept.embedding.base import Embedder, Identity
-from kept.embedding.registry import Chain, chain_of, choose_chain
+from kept.embedding.registry import EmbedderChain, chain_of, choose_chain
 from kept.errors import ConfigError, EmbeddingError, KeptError, StoreDamaged, WorkspaceMissing
 from kept.forking import DatabaseLock, register
 from kept.indexing.keeper import IndexKeeper
@@ -33,8 +33,8 @@ from kept.workspace.paths import Workspace, is_markdown
 from kept.workspace.scan import Scan
 
 if TYPE_CHECKING:
-    from kept.backends.fallback import QmdFirst
-    from kept.embedding.cross_encoder import CrossEncoder
+    from kept.backends.fallback import QmdWithFallback
+    from kept.embedding.onnx.cross_encoder import CrossEncoder
 
 
 class Memory:
@@ -68,10 +68,10 @@ class Memory:
         self._first = self._qmd_first() if self.settings.backend == "qmd" else None
         register(self)
 
-    def _make_keeper(self, chain: Chain | None = None) -> IndexKeeper:
+    def _make_keeper(self, chain: EmbedderChain | None = None) -> IndexKeeper:
         if chain is None:
             chain = chain_of(self._given) if self._given else choose_chain(self.settings, self.config.keys)
-        self._chain: Chain = chain
+        self._chain: EmbedderChain = chain
         self._without_vectors = tuple(f"{self._instead(chain)}: {problem}" for problem in chain.problems)
         return IndexKeeper(self.config, self.workspace, chain.embedders, self.clock, signals=self._signals)
 
@@ -81,17 +81,17 @@ class Memory:
         self._keeper = self._make_keeper()
         self._judge = None
 
-    def _qmd_first(self) -> QmdFirst:
-        from kept.backends.fallback import QmdFirst
-        from kept.backends.qmd import Qmd
+    def _qmd_first(self) -> QmdWithFallback:
+        from kept.backends.fallback import QmdWithFallback
+        from kept.backends.qmd import QmdBackend
 
         def read(path: str, start: int, lines: int) -> Passage:
             return self.read(path, start=start, lines=lines)
 
-        return QmdFirst(Qmd(self.config, self.workspace, read), cooldown_s=self.settings.qmd.cooldown_s)
+        return QmdWithFallback(QmdBackend(self.config, self.workspace, read), cooldown_s=self.settings.qmd.cooldown_s)
 
     @staticmethod
-    def _instead(chain: Chain) -> str:
+    def _instead(chain: EmbedderChain) -> str:
         return f"Using {chain.embedders[0].identity.model}" if chain.embedders else "Searching by word only"
 
     @classmethod
@@ -187,11 +187,13 @@ class Memory:
         filters = self._filter(source, path, since, until, session_key, channel)
         settings = self._query_settings(max_results, min_score)
         if self._first is not None:
-            from kept.backends.fallback import Question
+            from kept.backends.fallback import BackendQuery
 
-            question = Question(query, settings, filters, min_score, "sessions" in self.settings.sources)
+            backend_query = BackendQuery(query, settings, filters, min_score, "sessions" in self.settings.sources)
             files = (lambda: self.look().files) if self.settings.sync.on_search else None
-            return self._first.search(question, files, lambda one: self._search_index(parsed, settings, one, progress))
+            return self._first.search(
+                backend_query, files, lambda narrowed: self._search_index(parsed, settings, narrowed, progress)
+            )
         return self._search_index(parsed, settings, filters, progress)
 
     def _search_index(
@@ -467,7 +469,7 @@ class Memory:
         path = self.settings.query.rerank.model_path
         if not path or self._judge:
             return self._judge, ()
-        from kept.embedding.cross_encoder import CrossEncoder
+        from kept.embedding.onnx.cross_encoder import CrossEncoder
 
         try:
             self._judge = CrossEncoder(path)

@@ -208,11 +208,11 @@ def test_a_slow_program_is_killed_with_all_it_started(qmd, stand_in, tmp_path):
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("print('not JSON')", "cannot be understood"),
-        ("print('[1, 2]')", "cannot be understood"),
-        ("print('[{\"file\": 3}]')", "cannot be understood"),
-        ("print('{}')", "cannot be understood"),
-        ("sys.stdout.buffer.write(b'[\\xff\\xfe]')", "cannot be understood"),
+        ("print('not JSON')", "cannot be parsed"),
+        ("print('[1, 2]')", "cannot be parsed"),
+        ("print('[{\"file\": 3}]')", "cannot be parsed"),
+        ("print('{}')", "cannot be parsed"),
+        ("sys.stdout.buffer.write(b'[\\xff\\xfe]')", "cannot be parsed"),
         ("sys.stderr.write('no such table: documents\\n'); sys.exit(3)", "exit code 3: no such table"),
         ("os.kill(os.getpid(), 9)", "exit code -9"),
         ("while True: print('[' * 100_000)", "printed more than"),

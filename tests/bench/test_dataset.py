@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kept import Memory
-from kept.bench.calibration import make_foreign_queries, make_random_queries
 from kept.bench.dataset import read_set
 from kept.bench.layout import lay_out, threshold_score
+from kept.bench.threshold import make_foreign_queries, make_random_queries
 from kept.config import load_config
 from kept.errors import BenchSetInvalid
 from kept.testing import FakeEmbedder
@@ -39,14 +39,14 @@ ASKED = [{"id": "q1", "text": "heron"}]
 @pytest.mark.parametrize(
     ("documents", "queries", "qrels", "said"),
     [
-        ("", ASKED, "", "corpus.jsonl: is empty"),
-        ('{"id": "d1", "text": "x"}\n{"id": \n', ASKED, "", "corpus.jsonl, line 2: is not JSON"),
-        ("[1]\n", ASKED, "", "line 1: is not an object"),
+        ("", ASKED, "", "corpus.jsonl: empty"),
+        ('{"id": "d1", "text": "x"}\n{"id": \n', ASKED, "", "corpus.jsonl, line 2: not JSON"),
+        ("[1]\n", ASKED, "", "line 1: not an object"),
         ([{"id": "d1"}], ASKED, "", "line 1: 'text' is missing"),
-        ([*ONE, *ONE], ASKED, "", "line 2: there is an id 'd1' already"),
+        ([*ONE, *ONE], ASKED, "", "line 2: the id 'd1' is used twice"),
         (ONE, [{"id": "q1", "text": " "}], "", "queries.jsonl, line 1: 'text' is missing"),
         (ONE, [{"id": "q1", "text": "x", "date": "May"}], "", "'date' is not a time"),
-        (ONE, [{"id": "q1", "text": "x", "group": "g"}], "", "query 'q1' is of group 'g'"),
+        (ONE, [{"id": "q1", "text": "x", "group": "g"}], "", "query 'q1' names the group 'g'"),
         (ONE, [{"id": "q1", "text": "x", "spans": [[3, 1]]}], "", "a span ends before it begins"),
         ([{**ONE[0], "group": "g"}], ASKED, "", "query 'q1' names no group"),
         (ONE, ASKED, "q2\td1\t1\n", "qrels.tsv, line 2: there is no query 'q2'"),
@@ -86,7 +86,7 @@ def test_a_turn_is_covered_by_a_hit_on_its_line_and_by_no_other(chat, tmp_path):
         found = memory.search("three-legged greyhound Biscuit", min_score=0.0)
         hit = next(one for one in found if "three-legged" in one.snippet)
         shown = memory.read(hit.path, start=hit.start_line, lines=hit.end_line - hit.start_line + 1).text
-    returned = group.returned(hit)
+    returned = group.returned_hit(hit)
     said = {one.id: one.text for one in chat.documents}
     assert "friends:s3:3" in returned.documents
     assert returned.session == "friends:s3"
@@ -136,8 +136,8 @@ def test_an_answer_in_a_long_file_counts_when_the_cited_lines_hold_it(tmp_path):
     group = laid_out(read_set(str(folder)), tmp_path)["long"]
     with Memory(group.config, embedder=FakeEmbedder()) as memory:
         right, *others = memory.search("lighthouse telescope", min_score=0.0).hits
-    assert group.returned(right).documents == {f"long:{start}-{start + 41}"}
-    assert all(not group.returned(hit).documents for hit in others)
+    assert group.returned_hit(right).documents == {f"long:{start}-{start + 41}"}
+    assert all(not group.returned_hit(hit).documents for hit in others)
 
 
 def test_of_a_long_line_the_piece_that_is_shown_has_to_hold_the_answer(tmp_path):
@@ -151,8 +151,8 @@ def test_of_a_long_line_the_piece_that_is_shown_has_to_hold_the_answer(tmp_path)
     group = laid_out(read_set(str(folder)), tmp_path)["long"]
     with Memory(group.config, embedder=FakeEmbedder()) as memory:
         found = memory.search("heron goldfish", min_score=0.0, max_results=50).hits
-    assert [bool(group.returned(hit).documents) for hit in found] == ["heron" in hit.snippet for hit in found]
-    assert any(group.returned(hit).documents for hit in found)
+    assert [bool(group.returned_hit(hit).documents) for hit in found] == ["heron" in hit.snippet for hit in found]
+    assert any(group.returned_hit(hit).documents for hit in found)
 
 
 def test_the_threshold_is_applied_to_the_score_that_the_curve_looks_at(tmp_path):

@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.bench.calibration import Probe, Probes, measure_curve
 from kept.bench.metrics import (
     FIGURES,
-    Returned,
+    ReturnedHit,
+    count_within,
     evaluate,
     evaluate_sessions,
-    hits_within,
     mean_figures,
     percentile,
 )
+from kept.bench.threshold import Probe, ProbeSet, measure_curve
 
 
-def hit(*documents: str, tokens: int = 10, score: float = 0.5, session: str | None = None) -> Returned:
-    return Returned(frozenset(documents), tokens, score, session)
+def hit(*documents: str, tokens: int = 10, score: float = 0.5, session: str | None = None) -> ReturnedHit:
+    return ReturnedHit(frozenset(documents), tokens, score, session)
 
 
 def test_one_relevant_document_at_rank_three():
@@ -75,8 +75,8 @@ def test_the_eleventh_hit_is_too_late_for_ten_but_may_be_within_the_tokens():
 
 
 def test_a_hit_counts_within_the_tokens_only_if_all_of_it_fits():
-    assert hits_within([hit("a", tokens=1500), hit("b", tokens=500)], 2000) == 2
-    assert hits_within([hit("a", tokens=1500), hit("b", tokens=501)], 2000) == 1
+    assert count_within([hit("a", tokens=1500), hit("b", tokens=500)], 2000) == 2
+    assert count_within([hit("a", tokens=1500), hit("b", tokens=501)], 2000) == 1
     assert evaluate([hit("x", tokens=1999), hit("a", tokens=2)], {"a": 1})["recall@2000tok"] == 0.0
 
 
@@ -100,10 +100,10 @@ def test_the_mean_of_no_queries_is_no_figure():
 
 
 def test_the_curve_counts_what_is_refused_and_what_is_lost():
-    def probe(*hits: Returned, relevant: tuple[str, ...] = ()) -> Probe:
+    def probe(*hits: ReturnedHit, relevant: tuple[str, ...] = ()) -> Probe:
         return Probe(hits, dict.fromkeys(relevant, 1.0))
 
-    probes = Probes(
+    probes = ProbeSet(
         random=(probe(hit("x", score=0.2)), probe()),
         foreign=(probe(hit("x", score=0.4)),),
         adversarial=(),
@@ -121,7 +121,7 @@ def test_the_curve_counts_what_is_refused_and_what_is_lost():
 documents = st.sampled_from("abcdef")
 rankings = st.lists(
     st.builds(
-        Returned,
+        ReturnedHit,
         documents=st.frozensets(documents, max_size=3),
         tokens=st.integers(0, 900),
         score=st.floats(0, 1),
@@ -143,7 +143,7 @@ def test_figures_are_between_0_and_1_and_more_hits_never_find_less(hits, relevan
 
 @given(rankings, judgements)
 def test_a_relevant_document_moved_to_the_front_never_makes_a_figure_worse(hits, relevant):
-    best = Returned(frozenset(relevant), tokens=0)
+    best = ReturnedHit(frozenset(relevant), tokens=0)
     before, after = evaluate(hits, relevant), evaluate([best, *hits], relevant)
     assert all(after[name] >= before[name] for name in FIGURES)
 
@@ -151,7 +151,7 @@ def test_a_relevant_document_moved_to_the_front_never_makes_a_figure_worse(hits,
 @given(rankings, judgements)
 def test_a_higher_threshold_refuses_no_less_and_loses_no_less(hits, relevant):
     probe = Probe(tuple(hits), relevant)
-    points = measure_curve(Probes((probe,), (), (), (probe,)), [0.0, 0.25, 0.5, 0.75, 1.0])
+    points = measure_curve(ProbeSet((probe,), (), (), (probe,)), [0.0, 0.25, 0.5, 0.75, 1.0])
     refused = [point.random_refused for point in points]
     assert refused == sorted(refused)
     lost = [point.answers_lost for point in points]

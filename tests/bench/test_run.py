@@ -19,14 +19,14 @@ DATA = Path(__file__).parent / "data"
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     """Both sets, measured once for all that is asked of the outcome."""
-    from kept.bench.measure import Plan
-    from kept.bench.run import measure_sets, read_sets
-    from kept.bench.shape import sets_shape
+    from kept.bench.json_report import sets_shape
+    from kept.bench.measurement import MeasurePlan
+    from kept.bench.parallel import measure_sets, read_sets
     from kept.config import load_config
 
     config = load_config(home=str(tmp_path_factory.mktemp("home")), environ={}).config
     sets = read_sets([str(DATA / "chat"), str(DATA / "shop")])
-    shape = sets_shape(measure_sets(sets, config, Plan(), jobs=1), jobs=1)
+    shape = sets_shape(measure_sets(sets, config, MeasurePlan(), jobs=1), jobs=1)
     return {one["set"]: one for one in json.loads(json.dumps(shape))["sets"]}
 
 

@@ -19,10 +19,11 @@ import pytest
 from kept import Memory
 from kept.embedding.gemini import GeminiEmbedder
 from kept.embedding.openai import OpenAIEmbedder
-from kept.embedding.remote import Account, RemoteEmbedder
+from kept.embedding.remote import RemoteEmbedder
 from kept.embedding.voyage import VoyageEmbedder
 from kept.indexing.batch_book import Book, Job, Trouble, dump_book, parse_book
 from kept.indexing.batch_jobs import THRESHOLD, plan_groups
+from kept.net import ProviderAccount
 from kept.records import SyncReport
 from kept.testing import FrozenClock
 from tests.support import embedding_batch_servers as batch_servers
@@ -59,8 +60,8 @@ class Place:
         (self.root / "workspace" / name).write_text(f"# Facts\n\n{items}")
 
     def embedder(self, **more: Any) -> RemoteEmbedder:
-        account = Account(self.server.base_url, KEY)
-        return self.kind(account, pace=self.fake.pace(), **{"dimensions": DIMS, **more})
+        account = ProviderAccount(self.server.base_url, KEY)
+        return self.kind(account, policy=self.fake.pace(), **{"dimensions": DIMS, **more})
 
     def memory(self, *, embedder: RemoteEmbedder | None = None, clock: Any = None, **settings: Any) -> Memory:
         named = {f"memory_search.remote.batch.{name}": value for name, value in {"enabled": True, **settings}.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kept import Memory
-from kept.net import timing
+from kept.net import retry
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY, says
 from tests.support.fake_time import FakePace
@@ -22,7 +22,7 @@ def server():
 def quick(monkeypatch):
     """Retries without waiting, for embedders that are made from settings."""
     pace = FakePace().pace()
-    monkeypatch.setattr(timing, "Pace", lambda: pace)
+    monkeypatch.setattr(retry, "RetryPolicy", lambda: pace)
 
 
 @pytest.fixture

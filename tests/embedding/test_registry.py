@@ -87,15 +87,15 @@ def test_a_key_from_the_environment_goes_to_its_own_provider_and_to_no_other_add
         headers = sent_headers(server, ENVIRONMENT, provider="openai", remote__api_key="sk-of-this-server")
         assert headers["authorization"] == "Bearer sk-of-this-server"
     own = chosen(ENVIRONMENT, provider="openai", remote__base_url="https://api.openai.com/v1/")
-    assert own._client._headers["authorization"] == "Bearer sk-openai-00000000"
-    assert chosen(ENVIRONMENT, provider="gemini")._client._headers["x-goog-api-key"] == "AIza-google-0000"
+    assert own.client._headers["authorization"] == "Bearer sk-openai-00000000"
+    assert chosen(ENVIRONMENT, provider="gemini").client._headers["x-goog-api-key"] == "AIza-google-0000"
 
 
 def test_the_first_variable_counts_and_the_configuration_before_all():
     both = {"GEMINI_API_KEY": "first-key", "GOOGLE_API_KEY": "second-key"}
-    assert chosen(both, provider="gemini")._client._headers["x-goog-api-key"] == "first-key"
+    assert chosen(both, provider="gemini").client._headers["x-goog-api-key"] == "first-key"
     configured = chosen(both, provider="gemini", remote__api_key="configured")
-    assert configured._client._headers["x-goog-api-key"] == "configured"
+    assert configured.client._headers["x-goog-api-key"] == "configured"
 
 
 def test_ollama_is_found_where_its_variable_says_unless_the_settings_say_otherwise():
@@ -104,7 +104,7 @@ def test_ollama_is_found_where_its_variable_says_unless_the_settings_say_otherwi
         chosen({"OLLAMA_HOST": host}, provider="ollama").embed(["hello"], role="query")
         assert len(server.requests) == 1
     elsewhere = chosen({"OLLAMA_HOST": "gpu"}, provider="ollama", remote__base_url="http://other:1")
-    assert elsewhere._client.endpoint.origin == "http://other:1"
+    assert elsewhere.client.endpoint.origin == "http://other:1"
     with pytest.raises(ConfigError, match="OLLAMA_HOST: not an address"):
         chosen({"OLLAMA_HOST": "http://[::1"}, provider="ollama")
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import pytest
 
 from kept.embedding.base import Embedder
-from kept.embedding.batch import Item, iter_batches, token_bound
+from kept.embedding.batch import BatchText, iter_batches, token_bound
 from kept.embedding.gemini import GeminiEmbedder
 from kept.embedding.ollama import OllamaEmbedder, host_url
 from kept.embedding.openai import OpenAIEmbedder
-from kept.embedding.remote import Account, RemoteEmbedder
+from kept.embedding.remote import RemoteEmbedder
 from kept.embedding.voyage import VoyageEmbedder
 from kept.errors import AccessRefused, EmbedderUnavailable, EmbeddingError, EmbeddingFailed
-from kept.net import DOCUMENTS, Patience
+from kept.net import DOCUMENT_TIMEOUTS, ProviderAccount, Timeouts
 from kept.records import Matrix
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY
@@ -31,7 +31,7 @@ KINDS: dict[str, tuple[type[servers.Provider], type[RemoteEmbedder]]] = {
     "voyage": (servers.Voyage, VoyageEmbedder),
     "ollama": (servers.Ollama, OllamaEmbedder),
 }
-SOON = Patience(attempt_s=0.08, total_s=100.0)
+SOON = Timeouts(attempt_s=0.08, total_s=100.0)
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Pair:
 
     def embedder(self, key: str | None = KEY, **more) -> RemoteEmbedder:
         headers = more.pop("headers", {})
-        return self.kind(Account(self.server.base_url, key, headers), pace=self.fake.pace(), **more)
+        return self.kind(ProviderAccount(self.server.base_url, key, headers), policy=self.fake.pace(), **more)
 
     def failure(
         self, embedder: RemoteEmbedder | None = None, texts: tuple[str, ...] = ("one", "two")
@@ -131,7 +131,7 @@ def test_no_call_has_more_than_eight_thousand_tokens_and_no_more_than_four_are_u
 
     openai.server.always = count
     texts = ["eight thousand tokens are a lot of words " * 24 for _ in range(192)]
-    openai.kind(Account(openai.server.base_url, KEY)).embed(texts, role="document")
+    openai.kind(ProviderAccount(openai.server.base_url, KEY)).embed(texts, role="document")
     calls = openai.server.requests
     assert len(calls) == 8
     assert most == 4
@@ -254,9 +254,9 @@ def test_an_identity_makes_no_call_and_tells_endpoints_apart_but_not_keys(pair):
     assert identity(headers={"X-Team": "a"}) != identity(headers={"X-Team": "b"})
     assert identity(model="other").key != identity().key
     assert pair.server.requests == []
-    elsewhere = pair.kind(Account("https://example.com/v1", KEY)).identity
+    elsewhere = pair.kind(ProviderAccount("https://example.com/v1", KEY)).identity
     assert elsewhere.key != identity().key
-    same = pair.kind(Account("https://ada:secret@EXAMPLE.com:443/v1/?key=secret", KEY)).identity
+    same = pair.kind(ProviderAccount("https://ada:secret@EXAMPLE.com:443/v1/?key=secret", KEY)).identity
     assert same == elsewhere
     assert KEY not in repr(same)
 
@@ -293,7 +293,7 @@ def test_a_key_with_a_line_break_in_it_is_refused_without_being_repeated(pair, k
         (servers.bad_gateway, "answered 502 after 3 tries: a web page, '502 Bad Gateway'"),
         (servers.hangs, "did not answer within 0.08 s after 3 tries"),
         (servers.drips, "did not answer within 0.08 s after 3 tries"),
-        (servers.breaks_off, "broke off the connection after 3 tries"),
+        (servers.breaks_off, "closed the connection after 3 tries"),
         (servers.says(200, b'{"data": [{"embe'), "not JSON"),
         (servers.says(200, b"[]"), "answered without"),
         (servers.says(200, b'{"data": 3, "embeddings": 3}'), "answered without"),
@@ -306,8 +306,8 @@ def test_a_key_with_a_line_break_in_it_is_refused_without_being_repeated(pair, k
 )
 def test_whatever_goes_wrong_is_said_in_one_line_and_once_it_is_over_all_is_well(pair, fault, says):
     pair.server.always = fault
-    patience = SOON if "did not answer" in says else DOCUMENTS
-    error = pair.failure(pair.embedder(document_patience=patience))
+    timeouts = SOON if "did not answer" in says else DOCUMENT_TIMEOUTS
+    error = pair.failure(pair.embedder(document_timeouts=timeouts))
     assert isinstance(error, EmbeddingFailed)
     assert says in error.message
     assert error.message.startswith(f"{pair.name}: {pair.server.origin}")
@@ -439,7 +439,7 @@ def test_texts_that_are_bad_are_gaps_even_if_there_are_no_others(pair):
 def test_a_provider_that_takes_no_text_at_all_has_failed(pair):
     pair.server.refuses = lambda text: True
     error = pair.failure()
-    assert "Not one of 2 texts could be embedded." in error.message
+    assert "None of 2 texts could be embedded." in error.message
     assert "not welcome" in error.message
 
 
@@ -497,7 +497,7 @@ def test_an_interruption_ends_the_calls_that_are_under_way(openai):
     worker = threading.Thread(target=work)
     worker.start()
     assert arrived.acquire(timeout=5)
-    embedder._client.abort()
+    embedder.client.abort()
     worker.join(timeout=5)
     assert not worker.is_alive()
     assert len(failures) == len(openai.server.requests) == 1
@@ -517,8 +517,8 @@ def test_what_was_used_is_counted_as_the_provider_counts_it(pair):
 
 
 def test_batches_hold_every_text_once_in_order_and_a_giant_travels_alone():
-    items = [Item(at, "x" * size) for at, size in enumerate([3, 30_000, 3, 3, 23_990, 9_000])]
-    batches = list(iter_batches(items, max_items=2))
+    items = [BatchText(at, "x" * size) for at, size in enumerate([3, 30_000, 3, 3, 23_990, 9_000])]
+    batches = list(iter_batches(items, max_texts=2))
     assert [item for batch in batches for item in batch] == items
     assert [[item.row for item in batch] for batch in batches] == [[0], [1], [2, 3], [4], [5]]
     assert list(iter_batches([])) == []

@@ -12,8 +12,9 @@ from kept import Memory
 from kept.embedding.gemini import GeminiEmbedder
 from kept.embedding.ollama import OllamaEmbedder
 from kept.embedding.openai import OpenAIEmbedder
-from kept.embedding.remote import Account, RemoteEmbedder
+from kept.embedding.remote import RemoteEmbedder
 from kept.embedding.voyage import VoyageEmbedder
+from kept.net import ProviderAccount
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY
 from tests.support.fake_time import FakePace
@@ -54,7 +55,7 @@ def opened(workspace: Path) -> Iterator[Callable[..., Memory]]:
 
 
 def embedder_of(server: servers.Provider, fake: FakePace, **more) -> OpenAIEmbedder:
-    return OpenAIEmbedder(Account(server.base_url, KEY), pace=fake.pace(), **more)
+    return OpenAIEmbedder(ProviderAccount(server.base_url, KEY), policy=fake.pace(), **more)
 
 
 def write(workspace: Path, count: int, *, first: int = 0, words: int = 3) -> None:
@@ -90,7 +91,7 @@ def test_a_thousand_small_notes_make_at_most_a_hundred_calls(workspace, opened, 
     write(workspace, 1000)
     with kind() as server:
         server.dims = 16
-        report = opened(embedder(Account(server.base_url, KEY), dimensions=16)).sync()
+        report = opened(embedder(ProviderAccount(server.base_url, KEY), dimensions=16)).sync()
         assert (report.ok, report.embedded, report.pending) == (True, 1000, 0)
         assert len(server.requests) <= 100
 
@@ -140,7 +141,7 @@ def test_a_server_that_dies_half_way_loses_nothing(workspace, server, opened, fa
         assert any("Searching by word only" in reason and server.origin in reason for reason in result.degraded)
 
     with servers.OpenAI() as revived:
-        again = opened(OpenAIEmbedder(Account(revived.base_url, KEY)))
+        again = opened(OpenAIEmbedder(ProviderAccount(revived.base_url, KEY)))
         assert again.sync().pending == 0
 
 

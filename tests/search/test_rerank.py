@@ -164,9 +164,9 @@ def test_what_the_model_finds_unfit_falls_below_the_threshold(kitchen):
         (lambda folder: (folder / "tokenizer.json").write_text("{}"), "cannot be used"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "There is no tokenizer.json"),
         (lambda folder: (folder / "model.onnx").unlink(), "There is no ONNX model"),
-        (lambda folder: write_judge(folder, strange_input=True), "it wants an input named pixels"),
-        (lambda folder: write_judge(folder, logit=float("nan")), "no judgement"),
-        (write_folder, "it is no cross-encoder"),
+        (lambda folder: write_judge(folder, strange_input=True), "it needs an input named pixels"),
+        (lambda folder: write_judge(folder, logit=float("nan")), "not a judgement"),
+        (write_folder, "it is not a cross-encoder"),
     ],
 )
 def test_a_model_that_cannot_be_used_is_said_and_the_search_answers(kitchen, damage, reason):
@@ -200,7 +200,7 @@ def test_without_a_model_nothing_of_it_is_loaded(kitchen):
     program = (
         "import sys\nfrom kept import Memory\n"
         "with Memory.open() as memory: assert len(memory.search('king'))\n"
-        "print([name for name in ('kept.embedding.cross_encoder', 'onnxruntime') if name in sys.modules])"
+        "print([name for name in ('kept.embedding.onnx.cross_encoder', 'onnxruntime') if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], env=kept_environment(kitchen), capture_output=True, text=True, check=True

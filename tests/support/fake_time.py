@@ -16,5 +16,7 @@ class FakePace:
         self.slept.append(seconds)
         self.now_s += seconds
 
-    def pace(self) -> net.Pace:
-        return net.Pace(sleep=self.sleep, monotonic=lambda: self.now_s, now=lambda: self.now_s, random=lambda: 1.0)
+    def pace(self) -> net.RetryPolicy:
+        return net.RetryPolicy(
+            sleep=self.sleep, monotonic=lambda: self.now_s, now=lambda: self.now_s, random=lambda: 1.0
+        )

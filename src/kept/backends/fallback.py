@@ -1,4 +1,4 @@
-"""qmd first, and our own index where qmd does not answer: a search is never without an answer because of it."""
+"""Search with qmd, and with Kept's own index when qmd fails: a search always has an answer."""
 
 from __future__ import annotations
 
@@ -7,91 +7,95 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import zip_longest
 
-from kept.backends.qmd import Qmd
+from kept.backends.qmd import QmdBackend
 from kept.config import Query
 from kept.errors import KeptError
 from kept.records import Dropped, Filter, Hit, SearchResult, SourceFile
 from kept.values import frozen
 
-Own = Callable[[Filter], SearchResult]
-"""A search of our own index."""
-_NARROW = "Answered from Kept's own index: qmd cannot narrow by path or date."
+SearchIndex = Callable[[Filter], SearchResult]
+"""Function that searches Kept's own index."""
+_NO_FILTERS = "Answered from Kept's own index: qmd cannot narrow by path or date."
 
 
 @frozen
-class Question:
+class BackendQuery:
     text: str
     settings: Query
     filters: Filter
     min_score: float | None
-    """What was asked for with the question. The setting is not for qmd, which scores on a scale of its own."""
-    with_talk: bool
-    """Whether conversations are searched as well."""
+    """Threshold of this query. The configured one is not applied to qmd, which scores on another scale."""
+    with_sessions: bool
+    """True if conversations are searched too."""
 
 
-class QmdFirst:
-    """Notes are found by qmd, conversations in our own index. After a failure qmd is left alone for a while."""
+class QmdWithFallback:
+    """Finds notes with qmd and conversations in Kept's own index. After a failure qmd is left alone for a while."""
 
-    def __init__(self, qmd: Qmd, *, cooldown_s: float) -> None:
+    def __init__(self, qmd: QmdBackend, *, cooldown_s: float) -> None:
         self.qmd = qmd
         self._cooldown_s = cooldown_s
-        self._resting: tuple[float, str] | None = None
+        self._cooldown: tuple[float, str] | None = None
 
     def sync(self, files: Iterable[SourceFile]) -> str | None:
-        """Lets qmd take in what changed. Why it did not, where it did not."""
+        """Let qmd index the changes. Return the reason if it could not."""
         try:
-            self.qmd.update(files, whole=True)
+            self.qmd.update(files, complete=True)
         except KeptError as exc:
             return f"qmd: {exc.message} {exc.hint}".strip()
-        self._resting = None
+        self._cooldown = None
         return None
 
-    def search(self, question: Question, files: Callable[[], Iterable[SourceFile]] | None, own: Own) -> SearchResult:
-        """``files`` says what there is to take in first, unless nothing should be."""
+    def search(
+        self, query: BackendQuery, files: Callable[[], Iterable[SourceFile]] | None, search_index: SearchIndex
+    ) -> SearchResult:
+        """Search notes and conversations. ``files`` lists the notes for an update before the search; None skips it."""
         started = time.perf_counter()
-        filters = question.filters
+        filters = query.filters
         if filters.sources == ("sessions",) or filters.session_key is not None or filters.channel is not None:
-            return own(filters)
+            return search_index(filters)
         if filters.path or filters.since_ms is not None or filters.until_ms is not None:
-            return _with_reason(own(filters), _NARROW)
-        hits, why = self._ask(question, files)
-        if why is not None:
-            return _with_reason(own(filters), f"Answered from Kept's own index: {why}")
-        talk = own(replace(filters, sources=("sessions",))) if question.with_talk and not filters.sources else None
-        found = tuple(_in_turn(hits, talk.hits if talk else ()))
-        most = question.settings.max_results
+            return _with_reason(search_index(filters), _NO_FILTERS)
+        notes, failure = self._search_qmd(query, files)
+        if failure is not None:
+            return _with_reason(search_index(filters), f"Answered from Kept's own index: {failure}")
+        with_sessions = query.with_sessions and not filters.sources
+        sessions = search_index(replace(filters, sources=("sessions",))) if with_sessions else None
+        hits = tuple(_interleave(notes, sessions.hits if sessions else ()))
+        limit = query.settings.max_results
         return SearchResult(
-            hits=found[:most],
-            degraded=talk.degraded if talk else (),
+            hits=hits[:limit],
+            degraded=sessions.degraded if sessions else (),
             provider="qmd",
             model=self.qmd.settings.mode,
             took_ms=(time.perf_counter() - started) * 1000,
-            dropped=tuple(Dropped(hit.citation, hit.score, "beyond max_results") for hit in found[most:]),
+            dropped=tuple(Dropped(hit.citation, hit.score, "beyond max_results") for hit in hits[limit:]),
         )
 
-    def _ask(
-        self, question: Question, files: Callable[[], Iterable[SourceFile]] | None
+    def _search_qmd(
+        self, query: BackendQuery, files: Callable[[], Iterable[SourceFile]] | None
     ) -> tuple[list[Hit], str | None]:
-        if self._resting is not None and time.monotonic() < self._resting[0]:
-            return [], self._resting[1]
+        """Return the hits, or the reason why there are none."""
+        if self._cooldown is not None and time.monotonic() < self._cooldown[0]:
+            return [], self._cooldown[1]
         try:
             if files is not None:
-                self.qmd.update(files(), whole=False)
-            hits = self.qmd.search(question.text, max_results=question.settings.max_results)
+                self.qmd.update(files(), complete=False)
+            hits = self.qmd.search(query.text, max_results=query.settings.max_results)
         except KeptError as exc:
-            why = f"{exc.message} {exc.hint}".strip()
-            self._resting = (time.monotonic() + self._cooldown_s, why)
-            return [], why
-        self._resting = None
-        least = question.min_score or 0.0
-        return [hit for hit in hits if hit.score >= least], None
+            reason = f"{exc.message} {exc.hint}".strip()
+            self._cooldown = (time.monotonic() + self._cooldown_s, reason)
+            return [], reason
+        self._cooldown = None
+        min_score = query.min_score or 0.0
+        return [hit for hit in hits if hit.score >= min_score], None
 
 
 def _with_reason(result: SearchResult, reason: str) -> SearchResult:
     return replace(result, degraded=(reason, *result.degraded))
 
 
-def _in_turn(notes: Iterable[Hit], talk: Iterable[Hit]) -> Iterator[Hit]:
-    """Best of each first: their scores cannot be compared."""
-    for pair in zip_longest(notes, talk):
+def _interleave(notes: Iterable[Hit], sessions: Iterable[Hit]) -> Iterator[Hit]:
+    """Yield hits of both in turn, the best of each first: their scores cannot be compared."""
+    for pair in zip_longest(notes, sessions):
         yield from (hit for hit in pair if hit is not None)

@@ -1,5 +1,4 @@
-"""Running a program that answers on its standard output: no shell, a limit of time and of output, and nothing left
-running behind."""
+"""Running a program for its standard output: no shell, limits of time and output, no processes left over."""
 
 from __future__ import annotations
 
@@ -13,21 +12,21 @@ from collections.abc import Mapping, Sequence
 
 from kept.errors import BackendFailed
 
-MAX_OUTPUT = 8_000_000
-_MAX_COMPLAINT = 4_000
-_READ = 65_536
+MAX_OUTPUT_BYTES = 8_000_000
+_MAX_ERROR_BYTES = 4_000
+_READ_BYTES = 65_536
 
 
 def find_program(command: str, *, hint: str) -> str:
-    """Where a program is, by its name or path."""
-    found = shutil.which(os.path.expanduser(command))
-    if found is None:
+    """Return the absolute path of a program that is named or given by path. Raise BackendFailed if there is none."""
+    path = shutil.which(os.path.expanduser(command))
+    if path is None:
         raise BackendFailed(f"the program '{command}' is not installed.", hint=hint)
-    return os.path.abspath(found)
+    return os.path.abspath(path)
 
 
 def run_program(command: Sequence[str], *, env: Mapping[str, str], cwd: str, timeout_s: float) -> bytes:
-    """What it prints. It and whatever it has started are killed when it takes too long or prints too much."""
+    """Return the standard output. The program and its children are killed if it takes too long or prints too much."""
     name = os.path.basename(command[0])
     try:
         process = subprocess.Popen(
@@ -37,50 +36,51 @@ def run_program(command: Sequence[str], *, env: Mapping[str, str], cwd: str, tim
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # a group of its own, which can be killed as one
+            start_new_session=True,  # a process group of its own, which can be killed as one
         )
     except (OSError, ValueError) as exc:
         raise BackendFailed(f"{name} could not be started ({exc}).") from exc
     try:
-        printed, complaint = _read(process, name, timeout_s)
+        output, errors = _read(process, name, timeout_s)
     finally:
-        _end(process)
+        _kill_group(process)
     if process.returncode:
-        told = complaint.decode("utf-8", "replace").strip().splitlines()
-        why = f": {told[-1][:300]}" if told else ", and did not say why."
-        raise BackendFailed(f"{name} failed with exit code {process.returncode}{why}")
-    return printed
+        lines = errors.decode("utf-8", "replace").strip().splitlines()
+        reason = f": {lines[-1][:300]}" if lines else ", without a message."
+        raise BackendFailed(f"{name} failed with exit code {process.returncode}{reason}")
+    return output
 
 
 def _read(process: subprocess.Popen[bytes], name: str, timeout_s: float) -> tuple[bytes, bytes]:
-    deadline = time.monotonic() + timeout_s
+    """Read output and errors until the program ends. Keep only the last part of the errors."""
+    deadline_s = time.monotonic() + timeout_s
     assert process.stdout is not None
     assert process.stderr is not None
-    printed, complaint = bytearray(), bytearray()
-    with selectors.DefaultSelector() as waiting:
-        waiting.register(process.stdout, selectors.EVENT_READ, printed)
-        waiting.register(process.stderr, selectors.EVENT_READ, complaint)
-        while waiting.get_map():
-            ready = waiting.select(max(0.0, deadline - time.monotonic()))
-            if not ready and time.monotonic() >= deadline:
+    output, errors = bytearray(), bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ, output)
+        selector.register(process.stderr, selectors.EVENT_READ, errors)
+        while selector.get_map():
+            ready = selector.select(max(0.0, deadline_s - time.monotonic()))
+            if not ready and time.monotonic() >= deadline_s:
                 raise BackendFailed(f"{name} did not answer within {timeout_s:g} s.")
             for key, _ in ready:
-                piece = os.read(key.fd, _READ)
+                piece = os.read(key.fd, _READ_BYTES)
                 if not piece:
-                    waiting.unregister(key.fileobj)
+                    selector.unregister(key.fileobj)
                 key.data.extend(piece)
-            del complaint[:-_MAX_COMPLAINT]
-            if len(printed) > MAX_OUTPUT:
-                raise BackendFailed(f"{name} printed more than {MAX_OUTPUT:,} bytes.")
+            del errors[:-_MAX_ERROR_BYTES]
+            if len(output) > MAX_OUTPUT_BYTES:
+                raise BackendFailed(f"{name} printed more than {MAX_OUTPUT_BYTES:,} bytes.")
     try:
-        process.wait(max(0.0, deadline - time.monotonic()))
+        process.wait(max(0.0, deadline_s - time.monotonic()))
     except subprocess.TimeoutExpired:
         raise BackendFailed(f"{name} did not end within {timeout_s:g} s.") from None
-    return bytes(printed), bytes(complaint)
+    return bytes(output), bytes(errors)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Also what it left running when it ended by itself: nobody else would."""
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill the program and its children, also those that are still running after it has ended by itself."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

@@ -1,7 +1,7 @@
-"""Searching notes through the program `qmd` (npm @tobilu/qmd).
+"""Searching notes with the program `qmd` (npm @tobilu/qmd).
 
-It gets a configuration and an index of its own below Kept's home, so that what its user has in it otherwise is neither
-seen nor changed. What it answers is verified: a hit is shown with the lines as they stand in the note now, or not.
+It gets a configuration and an index of its own below Kept's home, so that the collections its user has otherwise are
+neither read nor changed. Its answers are verified: a hit is shown with the current lines of the note, or not at all.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 from kept.backends.program import find_program, run_program
@@ -29,19 +30,19 @@ from kept.workspace.paths import MEMORY_FOLDER, ROOT_NOTES, Workspace
 INSTALL = "Install it: npm install -g @tobilu/qmd; or set memory_search.qmd.command."
 UPDATE_TIMEOUT_S = 300.0
 EMBED_TIMEOUT_S = 3600.0
-_NAME = "kept"
-_UPDATED = "updated"
+_INDEX_NAME = "kept"
+_STATE_FILE = "updated"
 _WORD = re.compile(r"\w+")
-_PLACE = re.compile(r"@@ -(\d+),(\d+) @@[^\n]*\n")
-_MORE_THAN_ASKED = 3
-"""Some of what it finds may be outdated, and is left out."""
+_LINE_RANGE = re.compile(r"@@ -(\d+),(\d+) @@[^\n]*\n")
+_RESULTS_PER_HIT = 3
+"""More results are requested than needed: some may be outdated, and are left out."""
 
-Read = Callable[[str, int, int], Passage]
-"""Reads lines of a note: path, first line, how many."""
+ReadLines = Callable[[str, int, int], Passage]
+"""Function that reads lines of a note, from its path, the first line and the number of lines."""
 
 
 @frozen
-class Answer:
+class QmdAnswer:
     """One result as the program prints it."""
 
     file: str
@@ -51,98 +52,106 @@ class Answer:
     text: str
 
 
-class Qmd:
-    def __init__(self, config: Config, workspace: Workspace, read: Read) -> None:
+class QmdBackend:
+    """Notes of one workspace in an index of qmd."""
+
+    def __init__(self, config: Config, workspace: Workspace, read: ReadLines) -> None:
         self.settings = config.memory_search.qmd
         self.workspace = workspace
-        self.folder = os.path.join(config.home, "agents", config.agent_id, f"qmd-{_short(workspace.root)}")
+        self.folder = os.path.join(config.home, "agents", config.agent_id, f"qmd-{_short_hash(workspace.root)}")
         self._read = read
-        self._bases = {os.path.realpath(place): place for place in (*workspace.extra_paths, workspace.root)}
+        self._bases = {os.path.realpath(path): path for path in (*workspace.extra_paths, workspace.root)}
 
-    # keeping its index
+    # updating its index
 
-    def update(self, files: Iterable[SourceFile], *, whole: bool) -> None:
-        """Lets it take in what changed, if anything has since it last did. ``whole`` takes the time that is needed,
-        also for the vectors where it is to search with them; otherwise no more than a search may."""
-        state = self._state(files)
-        if self._has_taken_in(state, whole=whole):
+    def update(self, files: Iterable[SourceFile], *, complete: bool) -> None:
+        """Let qmd index the notes, if any has changed since the last time.
+
+        ``complete`` takes as long as needed, and computes the vectors if qmd searches with them. Otherwise the update
+        may take no longer than a search.
+        """
+        state = self._hash_state(files)
+        if self._is_current(state, complete=complete):
             return
-        limit_s = UPDATE_TIMEOUT_S if whole else self.settings.timeout_ms / 1000
+        limit_s = UPDATE_TIMEOUT_S if complete else self.settings.timeout_ms / 1000
         self._write_config()
         with locked(os.path.join(self.folder, "update.lock"), wait_s=limit_s, purpose="updating qmd"):
-            if self._has_taken_in(state, whole=whole):
-                return
+            if self._is_current(state, complete=complete):
+                return  # another process did it meanwhile
             self._run(["update"], timeout_s=limit_s)
-            embeds = whole and self.settings.mode != "search"
-            if embeds:
+            has_vectors = complete and self.settings.mode != "search"
+            if has_vectors:
                 self._run(["embed"], timeout_s=EMBED_TIMEOUT_S)
-            done = "whole" if embeds or self.settings.mode == "search" else "words"
-            write_atomic(os.path.join(self.folder, _UPDATED), f"{state} {done}".encode())
+            extent = "whole" if has_vectors or self.settings.mode == "search" else "words"
+            write_atomic(os.path.join(self.folder, _STATE_FILE), f"{state} {extent}".encode())
 
-    def _state(self, files: Iterable[SourceFile]) -> str:
-        """What the files are like, and what it was told to index."""
-        told = hashlib.sha256(self._config().encode("utf-8", "surrogateescape"))
+    def _hash_state(self, files: Iterable[SourceFile]) -> str:
+        """Return a hash of the configuration and of the notes' sizes and times."""
+        digest = hashlib.sha256(self._config_text().encode("utf-8", "surrogateescape"))
         for file in files:
             if file.source == "memory":
                 line = f"{file.absolute}\0{file.size}\0{file.mtime_ns}\0{file.ctime_ns}\n"
-                told.update(line.encode("utf-8", "surrogateescape"))
-        return told.hexdigest()
+                digest.update(line.encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
 
-    def _has_taken_in(self, state: str, *, whole: bool) -> bool:
+    def _is_current(self, state: str, *, complete: bool) -> bool:
         try:
-            with open(os.path.join(self.folder, _UPDATED), encoding="ascii") as file:
-                before, _, done = file.read().partition(" ")
+            with open(os.path.join(self.folder, _STATE_FILE), encoding="ascii") as file:
+                indexed_state, _, extent = file.read().partition(" ")
         except (OSError, ValueError):
             return False
-        is_there = os.path.exists(os.path.join(self.folder, "index.sqlite"))
-        return is_there and before == state and (done == "whole" or not whole)
+        has_index = os.path.exists(os.path.join(self.folder, "index.sqlite"))
+        return has_index and indexed_state == state and (extent == "whole" or not complete)
 
     def _write_config(self) -> None:
         make_private_folder(self.folder)
-        write_atomic(os.path.join(self.folder, f"{_NAME}.yml"), self._config().encode("utf-8", "surrogateescape"))
+        path = os.path.join(self.folder, f"{_INDEX_NAME}.yml")
+        write_atomic(path, self._config_text().encode("utf-8", "surrogateescape"))
 
-    def _config(self) -> str:
-        """Its collections. JSON is YAML, and quotes whatever a path may hold."""
+    def _config_text(self) -> str:
+        """Return the configuration with its collections. JSON is valid YAML, and quotes anything a path may hold."""
         notes = f"{{{','.join(ROOT_NOTES)},{MEMORY_FOLDER}/**/*.{{md,MD}}}}"
         collections = {"workspace": {"path": os.path.realpath(self.workspace.root), "pattern": notes}}
         for number, extra in enumerate(self.workspace.extra_paths, start=1):
-            place = os.path.realpath(extra)
-            if os.path.isdir(place):
-                collections[f"extra-{number}"] = {"path": place, "pattern": "**/*.{md,MD}"}
-            elif os.path.isfile(place):
-                folder, name = os.path.split(place)
+            path = os.path.realpath(extra)
+            if os.path.isdir(path):
+                collections[f"extra-{number}"] = {"path": path, "pattern": "**/*.{md,MD}"}
+            elif os.path.isfile(path):
+                folder, name = os.path.split(path)
                 collections[f"extra-{number}"] = {"path": folder, "pattern": name}
         return json.dumps({"collections": collections}, indent=1) + "\n"
 
-    # asking
+    # searching
 
     def search(self, query: str, *, max_results: int) -> list[Hit]:
-        """Notes, best first. Fewer than were asked for, where some are not in the notes any more."""
-        asked = self._words(query) if self.settings.mode == "search" else " ".join(query.split())
-        count = str(max_results * _MORE_THAN_ASKED)
-        command = [self.settings.mode, "--format", "json", "--full-path", "-n", count, "--", asked]
-        printed = self._run(command, timeout_s=self.settings.timeout_ms / 1000)
-        hits = filter(None, map(self._find_hit, read_answers(printed)))
-        return [hit for hit, _ in zip(hits, range(max_results), strict=False)]
+        """Return notes, best first. There may be fewer than ``max_results`` if some results are outdated."""
+        text = self._keywords(query) if self.settings.mode == "search" else " ".join(query.split())
+        count = str(max_results * _RESULTS_PER_HIT)
+        command = [self.settings.mode, "--format", "json", "--full-path", "-n", count, "--", text]
+        output = self._run(command, timeout_s=self.settings.timeout_ms / 1000)
+        return list(islice(filter(None, map(self._find_hit, read_answers(output))), max_results))
 
-    def _words(self, query: str) -> str:
-        """It wants every word of a keyword search in a note, so those that say nothing are left out; and what it takes
-        for operators, such as a leading '-', was not meant as one."""
+    def _keywords(self, query: str) -> str:
+        """Return the words of a keyword search.
+
+        qmd requires every word, so stop words are left out; and a leading '-', which it takes for an operator, was not
+        meant as one.
+        """
         words = (word for term in parse_query(query).terms for word in _WORD.findall(term.text))
         return " ".join(dict.fromkeys(words)) or query
 
     def _run(self, command: list[str], *, timeout_s: float) -> bytes:
         program = find_program(self.settings.command, hint=INSTALL)
-        # Named, because otherwise a `.qmd` folder anywhere above the current one would be used instead.
+        # Both are set because otherwise qmd would use a `.qmd` folder anywhere above the current one.
         env = {**os.environ, "QMD_CONFIG_DIR": self.folder, "INDEX_PATH": os.path.join(self.folder, "index.sqlite")}
         make_private_folder(self.folder)
-        whole = [program, "--index", _NAME, *command]
-        return run_program(whole, env=env, cwd=self.folder, timeout_s=timeout_s)
+        arguments = [program, "--index", _INDEX_NAME, *command]
+        return run_program(arguments, env=env, cwd=self.folder, timeout_s=timeout_s)
 
-    def _find_hit(self, answer: Answer) -> Hit | None:
-        """The hit with its lines as they stand in the note, if that says there what the program says it does."""
+    def _find_hit(self, answer: QmdAnswer) -> Hit | None:
+        """Return the hit with the current lines of the note, or None if they are not what qmd reports."""
         absolute = os.path.realpath(os.path.join(self.folder, answer.file))
-        path = self._cited(absolute)
+        path = self._cited_path(absolute)
         if path is None:
             return None
         try:
@@ -150,9 +159,9 @@ class Qmd:
             state = os.stat(absolute)
         except (KeptError, OSError):
             return None
-        if not _same(passage.text, answer.text):
+        if not _is_same_text(passage.text, answer.text):
             return None
-        start, end, text = _trimmed(answer.start, passage.text)
+        start, end, text = _trim_blank_lines(answer.start, passage.text)
         part = ScorePart("qmd", answer.score, f"{self.settings.mode}, as qmd scores it")
         return Hit(
             path=path,
@@ -163,50 +172,57 @@ class Qmd:
             text_score=None,
             snippet=make_snippet(text, ()),
             source="memory",
-            timestamp=_iso(note_timestamp_ms(path, state.st_mtime_ns)),
+            timestamp=_iso_time(note_timestamp_ms(path, state.st_mtime_ns)),
             parts=(part,),
         )
 
-    def _cited(self, absolute: str) -> str | None:
-        for real, place in self._bases.items():
+    def _cited_path(self, absolute: str) -> str | None:
+        """Return the path under which Kept cites a file, or None if it is not an indexed note."""
+        for real, base in self._bases.items():
             if absolute == real or absolute.startswith(real + os.sep):
-                found = place + absolute[len(real) :]
-                if self.workspace.is_indexed(found):
-                    return self.workspace.cite(found)
+                path = base + absolute[len(real) :]
+                if self.workspace.is_indexed(path):
+                    return self.workspace.cite(path)
         return None
 
 
-def read_answers(printed: bytes) -> list[Answer]:
-    """What the program printed, whatever else stands before the list."""
+def read_answers(output: bytes) -> list[QmdAnswer]:
+    """Parse the output of the program. Text before the list is ignored."""
     try:
-        text = printed.decode("utf-8")
-        listed = json.loads(text[text.index("[") :]) if "[" in text else None
+        text = output.decode("utf-8")
+        results = json.loads(text[text.index("[") :]) if "[" in text else None
     except ValueError as exc:
-        raise BackendFailed(f"what qmd answers cannot be understood ({exc}).") from exc
-    if not isinstance(listed, list):
-        raise BackendFailed("what qmd answers cannot be understood (no list of results).")
-    return [answer for answer in map(_answer, listed) if answer is not None]
+        raise BackendFailed(f"the output of qmd cannot be parsed ({exc}).") from exc
+    if not isinstance(results, list):
+        raise BackendFailed("the output of qmd cannot be parsed (no list of results).")
+    return [answer for answer in map(_read_answer, results) if answer is not None]
 
 
-def _answer(one: Any) -> Answer | None:
-    if not isinstance(one, dict) or not isinstance(one.get("file"), str) or not isinstance(one.get("snippet"), str):
-        raise BackendFailed("what qmd answers cannot be understood (a result without a file or a snippet).")
-    place = _PLACE.match(one["snippet"])
-    score = one.get("score")
-    if place is None or "://" in one["file"] or isinstance(score, bool) or not isinstance(score, int | float):
-        return None  # a file that is gone is still named, by another name
-    text = one["snippet"][place.end() :]
-    return Answer(one["file"], min(1.0, max(0.0, float(score))), int(place[1]), int(place[2]), text)
+def _read_answer(result: Any) -> QmdAnswer | None:
+    """Return one result, or None if its file is gone."""
+    if (
+        not isinstance(result, dict)
+        or not isinstance(result.get("file"), str)
+        or not isinstance(result.get("snippet"), str)
+    ):
+        raise BackendFailed("the output of qmd cannot be parsed (a result without a file or a snippet).")
+    line_range = _LINE_RANGE.match(result["snippet"])
+    score = result.get("score")
+    if line_range is None or "://" in result["file"] or isinstance(score, bool) or not isinstance(score, int | float):
+        return None  # qmd still lists a file that is gone, by a URL instead of a path
+    text = result["snippet"][line_range.end() :]
+    return QmdAnswer(result["file"], min(1.0, max(0.0, float(score))), int(line_range[1]), int(line_range[2]), text)
 
 
-def _same(stands: str, said: str) -> bool:
-    """Whether a note says what it is said to say. A long passage is cut and ends in dots."""
-    stands, said = (re.sub(r"\r\n?", "\n", text).strip() for text in (stands, said))
-    return bool(said) and (stands == said or (said.endswith("...") and stands.startswith(said[:-3].rstrip())))
+def _is_same_text(note_text: str, reported: str) -> bool:
+    """Return whether a note holds the text that qmd reports. A long passage is cut there and ends in dots."""
+    note_text, reported = (re.sub(r"\r\n?", "\n", text).strip() for text in (note_text, reported))
+    is_cut = reported.endswith("...") and note_text.startswith(reported[:-3].rstrip())
+    return bool(reported) and (note_text == reported or is_cut)
 
 
-def _trimmed(start: int, text: str) -> tuple[int, int, str]:
-    """Without blank lines at either end."""
+def _trim_blank_lines(start: int, text: str) -> tuple[int, int, str]:
+    """Return first line, last line and text without blank lines at either end."""
     lines = text.split("\n")
     while len(lines) > 1 and not lines[0].strip():
         lines.pop(0)
@@ -216,9 +232,9 @@ def _trimmed(start: int, text: str) -> tuple[int, int, str]:
     return start, start + len(lines) - 1, "\n".join(lines)
 
 
-def _iso(timestamp_ms: int) -> str:
+def _iso_time(timestamp_ms: int) -> str:
     return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(timespec="seconds")
 
 
-def _short(root: str) -> str:
+def _short_hash(root: str) -> str:
     return hashlib.sha256(os.fsencode(root)).hexdigest()[:12]

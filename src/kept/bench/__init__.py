@@ -1,1 +1,6 @@
-"""Measuring recall: sets of documents, queries and what is relevant go in, figures come out."""
+"""Measuring recall: how often a search returns what answers a query.
+
+`dataset` reads a set, `layout` writes its documents to disk, `query_runner` asks its queries and `metrics` judges the
+hits. `measurement` does all of it for one set, `parallel` for several. `variants` has the baselines, `threshold` the
+cost of a threshold, `starter` makes a set of the user's own notes, and `json_report` is the output of `--json`.
+"""

@@ -1,7 +1,7 @@
-"""Reading a set: documents, queries, and which documents answer which query.
+"""Reading a set: documents, queries, and the documents that answer each query.
 
-A set is a folder of `corpus.jsonl`, `queries.jsonl` and `qrels.tsv`. Everything in it is checked here, and what is
-wrong is said by file and line, because most sets are edited by hand.
+A set is a folder of `corpus.jsonl`, `queries.jsonl` and `qrels.tsv`. Everything in it is checked, and a mistake is
+reported with file and line, because most sets are edited by hand.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from kept.values import frozen
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels.tsv"
 SESSION_QRELS, AUDITED_QRELS = "qrels_session.tsv", "qrels_audited.tsv"
 LONG_FILES = "corpora"
-"""A folder of whole files, one for each group, in which the answers of queries are given as ``spans`` of characters."""
+"""Folder of long files, one for each group. The answers of queries are ``spans`` of characters in them."""
 
 _UNANSWERABLE = ("adversarial", "unanswerable")
 _UNANSWERABLE_ENDING = "_abs"
 
-Row = TypeVar("Row", "Document", "Query")
+Row = TypeVar("Row", "BenchDocument", "BenchQuery")
 
 Relevance = dict[str, dict[str, float]]
-"""By query, then by document: how relevant it is. Only what is relevant at all."""
+"""Grade by query, then by document. Documents that are not relevant are left out."""
 
 
 @frozen
-class Document:
+class BenchDocument:
     id: str
     text: str
     group: str = ""
@@ -41,53 +41,56 @@ class Document:
 
 
 @frozen
-class Query:
+class BenchQuery:
     id: str
     text: str
     category: str = ""
     group: str = ""
     date: dt.datetime | None = None
-    """When it is asked; what is recent is recent then."""
+    """Date at which it is asked, for the boost of recent hits."""
     spans: tuple[tuple[int, int], ...] = ()
 
     @property
     def answerable(self) -> bool:
-        """Whether it should be answered. By the name of its category, not by whether something is marked as relevant:
-        an adversarial question often names the very passage that it misquotes."""
+        """True if it should be answered, by the name of its category.
+
+        Relevance marks do not decide it: an adversarial question often marks the very passage that it misquotes.
+        """
         return self.category not in _UNANSWERABLE and not self.category.endswith(_UNANSWERABLE_ENDING)
 
 
 @frozen
 class BenchSet:
     name: str
-    documents: tuple[Document, ...]
-    queries: tuple[Query, ...]
+    documents: tuple[BenchDocument, ...]
+    queries: tuple[BenchQuery, ...]
     relevant: Relevance
     sessions: Relevance = field(default_factory=dict)
     audited: Relevance = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
-    """By group: a long text that stands for the documents of that group."""
+    """Long texts by group. Each replaces the documents of its group."""
 
 
 def read_set(folder: str) -> BenchSet:
+    """Read and check a set. Raise BenchSetInvalid."""
     for name in (CORPUS, QUERIES, QRELS):
         if not os.path.isfile(os.path.join(folder, name)):
-            raise BenchSetInvalid(f"{folder}: is not a set of documents and queries; it has no {name}.")
-    documents = _unique(_documents(os.path.join(folder, CORPUS)), os.path.join(folder, CORPUS))
-    queries = _unique(_queries(os.path.join(folder, QUERIES)), os.path.join(folder, QUERIES))
+            raise BenchSetInvalid(f"{folder}: not a set of documents and queries: it has no {name}.")
+    documents = _unique(_read_documents(os.path.join(folder, CORPUS)), os.path.join(folder, CORPUS))
+    queries = _unique(_read_queries(os.path.join(folder, QUERIES)), os.path.join(folder, QUERIES))
     _check_groups(folder, documents, queries)
-    files = _read_files(folder, queries)
-    known = {query.id for query in queries}
-    ids = {document.id for document in documents}
+    files = _read_long_files(folder, queries)
+    query_ids = {query.id for query in queries}
+    document_ids = {document.id for document in documents}
     sessions = {document.session for document in documents if document.session}
-    relevant = _read_qrels(folder, QRELS, known, ids)
+    relevant = _read_qrels(folder, QRELS, query_ids, document_ids)
     return BenchSet(
         name=os.path.basename(os.path.abspath(folder)),
         documents=documents,
         queries=queries,
         relevant=_span_relevance(folder, queries, files) if files else relevant,
-        sessions=_read_qrels(folder, SESSION_QRELS, known, sessions),
-        audited=_read_qrels(folder, AUDITED_QRELS, known, ids),
+        sessions=_read_qrels(folder, SESSION_QRELS, query_ids, sessions),
+        audited=_read_qrels(folder, AUDITED_QRELS, query_ids, document_ids),
         files=files,
     )
 
@@ -95,12 +98,12 @@ def read_set(folder: str) -> BenchSet:
 # documents and queries
 
 
-def _documents(path: str) -> Iterator[tuple[int, Document]]:
+def _read_documents(path: str) -> Iterator[tuple[int, BenchDocument]]:
     for number, row in _rows(path):
         where = f"{path}, line {number}"
         yield (
             number,
-            Document(
+            BenchDocument(
                 id=_text(row, "id", where),
                 text=_text(row, "text", where, may_be_empty=True),
                 group=_optional(row, "group", where) or "",
@@ -111,12 +114,12 @@ def _documents(path: str) -> Iterator[tuple[int, Document]]:
         )
 
 
-def _queries(path: str) -> Iterator[tuple[int, Query]]:
+def _read_queries(path: str) -> Iterator[tuple[int, BenchQuery]]:
     for number, row in _rows(path):
         where = f"{path}, line {number}"
         yield (
             number,
-            Query(
+            BenchQuery(
                 id=_text(row, "id", where),
                 text=_text(row, "text", where),
                 category=_optional(row, "category", where) or "",
@@ -132,21 +135,21 @@ def _rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
             row = json.loads(line)
         except ValueError as exc:
-            raise BenchSetInvalid(f"{path}, line {number}: is not JSON ({exc}).") from None
+            raise BenchSetInvalid(f"{path}, line {number}: not JSON ({exc}).") from None
         if not isinstance(row, dict):
-            raise BenchSetInvalid(f"{path}, line {number}: is not an object with 'id' and 'text'.")
+            raise BenchSetInvalid(f"{path}, line {number}: not an object with 'id' and 'text'.")
         yield number, row
 
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:
-    """Lines that are not blank, with their numbers. Only a newline ends one: JSON may hold other separators."""
+    """Yield lines that are not blank, with their numbers. Only a newline ends one: JSON may hold other separators."""
     try:
         with open(path, encoding="utf-8-sig", newline="\n") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield number, line.rstrip("\r\n")
     except UnicodeDecodeError:
-        raise BenchSetInvalid(f"{path}: is not UTF-8.") from None
+        raise BenchSetInvalid(f"{path}: not UTF-8.") from None
     except OSError as exc:
         raise BenchSetInvalid(f"{path}: cannot be read ({exc.strerror}).") from None
 
@@ -172,8 +175,8 @@ def _time(row: Mapping[str, Any], name: str, where: str) -> dt.datetime | None:
     if value is None:
         return None
     try:
-        when = dt.datetime.fromisoformat(value)
-        return when if when.tzinfo else when.astimezone()
+        time = dt.datetime.fromisoformat(value)
+        return time if time.tzinfo else time.astimezone()
     except (ValueError, OverflowError):
         raise BenchSetInvalid(f"{where}: '{name}' is not a time such as 2026-03-14T15:09:00.") from None
 
@@ -189,56 +192,56 @@ def _spans(value: Any, where: str) -> tuple[tuple[int, int], ...]:
 
 
 def _unique(rows: Iterator[tuple[int, Row]], path: str) -> tuple[Row, ...]:
-    found: dict[str, Row] = {}
+    by_id: dict[str, Row] = {}
     for number, row in rows:
-        if row.id in found:
-            raise BenchSetInvalid(f"{path}, line {number}: there is an id '{row.id}' already.")
-        found[row.id] = row
-    if not found:
-        raise BenchSetInvalid(f"{path}: is empty.")
-    return tuple(found.values())
+        if row.id in by_id:
+            raise BenchSetInvalid(f"{path}, line {number}: the id '{row.id}' is used twice.")
+        by_id[row.id] = row
+    if not by_id:
+        raise BenchSetInvalid(f"{path}: empty.")
+    return tuple(by_id.values())
 
 
-def _check_groups(folder: str, documents: tuple[Document, ...], queries: tuple[Query, ...]) -> None:
+def _check_groups(folder: str, documents: tuple[BenchDocument, ...], queries: tuple[BenchQuery, ...]) -> None:
     groups = {document.group for document in documents}
     for query in queries:
         if query.group not in groups:
-            reason = f"is of group '{query.group}', which no document is of" if query.group else "names no group"
+            reason = f"names the group '{query.group}', which has no documents" if query.group else "names no group"
             raise BenchSetInvalid(f"{os.path.join(folder, QUERIES)}: query '{query.id}' {reason}.")
 
 
-# what is relevant
+# relevance
 
 
 def _read_qrels(folder: str, name: str, queries: set[str], documents: set[str]) -> Relevance:
     path = os.path.join(folder, name)
-    found: Relevance = {}
+    relevance: Relevance = {}
     if not os.path.isfile(path):
-        return found
+        return relevance
     for number, line in _lines(path):
         if number == 1:  # the header
             continue
-        query, document, grade = _judgement(line, f"{path}, line {number}")
+        query, document, grade = _parse_judgement(line, f"{path}, line {number}")
         if query not in queries:
             raise BenchSetInvalid(f"{path}, line {number}: there is no query '{query}'.")
         if document not in documents:
             kind = "session" if name == SESSION_QRELS else "document"
             raise BenchSetInvalid(f"{path}, line {number}: there is no {kind} '{document}'.")
         if grade > 0:
-            found.setdefault(query, {})[document] = grade
-    return found
+            relevance.setdefault(query, {})[document] = grade
+    return relevance
 
 
-def _judgement(line: str, where: str) -> tuple[str, str, float]:
+def _parse_judgement(line: str, where: str) -> tuple[str, str, float]:
     try:
         query, document, grade = line.split("\t")
         return query, document, float(grade)
     except ValueError:
-        raise BenchSetInvalid(f"{where}: expected a query, a document and a number, parted by tabs.") from None
+        raise BenchSetInvalid(f"{where}: expected a query, a document and a number, separated by tabs.") from None
 
 
-def _read_files(folder: str, queries: tuple[Query, ...]) -> dict[str, str]:
-    """The long files, when every query says where in one its answer stands."""
+def _read_long_files(folder: str, queries: tuple[BenchQuery, ...]) -> dict[str, str]:
+    """Return the long files by group, if every query has spans in one."""
     if not os.path.isdir(os.path.join(folder, LONG_FILES)) or not all(query.spans for query in queries):
         return {}
     files: dict[str, str] = {}
@@ -248,7 +251,7 @@ def _read_files(folder: str, queries: tuple[Query, ...]) -> dict[str, str]:
             with open(path, encoding="utf-8", newline="") as file:
                 files[group] = file.read()
         except (OSError, UnicodeDecodeError):
-            raise BenchSetInvalid(f"{path}: cannot be read, but queries have their answers in it.") from None
+            raise BenchSetInvalid(f"{path}: cannot be read, but queries have spans in it.") from None
     return files
 
 
@@ -256,9 +259,9 @@ def span_id(group: str, span: tuple[int, int]) -> str:
     return f"{group}:{span[0]}-{span[1]}"
 
 
-def _span_relevance(folder: str, queries: tuple[Query, ...], files: Mapping[str, str]) -> Relevance:
+def _span_relevance(folder: str, queries: tuple[BenchQuery, ...], files: Mapping[str, str]) -> Relevance:
     for query in queries:
         if any(end > len(files[query.group]) for _, end in query.spans):
             where = os.path.join(folder, QUERIES)
-            raise BenchSetInvalid(f"{where}: query '{query.id}' has a span behind the end of its file.")
+            raise BenchSetInvalid(f"{where}: query '{query.id}' has a span after the end of its file.")
     return {query.id: {span_id(query.group, span): 1.0 for span in query.spans} for query in queries}

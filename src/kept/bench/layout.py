@@ -1,8 +1,8 @@
-"""Writing the documents of a set as what they are, and finding them again in hits.
+"""Writing the documents of a set as notes and transcripts, and mapping hits back to documents.
 
-A document with a session is a turn of a transcript, any other a Markdown note. A group is an agent with a home of its
-own. Ids of a set often give the answer away, so no name on disk is made of one in a way that could be read or sorted
-by: whatever is indexed is a document's text, who said it and when.
+A document with a session is an utterance in a transcript, any other a Markdown note. A group is an agent with a home of
+its own. Ids of a set often give the answer away, so names on disk hide them and do not sort like them: only a
+document's text, its speaker and its time are indexed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from kept.bench.dataset import BenchSet, Document, span_id
-from kept.bench.metrics import Returned
+from kept.bench.dataset import BenchDocument, BenchSet, span_id
+from kept.bench.metrics import ReturnedHit
 from kept.config import Config
 from kept.durable import make_private_folder
 from kept.indexing.scan import CITED_FOLDER
@@ -28,37 +28,37 @@ from kept.values import frozen
 from kept.workspace.paths import MEMORY_FOLDER
 
 _CHANNEL, _PERSON = "chat", "1"
-"""One conversation that is taken up again and again. Its name is indexed, so it is the same for every session."""
+"""Key of the one conversation that all sessions belong to. Its name is indexed, so it is the same for all."""
 _BEGINNING = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
-"""When something was said that has no timestamp."""
+"""Time of an utterance without a timestamp."""
 
 
 @frozen
-class Unit:
-    """Something that a query can be answered by, at its place in a file."""
+class AnswerUnit:
+    """A document or a span that can answer a query, and its lines in a file."""
 
     document: str
     lines: tuple[int, int] | None = None
-    """The first and the last; None where the file is the document, and a hit anywhere in it counts."""
+    """First and last line; None if the file is the document and a hit anywhere in it counts."""
     text: str = ""
-    """Set where lines do not say enough: a hit may be a piece of a long line."""
+    """Set if lines are not enough: a hit may be a piece of a long line."""
 
 
 @frozen
-class Group:
-    """The documents of one group on disk, with the configuration of the agent whose they are."""
+class BenchGroup:
+    """Documents of one group on disk, with the configuration of their agent."""
 
     config: Config
-    units: dict[str, tuple[Unit, ...]]
-    """By cited path."""
+    units: dict[str, tuple[AnswerUnit, ...]]
+    """Units by cited path."""
     sessions: dict[str, str]
-    """By cited path: the session that a transcript is of."""
+    """Session of each transcript, by cited path."""
     newest: dt.datetime | None
-    """When its last document was written, where they say so."""
+    """Time of its newest document, if the documents have times."""
 
-    def returned(self, hit: Hit) -> Returned:
+    def returned_hit(self, hit: Hit) -> ReturnedHit:
         units = self.units.get(hit.path, ())
-        return Returned(
+        return ReturnedHit(
             documents=frozenset(unit.document for unit in units if _covers(hit, unit)),
             tokens=estimate_tokens(hit.snippet),
             score=threshold_score(hit),
@@ -67,22 +67,22 @@ class Group:
 
 
 def threshold_score(hit: Hit) -> float:
-    """What ``min_score`` is compared with: being recent, or from the time that was asked for, never saves a hit."""
-    worth = hit.score - sum(part.value for part in hit.parts if part.name in BESIDES)
-    return round(worth, 9)  # adding up in another order must not decide
+    """Return the score that ``min_score`` is compared with. Boosts for recent hits and for a period do not count."""
+    score = hit.score - sum(part.value for part in hit.parts if part.name in BESIDES)
+    return round(score, 9)  # the order of summation must not decide
 
 
-def _covers(hit: Hit, unit: Unit) -> bool:
+def _covers(hit: Hit, unit: AnswerUnit) -> bool:
     if unit.lines is None:
         return True
     if not (hit.start_line <= unit.lines[0] and unit.lines[1] <= hit.end_line):
         return False
-    # Pieces of a long line all cite that line; what is shown tells which piece it is.
+    # Pieces of a long line all cite that line; the snippet shows which piece a hit is.
     return not unit.text or hit.start_line < hit.end_line or _share_shown(unit.text, hit.snippet) >= 0.5
 
 
 def _share_shown(text: str, snippet: str) -> float:
-    """How much of a text stands in a snippet, which may begin or end inside it."""
+    """Return the share of a text that is in a snippet, which may start or end inside the text."""
     shown = snippet.removeprefix("…").removesuffix("…").strip()
     if text in shown or shown in text:
         return min(1.0, len(shown) / len(text))
@@ -92,26 +92,26 @@ def _share_shown(text: str, snippet: str) -> float:
     return 0.0
 
 
-def lay_out(bench: BenchSet, config: Config, folder: str) -> dict[str, Group]:
-    """Writes every group below a folder that is thrown away afterwards; nothing of it needs to outlast a crash."""
-    by_group: dict[str, list[Document]] = {}
+def lay_out(bench: BenchSet, config: Config, folder: str) -> dict[str, BenchGroup]:
+    """Write every group below a temporary folder. Nothing is synced to disk: it need not survive a crash."""
+    by_group: dict[str, list[BenchDocument]] = {}
     for document in bench.documents:
         by_group.setdefault(document.group, []).append(document)
     groups = {}
     for number, (name, documents) in enumerate(by_group.items(), start=1):
-        own = _own_config(config, os.path.join(folder, str(number)))
-        make_private_folder(os.path.join(own.workspace, MEMORY_FOLDER))
+        group_config = _group_config(config, os.path.join(folder, str(number)))
+        make_private_folder(os.path.join(group_config.workspace, MEMORY_FOLDER))
         if name in bench.files:
             spans = {span for query in bench.queries if query.group == name for span in query.spans}
-            units = _write_long_file(own, name, bench.files[name], spans)
-            groups[name] = Group(own, units, {}, None)
+            units = _write_long_file(group_config, name, bench.files[name], spans)
+            groups[name] = BenchGroup(group_config, units, {}, None)
         else:
-            groups[name] = _write_group(own, documents)
+            groups[name] = _write_group(group_config, documents)
     return groups
 
 
-def _own_config(config: Config, folder: str) -> Config:
-    """The user's settings, on a home and a workspace that hold nothing of the user's."""
+def _group_config(config: Config, folder: str) -> Config:
+    """Return the user's settings with an empty home and workspace."""
     search = replace(
         config.memory_search,
         enabled=True,
@@ -124,20 +124,23 @@ def _own_config(config: Config, folder: str) -> Config:
     return replace(config, home=os.path.join(folder, "home"), workspace=workspace, agent_id="main", agent=agent)
 
 
-def _write_group(config: Config, documents: Sequence[Document]) -> Group:
-    said = [document for document in documents if document.session]
-    units = {_write_note(config, one): (Unit(one.id),) for one in documents if not one.session}
-    transcripts, sessions = _write_transcripts(config, said)
+def _write_group(config: Config, documents: Sequence[BenchDocument]) -> BenchGroup:
+    notes = [document for document in documents if not document.session]
+    units = {_write_note(config, note): (AnswerUnit(note.id),) for note in notes}
+    transcripts, sessions = _write_transcripts(config, [document for document in documents if document.session])
     times = [document.timestamp for document in documents if document.timestamp]
-    return Group(config, {**units, **transcripts}, sessions, max(times, default=None))
+    return BenchGroup(config, {**units, **transcripts}, sessions, max(times, default=None))
 
 
 # notes
 
 
-def _write_note(config: Config, document: Document) -> str:
-    """Named by a hash, so that notes are not even indexed in the order of the set: in one of them the answers come
-    first, and the first wins a tie."""
+def _write_note(config: Config, document: BenchDocument) -> str:
+    """Write a note and return its path.
+
+    It is named by a hash, so that notes are not indexed in the order of the set: in one public set the answers come
+    first, and the first note wins a tie.
+    """
     cited = f"{MEMORY_FOLDER}/{_opaque(document.id)}.md"
     path = os.path.join(config.workspace, cited)
     _write(path, document.text)
@@ -157,14 +160,14 @@ def _write(path: str, text: str) -> None:
 
 def _write_long_file(
     config: Config, name: str, text: str, spans: Iterable[tuple[int, int]]
-) -> dict[str, tuple[Unit, ...]]:
+) -> dict[str, tuple[AnswerUnit, ...]]:
     cited = f"{MEMORY_FOLDER}/{_opaque(name)}.md"
     _write(os.path.join(config.workspace, cited), text)
     units = []
     for start, end in sorted(spans):
         answer = text[start:end].strip()
         first = text.count("\n", 0, text.index(answer, start)) + 1
-        units.append(Unit(span_id(name, (start, end)), (first, first + answer.count("\n")), answer))
+        units.append(AnswerUnit(span_id(name, (start, end)), (first, first + answer.count("\n")), answer))
     return {cited: tuple(units)}
 
 
@@ -172,44 +175,48 @@ def _write_long_file(
 
 
 def _write_transcripts(
-    config: Config, documents: Sequence[Document]
-) -> tuple[dict[str, tuple[Unit, ...]], dict[str, str]]:
-    by_session: dict[str, list[Document]] = {}
+    config: Config, documents: Sequence[BenchDocument]
+) -> tuple[dict[str, tuple[AnswerUnit, ...]], dict[str, str]]:
+    by_session: dict[str, list[BenchDocument]] = {}
     for document in documents:
         by_session.setdefault(document.session or "", []).append(document)
-    opener = next((one.speaker for one in documents if one.speaker), None)
-    units: dict[str, tuple[Unit, ...]] = {}
+    opener = next((document.speaker for document in documents if document.speaker), None)
+    units: dict[str, tuple[AnswerUnit, ...]] = {}
     sessions: dict[str, str] = {}
     with SessionStore(config) as store:
-        for number, (session, turns) in enumerate(by_session.items(), start=1):
-            cited = _write_session(store, turns, number, opener)
-            # The first line says whose conversation it is, so the first turn is on the second.
-            units[cited] = tuple(Unit(turn.id, (line, line)) for line, turn in enumerate(turns, start=2))
+        for number, (session, utterances) in enumerate(by_session.items(), start=1):
+            cited = _write_session(store, utterances, number, opener)
+            # The first line of a transcript is its header, so the first utterance is on the second.
+            units[cited] = tuple(
+                AnswerUnit(utterance.id, (line, line)) for line, utterance in enumerate(utterances, start=2)
+            )
             sessions[cited] = session
     return units, sessions
 
 
-def _write_session(store: SessionStore, turns: Sequence[Document], number: int, opener: str | None) -> str:
+def _write_session(store: SessionStore, utterances: Sequence[BenchDocument], number: int, opener: str | None) -> str:
     start = SessionStart(str(SessionKey(store.agent_id, _CHANNEL, "default", "direct", _PERSON)))
     session_id = f"{number:08d}"
     entries: list[Entry] = []
-    when, parent = turns[0].timestamp or _BEGINNING, session_id
-    created = when
-    for at, turn in enumerate(turns, start=1):
-        when = turn.timestamp or when
-        entries.append(Entry(f"{at:08d}", parent, when, _message(turn, opener)))
+    time, parent = utterances[0].timestamp or _BEGINNING, session_id
+    created = time
+    for entry_number, utterance in enumerate(utterances, start=1):
+        time = utterance.timestamp or time
+        entries.append(Entry(f"{entry_number:08d}", parent, time, _message(utterance, opener)))
         parent = entries[-1].id
     record = store.adopt(start, entries, session_id=session_id, created=created)
     return CITED_FOLDER + os.path.basename(record.transcript_path)
 
 
-def _message(turn: Document, opener: str | None) -> Message:
-    """Named roles are what they say. Of people, the one who opens the conversation is the user and the others answer:
-    a chunk is then something that was said with the reply to it, and a hit covers a few turns, not a page of them."""
-    role = _role(turn.speaker)
+def _message(utterance: BenchDocument, opener: str | None) -> Message:
+    """Return the message of an utterance. A speaker named like a role has that role.
+
+    Among people, the one who opens the conversation is the user and the others answer, as in a chat with an agent.
+    """
+    role, speaker = _role(utterance.speaker), utterance.speaker
     if role is not None:
-        return Message.of(role, turn.text)
-    return Message.of("user" if turn.speaker in (opener, None) else "assistant", turn.text, sender=turn.speaker)
+        return Message.of(role, utterance.text)
+    return Message.of("user" if speaker in (opener, None) else "assistant", utterance.text, sender=speaker)
 
 
 def _role(speaker: str | None) -> Role | None:

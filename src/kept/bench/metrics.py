@@ -1,7 +1,7 @@
-"""What a ranking is worth. Pure: what was returned and what is relevant go in, numbers come out.
+"""Figures of a ranking. Pure: returned hits and relevant documents go in, numbers come out.
 
-A query's figures are all between 0 and 1; a set's are their means. A relevant document counts from the first hit on
-whose cited lines cover it. One hit may cover several, as a chunk of a conversation does.
+All figures of a query are between 0 and 1; those of a set are their means. A relevant document counts from the first
+hit whose cited lines cover it. One hit may cover several, as a chunk of a conversation does.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ Figures = dict[str, float]
 
 
 @frozen
-class Returned:
-    """A hit, as far as it matters here."""
+class ReturnedHit:
+    """Parts of a hit that the figures need."""
 
     documents: frozenset[str]
-    """Those that its cited lines cover."""
+    """Documents that its cited lines cover."""
     tokens: int = 0
-    """Of the text that it brings with it."""
+    """Tokens of its snippet."""
     score: float = 0.0
-    """What ``min_score`` is compared with."""
+    """Score that ``min_score`` is compared with."""
     session: str | None = None
 
 
-def evaluate(hits: Sequence[Returned], relevant: Mapping[str, float]) -> Figures:
-    """The figures of one query. ``relevant`` is not empty, and every grade in it is above 0."""
+def evaluate(hits: Sequence[ReturnedHit], relevant: Mapping[str, float]) -> Figures:
+    """Return the figures of one query. ``relevant`` is not empty, and every grade in it is above 0."""
     ranks = first_ranks(hits, relevant)
     figures = {f"recall@{k}": _share_within(ranks, k, len(relevant)) for k in RECALL_AT}
-    figures[f"recall@{BUDGET_TOKENS}tok"] = _share_within(ranks, hits_within(hits, BUDGET_TOKENS), len(relevant))
+    figures[f"recall@{BUDGET_TOKENS}tok"] = _share_within(ranks, count_within(hits, BUDGET_TOKENS), len(relevant))
     figures["all@5"] = float(_share_within(ranks, 5, len(relevant)) == 1.0)
     best = min(ranks.values(), default=math.inf)
     figures["mrr@10"] = 1 / best if best <= 10 else 0.0
@@ -43,19 +43,19 @@ def evaluate(hits: Sequence[Returned], relevant: Mapping[str, float]) -> Figures
     return figures
 
 
-def evaluate_sessions(hits: Sequence[Returned], relevant: Mapping[str, float]) -> Figures:
-    """The same over sessions: each counts once, at its best hit, and ranks are those among distinct sessions."""
-    distinct: dict[str, Returned] = {}
+def evaluate_sessions(hits: Sequence[ReturnedHit], relevant: Mapping[str, float]) -> Figures:
+    """Return the figures over sessions: each counts once, at its best hit, and ranks count distinct sessions."""
+    distinct: dict[str, ReturnedHit] = {}
     for hit in hits:
         if hit.session is not None and hit.session not in distinct:
-            distinct[hit.session] = Returned(frozenset((hit.session,)), hit.tokens)
+            distinct[hit.session] = ReturnedHit(frozenset((hit.session,)), hit.tokens)
     figures = evaluate([*distinct.values()], relevant)
-    del figures[f"recall@{BUDGET_TOKENS}tok"]  # a session has no text of its own that is returned
+    del figures[f"recall@{BUDGET_TOKENS}tok"]  # a session returns no text of its own
     return figures
 
 
-def first_ranks(hits: Sequence[Returned], relevant: Mapping[str, float]) -> dict[str, int]:
-    """By relevant document that was found: the rank of the first hit that covers it, from 1."""
+def first_ranks(hits: Sequence[ReturnedHit], relevant: Mapping[str, float]) -> dict[str, int]:
+    """Return, for each relevant document that was returned, the rank of the first hit that covers it, from 1."""
     ranks: dict[str, int] = {}
     for rank, hit in enumerate(hits, start=1):
         for document in hit.documents:
@@ -64,8 +64,8 @@ def first_ranks(hits: Sequence[Returned], relevant: Mapping[str, float]) -> dict
     return ranks
 
 
-def hits_within(hits: Sequence[Returned], budget_tokens: int) -> int:
-    """How many hits, from the first on, fit whole into a budget."""
+def count_within(hits: Sequence[ReturnedHit], budget_tokens: int) -> int:
+    """Return how many hits, from the first on, fit whole into a budget."""
     spent = 0
     for count, hit in enumerate(hits):
         spent += hit.tokens
@@ -74,15 +74,18 @@ def hits_within(hits: Sequence[Returned], budget_tokens: int) -> int:
     return len(hits)
 
 
-def _share_within(ranks: Mapping[str, int], k: int, wanted: int) -> float:
-    return sum(rank <= k for rank in ranks.values()) / wanted
+def _share_within(ranks: Mapping[str, int], k: int, relevant_count: int) -> float:
+    return sum(rank <= k for rank in ranks.values()) / relevant_count
 
 
 def _ndcg(ranks: Mapping[str, int], relevant: Mapping[str, float], k: int) -> float:
-    """Against the best order of one document a hit. A hit that covers several can surpass that; 1 is the most."""
-    gained = sum(relevant[document] / math.log2(1 + rank) for document, rank in ranks.items() if rank <= k)
+    """Return nDCG against the best order with one document per hit.
+
+    A hit that covers several documents can exceed that order; the result is limited to 1.
+    """
+    gain = sum(relevant[document] / math.log2(1 + rank) for document, rank in ranks.items() if rank <= k)
     ideal = sorted(relevant.values(), reverse=True)[:k]
-    return min(1.0, gained / sum(grade / math.log2(1 + rank) for rank, grade in enumerate(ideal, start=1)))
+    return min(1.0, gain / sum(grade / math.log2(1 + rank) for rank, grade in enumerate(ideal, start=1)))
 
 
 def mean_figures(rows: Sequence[Figures]) -> Figures:
@@ -92,6 +95,6 @@ def mean_figures(rows: Sequence[Figures]) -> Figures:
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The smallest value that at least this share of all are no greater than; 0 of nothing."""
+    """Return the smallest value that at least this share of all values do not exceed; 0 if there are none."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0

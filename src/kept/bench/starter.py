@@ -1,4 +1,4 @@
-"""A set to begin with, made of somebody's own notes: passages, and queries from their headings and sentences.
+"""A starter set made of the user's own notes: passages, and queries from their headings and sentences.
 
 No model is asked, so the queries are plain. The same notes always give the same set.
 """
@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from kept.bench.calibration import FOREIGN
 from kept.bench.dataset import CORPUS, QRELS, QUERIES
+from kept.bench.threshold import FOREIGN
 from kept.chunking.markdown import HEADING_JOIN, ChunkSize, chunk_markdown
 from kept.config import Config
 from kept.durable import make_private_folder, write_atomic
@@ -37,28 +37,28 @@ _README = os.path.join(os.path.dirname(__file__), "starter.md")
 
 
 @frozen
-class Starter:
+class StarterSet:
     folder: str
     documents: int
     queries: int
 
 
 @frozen
-class Passage:
+class SampledPassage:
     id: str
     text: str
     heading: str
-    """The last of the headings above it."""
+    """Nearest heading above it."""
 
 
-def write_starter(config: Config, folder: str) -> Starter:
-    """All of it or nothing, and never over something that is there."""
+def write_starter(config: Config, folder: str) -> StarterSet:
+    """Write a whole set or nothing. Raise UsageError if the folder is not new or empty."""
     folder = os.path.abspath(os.path.expanduser(folder))
     if os.path.lexists(folder) and not (os.path.isdir(folder) and not os.listdir(folder)):
-        raise UsageError(f"{folder}: there is something already.", hint="Name a folder that is new or empty.")
+        raise UsageError(f"{folder} is not empty.", hint="Name a folder that is new or empty.")
     passages = [*iter_passages(config)]
     if not passages:
-        raise UsageError(f"There are no notes in {config.workspace} to make a set of.", hint="See 'kept add --help'.")
+        raise UsageError(f"There are no notes in {config.workspace} to make a set from.", hint="See 'kept add --help'.")
     queries = [*iter_queries(passages)]
     with open(_README, encoding="utf-8") as file:
         readme = file.read()
@@ -66,13 +66,13 @@ def write_starter(config: Config, folder: str) -> Starter:
         folder,
         {
             "README.md": readme,
-            CORPUS: _jsonl({"id": one.id, "text": one.text} for one in passages),
-            QUERIES: _jsonl({name: one[name] for name in ("id", "text", "category")} for one in queries),
+            CORPUS: _jsonl({"id": passage.id, "text": passage.text} for passage in passages),
+            QUERIES: _jsonl({name: query[name] for name in ("id", "text", "category")} for query in queries),
             QRELS: "query-id\tcorpus-id\trel\n"
-            + "".join(f"{one['id']}\t{one['answer']}\t1\n" for one in queries if one["answer"]),
+            + "".join(f"{query['id']}\t{query['answer']}\t1\n" for query in queries if query["answer"]),
         },
     )
-    return Starter(folder, len(passages), len(queries))
+    return StarterSet(folder, len(passages), len(queries))
 
 
 def _write_together(folder: str, files: Mapping[str, str]) -> None:
@@ -81,13 +81,13 @@ def _write_together(folder: str, files: Mapping[str, str]) -> None:
         make_private_folder(parent)
         unfinished = tempfile.mkdtemp(prefix=".kept-bench-", dir=parent)
     except OSError as exc:
-        raise WriteFailed(f"{folder}: could not be made ({exc.strerror}).") from exc
+        raise WriteFailed(f"{folder}: could not be written ({exc.strerror}).") from exc
     try:
         for name, text in files.items():
             write_atomic(os.path.join(unfinished, name), text.encode("utf-8", "replace"))
         os.rename(unfinished, folder)
     except OSError as exc:
-        raise WriteFailed(f"{folder}: could not be made ({exc.strerror}).") from exc
+        raise WriteFailed(f"{folder}: could not be written ({exc.strerror}).") from exc
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
@@ -99,7 +99,7 @@ def _jsonl(rows: Iterable[Mapping[str, Any]]) -> str:
 # passages
 
 
-def iter_passages(config: Config) -> Iterator[Passage]:
+def iter_passages(config: Config) -> Iterator[SampledPassage]:
     settings = config.memory_search
     workspace = Workspace.at(config.workspace, settings.extra_paths)
     workspace.require()
@@ -114,11 +114,11 @@ def iter_passages(config: Config) -> Iterator[Passage]:
             name = cite(file.path, chunk.start_line, chunk.end_line).replace("\t", " ").replace("\n", " ")
             if name not in seen:  # pieces of one long line have one name
                 seen.add(name)
-                yield Passage(name, _with_headings(chunk), chunk.heading.split(HEADING_JOIN)[-1])
+                yield SampledPassage(name, _with_headings(chunk), chunk.heading.split(HEADING_JOIN)[-1])
 
 
 def _with_headings(chunk: Chunk) -> str:
-    """A passage will be a note of its own, so the headings above it come with it."""
+    """Return a chunk with the headings above it: it becomes a note of its own."""
     titles = [title for title in chunk.heading.split(HEADING_JOIN) if title]
     above = [f"{'#' * level} {title}" for level, title in enumerate(titles, 1) if title not in chunk.text]
     return "\n\n".join((*above, chunk.text))
@@ -127,30 +127,31 @@ def _with_headings(chunk: Chunk) -> str:
 # queries
 
 
-def iter_queries(passages: list[Passage]) -> Iterator[dict[str, str]]:
-    """Of passages that are evenly spread: the heading, where no other has the same, or words."""
-    chance = random.Random(_SEED)
-    headings = [one.heading for one in passages]
+def iter_queries(passages: list[SampledPassage]) -> Iterator[dict[str, str]]:
+    """Yield queries from evenly spread passages: the heading, if no other passage has the same, or words."""
+    rng = random.Random(_SEED)
+    headings = [passage.heading for passage in passages]
     number = 0
     for passage in _spread(passages, MAX_QUERIES - UNANSWERED):
-        own_heading = len(passage.heading.split()) > 1 and headings.count(passage.heading) == 1
-        texts = {"heading": passage.heading if own_heading else "", "words": _some_words(passage.text, chance)}
-        wanted = "heading" if own_heading and (number % 2 == 0 or not texts["words"]) else "words"
-        if texts[wanted]:
+        has_own_heading = len(passage.heading.split()) > 1 and headings.count(passage.heading) == 1
+        texts = {"heading": passage.heading if has_own_heading else "", "words": _some_words(passage.text, rng)}
+        category = "heading" if has_own_heading and (number % 2 == 0 or not texts["words"]) else "words"
+        if texts[category]:
             number += 1
-            yield {"id": f"q{number}", "text": texts[wanted], "category": wanted, "answer": passage.id}
-    for at, text in enumerate(FOREIGN[:UNANSWERED], start=1):
-        yield {"id": f"a{at}", "text": text, "category": "adversarial", "answer": ""}
+            yield {"id": f"q{number}", "text": texts[category], "category": category, "answer": passage.id}
+    for foreign_number, text in enumerate(FOREIGN[:UNANSWERED], start=1):
+        yield {"id": f"a{foreign_number}", "text": text, "category": "adversarial", "answer": ""}
 
 
-def _spread(passages: list[Passage], most: int) -> list[Passage]:
-    if len(passages) <= most:
+def _spread(passages: list[SampledPassage], limit: int) -> list[SampledPassage]:
+    """Return at most ``limit`` passages, evenly spread."""
+    if len(passages) <= limit:
         return passages
-    return [passages[at * len(passages) // most] for at in range(most)]
+    return [passages[number * len(passages) // limit] for number in range(limit)]
 
 
-def _some_words(text: str, chance: random.Random) -> str:
-    """Words of one sentence in their order, the common ones left out: what somebody may remember of it."""
+def _some_words(text: str, rng: random.Random) -> str:
+    """Return some words of one sentence in their order, without common ones, as a person might remember it."""
     candidates = []
     for sentence in _SENTENCE.findall(text):
         words = [word for word in _WORD.findall(sentence) if word.lower() not in ENGLISH]
@@ -158,6 +159,6 @@ def _some_words(text: str, chance: random.Random) -> str:
             candidates.append(words)
     if not candidates:
         return ""
-    words = chance.choice(candidates)
-    kept = sorted(chance.sample(range(len(words)), min(_MOST_WORDS, max(_FEWEST_WORDS, len(words) // 2))))
-    return " ".join(words[at] for at in kept)
+    words = rng.choice(candidates)
+    sampled = sorted(rng.sample(range(len(words)), min(_MOST_WORDS, max(_FEWEST_WORDS, len(words) // 2))))
+    return " ".join(words[position] for position in sampled)

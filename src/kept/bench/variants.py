@@ -1,4 +1,4 @@
-"""What is compared in one run: the user's settings, and the baselines over the same index."""
+"""The variants that are compared over one index: the user's settings, and the baselines."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ _SEED_WORD = re.compile(r"[A-Za-z0-9_]+")
 
 
 def hits_to_ask_for(text_tokens: int, text_chars: int, chunks: int, *, sessions: bool = False) -> int:
-    """Enough for ten documents, or ten different sessions, and for 2,000 tokens of what is shown, where a user would
-    ask for six. The same for every query and variant of a set."""
-    chars = min(MAX_CHARS, text_chars / max(1, chunks))
-    shown = max(1.0, chars * text_tokens / max(1, text_chars))
-    return min(_MOST, max(_FEWEST_FOR_SESSIONS if sessions else _FEWEST, round(1.25 * BUDGET_TOKENS / shown)))
+    """Return the number of hits to request for every query and variant of a set.
+
+    A user asks for six. This is enough for ten documents, or ten different sessions, and for 2,000 tokens of snippets.
+    """
+    snippet_chars = min(MAX_CHARS, text_chars / max(1, chunks))
+    snippet_tokens = max(1.0, snippet_chars * text_tokens / max(1, text_chars))
+    fewest = _FEWEST_FOR_SESSIONS if sessions else _FEWEST
+    return min(_MOST, max(fewest, round(1.25 * BUDGET_TOKENS / snippet_tokens)))
 
 
 def _keyword(query: Query) -> Query:
@@ -47,19 +50,22 @@ def _seed(query: Query) -> Query:
 
 
 BASELINES: dict[str, Callable[[Query], Query]] = {"keyword": _keyword, "vector": _vector, "seed": _seed}
-"""Words alone and meaning alone have no threshold: theirs would have to be another, and this is the harder
-comparison. `seed` has the settings that Kept grew from."""
+"""Words alone and vectors alone have no threshold: theirs would have to be another one, and without one they are harder
+to beat. `seed` has the settings that Kept started from."""
 
 
 def text_for(name: str, text: str) -> str:
-    """What is asked. `seed` quotes every word, so that none is left out as saying nothing. Its words are ASCII only; a
-    text that is not is asked as it stands, which can only be better for it."""
+    """Return the text of a query for a variant.
+
+    `seed` quotes every word, so that stop words count too. It splits ASCII words only; any other text is asked as it
+    is, which can only help it.
+    """
     words = _SEED_WORD.findall(text)
     return " ".join(f'"{word}"' for word in words) if name == "seed" and words and text.isascii() else text
 
 
 class SeedEmbedder:
-    """The same embedder, whose cosines are scores as they are, and which does not see the quotes."""
+    """The same embedder with cosines as scores, and without the quotes of `text_for`."""
 
     calibration = Calibration(floor=0.0, ceiling=1.0)
 

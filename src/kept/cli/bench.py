@@ -18,8 +18,8 @@ from kept.tools.shapes import as_shape
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from kept.bench.measure import Measured, Summary
-    from kept.bench.run import Report
+    from kept.bench.measurement import FigureSummary, SetMeasurement
+    from kept.bench.parallel import Report
 
 _SHOWN_CATEGORIES = 12
 """With more of them than this, the table would be about little else."""
@@ -57,13 +57,13 @@ def command(
     if starter:
         make_starter(options, folders, as_json=as_json)
         return
-    from kept.bench.measure import Plan
-    from kept.bench.run import default_jobs, measure_sets, read_sets
-    from kept.bench.shape import sets_shape
+    from kept.bench.json_report import sets_shape
+    from kept.bench.measurement import MeasurePlan
+    from kept.bench.parallel import default_jobs, measure_sets, read_sets
 
     changed = setting_pairs(settings) | ({"memory_search.provider": provider} if provider else {})
     config = options.load(settings=changed).config
-    plan = Plan(baselines=(), sample=sample) if no_baselines else Plan(sample=sample)
+    plan = MeasurePlan(baselines=(), sample=sample) if no_baselines else MeasurePlan(sample=sample)
     sets = read_sets(folders)
     jobs = min(jobs or default_jobs(), len(sets))
     with progress_of_sets() as report:
@@ -117,7 +117,7 @@ def progress_of_sets() -> Iterator[Report | None]:
 # tables
 
 
-def show(measured: Sequence[Measured], *, jobs: int, curve: bool) -> None:
+def show(measured: Sequence[SetMeasurement], *, jobs: int, curve: bool) -> None:
     out = console()
     out.print(recall_table(measured))
     out.print(cost_table(measured))
@@ -141,7 +141,7 @@ def table(title: str, first: str, *columns: str) -> Table:
     return made
 
 
-def recall_table(measured: Sequence[Measured]) -> Table:
+def recall_table(measured: Sequence[SetMeasurement]) -> Table:
     from kept.bench.variants import KEPT
 
     made = table("Recall", "set", "n", "R@1", "R@5", "R@10", "R@2k", "all@5", "MRR", "nDCG", "abst.")
@@ -155,7 +155,7 @@ def recall_table(measured: Sequence[Measured]) -> Table:
     return made
 
 
-def _add_parts(made: Table, one: Measured) -> None:
+def _add_parts(made: Table, one: SetMeasurement) -> None:
     if 1 < len(one.categories) <= _SHOWN_CATEGORIES:
         for category, summary in one.categories.items():
             made.add_row(f"  · {_plain(category)}", *_cells(summary))
@@ -175,7 +175,7 @@ def _plain(name: str) -> str:
     return escape(shown)
 
 
-def _cells(summary: Summary) -> list[str]:
+def _cells(summary: FigureSummary) -> list[str]:
     return [f"{summary.queries:,}", *_figures(summary.figures), _abstained(summary)]
 
 
@@ -185,7 +185,7 @@ def _figures(figures: dict[str, float]) -> list[str]:
     return [f"{figures[name]:.3f}" if name in figures else "–" for name in FIGURES]
 
 
-def _abstained(summary: Summary) -> str:
+def _abstained(summary: FigureSummary) -> str:
     """Rightly, then wrongly."""
     return "/".join(_percent(share) for share in (summary.abstained_rightly, summary.abstained_wrongly))
 
@@ -194,8 +194,8 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{share:.0%}"
 
 
-def cost_table(measured: Sequence[Measured]) -> Table:
-    from kept.bench.shape import calibration_shape
+def cost_table(measured: Sequence[SetMeasurement]) -> Table:
+    from kept.bench.json_report import calibration_shape
 
     made = table(
         "Cost and refusals", "set", "docs", "chunks", "indexed", "index", "p50 ms", "p95 ms", "refused", "lost"
@@ -216,7 +216,7 @@ def cost_table(measured: Sequence[Measured]) -> Table:
     return made
 
 
-def legend(measured: Sequence[Measured], *, jobs: int) -> str:
+def legend(measured: Sequence[SetMeasurement], *, jobs: int) -> str:
     lines = [
         "R@2k: within the first 2,000 tokens returned. abst.: got nothing, rightly/wrongly.",
         f"refused, lost: nonsense and answers, at min_score {measured[0].min_score:.2f}.",
@@ -226,7 +226,7 @@ def legend(measured: Sequence[Measured], *, jobs: int) -> str:
     return "\n".join(lines)
 
 
-def curve_table(one: Measured) -> Table:
+def curve_table(one: SetMeasurement) -> Table:
     made = table(
         f"{_plain(one.name)}: what a threshold refuses, and what it loses",
         "min_score",

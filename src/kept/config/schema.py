@@ -11,7 +11,9 @@ from kept.config.paths import AgentPaths
 from kept.values import frozen
 
 Provider = Literal["auto", "local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"] | str
-"""Those that come with Kept, or the name of one that another package adds. The registry knows which there are."""
+"""A provider of Kept (also written `llama-cpp` or `llamaCpp`), or one that another package adds.
+
+The table in `kept.embedding.registry` has the same names; a test compares the two."""
 Pooling = Literal["auto", "mean", "cls", "last"]
 Weight = float | Literal["auto"]
 

@@ -1,4 +1,4 @@
-"""What every embedder is, and the arithmetic that all of them share."""
+"""The embedder protocol, and the arithmetic that all embedders share."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Role = Literal["query", "document"]
 
 @frozen
 class Identity:
-    """What a vector came from. Vectors of two identities are never compared.
+    """Origin of a vector. Vectors of two identities are never compared.
 
-    ``fingerprint`` tells apart what the names do not: another endpoint, other weights. It never holds a secret.
-    ``dims`` is 0 where only the answer to a first call would tell: an identity costs no call.
+    ``fingerprint`` separates vectors that the names do not: another endpoint, other weights. It never holds a secret.
+    ``dims`` is 0 if only the answer to a first call would tell: reading an identity costs no call.
     """
 
     provider: str
@@ -30,15 +30,15 @@ class Identity:
 
     @property
     def key(self) -> str:
-        whole = f"{self.provider}\n{self.model}\n{self.dims}\n{self.fingerprint}"
-        return hashlib.sha256(whole.encode()).hexdigest()
+        parts = f"{self.provider}\n{self.model}\n{self.dims}\n{self.fingerprint}"
+        return hashlib.sha256(parts.encode()).hexdigest()
 
 
 @frozen
 class Calibration:
-    """What a cosine of this embedder means: at ``floor`` two texts are unrelated, at ``ceiling`` they agree.
+    """Scale of an embedder's cosines: at ``floor`` two texts are unrelated, at ``ceiling`` they agree.
 
-    ``weight`` is how much of a score it has earned against the words, by measurement.
+    ``weight`` is the share of a score that the vectors have earned against the words, by measurement.
     """
 
     floor: float = 0.0
@@ -58,20 +58,20 @@ class Embedder(Protocol):
     def calibration(self) -> Calibration: ...
 
     def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
-        """A unit vector for each text, in order. Raises EmbeddingError; never returns fewer rows.
+        """Return a unit vector for each text, in order. Raise EmbeddingError; never return fewer rows.
 
-        Where some texts could be embedded and others not, the others are rows of zeros, named in ``gaps``.
+        If only some texts could be embedded, the rows of the others are zeros, and ``gaps`` names them.
         """
         ...
 
 
 def pack_unit_rows(rows: Iterable[Sequence[float]], dims: int) -> Matrix:
-    """Rows of any numbers as unit vectors. What is not finite counts as 0; a row of zeros stays one."""
+    """Return the rows as unit vectors. Values that are not finite count as 0; a row of zeros stays one."""
     packed = array("f")
     for row in rows:
-        clean = [value if math.isfinite(value) else 0.0 for value in row]
-        norm = math.sqrt(math.fsum(value * value for value in clean))
-        packed.extend([value / norm for value in clean] if norm > 1e-10 else [0.0] * dims)
+        finite = [value if math.isfinite(value) else 0.0 for value in row]
+        norm = math.sqrt(math.fsum(value * value for value in finite))
+        packed.extend([value / norm for value in finite] if norm > 1e-10 else [0.0] * dims)
     return Matrix(dims, _little_endian(packed))
 
 

@@ -1,8 +1,9 @@
 """The tokenizer of the built-in model: byte-pair encoding over a SentencePiece vocabulary.
 
-Written out here because loading the usual library and its tables costs more than a whole search. In a vocabulary of
-this kind two neighbouring pieces merge if their sum is a piece, and the piece with the lower number merges first, so
-the table of pieces alone says everything. Words never merge across a space, so each is encoded once and remembered.
+Written out here because importing the usual library and loading its tables costs more than a whole search. In such a
+vocabulary two neighbouring pieces merge if their concatenation is a piece, and the piece with the lower id merges
+first, so the table of pieces is all that is needed. Words never merge across a space, so each word is encoded once and
+cached.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ _UNIT = re.compile(f"{_SPACE}*[^{_SPACE}]+|{_SPACE}+")
 _RUNS_OF_SPACES_MERGE_LAST = 1 << 20
 _FIRST_BYTE_PIECE = 3
 _FIRST_PLAIN_PIECE = _FIRST_BYTE_PIECE + 256
-_REMEMBERED_WORDS = 200_000
+_CACHED_UNITS = 200_000
 _LONGEST_WORD = 48
 _NEVER = (1 << 30, 0, 0)
 
+MergeRank = tuple[int, int, int]
+"""Order of a merge: the id of the merged piece, then those of its two parts."""
+
 
 def read_pieces(path: str) -> dict[str, int]:
-    """The pieces of a tokenizer file, by name. The rest of the file, two thirds of it, is not parsed."""
+    """Return the pieces of a tokenizer file with their ids. The rest of the file, two thirds of it, is not parsed."""
     with open(path, "rb") as file:
         raw = file.read()
     start = raw.index(b"{", raw.index(b'"vocab"'))
@@ -36,33 +40,34 @@ def read_pieces(path: str) -> dict[str, int]:
 class PieceEncoder:
     def __init__(self, pieces: dict[str, int]) -> None:
         self._pieces = pieces
-        self._known: dict[str, tuple[int, ...]] = {}
+        self._cache: dict[str, tuple[int, ...]] = {}
 
     def encode(self, text: str) -> list[int]:
-        known = self._known
+        """Return the ids of a text's pieces."""
+        cache = self._cache
         ids: list[int] = []
         if not text:
             return ids
         for unit in _UNIT.findall(_SPACE + text.replace(" ", _SPACE)):
-            found = known.get(unit)
-            if found is None:
-                if len(known) >= _REMEMBERED_WORDS:
-                    known.clear()
-                found = known[unit] = tuple(self._numbers(self._merge(unit)))
-            ids += found
+            unit_ids = cache.get(unit)
+            if unit_ids is None:
+                if len(cache) >= _CACHED_UNITS:
+                    cache.clear()
+                unit_ids = cache[unit] = tuple(self._iter_ids(self._merge(unit)))
+            ids += unit_ids
         return ids
 
     def _merge(self, unit: str) -> list[str]:
-        """Merges neighbours, lowest piece first, until none is left that may.
+        """Merge neighbours, lowest id first, until no pair is left that merges.
 
-        Every plain piece of the vocabulary is what its own letters merge to, so a unit that is one is done.
+        Every plain piece of the vocabulary is the result of merging its own letters, so a unit that is a piece is done.
         """
         if self._pieces.get(unit, 0) >= _FIRST_PLAIN_PIECE:
             return [unit]
         return self._merge_word(unit) if len(unit) <= _LONGEST_WORD else self._merge_long(unit)
 
     def _merge_word(self, unit: str) -> list[str]:
-        """In a word the next pair is found sooner by looking at all of them than by keeping a heap."""
+        """Merge a short unit. Scanning all pairs for the next merge is faster here than keeping a heap."""
         parts = list(unit)
         ranks = [self._rank(left, right) or _NEVER for left, right in pairwise(parts)]
         while ranks:
@@ -79,12 +84,26 @@ class PieceEncoder:
         return parts
 
     def _merge_long(self, unit: str) -> list[str]:
+        """Merge a unit of any length in O(n log n), with the same result as `_merge_word`.
+
+        The parts form a doubly linked list: ``after`` and ``before`` hold the index of each part's neighbour, and a
+        merge writes the joined text into the left part, marks the right one as None and unlinks it. So an index keeps
+        its meaning, and the list need not be shifted.
+
+        The heap holds the possible merges, lowest rank first and leftmost among equals. A merge makes older entries
+        about its two parts stale. They are not removed but carry the text they were made for, and are skipped when it
+        no longer matches: a part only ever grows, so a text that was merged away cannot come back at that index.
+
+        Example: "abc" with the pieces ab=10 and bc=11. The heap starts with (10, at 0) and (11, at 1). Merging at 0
+        leaves ["ab", None, "c"]; the entry for "b"+"c" at 1 is stale, and "ab"+"c" is offered if it is a piece.
+        """
         parts: list[str | None] = list(unit)
         after = list(range(1, len(parts) + 1))
         before = list(range(-1, len(parts) - 1))
         heap: list[tuple[int, int, int, int, str, str]] = []
 
         def offer(at: int) -> None:
+            """Push the merge of a part with the next one, if the two merge."""
             right_at = after[at]
             if right_at >= len(parts):
                 return
@@ -101,7 +120,7 @@ class PieceEncoder:
             *_, at, left, right = heapq.heappop(heap)
             right_at = after[at]
             if right_at >= len(parts) or parts[at] != left or parts[right_at] != right:
-                continue  # one of the two has merged with another since
+                continue  # stale: one of the two has merged with another part since
             parts[at], parts[right_at] = left + right, None
             after[at] = after[right_at]
             if after[at] < len(parts):
@@ -111,7 +130,8 @@ class PieceEncoder:
             offer(at)
         return [part for part in parts if part is not None]
 
-    def _rank(self, left: str, right: str) -> tuple[int, int, int] | None:
+    def _rank(self, left: str, right: str) -> MergeRank | None:
+        """Return the order of a merge, or None if the two parts do not merge."""
         pieces = self._pieces
         merged = pieces.get(left + right)
         if merged is None or left not in pieces or right not in pieces:
@@ -120,10 +140,11 @@ class PieceEncoder:
             merged += _RUNS_OF_SPACES_MERGE_LAST
         return merged, pieces[left], pieces[right]
 
-    def _numbers(self, parts: Iterable[str]) -> Iterable[int]:
+    def _iter_ids(self, parts: Iterable[str]) -> Iterable[int]:
+        """Yield the ids of parts. A part that is not a piece becomes the pieces of its UTF-8 bytes."""
         for part in parts:
-            number = self._pieces.get(part)
-            if number is not None:
-                yield number
+            piece_id = self._pieces.get(part)
+            if piece_id is not None:
+                yield piece_id
             else:
                 yield from (_FIRST_BYTE_PIECE + byte for byte in part.encode("utf-8", "replace"))

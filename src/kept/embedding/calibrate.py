@@ -1,8 +1,8 @@
-"""What the cosines of a model mean, measured on the model itself.
+"""Measuring the scale of a model's cosines, on the model itself.
 
-Models differ: two sentences that have nothing to do with each other are at 0.00 in the built-in model and at 0.39 in
-bge-small, so no constant serves all of them. Eight questions and the passage that answers each, on as many subjects,
-give 8 cosines of texts that agree and 56 of texts that do not.
+Models differ: unrelated sentences have a cosine of 0.00 in the built-in model and of 0.39 in bge-small, so no constant
+serves all of them. Eight questions and the passages that answer them, each on another subject, give 8 cosines of
+related texts and 56 of unrelated ones.
 """
 
 from __future__ import annotations
@@ -26,31 +26,33 @@ _PAIRS = (
 )
 WEIGHT = 0.5
 
-# So many deviations above the mean of its kind. Both were chosen to give the built-in model the 0.15 and 0.75 that
-# the retrieval sets gave it by hand, so that one `min_score` can serve every model.
+# Distance of floor and ceiling from the mean of their kind, in standard deviations. Both were chosen to give the
+# built-in model the 0.15 and 0.75 that the retrieval sets gave it by hand, so that one `min_score` serves every model.
 _FLOOR_DEVIATIONS = 2.3
 _CEILING_DEVIATIONS = 2.85
 _LEAST_SPREAD = 0.05
 
 
-class Embeds(Protocol):
+class TextEmbedder(Protocol):
+    """The part of an embedder that is measured. It has no calibration yet."""
+
     def embed(self, texts: list[str], *, role: Role) -> Matrix: ...
 
 
-def measure_calibration(embedder: Embeds) -> Calibration:
-    """The floor is above where unrelated texts are, the ceiling above where a question meets its answer."""
+def measure_calibration(embedder: TextEmbedder) -> Calibration:
+    """Return a floor above the cosines of unrelated texts and a ceiling above those of questions and answers."""
     questions = _rows(embedder.embed([question for question, _ in _PAIRS], role="query"))
     passages = _rows(embedder.embed([passage for _, passage in _PAIRS], role="document"))
     related: list[float] = []
     unrelated: list[float] = []
-    for at, question in enumerate(questions):
-        for against, passage in enumerate(passages):
+    for question_number, question in enumerate(questions):
+        for passage_number, passage in enumerate(passages):
             cosine = sum(a * b for a, b in zip(question, passage, strict=True))
-            (related if at == against else unrelated).append(cosine)
+            (related if question_number == passage_number else unrelated).append(cosine)
     floor = fmean(unrelated) + _FLOOR_DEVIATIONS * pstdev(unrelated)
     ceiling = min(1.0, fmean(related) + _CEILING_DEVIATIONS * pstdev(related))
     if ceiling - floor < _LEAST_SPREAD:
-        return Calibration(weight=WEIGHT)  # a model that cannot tell these apart has no scale of its own
+        return Calibration(weight=WEIGHT)  # a model that cannot separate these has no scale of its own
     return Calibration(floor=floor, ceiling=ceiling, weight=WEIGHT)
 
 

@@ -1,4 +1,4 @@
-"""What a GGUF file says about its model, read from its first bytes: loading the model to ask costs seconds."""
+"""Architecture, dimensions and pooling of a GGUF model, read from its first bytes: loading the model costs seconds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,23 @@ from kept.values import frozen
 
 _MAGIC = b"GGUF"
 _STRING, _ARRAY = 8, 9
-_NUMBERS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
+_NUMBER_FORMATS = {
+    0: "<B",
+    1: "<b",
+    2: "<H",
+    3: "<h",
+    4: "<I",
+    5: "<i",
+    6: "<f",
+    7: "<?",
+    10: "<Q",
+    11: "<q",
+    12: "<d",
+}
 _MAX_ENTRIES = 100_000
-_MAX_STRING = 1 << 26
+_MAX_BYTES = 1 << 26
 
-Value = str | int | float | bool | None
+HeaderValue = str | int | float | bool | None
 
 
 @frozen
@@ -23,72 +35,74 @@ class GgufHeader:
     dims: int
     context_tokens: int
     pooling: int | None
-    """As llama.cpp numbers it; None where the file does not say, as in models made to write text."""
+    """Pooling in llama.cpp's numbering; None if the file declares none, as models for writing text do."""
 
 
 def read_gguf_header(path: str) -> GgufHeader:
-    """Raises OSError, or ValueError where the file is not a GGUF model."""
+    """Read the header. Raise OSError, or ValueError if the file is not a GGUF model."""
     with open(path, "rb") as file:
-        found = dict(_iter_entries(file))
-    architecture = str(found.get("general.architecture", ""))
+        entries = dict(_iter_entries(file))
+    architecture = str(entries.get("general.architecture", ""))
 
     def number(key: str) -> int | None:
-        value = found.get(f"{architecture}.{key}")
+        value = entries.get(f"{architecture}.{key}")
         return int(value) if isinstance(value, int) else None
 
     dims = number("embedding_length_out") or number("embedding_length")
     if not dims:
-        raise ValueError("it does not say how long its vectors are")
+        raise ValueError("it does not declare the length of its vectors")
     return GgufHeader(architecture, dims, number("context_length") or 512, number("pooling_type"))
 
 
-def _iter_entries(file: BinaryIO) -> Iterator[tuple[str, Value]]:
-    """Keys and values up to the vocabulary, behind which there is nothing that is asked for here."""
+def _iter_entries(file: BinaryIO) -> Iterator[tuple[str, HeaderValue]]:
+    """Yield keys and values up to the vocabulary. After that comes nothing that is needed here."""
     if file.read(4) != _MAGIC:
         raise ValueError("it is not a GGUF file")
-    version, _, count = struct.unpack("<IQQ", _exactly(file, 20))
+    version, _, count = struct.unpack("<IQQ", _read_bytes(file, 20))
     if version not in (2, 3) or count > _MAX_ENTRIES:
         raise ValueError(f"its version, {version}, is not known")
     for _ in range(count):
-        key = _string(file)
-        kind = int(_number(file, 4))
+        key = _read_string(file)
+        value_type = int(_read_number(file, 4))
         if key.startswith("tokenizer."):
             return
-        yield key, _value(file, kind)
+        yield key, _read_value(file, value_type)
 
 
-def _value(file: BinaryIO, kind: int) -> Value:
-    if kind == _STRING:
-        return _string(file)
-    if kind != _ARRAY:
-        return _number(file, kind)
-    inner, count = int(_number(file, 4)), int(_number(file, 10))
-    if inner == _STRING:
+def _read_value(file: BinaryIO, value_type: int) -> HeaderValue:
+    """Return a string or a number. Skip an array and return None."""
+    if value_type == _STRING:
+        return _read_string(file)
+    if value_type != _ARRAY:
+        return _read_number(file, value_type)
+    item_type, count = int(_read_number(file, 4)), int(_read_number(file, 10))
+    if item_type == _STRING:
         for _ in range(count):
-            _string(file)
+            _read_string(file)
     else:
-        _exactly(file, count * struct.calcsize(_format(inner)))
+        _read_bytes(file, count * struct.calcsize(_number_format(item_type)))
     return None
 
 
-def _string(file: BinaryIO) -> str:
-    return _exactly(file, int(_number(file, 10))).decode("utf-8", "replace")
+def _read_string(file: BinaryIO) -> str:
+    return _read_bytes(file, int(_read_number(file, 10))).decode("utf-8", "replace")
 
 
-def _number(file: BinaryIO, kind: int) -> int | float | bool:
-    form = _format(kind)
-    value: int | float | bool = struct.unpack(form, _exactly(file, struct.calcsize(form)))[0]
+def _read_number(file: BinaryIO, value_type: int) -> int | float | bool:
+    number_format = _number_format(value_type)
+    value: int | float | bool = struct.unpack(number_format, _read_bytes(file, struct.calcsize(number_format)))[0]
     return value
 
 
-def _format(kind: int) -> str:
-    if kind not in _NUMBERS:
+def _number_format(value_type: int) -> str:
+    if value_type not in _NUMBER_FORMATS:
         raise ValueError("it is damaged")
-    return _NUMBERS[kind]
+    return _NUMBER_FORMATS[value_type]
 
 
-def _exactly(file: BinaryIO, count: int) -> bytes:
-    data = file.read(count) if count <= _MAX_STRING else b""
-    if len(data) != count:
+def _read_bytes(file: BinaryIO, count: int) -> bytes:
+    """Return exactly ``count`` bytes. A larger count than any real header has is treated as damage."""
+    content = file.read(count) if count <= _MAX_BYTES else b""
+    if len(content) != count:
         raise ValueError("it is cut short")
-    return data
+    return content

@@ -1,7 +1,7 @@
 """A GGUF model through llama.cpp, in this process: xllamacpp (the extra `kept[llama-cpp]`), which comes as a wheel.
 
-The library wraps the server of llama.cpp, which listens as soon as it runs. Here it listens on a socket in a folder
-that nobody else may enter, and asks for a key that nobody has; all calls go past it, straight into the process.
+The library wraps the server of llama.cpp, which listens as soon as it runs. Here it listens on a socket in a private
+folder and requires a random key that is kept nowhere; all calls bypass the socket and go straight into the process.
 """
 
 from __future__ import annotations
@@ -22,25 +22,29 @@ from kept.config import Local
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 from kept.embedding.calibrate import measure_calibration
 from kept.embedding.gguf_header import GgufHeader, read_gguf_header
-from kept.embedding.local_model import require_packages, sample_digest
+from kept.embedding.local_model import encodable, require_packages, sample_digest
 from kept.errors import EmbedderUnavailable, EmbeddingFailed
 from kept.records import Matrix
 
 _BATCH_TEXTS = 16
 _MAX_THREADS = 4
 _CHARS_PER_TOKEN = 40
-_TOKENS = re.compile(r"input \((\d+) tokens\) is (?:too large|larger)")  # a text that does not fit, by either limit
-_CUT = 0.95
+# llama.cpp reports the length of a text that does not fit only in the message of its error, for either of two limits.
+_TOO_MANY_TOKENS = re.compile(r"input \((\d+) tokens\) is (?:too large|larger)")
+_CUT_MARGIN = 0.95
 _SILENT = -1
-_MAX_FOLDER_CHARS = 70  # of the 103 that macOS allows the name of a socket
+_MAX_FOLDER_CHARS = 70  # macOS allows 103 for the path of a socket
 _POOLING_NONE = 0
 _POOLING_RANK = 4
 
 
 class LlamaCppEmbedder:
+    """Embedder for a GGUF file. The model is loaded by the first text. Thread-safe."""
+
     def __init__(self, path: str, settings: Local) -> None:
         require_packages("xllamacpp", extra="llama-cpp")
-        self._loading = threading.Lock()
+        self._lock = threading.Lock()
+        self._server: Any = None
         self._path = path
         self._header = _get_header(path)
         self._pooling = _choose_pooling(path, self._header, settings)
@@ -68,52 +72,57 @@ class LlamaCppEmbedder:
         return measure_calibration(self)
 
     def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
-        whole = [_tidy(self._prefixes[role] + text, self._max_tokens * _CHARS_PER_TOKEN) for text in texts]
+        max_chars = self._max_tokens * _CHARS_PER_TOKEN
+        prefixed = [encodable(self._prefixes[role] + text, max_chars=max_chars) for text in texts]
         rows: list[list[float]] = []
-        for at in range(0, len(whole), _BATCH_TEXTS):
-            rows += self._embed_batch(whole[at : at + _BATCH_TEXTS])
+        for start in range(0, len(prefixed), _BATCH_TEXTS):
+            rows += self._embed_batch(prefixed[start : start + _BATCH_TEXTS])
         return pack_unit_rows(rows, self._header.dims)
 
     def _embed_batch(self, texts: list[str]) -> list[list[float]]:
-        answer = self._ask(texts)
+        answer = self._request(texts)
         error = answer.get("error")
         if error is None:
-            return self._rows(answer, len(texts))
-        tokens = _TOKENS.search(str(error.get("message", "")))
-        if tokens is None:
+            return self._read_rows(answer, len(texts))
+        too_long = _TOO_MANY_TOKENS.search(str(error.get("message", "")))
+        if too_long is None:
             raise self._failed(str(error.get("message", "no reason given")))
         if len(texts) > 1:
             return [row for text in texts for row in self._embed_batch([text])]
-        return self._embed_batch([self._shortened(texts[0], int(tokens[1]))])
+        return self._embed_batch([self._shorten(texts[0], int(too_long[1]))])
 
-    def _shortened(self, text: str, tokens: int) -> str:
-        """A text of too many tokens, cut in proportion: the library counts them, and does not say where they end."""
-        keep = int(len(text) * min(1.0, self._max_tokens / tokens) * _CUT)
-        if keep < 1:
+    def _shorten(self, text: str, tokens: int) -> str:
+        """Cut a text of too many tokens in proportion: the library counts tokens, but does not report their offsets."""
+        keep_chars = int(len(text) * min(1.0, self._max_tokens / tokens) * _CUT_MARGIN)
+        if keep_chars < 1:
             raise self._failed(f"a text of {tokens} tokens does not fit")
-        return text[:keep]
+        return text[:keep_chars]
 
-    def _ask(self, texts: list[str]) -> dict[str, Any]:
-        with self._loading:  # several threads may come first
-            server = self._server
+    def _request(self, texts: list[str]) -> dict[str, Any]:
+        server = self._load()
         try:
             answer = server.handle_embeddings({"input": texts, "encoding_format": "float"})
         except (RuntimeError, ValueError, TypeError) as exc:
             raise self._failed(str(exc)) from exc
         return answer if isinstance(answer, dict) else {}
 
-    def _rows(self, answer: dict[str, Any], count: int) -> list[list[float]]:
+    def _read_rows(self, answer: dict[str, Any], count: int) -> list[list[float]]:
         entries = sorted(answer.get("data") or (), key=lambda entry: entry["index"])
         rows = [entry["embedding"] for entry in entries]
         if len(rows) != count or any(len(row) != self._header.dims for row in rows):
             raise self._failed(f"it did not give a vector of {self._header.dims} numbers for each text")
         return rows
 
-    def _failed(self, why: str) -> EmbeddingFailed:
-        return EmbeddingFailed(f"{self._path}: the model failed ({why.rstrip('.')}).")
+    def _failed(self, reason: str) -> EmbeddingFailed:
+        return EmbeddingFailed(f"{self._path}: the model failed ({reason.rstrip('.')}).")
 
-    @cached_property
-    def _server(self) -> Any:
+    def _load(self) -> Any:
+        with self._lock:  # several threads may come first
+            if self._server is None:
+                self._server = self._start_server()
+            return self._server
+
+    def _start_server(self) -> Any:
         import xllamacpp
 
         folder = _make_socket_folder()
@@ -122,7 +131,7 @@ class LlamaCppEmbedder:
         params.model.path = self._path
         params.embedding = True
         params.pooling_type = getattr(xllamacpp.llama_pooling_type, f"LLAMA_POOLING_TYPE_{self._pooling.upper()}")
-        # A text is embedded in one step, so a step has to take the longest.
+        # A text is embedded in one step, so a step has to hold the longest one.
         params.n_ctx = params.n_batch = params.n_ubatch = self._max_tokens
         params.cpuparams.n_threads = max(1, min(_MAX_THREADS, (os.cpu_count() or 1) // 2))
         params.warmup = False
@@ -135,7 +144,7 @@ class LlamaCppEmbedder:
         try:
             return xllamacpp.Server(params)
         except RuntimeError as exc:
-            raise _unusable(self._path, "llama.cpp does not load it") from exc
+            raise _unusable(self._path, "llama.cpp cannot load it") from exc
 
 
 def _get_header(path: str) -> GgufHeader:
@@ -146,26 +155,22 @@ def _get_header(path: str) -> GgufHeader:
 
 
 def _choose_pooling(path: str, header: GgufHeader, settings: Local) -> str:
-    """What was set, else what the file declares, else the mean: models made to write text declare nothing."""
+    """Return the pooling of the settings, else of the file, else the mean: models for writing text declare none."""
     if settings.pooling != "auto":
         return settings.pooling
     if header.pooling == _POOLING_RANK:
-        raise _unusable(path, "it ranks pairs of texts and gives no vectors")
+        raise _unusable(path, "it ranks pairs of texts and has no vectors")
     return "mean" if header.pooling in (None, _POOLING_NONE) else "unspecified"
 
 
 def _make_socket_folder() -> str:
-    """A folder for its owner alone, with a name short enough for a socket inside it."""
-    usual = tempfile.gettempdir()
-    return tempfile.mkdtemp(prefix="kept-", dir=usual if len(usual) <= _MAX_FOLDER_CHARS else "/tmp")
+    """Create a folder that only its owner can enter, with a path short enough for a socket inside it."""
+    parent = tempfile.gettempdir()
+    return tempfile.mkdtemp(prefix="kept-", dir=parent if len(parent) <= _MAX_FOLDER_CHARS else "/tmp")
 
 
-def _tidy(text: str, max_chars: int) -> str:
-    return text[:max_chars].encode("utf-8", "replace").decode()
-
-
-def _unusable(path: str, why: str) -> EmbedderUnavailable:
+def _unusable(path: str, reason: str) -> EmbedderUnavailable:
     return EmbedderUnavailable(
-        f"The embedding model cannot be used ({path}: {why}).",
+        f"The embedding model cannot be used ({path}: {reason}).",
         hint="Fetch the file again, or set memory_search.local.model_path to another.",
     )

@@ -1,4 +1,4 @@
-"""A model that the user has put on this machine: which kind it is, where its files are, and what tells it apart."""
+"""Models that the user has put on this machine: their kind, their files, and a digest of their weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ONNX_FOLDERS = (".", "onnx")
 
 
 def open_local_model(settings: Local, *, gguf_only: bool = False) -> Embedder:
-    """The embedder for ``local.model_path``: llama.cpp for a GGUF file or a folder with one, else ONNX."""
+    """Return the embedder for ``local.model_path``: llama.cpp for a GGUF file or a folder with one, else ONNX."""
     if not settings.model_path:
         raise EmbedderUnavailable(
             "The provider llama_cpp has no model.",
@@ -36,49 +36,49 @@ def open_local_model(settings: Local, *, gguf_only: bool = False) -> Embedder:
         raise EmbedderUnavailable(
             f"There is no GGUF file at {path}.", hint="Set memory_search.local.model_path to one, ending in .gguf."
         )
-    from kept.embedding.onnx import OnnxEmbedder
+    from kept.embedding.onnx.embedder import OnnxEmbedder
 
     return OnnxEmbedder(path, settings)
 
 
 def find_gguf(path: str) -> str | None:
-    """The GGUF file that a path means. A folder that has an ONNX model too means that one."""
+    """Return the GGUF file that a path means, or None. In a folder that also has an ONNX model, that one wins."""
     if not os.path.isdir(path):
         return path if path.lower().endswith(".gguf") else None
-    found = _listed(path, ".gguf")
-    if not found or _find_named_onnx(path):
+    candidates = _list_files(path, ".gguf")
+    if not candidates or _find_named_onnx(path):
         return None
-    return _the_only(found, path)
+    return _only_file(candidates, path)
 
 
 @frozen
 class OnnxFiles:
     folder: str
-    """Where the model's own settings are, above the folder `onnx` where there is one."""
+    """Folder with the model's settings: the one above `onnx`, if the model is in such a folder."""
     model: str
     tokenizer: str
 
     @property
     def weights(self) -> tuple[str, ...]:
-        """The model and what it keeps beside it: a model above 2 GB has its weights in a file of their own."""
+        """The model, and the file of weights beside it: a model above 2 GB keeps them apart."""
         stem = os.path.splitext(self.model)[0]
         beside = (f"{self.model}_data", f"{self.model}.data", f"{stem}.onnx_data")
         return tuple(dict.fromkeys([self.model, *filter(os.path.isfile, beside)]))
 
 
 def get_onnx_files(path: str) -> OnnxFiles:
-    """The files of the model in a folder, or of one ONNX file that was named itself."""
+    """Return the files of a model, from its folder or its ONNX file. Raise EmbedderUnavailable if one is missing."""
     model = path if not os.path.isdir(path) else _find_named_onnx(path) or _find_any_onnx(path)
     if model is None or not model.endswith(".onnx"):
         raise EmbedderUnavailable(
             f"There is no ONNX model in {path}.", hint="The folder needs model.onnx (or one *.onnx) and tokenizer.json."
         )
-    inside = os.path.dirname(model)
-    folder = path if os.path.isdir(path) else inside
+    model_folder = os.path.dirname(model)
+    folder = path if os.path.isdir(path) else model_folder
     if os.path.basename(folder) == "onnx":
         folder = os.path.dirname(folder)
-    for place in dict.fromkeys((folder, inside)):
-        tokenizer = os.path.join(place, "tokenizer.json")
+    for parent in dict.fromkeys((folder, model_folder)):
+        tokenizer = os.path.join(parent, "tokenizer.json")
         if os.path.isfile(tokenizer):
             return OnnxFiles(folder, model, tokenizer)
     raise EmbedderUnavailable(
@@ -88,46 +88,46 @@ def get_onnx_files(path: str) -> OnnxFiles:
 
 
 def _find_named_onnx(folder: str) -> str | None:
-    named = (os.path.join(folder, below, name) for name in _ONNX_NAMES for below in _ONNX_FOLDERS)
-    return next((os.path.normpath(path) for path in named if os.path.isfile(path)), None)
+    paths = (os.path.join(folder, below, name) for name in _ONNX_NAMES for below in _ONNX_FOLDERS)
+    return next((os.path.normpath(path) for path in paths if os.path.isfile(path)), None)
 
 
 def _find_any_onnx(folder: str) -> str | None:
     for below in _ONNX_FOLDERS:
-        found = _listed(os.path.normpath(os.path.join(folder, below)), ".onnx")
-        if found:
-            return _the_only(found, folder)
+        candidates = _list_files(os.path.normpath(os.path.join(folder, below)), ".onnx")
+        if candidates:
+            return _only_file(candidates, folder)
     return None
 
 
-def _listed(folder: str, ending: str) -> list[str]:
+def _list_files(folder: str, ending: str) -> list[str]:
     names = os.listdir(folder) if os.path.isdir(folder) else ()
     return sorted(os.path.join(folder, name) for name in names if name.endswith(ending) and not name.startswith("."))
 
 
-def _the_only(found: list[str], folder: str) -> str:
-    if len(found) > 1:
-        names = ", ".join(map(os.path.basename, found))
+def _only_file(candidates: list[str], folder: str) -> str:
+    if len(candidates) > 1:
+        names = ", ".join(map(os.path.basename, candidates))
         raise EmbedderUnavailable(
             f"There are several models in {folder}: {names}.",
             hint="Set memory_search.local.model_path to the file itself.",
         )
-    return found[0]
+    return candidates[0]
 
 
 def model_name(path: str) -> str:
-    """What a model is called: its folder, or the repository where the folder is a snapshot in a download cache."""
-    for above in (path, os.path.dirname(os.path.dirname(path))):
-        name = os.path.basename(above)
+    """Return the name of a model: its folder, or the repository if the folder is a snapshot in a download cache."""
+    for folder in (path, os.path.dirname(os.path.dirname(path))):
+        name = os.path.basename(folder)
         if name.startswith("models--"):
             return name.removeprefix("models--").replace("--", "/")
     return os.path.basename(path)
 
 
 def sample_digest(paths: Iterable[str]) -> str:
-    """Tells weights apart without reading gigabytes: SHA-256 over each file's size, first and last megabyte.
+    """Return a digest of weights without reading gigabytes: SHA-256 of each file's size, first and last megabyte.
 
-    Neither the time of a file nor its place counts, so a model that is copied or downloaded anew keeps its vectors.
+    Neither the time of a file nor its path counts, so a model that is copied or downloaded again keeps its vectors.
     """
     digest = hashlib.sha256()
     for path in paths:
@@ -140,8 +140,16 @@ def sample_digest(paths: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
+def encodable(text: str, *, max_chars: int) -> str:
+    """Cut a text, and replace the lone surrogates that tokenizers refuse.
+
+    Tokenizing megabytes to keep a few hundred tokens would cost more than the model.
+    """
+    return text[:max_chars].encode("utf-8", "replace").decode()
+
+
 def require_packages(*names: str, extra: str) -> None:
-    """Fails before any work is done where a package of an extra is not installed. Imports nothing."""
+    """Raise EmbedderUnavailable if a package of an extra is not installed. Import nothing."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
         raise EmbedderUnavailable(

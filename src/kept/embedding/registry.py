@@ -1,4 +1,4 @@
-"""From the name of a provider to the thing itself. Nothing of a provider is imported before it is chosen.
+"""The table of embedding providers. A provider's code is imported when it is chosen, not before.
 
 Another package adds a provider with an entry point in the group `kept.embedders`: its name is that of the provider,
 and it is called with the settings (a MemorySearch) and returns an Embedder.
@@ -7,8 +7,8 @@ and it is called with the settings (a MemorySearch) and returns an Embedder.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,126 +18,224 @@ from kept.errors import EmbedderUnavailable, EmbeddingError, UnknownProvider
 from kept.values import frozen
 
 if TYPE_CHECKING:
+    from kept.embedding.batch_api.base import BatchApi
     from kept.embedding.remote import RemoteEmbedder
+    from kept.net import CircuitBreaker
 
 ENTRY_POINTS = "kept.embedders"
-_REMOTE = {
-    "openai": ("kept.embedding.openai", "OpenAIEmbedder"),
-    "gemini": ("kept.embedding.gemini", "GeminiEmbedder"),
-    "voyage": ("kept.embedding.voyage", "VoyageEmbedder"),
-    "ollama": ("kept.embedding.ollama", "OllamaEmbedder"),
-}
-PROVIDERS = ("auto", "local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none")
 
 
 @frozen
-class Chain:
-    """The embedders that may be used, the preferred one first, and why others that were named cannot be."""
+class EmbeddingProvider:
+    """Everything that is specific to a provider, except the variable of its key (`KEY_VARIABLES` in `config.keys`)."""
+
+    name: str
+    embedder: str = ""
+    """`module:Class` below `kept.embedding` of a provider on the network."""
+    batch_api: str = ""
+    """`module:Class` of its batch API, if it has one."""
+    usd_per_million_tokens: Mapping[str, float] | None = field(default_factory=dict)
+    """List prices by model, as far as known; None if every model is free. Prices change: they give an estimate."""
+    note: str = ""
+    """Description for `kept providers`, if the name alone does not say enough."""
+
+    def embedder_class(self) -> type[RemoteEmbedder]:
+        embedder_class: type[RemoteEmbedder] = _load(self.embedder)
+        return embedder_class
+
+    def find_batch_api(self, embedder: Embedder) -> BatchApi | None:
+        """Return the batch API for an embedder of this provider, or None."""
+        if not self.batch_api or not isinstance(embedder, self.embedder_class()):
+            return None
+        api: BatchApi = _load(self.batch_api)(embedder)
+        return api
+
+
+def _load(reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(f"kept.embedding.{module}"), name)
+
+
+PROVIDERS = {
+    provider.name: provider
+    for provider in (
+        EmbeddingProvider("auto", usd_per_million_tokens=None),
+        EmbeddingProvider(
+            "local",
+            usd_per_million_tokens=None,
+            note="built in and offline; memory_search.local.model_path names another model",
+        ),
+        EmbeddingProvider(
+            "openai",
+            embedder="openai:OpenAIEmbedder",
+            batch_api="batch_api.openai:OpenAIBatches",
+            usd_per_million_tokens={
+                "text-embedding-3-small": 0.02,
+                "text-embedding-3-large": 0.13,
+                "text-embedding-ada-002": 0.10,
+            },
+        ),
+        EmbeddingProvider(
+            "gemini",
+            embedder="gemini:GeminiEmbedder",
+            batch_api="batch_api.gemini:GeminiBatches",
+            usd_per_million_tokens={"gemini-embedding-001": 0.15},
+        ),
+        EmbeddingProvider(
+            "voyage",
+            embedder="voyage:VoyageEmbedder",
+            batch_api="batch_api.voyage:VoyageBatches",
+            usd_per_million_tokens={
+                "voyage-4-large": 0.12,
+                "voyage-4": 0.06,
+                "voyage-4-lite": 0.02,
+                "voyage-3-large": 0.18,
+                "voyage-3.5": 0.06,
+                "voyage-3.5-lite": 0.02,
+            },
+        ),
+        EmbeddingProvider(
+            "ollama",
+            embedder="ollama:OllamaEmbedder",
+            usd_per_million_tokens=None,
+            note="needs its server, at OLLAMA_HOST or memory_search.remote.base_url",
+        ),
+        EmbeddingProvider("llama_cpp", usd_per_million_tokens=None),
+        EmbeddingProvider("none", usd_per_million_tokens=None, note="words only"),
+    )
+}
+
+
+def find_price(provider: str, model: str, settings: MemorySearch) -> float | None:
+    """Return US dollars per million tokens, or None if unknown: an unlisted model, or another endpoint."""
+    entry = PROVIDERS.get(provider)
+    if entry is not None and entry.usd_per_million_tokens is None:
+        return 0.0
+    if entry is None or entry.usd_per_million_tokens is None or settings.remote.base_url:
+        return None
+    return entry.usd_per_million_tokens.get(model)
+
+
+def find_batch_api(embedder: Embedder | None) -> BatchApi | None:
+    """Return the batch API of an embedder's provider, or None if it has none."""
+    provider = PROVIDERS.get(embedder.identity.provider) if embedder is not None else None
+    return provider.find_batch_api(embedder) if provider is not None and embedder is not None else None
+
+
+def default_model(name: str) -> tuple[str | None, int | None]:
+    """Return the default model of a provider and its dimensions, as far as they are known without a call."""
+    provider = PROVIDERS.get(name)
+    if provider is None or not provider.embedder:
+        return None, None
+    embedder_class = provider.embedder_class()
+    return embedder_class.default_model, embedder_class.known_dims.get(embedder_class.default_model)
+
+
+# choosing
+
+
+@frozen
+class EmbedderChain:
+    """Usable embedders, the preferred one first, and the reasons why others that were named cannot be used."""
 
     embedders: tuple[Embedder, ...]
     problems: tuple[str, ...]
 
 
-def choose_chain(settings: MemorySearch, keys: ProviderKeys | None = None) -> Chain:
-    """The provider and its fallback. One that cannot be used must not stand in the way of the other, or of words."""
+def choose_chain(
+    settings: MemorySearch, keys: ProviderKeys | None = None, *, breaker: CircuitBreaker | None = None
+) -> EmbedderChain:
+    """Return the provider and its fallback. One that cannot be used stops neither the other nor search by words."""
     if not settings.store.vector.enabled:
-        return Chain((), ())
-    # Endpoint, model and key that are given belong to the first; the fallback is used as it comes.
-    plain = replace(settings, model=None, dimensions=None, remote=Remote())
-    wanted = ((settings.provider, settings), (settings.fallback, plain))
-    return _usable([partial(make_embedder, name, own, keys or ProviderKeys()) for name, own in wanted])
+        return EmbedderChain((), ())
+    # Endpoint, model and key in the settings belong to the provider; the fallback is used with its defaults.
+    defaults = replace(settings, model=None, dimensions=None, remote=Remote())
+    choices = ((settings.provider, settings), (settings.fallback, defaults))
+    return _make_chain(
+        [partial(make_embedder, name, choice, keys or ProviderKeys(), breaker=breaker) for name, choice in choices]
+    )
 
 
-def chain_of(embedder: Embedder) -> Chain:
-    """One that somebody else made, if it can be used."""
-    return _usable([lambda: embedder])
+def chain_of(embedder: Embedder) -> EmbedderChain:
+    """Return a chain with an embedder that the caller made, if it can be used."""
+    return _make_chain([lambda: embedder])
 
 
-def _usable(makers: list[Callable[[], Embedder | None]]) -> Chain:
-    found: list[Embedder] = []
+def _make_chain(makers: list[Callable[[], Embedder | None]]) -> EmbedderChain:
+    embedders: dict[str, Embedder] = {}
     problems: list[str] = []
     for make in makers:
         try:
             embedder = make()
-            if embedder is not None and embedder.identity.key not in {one.identity.key for one in found}:
-                found.append(embedder)
+            if embedder is not None:
+                embedders.setdefault(embedder.identity.key, embedder)
         except UnknownProvider:
             raise  # a misspelt setting is an error, like any other
         except EmbeddingError as exc:
             problems.append(f"{exc.message} {exc.hint}".rstrip())
-    return Chain(tuple(found), tuple(problems))
+    return EmbedderChain(tuple(embedders.values()), tuple(problems))
 
 
-def make_embedder(name: str, settings: MemorySearch, keys: ProviderKeys) -> Embedder | None:
-    """The embedder of that name, or None for words alone.
+def make_embedder(
+    name: str, settings: MemorySearch, keys: ProviderKeys, *, breaker: CircuitBreaker | None = None
+) -> Embedder | None:
+    """Return the embedder of a provider, or None for search by words alone.
 
     `auto` is the built-in model, which always works: no text leaves the machine unless a remote provider is named.
     """
-    match name:
-        case "none":
-            return None
-        case "auto" | "local" | "llama_cpp" as name if settings.local.model_path or name == "llama_cpp":
-            from kept.embedding.local_model import open_local_model
+    provider = PROVIDERS.get(name)
+    if provider is None:
+        return _make_from_entry_point(name, settings)
+    if provider.embedder:
+        return provider.embedder_class().from_settings(settings, keys, breaker=breaker)
+    if name == "none":
+        return None
+    if name == "llama_cpp" or settings.local.model_path:
+        from kept.embedding.local_model import open_local_model
 
-            return open_local_model(settings.local, gguf_only=name == "llama_cpp")
-        case "auto" | "local":
-            from kept.embedding.static import StaticEmbedder
+        return open_local_model(settings.local, gguf_only=name == "llama_cpp")
+    from kept.embedding.static import StaticEmbedder
 
-            return StaticEmbedder()
-        case "openai" | "gemini" | "voyage" | "ollama":
-            return remote_class(name).from_settings(settings, keys)
-        case _:
-            return _make_added(name, settings)
+    return StaticEmbedder()
 
 
-def remote_class(name: str) -> type[RemoteEmbedder]:
-    module, kind = _REMOTE[name]
-    found: type[RemoteEmbedder] = getattr(importlib.import_module(module), kind)
-    return found
+# providers of other packages
 
 
 def added_providers() -> list[str]:
-    """The names of those that other packages bring."""
+    """Return the names of the providers that other packages add."""
     from importlib.metadata import entry_points
 
     return sorted(point.name for point in entry_points(group=ENTRY_POINTS))
 
 
-def _make_added(name: str, settings: MemorySearch) -> Embedder:
-    """One that another package brings. What goes wrong in there is the package's, and must not look like ours."""
+def _make_from_entry_point(name: str, settings: MemorySearch) -> Embedder:
+    """Return the embedder of another package. Its failures are reported as that package's."""
     from importlib.metadata import entry_points
 
-    added = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-    if name not in added:
-        raise _unknown(name, [*PROVIDERS, *added])
+    points = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    if name not in points:
+        raise _unknown(name, [*PROVIDERS, *points])
     try:
-        made: Any = added[name].load()(settings)
+        embedder: Any = points[name].load()(settings)
     except EmbeddingError:
         raise
-    except Exception as exc:
+    except Exception as exc:  # a stranger's code may raise anything
         raise EmbedderUnavailable(
             f"The embedding provider '{name}' could not be started ({type(exc).__name__}).",
-            hint=f"It comes from {added[name].value}; see its documentation.",
+            hint=f"It comes from {points[name].value}; see its documentation.",
         ) from exc
-    if not isinstance(made, Embedder):
+    if not isinstance(embedder, Embedder):
         raise EmbedderUnavailable(
             f"The embedding provider '{name}' does not give an embedder.",
-            hint=f"{added[name].value} has to return an object with identity, calibration and embed.",
+            hint=f"{points[name].value} has to return an object with identity, calibration and embed.",
         )
-    return made
-
-
-def default_model(name: str) -> tuple[str | None, int | None]:
-    """The model a provider uses unless told otherwise, and its dimensions, where they are known before asking."""
-    if name not in _REMOTE:
-        return None, None
-    kind = remote_class(name)
-    return kind.default_model, kind.known_dims.get(kind.default_model)
+    return embedder
 
 
 def _unknown(name: str, known: list[str]) -> UnknownProvider:
     import difflib
 
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-    ask = f"Did you mean '{near[0]}'?" if near else f"Choose one of: {', '.join(known)}."
-    return UnknownProvider(f"memory_search.provider: there is no embedding provider '{name}'.", hint=ask)
+    suggestion = f"Did you mean '{near[0]}'?" if near else f"Choose one of: {', '.join(known)}."
+    return UnknownProvider(f"memory_search.provider: there is no embedding provider '{name}'.", hint=suggestion)

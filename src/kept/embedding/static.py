@@ -1,7 +1,7 @@
-"""The built-in embedder: a table of token vectors and their mean. Costs nothing to start and next to nothing to run.
+"""The built-in embedder: the mean of a text's token vectors, from a table. Nothing to load and little to compute.
 
 The weights come with the package `wordllama`, whose files are read and whose code is never imported. The table is
-mapped, not loaded, so that a search touches the few pages its words are on.
+mapped, not loaded: a search touches only the few pages that hold its words.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _TOKENIZER = ("tokenizers", "l2_supercat_tokenizer_config.json")
 _ROW_BYTES = DIMS * 2
 _MAX_CHARS = 20_000
 
-# Below this many tokens, adding up rows one by one is done before numpy would have been imported.
+# Below this many tokens, summing in pure Python ends before numpy would be imported.
 _FEW_TOKENS = 6_000
 
 
 class StaticEmbedder:
-    """Adds up in 64-bit floats, where sums of 16-bit floats are exact: any order gives the same vector."""
+    """Embedder that sums 16-bit rows in 64-bit floats. Such sums are exact: any order gives the same vector."""
 
     calibration = Calibration(floor=0.15, ceiling=0.75, weight=0.3)
 
@@ -42,25 +42,26 @@ class StaticEmbedder:
 
     @cached_property
     def identity(self) -> Identity:
-        # The file's size stands in for a hash of 16 MB: the package's version is pinned.
+        # The size replaces a hash of 16 MB: the version of the package is pinned.
         return Identity("local", MODEL, DIMS, f"static-mean-1:{self._table[2]}")
 
     def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
         encode = self._encoder.encode
         encoded = [encode(text[:_MAX_CHARS]) for text in texts]
-        few = sum(map(len, encoded)) < _FEW_TOKENS and "numpy" not in sys.modules
-        return pack_unit_rows((self._sum_few if few else self._sum_many)(encoded), DIMS)
+        # Importing numpy takes longer than a search, so a short text uses it only if it is imported already.
+        without_numpy = sum(map(len, encoded)) < _FEW_TOKENS and "numpy" not in sys.modules
+        return pack_unit_rows((self._sum_plain if without_numpy else self._sum_numpy)(encoded), DIMS)
 
-    def _sum_few(self, encoded: list[list[int]]) -> list[list[float]]:
+    def _sum_plain(self, encoded: list[list[int]]) -> list[list[float]]:
         view, start, _ = self._table
         unpack = struct.Struct(f"<{DIMS}e").unpack_from
         sums = []
         for ids in encoded:
-            rows = [unpack(view, start + number * _ROW_BYTES) for number in ids]
+            rows = [unpack(view, start + token_id * _ROW_BYTES) for token_id in ids]
             sums.append([sum(column) for column in zip(*rows, strict=True)] or [0.0] * DIMS)
         return sums
 
-    def _sum_many(self, encoded: list[list[int]]) -> list[list[float]]:
+    def _sum_numpy(self, encoded: list[list[int]]) -> list[list[float]]:
         import numpy as np
 
         table = self._matrix
@@ -86,7 +87,7 @@ class StaticEmbedder:
 
     @cached_property
     def _table(self) -> tuple[mmap.mmap, int, int]:
-        """The mapped file, and where the rows of the table begin and end in it."""
+        """The mapped file, and the offsets at which the rows of the table start and end."""
         path = os.path.join(self._folder, *_WEIGHTS)
         try:
             with open(path, "rb") as file:
@@ -94,15 +95,16 @@ class StaticEmbedder:
                 header = json.loads(file.read(min(header_bytes, 1 << 20)))
                 view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             tensor = next(value for key, value in header.items() if key != "__metadata__")
-            start, end = (8 + header_bytes + at for at in tensor["data_offsets"])
+            start, end = (8 + header_bytes + offset for offset in tensor["data_offsets"])
             if tensor["dtype"] != "F16" or tensor["shape"][1] != DIMS or end > len(view):
-                raise ValueError("not the table that was expected")
+                raise ValueError("not the expected table")
         except (OSError, ValueError, KeyError, StopIteration, struct.error) as exc:
             raise _unusable(path, exc) from exc
         return view, start, end
 
 
 def model_folder() -> str:
+    """Return the folder of the package with the weights. Raise EmbedderUnavailable if it is not installed."""
     spec = importlib.util.find_spec("wordllama")
     if spec is None or not spec.submodule_search_locations:
         raise EmbedderUnavailable(

@@ -17,8 +17,8 @@ from kept.clock import Clock
 from kept.config import RemoteBatch
 from kept.embedding.base import Embedder
 from kept.embedding.batch import token_bound
-from kept.embedding.batch_api import find_batch_api
-from kept.embedding.batch_api.base import HURRY, PATIENCE, BatchApi, BatchStatus
+from kept.embedding.batch_api.base import CALL_TIMEOUTS, SHORT_TIMEOUTS, BatchApi, BatchStatus
+from kept.embedding.registry import find_batch_api
 from kept.errors import EmbeddingError, EndpointDown, QuotaExhausted, RemoteError, RequestRefused, WorkspaceError
 from kept.indexing.batch_book import BOOK_NAME, MAX_FAILURES, Book, BookFile, Job, request_id, workspace_key
 from kept.records import Progress
@@ -118,7 +118,7 @@ class BatchJobs:
         """``force`` tries batches again where they were given up; ``hurry`` is a search's: nothing is waited for."""
         self.force = force
         self.hurry = hurry
-        self.api.patience = HURRY if hurry else PATIENCE
+        self.api.timeouts = SHORT_TIMEOUTS if hurry else CALL_TIMEOUTS
 
     def fetch(self, texts: Mapping[bytes, str], keep: Keep, progress: Progress | None = None) -> Fetched:
         """Gets vectors for texts that have none, if they are many or were asked for before. Never raises RemoteError.
@@ -176,7 +176,7 @@ class BatchJobs:
                 return
             if progress:
                 progress(len(run.got), len(run.texts), f"waiting for {self.api.provider}")
-            self.api.client.pace.sleep(self.settings.poll_interval_ms / 1000)
+            self.api.client.policy.sleep(self.settings.poll_interval_ms / 1000)
 
     def _submit(self, group: tuple[bytes, ...], run: _Run) -> None:
         job = Job(
@@ -352,7 +352,7 @@ class BatchJobs:
         return self.clock.time_ns() // 1_000_000_000
 
     def _now_s(self) -> float:
-        return self.api.client.pace.monotonic()
+        return self.api.client.policy.monotonic()
 
 
 def _switched_off(book: Book) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from kept.config import MemorySearch
 from kept.embedding.base import Embedder
-from kept.embedding.prices import find_price
+from kept.embedding.registry import find_price
 from kept.records import Preview, Spending, Usage
 from kept.tokens import estimate_tokens
 

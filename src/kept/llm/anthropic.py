@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from typing import Any, Literal
 
 from kept.errors import ContextOverflow
-from kept.llm.account import Account, error_fields
 from kept.llm.base import (
     ChatRequest,
     Finished,
@@ -21,6 +20,7 @@ from kept.llm.base import (
     Turn,
 )
 from kept.llm.listen import clean, parse_arguments, usage_or_estimate
+from kept.llm.model_service import ModelService, error_fields
 from kept.llm.sdk import CONNECT_TIMEOUT_S, MAX_RETRIES, SdkChat
 from kept.llm.turns import tidy_turns
 
@@ -59,16 +59,16 @@ class AnthropicChat(SdkChat):
         try:
             stream = await client.messages.create(**self._body(request), stream=True)
             async with stream:
-                async for event in Reader(request, self.account).read(stream):
+                async for event in Reader(request, self.service).read(stream):
                     yield event
         except anthropic.APIStatusError as exc:
             kind, message = error_fields(exc.body)
             status = None if exc.status_code == 200 else exc.status_code
-            raise self.account.explain(status, kind, message or exc.message) from exc
+            raise self.service.explain(status, kind, message or exc.message) from exc
         except (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError) as exc:
-            raise self.account.unreachable() from exc
+            raise self.service.unreachable() from exc
         except (anthropic.AnthropicError, ValueError, LookupError, AttributeError, TypeError) as exc:
-            raise self.account.garbled() from exc
+            raise self.service.garbled() from exc
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -112,9 +112,9 @@ def _tool_id(given: str) -> str:
 class Reader:
     """Puts one answer together."""
 
-    def __init__(self, request: ChatRequest, account: Account) -> None:
+    def __init__(self, request: ChatRequest, service: ModelService) -> None:
         self._request = request
-        self._account = account
+        self._service = service
         self._open: dict[int, tuple[str, str, list[str]]] = {}
         self._calls = 0
         self._said: list[str] = []
@@ -125,9 +125,9 @@ class Reader:
         async for event in stream:
             yield self._take(event)
         if self._reason is None or self._open:
-            raise self._account.broke_off()
+            raise self._service.broke_off()
         if self._reason == "model_context_window_exceeded" and not self._said and not self._calls:
-            raise ContextOverflow(f"{self._account.label}: the request leaves no room for an answer.")
+            raise ContextOverflow(f"{self._service.label}: the request leaves no room for an answer.")
         usage = usage_or_estimate(_usage(self._used), self._request, "".join(self._said))
         yield Finished(_REASONS.get(self._reason, "end"), usage)
 

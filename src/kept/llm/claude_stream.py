@@ -7,9 +7,9 @@ import re
 from typing import Any
 
 from kept.errors import ContextOverflow, ModelError, ModelFailed, ModelRefused, ModelUnavailable
-from kept.llm.account import OVERFLOW
 from kept.llm.base import ModelUsage
 from kept.llm.listen import clean
+from kept.net.answers import CONTEXT_OVERFLOW
 from kept.net.text import Redactor, one_line, shorten
 
 LABEL = "Claude Code"
@@ -94,7 +94,7 @@ class ClaudeStream:
 def explain(said: str, *, status: object = None, reason: str = "") -> ModelError:
     """What the words of the program mean."""
     line = shorten(one_line(_say(said))) or "it did not say why"
-    if reason == "prompt_too_long" or OVERFLOW.search(said):
+    if reason == "prompt_too_long" or CONTEXT_OVERFLOW.search(said):
         return ContextOverflow(f"{LABEL}: the request is longer than the model takes ({line}).")
     if status in (401, 402, 403, 404) or _NO_ACCESS.search(said):
         return ModelUnavailable(

@@ -6,9 +6,9 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from typing import Any, Literal
 
-from kept.llm.account import Account, error_fields
 from kept.llm.base import ChatRequest, Finished, ModelEvent, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
 from kept.llm.listen import clean, parse_arguments, usage_or_estimate
+from kept.llm.model_service import ModelService, error_fields
 from kept.llm.sdk import CONNECT_TIMEOUT_S, MAX_RETRIES, SdkChat
 from kept.llm.turns import tidy_turns
 
@@ -46,18 +46,18 @@ class OpenAIChat(SdkChat):
         try:
             stream = await client.chat.completions.create(**self._body(request), stream=True)
             async with stream:
-                async for event in Reader(request, self.account).read(stream):
+                async for event in Reader(request, self.service).read(stream):
                     yield event
         except openai.APIStatusError as exc:
             kind, message = error_fields(exc.body)
-            raise self.account.explain(exc.status_code, kind, message or exc.message) from exc
+            raise self.service.explain(exc.status_code, kind, message or exc.message) from exc
         except (openai.APIConnectionError, httpx2.HTTPError, httpx2.StreamError) as exc:
-            raise self.account.unreachable() from exc
+            raise self.service.unreachable() from exc
         except openai.APIError as exc:
             kind, message = error_fields(exc.body)
-            raise self.account.explain(None, kind, message or exc.message) from exc
+            raise self.service.explain(None, kind, message or exc.message) from exc
         except (openai.OpenAIError, ValueError, LookupError, AttributeError, TypeError) as exc:
-            raise self.account.garbled() from exc
+            raise self.service.garbled() from exc
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
         system = [{"role": "system", "content": request.system}] if request.system.strip() else []
@@ -116,9 +116,9 @@ class _Call:
 class Reader:
     """Puts one answer together. Servers differ in what they number and what they leave out."""
 
-    def __init__(self, request: ChatRequest, account: Account) -> None:
+    def __init__(self, request: ChatRequest, service: ModelService) -> None:
         self._request = request
-        self._account = account
+        self._service = service
         self._calls: list[_Call] = []
         self._by_index: dict[int | None, _Call] = {}
         self._said: list[str] = []
@@ -136,7 +136,7 @@ class Reader:
                     yield TextDelta(text)
             yield None
         if self._reason is None:
-            raise self._account.broke_off()
+            raise self._service.broke_off()
         for number, call in enumerate(self._calls, 1):
             yield ToolUse(call.id or f"call_{number}", call.name, parse_arguments("".join(call.pieces)))
         yield Finished(self._end(), usage_or_estimate(self._usage, self._request, "".join(self._said)))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, assert_never
 from kept.config import ProviderKeys
 from kept.config.schema import Model
 from kept.errors import ModelUnavailable
-from kept.llm.account import ANTHROPIC, OPENAI, Home, find_account
 from kept.llm.base import ChatModel
+from kept.llm.model_service import ANTHROPIC, OPENAI, Home, get_service
 from kept.llm.sdk import SdkChat
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ def make_model(settings: Model, keys: ProviderKeys, *, kept: KeptServer | None =
 
 
 def _make_sdk(kind: type[SdkChat], home: Home, settings: Model, keys: ProviderKeys) -> ChatModel:
-    account = find_account(home, settings, keys)
+    service = get_service(home, settings, keys)
     if importlib.util.find_spec(home.provider) is None:
         raise ModelUnavailable(
             f"The library for {home.label} is not installed.", hint=f"pip install 'kept[{home.provider}]'"
         )
     return kind(
-        account,
+        service,
         context_window=settings.context_window,
         timeout_s=settings.timeout_s,
         max_output_tokens=settings.max_output_tokens,

@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from kept.llm.account import Account
 from kept.llm.base import ChatRequest, ModelEvent
 from kept.llm.listen import patiently
+from kept.llm.model_service import ModelService
 
 MAX_RETRIES = 2
 """By the library, before an answer has begun. Whether one that broke off is asked for again, the agent decides."""
@@ -23,11 +23,12 @@ class SdkChat(ABC):
     runs_tools = True
 
     def __init__(
-        self, account: Account, *, context_window: int, timeout_s: float, max_output_tokens: int | None = None
+        self, service: ModelService, *, context_window: int, timeout_s: float, max_output_tokens: int | None = None
     ) -> None:
-        self.name = account.name
+        self.name = service.name
         self.context_window = context_window
-        self.account = account
+        self.service = service
+        self.account = service.account
         self.timeout_s = timeout_s
         self.max_output_tokens = max_output_tokens
         self._client: Any = None
@@ -36,7 +37,7 @@ class SdkChat(ABC):
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         # The libraries take a second or two to import: that keeps nobody else waiting, and is no silence of the model.
         client = await asyncio.to_thread(self._open)
-        events = patiently(self.ask(client, request), timeout_s=self.timeout_s, label=self.account.label)
+        events = patiently(self.ask(client, request), timeout_s=self.timeout_s, label=self.service.label)
         async with aclosing(events):
             async for event in events:
                 yield event
@@ -51,7 +52,7 @@ class SdkChat(ABC):
             if self._client is None:
                 self._client = self.connect()
                 # The libraries add headers from the environment, whatever the address is. Settings alone decide that.
-                self._client._custom_headers = self.account.headers()
+                self._client._custom_headers = self.account.basic_auth()
             return self._client
 
     def http_client(self) -> Any:

@@ -1,24 +1,25 @@
-"""Calls to services over HTTP: patient with what passes, quick to give up on what does not, silent about secrets.
+"""HTTP for providers: patient with failures that pass, quick to give up on the rest, silent about secrets.
 
-An attempt is limited twice. The read timeout ends a connection on which nothing comes; a timer ends one on which a
-byte comes now and then, for ever. An endpoint that stays unreachable through all tries is left alone for a minute, so
-that it costs one wait and not one for every search.
-
-httpx is imported by the first call: nobody else pays for it.
+`client` retries calls and explains failures; `transport` sends one request; `answers` reads error replies; `retry` has
+timeouts, policy and circuit breaker. `endpoint`, `account` and `text` keep keys out of addresses and messages.
+`guard` protects servers of our own.
 """
 
+from kept.net.account import ProviderAccount, choose_account
 from kept.net.client import HttpClient
 from kept.net.endpoint import Endpoint, fits_header, is_auth_header, parse_endpoint
-from kept.net.timing import DOCUMENTS, QUERY, Breaker, Pace, Patience
+from kept.net.retry import DOCUMENT_TIMEOUTS, QUERY_TIMEOUTS, CircuitBreaker, RetryPolicy, Timeouts
 
 __all__ = [
-    "DOCUMENTS",
-    "QUERY",
-    "Breaker",
+    "DOCUMENT_TIMEOUTS",
+    "QUERY_TIMEOUTS",
+    "CircuitBreaker",
     "Endpoint",
     "HttpClient",
-    "Pace",
-    "Patience",
+    "ProviderAccount",
+    "RetryPolicy",
+    "Timeouts",
+    "choose_account",
     "fits_header",
     "is_auth_header",
     "parse_endpoint",

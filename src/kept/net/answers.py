@@ -1,4 +1,4 @@
-"""Reading what a service answers when it does not answer what was asked."""
+"""Reading replies that are not the answer: errors, redirects, requests to wait."""
 
 from __future__ import annotations
 
@@ -9,77 +9,104 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
-from kept.errors import ConfigError
+from kept.errors import ConfigError, Overloaded, QuotaExhausted, RemoteError, RequestRefused
 from kept.net.endpoint import parse_endpoint
+from kept.net.retry import LONGEST_RETRY_AFTER_S
 from kept.net.text import one_line
-from kept.net.timing import LONGEST_RETRY_AFTER_S
 from kept.values import frozen
 
-TOO_LARGE = re.compile(
-    r"context.{0,3}(length|size|window)|max_tokens_per_request|too many tokens|token limit|tokens? per (request|batch)"
-    r"|max.{0,30}tokens|exceeds the|tokens.{0,30}exceed|too (large|long)|request size|batch size",
+CONTEXT_OVERFLOW = re.compile(
+    r"prompt (?:is )?too long|context.{0,3}(?:length|window|size|limit)|maximum (?:context|model length)"
+    r"|too long to fit|request_too_large|max_tokens must be at least 1, got -|input token count|inputs?`? tokens \+"
+    r"|reduce the length of|tokens must be reduced|too large for model",
     re.IGNORECASE,
 )
-BAD_KEY = re.compile(r"api.?key.{0,20}(not valid|invalid|expired|not found)|API_KEY_INVALID", re.IGNORECASE)
+"""Wordings of Anthropic, OpenAI, Ollama, llama.cpp, vLLM and others for "longer than the model's context"."""
+
+_TOO_LARGE = re.compile(
+    CONTEXT_OVERFLOW.pattern
+    + r"|max_tokens_per_request|too many tokens|token limit|tokens? per (?:request|batch)|max.{0,30}tokens|exceeds the"
+    r"|tokens.{0,30}exceed|too (?:large|long)|request size|batch size",
+    re.IGNORECASE,
+)
+"""Adds the limits of a batch of texts. Only for embeddings: a chat model also complains about `max_tokens`."""
+
+_BAD_KEY = re.compile(r"api.?key.{0,20}(not valid|invalid|expired|not found)|API_KEY_INVALID", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _RETRY_INFO = re.compile(rb'"retryDelay"\s*:\s*"([0-9.]+)s"')
-
 
 REDIRECTS = (301, 302, 303, 307, 308)
 
 
 @frozen
-class Reply:
+class HttpReply:
     status: int
     headers: Mapping[str, str]
     body: bytes
 
 
-def leads_elsewhere(reply: Reply) -> bool:
+def is_file_redirect(reply: HttpReply) -> bool:
+    """Return whether a reply redirects to an address that a file may be fetched from: HTTPS, or this machine."""
     if reply.status not in REDIRECTS:
         return False
     try:
-        place = parse_endpoint(reply.headers.get("location", ""))
+        endpoint = parse_endpoint(reply.headers.get("location", ""))
     except ConfigError:
         return False
-    return place.is_loopback or place.origin.startswith("https:")
+    return endpoint.is_loopback or endpoint.origin.startswith("https:")
 
 
-def is_daily_quota(reply: Reply) -> bool:
-    """Gemini answers 429 to both: the minute's quota comes back in a minute, the day's does not."""
+def classify_failure(reply: HttpReply, message: str, *, detail: str) -> RemoteError:
+    """Return the error that a reply with a failure status means. ``detail`` is the service's message."""
+    status = reply.status
+    if status == 402 or b"insufficient_quota" in reply.body or _is_daily_quota(reply):
+        return QuotaExhausted(message, status=status, detail=detail)
+    if status == 413 or (status in (400, 422, 500) and _TOO_LARGE.search(detail)):
+        return RequestRefused(message, status=413, detail=detail)
+    if status in (401, 403) or (status == 400 and _BAD_KEY.search(detail)):
+        return RequestRefused(message, status=401, detail=detail)
+    if status in (408, 425, 429) or status >= 500:
+        return Overloaded(message, hint="Try again later; nothing is lost.")
+    return RequestRefused(message, status=status, detail=detail)
+
+
+def _is_daily_quota(reply: HttpReply) -> bool:
+    """Tell Gemini's daily quota from its quota per minute: both are 429, but only the latter is worth a retry."""
     return reply.status == 429 and b"PerDay" in reply.body
 
 
-def asked_to_wait_s(reply: Reply, *, now: float) -> float | None:
-    given = reply.headers.get("retry-after", "").strip()
-    found = _RETRY_INFO.search(reply.body)
-    if not given and found:
-        given = found.group(1).decode()
+def retry_after_s(reply: HttpReply, *, now: float) -> float | None:
+    """Return the pause that a service asks for, in seconds, or None."""
+    wait = reply.headers.get("retry-after", "").strip()
+    retry_info = _RETRY_INFO.search(reply.body)
+    if not wait and retry_info:
+        wait = retry_info.group(1).decode()
     try:
-        wait_s = float(given)
+        wait_s = float(wait)
     except ValueError:
         try:
-            wait_s = parsedate_to_datetime(given).timestamp() - now
+            wait_s = parsedate_to_datetime(wait).timestamp() - now
         except (ValueError, TypeError, OverflowError):
             return None
-    return min(max(0.0, wait_s), LONGEST_RETRY_AFTER_S) if wait_s == wait_s else None
+    is_nan = wait_s != wait_s
+    return None if is_nan else min(max(0.0, wait_s), LONGEST_RETRY_AFTER_S)
 
 
-def summary(reply: Reply) -> str:
-    """What an answer says, in one short line: the message of an error, the title of a web page."""
+def summarise(reply: HttpReply) -> str:
+    """Return the content of a reply in one line: the message of an error, the title of a web page."""
     text = reply.body.decode("utf-8", "replace").strip()
     try:
-        said = _message_in(json.loads(text))
+        summary = _message_in(json.loads(text))
     except (ValueError, RecursionError):
-        said = text
+        summary = text
         if text.startswith("<") or "<html" in text[:1000].lower():
             title = _TITLE.search(text)
-            said = f"a web page, '{one_line(title.group(1))}'" if title else "a web page"
-    return one_line(said) or _phrase(reply.status)
+            summary = f"a web page, '{one_line(title.group(1))}'" if title else "a web page"
+    return one_line(summary) or _phrase(reply.status)
 
 
 def _message_in(tree: Any) -> str:
-    """The services agree on a name for the text of an error as little as on anything else."""
+    """Return the text of an error. Providers use different keys for it."""
     if isinstance(tree, list) and tree:
         return _message_in(tree[0])
     if not isinstance(tree, dict):
@@ -95,7 +122,3 @@ def _phrase(status: int) -> str:
         return HTTPStatus(status).phrase
     except ValueError:
         return "no reason given"
-
-
-def after_tries(attempt: int) -> str:
-    return f" after {attempt} tries" if attempt > 1 else ""

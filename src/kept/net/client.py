@@ -1,59 +1,29 @@
-"""The client: one call, with its tries."""
+"""HTTP calls with retries: JSON and files, to and from one endpoint."""
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import threading
-import weakref
 from collections.abc import Iterable, Mapping
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
-from kept.errors import BadAnswer, EndpointDown, Overloaded, QuotaExhausted, RemoteError, RequestRefused
-from kept.net import timing
-from kept.net.answers import (
-    BAD_KEY,
-    REDIRECTS,
-    TOO_LARGE,
-    Reply,
-    after_tries,
-    asked_to_wait_s,
-    is_daily_quota,
-    leads_elsewhere,
-    summary,
-)
+from kept.errors import BadAnswer, EndpointDown, RemoteError
+from kept.net import retry
+from kept.net.answers import REDIRECTS, HttpReply, classify_failure, is_file_redirect, retry_after_s, summarise
 from kept.net.endpoint import parse_endpoint, request_headers, secrets_in
-from kept.net.line import Line, close_lines
+from kept.net.retry import CircuitBreaker, RetryPolicy, Timeouts
 from kept.net.text import Redactor, one_line, shorten
-from kept.net.timing import FIRST_DELAY_S, LONGEST_DELAY_S, TRIES, Breaker, Pace, Patience
-from kept.values import frozen
-
-if TYPE_CHECKING:
-    import httpx
+from kept.net.transport import MAX_ANSWER_BYTES, HttpRequest, NoReply, Transport
 
 log = logging.getLogger(__name__)
 
-MAX_ANSWER_BYTES = 64_000_000
-_MAX_ERROR_BYTES = 64_000
-_CONNECT_S = 10.0
-
-
-@frozen
-class _Call:
-    method: str
-    target: bytes
-    headers: Mapping[str, str]
-    content: bytes | None = None
-    sink: IO[bytes] | None = None
-    """Where the body of an answer goes that is too long to be held."""
-    max_bytes: int = MAX_ANSWER_BYTES
-
 
 class HttpClient:
-    """Speaks JSON with one endpoint, and brings files there and back.
+    """Client of one endpoint. Every call raises RemoteError with a message that may be shown: it holds no secret.
 
-    Safe to share between threads; each call has a connection to itself.
+    Failures that may pass are tried again; an endpoint that stays unreachable through all attempts trips the circuit
+    breaker. Thread-safe.
     """
 
     def __init__(
@@ -62,37 +32,35 @@ class HttpClient:
         *,
         headers: Mapping[str, str] | None = None,
         secrets: Iterable[str] = (),
-        pace: Pace | None = None,
-        breaker: Breaker | None = None,
+        policy: RetryPolicy | None = None,
+        breaker: CircuitBreaker | None = None,
         max_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
         self.endpoint = parse_endpoint(base_url)
         self._headers = request_headers(self.endpoint, headers or {})
         self._redact = Redactor([*secrets, *secrets_in(self.endpoint, self._headers)])
-        self.pace = pace or timing.Pace()
-        self._breaker = breaker or timing.BREAKER
+        self.policy = policy or retry.RetryPolicy()
+        self._breaker = breaker or retry.BREAKER
         self._max_bytes = max_bytes
-        self._idle: list[Line] = []
-        self._busy: set[Line] = set()
+        self._transport = Transport(self.endpoint)
         self._lock = threading.Lock()
         self._aborts = 0
         self.calls = 0
         self.retries = 0
-        weakref.finalize(self, close_lines, self._idle)
 
-    def post_json(self, path: str, body: Any, *, patience: Patience, tries: int = TRIES) -> Any:
-        """The answer, parsed. Raises RemoteError, in words that can be shown.
+    def post_json(self, path: str, body: Any, *, timeouts: Timeouts, attempts: int | None = None) -> Any:
+        """Return the parsed answer.
 
-        ``tries`` is 1 for what must not be done twice: a request whose answer was lost may have been heard.
+        ``attempts`` is 1 for requests that must not be repeated: one whose answer was lost may have been carried out.
         """
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
-        call = _Call("POST", self.endpoint.target(path), self._headers, content, max_bytes=self._max_bytes)
-        return self._parse(self._reply(call, patience, tries))
+        request = HttpRequest("POST", self.endpoint.target(path), self._headers, content, max_bytes=self._max_bytes)
+        return self._parse(self._call(request, timeouts, attempts))
 
-    def get_json(self, path: str, *, query: str = "", patience: Patience) -> Any:
+    def get_json(self, path: str, *, query: str = "", timeouts: Timeouts) -> Any:
         target = self.endpoint.target(path, query=query)
-        call = _Call("GET", target, self._without_content("application/json"), max_bytes=self._max_bytes)
-        return self._parse(self._reply(call, patience))
+        request = HttpRequest("GET", target, self._get_headers("application/json"), max_bytes=self._max_bytes)
+        return self._parse(self._call(request, timeouts))
 
     def upload(
         self,
@@ -100,218 +68,128 @@ class HttpClient:
         content: bytes,
         *,
         content_type: str,
-        patience: Patience,
+        timeouts: Timeouts,
         base: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """Sends a body that is not JSON; the answer is."""
-        sent = {**self._headers, **(headers or {}), "content-type": content_type}
-        call = _Call("POST", self.endpoint.target(path, base=base), sent, content, max_bytes=self._max_bytes)
-        return self._parse(self._reply(call, patience))
+        """Send a body that is not JSON and return the parsed answer, which is."""
+        merged = {**self._headers, **(headers or {}), "content-type": content_type}
+        target = self.endpoint.target(path, base=base)
+        request = HttpRequest("POST", target, merged, content, max_bytes=self._max_bytes)
+        return self._parse(self._call(request, timeouts))
 
     def download(
         self,
         path: str,
         sink: IO[bytes],
         *,
-        patience: Patience,
+        timeouts: Timeouts,
         max_bytes: int,
         query: str = "",
         base: str | None = None,
     ) -> None:
-        """Writes what is there into ``sink``, from its beginning.
+        """Write a file into ``sink``, from its beginning.
 
-        Where the service points to a store of files elsewhere, that is asked without any of our headers: the key
-        stays at home.
+        A redirect to a file store elsewhere is followed once, without any of our headers: the key stays at home.
         """
         target = self.endpoint.target(path, query=query, base=base)
-        reply = self._reply(_Call("GET", target, self._without_content("*/*"), None, sink, max_bytes), patience)
+        reply = self._call(HttpRequest("GET", target, self._get_headers("*/*"), None, sink, max_bytes), timeouts)
         if reply.status in REDIRECTS:
-            elsewhere = HttpClient(reply.headers["location"], pace=self.pace, breaker=self._breaker)
-            there = elsewhere.endpoint
-            call = _Call("GET", there.target(""), elsewhere._without_content("*/*"), None, sink, max_bytes)
+            store = HttpClient(reply.headers["location"], policy=self.policy, breaker=self._breaker)
+            request = HttpRequest("GET", store.endpoint.target(""), store._get_headers("*/*"), None, sink, max_bytes)
             try:
-                if elsewhere._reply(call, patience).status in REDIRECTS:
-                    raise BadAnswer(f"{there.origin} points to yet another place for a file.")
+                if store._call(request, timeouts).status in REDIRECTS:
+                    raise BadAnswer(f"{store.endpoint.origin} redirects a file download a second time.")
             finally:
-                elsewhere.close()
+                store.close()
 
-    def say(self, text: str) -> str:
-        """What a service said, fit to be shown: on one line, short, without secrets."""
-        return self._say(text)
+    def clean_message(self, text: str) -> str:
+        """Return text of the service in a form that may be shown: one short line without secrets."""
+        return shorten(self._redact(one_line(text)))  # redacted before it is shortened: half a key is still a key
 
-    def _without_content(self, accept: str) -> dict[str, str]:
+    def abort(self) -> None:
+        """End the calls of other threads, which would otherwise delay the end of the process."""
+        self._aborts += 1
+        self._transport.abort()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def _get_headers(self, accept: str) -> dict[str, str]:
         return {**{name: value for name, value in self._headers.items() if name != "content-type"}, "accept": accept}
 
-    def _reply(self, call: _Call, patience: Patience, tries: int = TRIES) -> Reply:
-        pace, origin = self.pace, self.endpoint.origin
-        self._breaker.check(origin, now_s=pace.monotonic())
-        deadline, aborts = pace.monotonic() + patience.total_s, self._aborts
-        for attempt in range(1, tries + 1):
-            left_s = deadline - pace.monotonic()
-            outcome, wait_s = self._attempt(call, min(patience.attempt_s, left_s), attempt)
+    # retries
+
+    def _call(self, request: HttpRequest, timeouts: Timeouts, attempts: int | None = None) -> HttpReply:
+        """Return a reply with a success status, after as many attempts as the policy and the timeouts allow."""
+        policy, origin = self.policy, self.endpoint.origin
+        attempts = policy.attempts if attempts is None else attempts
+        self._breaker.check(origin, now_s=policy.monotonic())
+        deadline_s, aborts = policy.monotonic() + timeouts.total_s, self._aborts
+        backoff = policy.backoff()
+        for attempt in range(1, attempts + 1):
+            left_s = deadline_s - policy.monotonic()
+            outcome, wait_s = self._attempt(request, min(timeouts.attempt_s, left_s), attempt)
             if not isinstance(outcome, RemoteError):
                 return outcome
-            delay_s = self._backoff(attempt) if wait_s is None else wait_s
-            failure = outcome
+            failure, delay_s = outcome, backoff.next_s()
+            delay_s = delay_s if wait_s is None else wait_s
             if aborts != self._aborts:
                 raise failure
-            if not failure.retryable or attempt == tries or pace.monotonic() + delay_s >= deadline:
+            if not failure.retryable or attempt == attempts or policy.monotonic() + delay_s >= deadline_s:
                 break
             log.info("%s Trying again in %.1f s.", failure.message, delay_s)
             self._count(retries=1)
-            pace.sleep(delay_s)
-        if isinstance(failure, EndpointDown) and tries == TRIES:
-            self._breaker.trip(origin, failure.message, now_s=pace.monotonic())
+            policy.sleep(delay_s)
+        if isinstance(failure, EndpointDown) and attempts == policy.attempts:
+            self._breaker.trip(origin, failure.message, now_s=policy.monotonic())
         raise failure
 
-    def abort(self) -> None:
-        """Ends the calls of other threads, which would otherwise hold up the end of the process."""
-        self._aborts += 1
-        for line in tuple(self._busy):
-            line.cut()
-
-    def close(self) -> None:
-        close_lines(self._idle)
+    def _attempt(
+        self, request: HttpRequest, timeout_s: float, attempt: int
+    ) -> tuple[HttpReply | RemoteError, float | None]:
+        """Return the reply or the error it means, and the pause that the service asks for."""
+        self._count(calls=1)
+        try:
+            reply = self._transport.send(request, timeout_s)
+        except NoReply as exc:
+            return self._down(exc, timeout_s, attempt), None
+        except BadAnswer as exc:
+            return exc, None
+        self._breaker.reset(self.endpoint.origin)  # any reply shows that the endpoint is up
+        if 200 <= reply.status < 300 or (request.sink and is_file_redirect(reply)):
+            return reply, None
+        detail = self.clean_message(summarise(reply))
+        message = f"{self.endpoint.origin} answered {reply.status}{_after_attempts(attempt)}: {detail.rstrip('.')}."
+        return classify_failure(reply, message, detail=detail), retry_after_s(reply, now=self.policy.now())
 
     def _count(self, *, calls: int = 0, retries: int = 0) -> None:
         with self._lock:
             self.calls += calls
             self.retries += retries
 
-    def _attempt(self, call: _Call, timeout_s: float, attempt: int) -> tuple[Reply | RemoteError, float | None]:
-        """The reply or what went wrong, and how long the service asks to wait."""
-        self._count(calls=1)
-        try:
-            reply = self._send(call, timeout_s, attempt)
-        except (EndpointDown, BadAnswer) as exc:
-            return exc, None
-        self._breaker.reset(self.endpoint.origin)  # whatever it says, it is there
-        if 200 <= reply.status < 300 or (call.sink and leads_elsewhere(reply)):
-            return reply, None
-        return self._failure(reply, attempt), asked_to_wait_s(reply, now=self.pace.now())
+    def _down(self, exc: NoReply, timeout_s: float, attempt: int) -> EndpointDown:
+        origin, attempts = self.endpoint.origin, _after_attempts(attempt)
+        reason = self.clean_message(exc.reason).rstrip(".")
+        message = {
+            "timeout": f"{origin} did not answer within {timeout_s:.3g} s{attempts}.",
+            "unreachable": f"{origin} cannot be reached{attempts} ({reason}).",
+            "broken": f"{origin} closed the connection{attempts} ({reason}).",
+        }[exc.kind]
+        error = EndpointDown(message, hint="Check that the service is running and that the network is up.")
+        error.__cause__ = exc
+        return error
 
-    def _send(self, call: _Call, timeout_s: float, attempt: int) -> Reply:
-        import httpx
-
-        line = self._take_line()
-        whole = False
-        try:
-            line.begin(timeout_s)
-            # The path travels apart from the address, because httpx logs addresses and a key may stand in this one.
-            with line.client.stream(
-                call.method,
-                self.endpoint.origin,
-                content=call.content,
-                headers=dict(call.headers),
-                timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S)),
-                extensions={"target": call.target, "trace": line.trace},
-            ) as response:
-                body = self._read_body(response, call)
-            whole = True
-            return Reply(response.status_code, response.headers, body)
-        except httpx.DecodingError as exc:
-            raise BadAnswer(f"{self.endpoint.origin} answered with something that cannot be decoded.") from exc
-        except httpx.LocalProtocolError:
-            # Its text repeats the header that it complains about.
-            raise BadAnswer(f"{self.endpoint.origin} cannot be spoken to as configured.") from None
-        except httpx.RequestError as exc:
-            raise self._unreachable(exc, timeout_s, attempt, was_cut=line.was_cut) from exc
-        finally:
-            line.end()
-            self._busy.discard(line)
-            if whole and not line.was_cut:
-                self._idle.append(line)
-            else:
-                line.client.close()
-
-    def _take_line(self) -> Line:
-        try:
-            line = self._idle.pop()
-        except IndexError:
-            line = Line(self._new_client())
-        self._busy.add(line)
-        return line
-
-    def _new_client(self) -> httpx.Client:
-        import httpx
-
-        # A proxy from the environment is for the world outside, not for a service on this machine.
-        return httpx.Client(
-            verify=self._tls,
-            trust_env=not self.endpoint.is_loopback,
-            follow_redirects=False,
-            limits=httpx.Limits(max_connections=1),
-        )
-
-    @functools.cached_property
-    def _tls(self) -> Any:
-        """Shared by all lines, because reading the certificates takes longer than a call on a local network."""
-        import httpx
-
-        plain = self.endpoint.is_loopback and self.endpoint.origin.startswith("http:")
-        return False if plain else httpx.create_ssl_context()
-
-    def _read_body(self, response: httpx.Response, call: _Call) -> bytes:
-        limit = call.max_bytes if response.is_success else _MAX_ERROR_BYTES
-        sink = call.sink if response.is_success else None
-        if sink is not None:
-            sink.seek(0)
-            sink.truncate()  # an attempt before this one may have left something
-        body, length = bytearray(), 0
-        for part in response.iter_bytes():
-            length += len(part)
-            if length > limit and response.is_success:
-                raise BadAnswer(f"{self.endpoint.origin} answered with more than {limit:,} bytes.")
-            if sink is not None:
-                sink.write(part)
-            else:
-                body += part
-            if length > limit:
-                break
-        return bytes(body)
-
-    def _unreachable(self, exc: httpx.RequestError, timeout_s: float, attempt: int, *, was_cut: bool) -> EndpointDown:
-        import httpx
-
-        origin, tries = self.endpoint.origin, after_tries(attempt)
-        reason = self._say(str(exc) or type(exc).__name__)
-        if was_cut or isinstance(exc, httpx.TimeoutException):
-            message = f"{origin} did not answer within {timeout_s:.3g} s{tries}."
-        elif isinstance(exc, httpx.ConnectError):
-            message = f"{origin} cannot be reached{tries} ({reason.rstrip('.')})."
-        else:
-            message = f"{origin} broke off the connection{tries} ({reason.rstrip('.')})."
-        return EndpointDown(message, hint="Check that the service is running and that the network is up.")
-
-    def _failure(self, reply: Reply, attempt: int) -> RemoteError:
-        detail = self._say(summary(reply))
-        message = f"{self.endpoint.origin} answered {reply.status}{after_tries(attempt)}: {detail.rstrip('.')}."
-        if reply.status == 402 or b"insufficient_quota" in reply.body or is_daily_quota(reply):
-            return QuotaExhausted(message, status=reply.status, detail=detail)
-        if reply.status in (400, 413, 422, 500) and (reply.status == 413 or TOO_LARGE.search(detail)):
-            return RequestRefused(message, status=413, detail=detail)
-        if reply.status in (401, 403) or (reply.status == 400 and BAD_KEY.search(detail)):
-            return RequestRefused(message, status=401, detail=detail)
-        if reply.status in (408, 425, 429) or reply.status >= 500:
-            return Overloaded(message, hint="Try again later; nothing is lost.")
-        return RequestRefused(message, status=reply.status, detail=detail)
-
-    def _parse(self, reply: Reply) -> Any:
+    def _parse(self, reply: HttpReply) -> Any:
         try:
             return json.loads(reply.body)
         except (ValueError, RecursionError) as exc:
-            said = self._say(summary(reply))
+            summary = self.clean_message(summarise(reply))
             raise BadAnswer(
-                f"{self.endpoint.origin} answered with something that is not JSON: {said}.",
+                f"{self.endpoint.origin} answered with something that is not JSON: {summary}.",
                 hint="Check memory_search.remote.base_url: something else may be answering there.",
             ) from exc
 
-    def _say(self, text: str) -> str:
-        """Redacted before it is shortened: half a key is still a key."""
-        return shorten(self._redact(one_line(text)))
 
-    def _backoff(self, attempt: int) -> float:
-        """Twice as long each time, and never the same for two who were turned away together."""
-        whole: float = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** (attempt - 1))
-        return whole * (0.5 + 0.5 * self.pace.random())
+def _after_attempts(attempt: int) -> str:
+    return f" after {attempt} tries" if attempt > 1 else ""

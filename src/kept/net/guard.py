@@ -1,7 +1,7 @@
-"""Who may speak to a server of ours: a token where one is set, and no web page that merely knows the port.
+"""Access to our own servers: by token if one is set, and never for a web page that merely knows the port.
 
-A page that a browser shows can send requests to loopback, and by DNS rebinding under a name of its own. So the Host has
-to be one that we serve, and where a browser says which page asks (Origin), it has to be one of those too.
+A page in a browser can send requests to loopback, and by DNS rebinding under a host name of its own. So the Host header
+must name a host that we serve, and so must the Origin header if the browser sends one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Guard:
-    """An ASGI application in front of another."""
+    """ASGI application that checks requests before it passes them on to another."""
 
     def __init__(
         self, app: App, *, token: str | None, hosts: Iterable[str] = (), open_paths: Iterable[str] = ()
@@ -53,12 +53,12 @@ class Guard:
         return None
 
     def _knows_token(self, headers: dict[bytes, str]) -> bool:
-        scheme, _, given = headers.get(b"authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), (self.token or "").encode())
+        scheme, _, token = headers.get(b"authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), (self.token or "").encode())
 
 
 def _hostname(host: str) -> str:
-    """The Host header without its port; an IPv6 address keeps its brackets."""
+    """Return the Host header without its port. An IPv6 address keeps its brackets."""
     host = host.strip().lower()
     if host.startswith("["):
         return host.partition("]")[0] + "]"

@@ -1,4 +1,4 @@
-"""What a batch API is to the rest: a file goes up, a batch is made of it, looked at, and its answers come down."""
+"""The interface of a batch API: upload a file, create a batch of it, poll the batch, download the answers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any, ClassVar, Literal
 from kept.embedding.base import Identity
 from kept.embedding.remote import RemoteEmbedder
 from kept.errors import BadAnswer, WriteFailed
-from kept.net import HttpClient, Patience
+from kept.net import HttpClient, Timeouts
 from kept.values import frozen
 
 MAX_REQUESTS = 10_000
-"""Fewer than any provider allows: a smaller batch is done sooner, and one that is lost loses less."""
+"""Fewer than any provider allows: a smaller batch ends sooner, and a lost one loses less."""
 MAX_BYTES = 50_000_000
 MAX_OUTPUT_BYTES = 2_000_000_000
 
-PATIENCE = Patience(60.0, 180.0)
-HURRY = Patience(10.0, 20.0)
-FILES = Patience(600.0, 1800.0)
+CALL_TIMEOUTS = Timeouts(60.0, 180.0)
+SHORT_TIMEOUTS = Timeouts(10.0, 20.0)
+FILE_TIMEOUTS = Timeouts(600.0, 1800.0)
 
 LIST_PAGE = 20
 LIST_PAGES = 10
@@ -30,17 +30,17 @@ LIST_PAGES = 10
 @frozen
 class BatchStatus:
     state: Literal["running", "done", "failed"]
-    """``failed`` is whatever ended without being done: failed, expired, cancelled. Some answers may be there."""
+    """``failed`` is any end but success: failed, expired, cancelled. Some answers may be there all the same."""
     word: str
-    """What the provider calls it."""
+    """The provider's own word for the state."""
     reason: str = ""
     files: tuple[str, ...] = ()
-    """Where the answers are, the good ones and the others."""
+    """Files with the answers, the successful ones and the others."""
 
 
 @frozen
-class Answer:
-    """What came back for one text. ``vector`` is as the provider gave it, or None where it gave none."""
+class BatchAnswer:
+    """Answer to one request. ``vector`` is as the provider sent it, or None if it sent none."""
 
     id: str
     vector: Any
@@ -48,15 +48,15 @@ class Answer:
 
 
 class BatchApi(ABC):
-    """All of its methods raise RemoteError. Only `create` costs money, and it is never tried twice by itself."""
+    """Batch API of one embedder. All methods raise RemoteError. Only `create` costs money; it is never retried."""
 
     max_requests: ClassVar[int] = MAX_REQUESTS
     max_bytes: ClassVar[int] = MAX_BYTES
 
     def __init__(self, embedder: RemoteEmbedder) -> None:
         self.embedder = embedder
-        self.patience = PATIENCE
-        """With all calls but those that bring files."""
+        self.timeouts = CALL_TIMEOUTS
+        """Timeouts of all calls but file transfers."""
 
     @property
     def provider(self) -> str:
@@ -76,19 +76,19 @@ class BatchApi(ABC):
 
     @abstractmethod
     def line(self, custom_id: str, text: str) -> dict[str, Any]:
-        """The request for one text, as it stands in the file."""
+        """Return the request for one text, as a line of the uploaded file."""
 
     @abstractmethod
     def upload(self, key: str, content: bytes) -> str:
-        """Brings the file there; its id. ``key`` is our own name for it."""
+        """Upload a file and return its id. ``key`` is our own name for it."""
 
     @abstractmethod
     def create(self, key: str, file_id: str) -> str:
-        """Makes a batch of an uploaded file, marked with ``key``; its id."""
+        """Create a batch of an uploaded file, marked with ``key``, and return its id."""
 
     @abstractmethod
     def find(self, key: str, file_id: str) -> str | None:
-        """The id of the batch that was made with ``key``, if one was."""
+        """Return the id of the batch that was created with ``key``, or None."""
 
     @abstractmethod
     def poll(self, batch_id: str) -> BatchStatus: ...
@@ -97,17 +97,19 @@ class BatchApi(ABC):
     def cancel(self, batch_id: str) -> None: ...
 
     @abstractmethod
-    def iter_answers(self, status: BatchStatus) -> Iterator[Answer]:
-        """In whatever order they come. Lines that cannot be understood are left out."""
+    def iter_answers(self, status: BatchStatus) -> Iterator[BatchAnswer]:
+        """Yield the answers in any order. Lines that cannot be parsed are left out."""
 
     def encode(self, custom_id: str, text: str) -> bytes:
         return json.dumps(self.line(custom_id, text), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
     def _iter_lines(self, path: str, *, query: str = "", base: str | None = None) -> Iterator[dict[str, Any]]:
-        """The objects in a file of lines, through a temporary file: it may be larger than memory."""
+        """Yield the objects of a JSONL file, through a temporary file: it may be larger than memory."""
         try:
             with tempfile.TemporaryFile() as file:
-                self.client.download(path, file, query=query, base=base, patience=FILES, max_bytes=MAX_OUTPUT_BYTES)
+                self.client.download(
+                    path, file, query=query, base=base, timeouts=FILE_TIMEOUTS, max_bytes=MAX_OUTPUT_BYTES
+                )
                 file.seek(0)
                 for raw in file:
                     try:
@@ -121,10 +123,11 @@ class BatchApi(ABC):
 
 
 def get_text(answer: Any, name: str, origin: str) -> str:
-    found = answer.get(name) if isinstance(answer, dict) else None
-    if not isinstance(found, str) or not found:
+    """Return a field of an answer that has to be a text. Raise BadAnswer if it is not."""
+    value = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(value, str) or not value:
         raise BadAnswer(f"{origin} answered without '{name}'.")
-    return found
+    return value
 
 
 def only_texts(values: Iterable[Any]) -> tuple[str, ...]:

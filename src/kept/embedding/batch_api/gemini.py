@@ -1,7 +1,7 @@
-"""Gemini's batches: a file through the Files API, `models/…:asyncBatchEmbedContent`, an operation that is looked at.
+"""Gemini's batches: a file through the Files API, `models/…:asyncBatchEmbedContent`, an operation that is polled.
 
-Up to 2 GB a file. The operation's `metadata` tells its state (`BATCH_STATE_…`), its `response` the file of answers,
-one for each line with the `key` that we gave it. Files are brought and fetched beside the API: below `/upload` and
+Up to 2 GB per file. The operation's `metadata` has its state (`BATCH_STATE_…`), its `response` the file of answers, one
+per line with the `key` of the request. Files are transferred outside the API's own path: below `/upload` and
 `/download`.
 """
 
@@ -11,14 +11,14 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 from kept.embedding.batch_api.base import (
-    FILES,
+    FILE_TIMEOUTS,
     LIST_PAGE,
     LIST_PAGES,
-    Answer,
+    BatchAnswer,
     BatchApi,
     BatchStatus,
     get_text,
@@ -35,17 +35,21 @@ _ENDED = ("FAILED", "CANCELLED", "EXPIRED")
 class GeminiBatches(BatchApi):
     def __init__(self, embedder: GeminiEmbedder) -> None:
         super().__init__(embedder)
-        self._request = embedder.request
+        self._request_body = embedder.request_body
         self._model_path = embedder.model_path
 
     def line(self, custom_id: str, text: str) -> dict[str, Any]:
-        return {"key": custom_id, "request": self._request(text, "document")}
+        return {"key": custom_id, "request": self._request_body(text, "document")}
 
     def upload(self, key: str, content: bytes) -> str:
-        body, content_type = related(key, content)
-        headers = {"x-goog-upload-protocol": "multipart"}
+        body, content_type = encode_related(key, content)
         answer = self.client.upload(
-            "/files", body, content_type=content_type, headers=headers, base=self._beside("upload"), patience=FILES
+            "/files",
+            body,
+            content_type=content_type,
+            headers={"x-goog-upload-protocol": "multipart"},
+            base=self._transfer_path("upload"),
+            timeouts=FILE_TIMEOUTS,
         )
         name = get_text(answer.get("file") if isinstance(answer, dict) else None, "name", self.origin)
         return self._checked(name, _FILE)
@@ -53,14 +57,14 @@ class GeminiBatches(BatchApi):
     def create(self, key: str, file_id: str) -> str:
         batch = {"displayName": key, "inputConfig": {"fileName": file_id}}
         path = f"{self._model_path}:asyncBatchEmbedContent"
-        answer = self.client.post_json(path, {"batch": batch}, patience=self.patience, tries=1)
+        answer = self.client.post_json(path, {"batch": batch}, timeouts=self.timeouts, attempts=1)
         return self._checked(get_text(answer, "name", self.origin), _BATCH)
 
     def find(self, key: str, file_id: str) -> str | None:
         token = ""
         for _ in range(LIST_PAGES):
             query = f"pageSize={LIST_PAGE}" + (f"&pageToken={quote(token, safe='')}" if token else "")
-            answer = self.client.get_json("/batches", query=query, patience=self.patience)
+            answer = self.client.get_json("/batches", query=query, timeouts=self.timeouts)
             if not isinstance(answer, dict):
                 raise BadAnswer(f"{self.origin} answered without a list of batches.")
             for operation in answer.get("operations") or ():
@@ -75,9 +79,9 @@ class GeminiBatches(BatchApi):
         return None
 
     def poll(self, batch_id: str) -> BatchStatus:
-        answer = self.client.get_json(f"/{self._checked(batch_id, _BATCH)}", patience=self.patience)
+        answer = self.client.get_json(f"/{self._checked(batch_id, _BATCH)}", timeouts=self.timeouts)
         if not isinstance(answer, dict):
-            raise BadAnswer(f"{self.origin} answered with something that is no operation.")
+            raise BadAnswer(f"{self.origin} answered with something that is not an operation.")
         metadata = _object(answer, "metadata")
         word = str(metadata.get("state") or "").rpartition("STATE_")[2]
         error = _object(answer, "error")
@@ -85,51 +89,55 @@ class GeminiBatches(BatchApi):
             (_object(metadata, "output").get("responsesFile"),)
         )
         if error or word in _ENDED:
-            reason = error.get("message")
-            said = self.client.say(reason) if isinstance(reason, str) else ""
-            return BatchStatus("failed", (word or "FAILED").lower(), said, files)
+            message = error.get("message")
+            reason = self.client.clean_message(message) if isinstance(message, str) else ""
+            return BatchStatus("failed", (word or "FAILED").lower(), reason, files)
         if word == "SUCCEEDED" or (answer.get("done") is True and not word):
             return BatchStatus("done", "succeeded", files=files)
         return BatchStatus("running", (word or "PENDING").lower())
 
     def cancel(self, batch_id: str) -> None:
-        self.client.post_json(f"/{self._checked(batch_id, _BATCH)}:cancel", {}, patience=self.patience)
+        self.client.post_json(f"/{self._checked(batch_id, _BATCH)}:cancel", {}, timeouts=self.timeouts)
 
-    def iter_answers(self, status: BatchStatus) -> Iterator[Answer]:
+    def iter_answers(self, status: BatchStatus) -> Iterator[BatchAnswer]:
         for name in status.files:
             path = f"/{self._checked(name, _FILE)}:download"
-            for line in self._iter_lines(path, query="alt=media", base=self._beside("download")):
+            for line in self._iter_lines(path, query="alt=media", base=self._transfer_path("download")):
                 match line:
                     case {"key": str(id_), "response": {"embedding": {"values": values}} as response}:
-                        yield Answer(id_, values, _tokens(response))
+                        yield BatchAnswer(id_, values, _tokens(response))
                     case {"key": str(id_)}:
-                        yield Answer(id_, None)
+                        yield BatchAnswer(id_, None)
 
-    def _beside(self, place: str) -> str:
-        """`/v1beta` becomes `/upload/v1beta`, whatever stands before it."""
-        before, _, version = self.client.endpoint.path.rpartition("/")
-        return f"{before}/{place}/{version}"
+    def _transfer_path(self, direction: Literal["upload", "download"]) -> str:
+        """Return the path for files: `/upload/v1beta` for an API at `/v1beta`, keeping anything in front of it."""
+        prefix, _, version = self.client.endpoint.path.rpartition("/")
+        return f"{prefix}/{direction}/{version}"
 
     def _checked(self, name: str, form: re.Pattern[str]) -> str:
+        """Return a name that will be part of a path. Raise BadAnswer unless it has the expected form."""
         if not form.fullmatch(name):
-            raise BadAnswer(f"{self.origin} gave a name that is none.")
+            raise BadAnswer(f"{self.origin} gave a name in an unknown form.")
         return name
 
 
-def related(key: str, content: bytes) -> tuple[bytes, str]:
-    """A description and the file it is of, in one body, and its type."""
+def encode_related(key: str, content: bytes) -> tuple[bytes, str]:
+    """Return a description and its file in one body, and the content type.
+
+    Google's upload takes multipart/related, which httpx cannot encode: its `files=` makes form data.
+    """
     boundary = f"kept-{os.urandom(16).hex()}"
-    about = json.dumps({"file": {"displayName": key, "mimeType": "application/jsonl"}})
+    description = json.dumps({"file": {"displayName": key, "mimeType": "application/jsonl"}})
     head = (
-        f"--{boundary}\r\nContent-Type: application/json; charset=utf-8\r\n\r\n{about}\r\n"
+        f"--{boundary}\r\nContent-Type: application/json; charset=utf-8\r\n\r\n{description}\r\n"
         f"--{boundary}\r\nContent-Type: application/jsonl\r\n\r\n"
     )
     return head.encode() + content + f"\r\n--{boundary}--".encode(), f"multipart/related; boundary={boundary}"
 
 
 def _object(tree: dict[str, Any], name: str) -> dict[str, Any]:
-    found = tree.get(name)
-    return found if isinstance(found, dict) else {}
+    value = tree.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _tokens(response: dict[str, Any]) -> int:

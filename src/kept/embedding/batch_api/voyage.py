@@ -1,6 +1,6 @@
-"""Voyage's Batch API, which is OpenAI's but for this: model and input type are said once for the whole batch.
+"""Voyage's Batch API. It is OpenAI's, except that model and input type are given once for the whole batch.
 
-Up to 100,000 inputs and 1 GB a batch, within twelve hours.
+Up to 100,000 inputs and 1 GB per batch, within twelve hours.
 """
 
 from __future__ import annotations

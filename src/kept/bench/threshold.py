@@ -1,4 +1,4 @@
-"""Where a threshold should stand: what it refuses, and what it costs. Pure, but for what it is told was returned."""
+"""Choosing a threshold: the nonsense that it refuses, and the answers that it costs. Pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from kept.bench.dataset import BenchSet
-from kept.bench.metrics import Returned, first_ranks
+from kept.bench.metrics import ReturnedHit, first_ranks
 from kept.chunking.segment import is_unspaced, split_scripts
 from kept.values import frozen
 
-NONSENSE = 60
-"""Queries of each kind of nonsense."""
+NONSENSE_QUERIES = 60
+"""Number of queries of each kind of nonsense."""
 STEP = 0.05
-WANTED_REFUSED = 0.9
+REQUIRED_REFUSED = 0.9
 ALLOWED_LOST = 0.05
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -42,28 +42,28 @@ FOREIGN = (
     "Why do violin makers prefer spruce that grew slowly?",
     "How far can a carrier pigeon fly in a day?",
 )
-"""Questions that few memories could answer, for when no other set is there to take some from."""
+"""Questions that few memories can answer, used if there is no other set to take some from."""
 
 
 @frozen
 class Probe:
-    """The hits of one query, asked without a threshold."""
+    """Hits of one query that was asked without a threshold."""
 
-    hits: tuple[Returned, ...]
+    hits: tuple[ReturnedHit, ...]
     relevant: Mapping[str, float]
 
     @property
     def best(self) -> float:
         return max((hit.score for hit in self.hits), default=-1.0)
 
-    def answered(self, min_score: float) -> bool:
-        left = [hit for hit in self.hits if hit.score >= min_score][:10]
-        return bool(first_ranks(left, self.relevant))
+    def is_answered(self, min_score: float) -> bool:
+        remaining = [hit for hit in self.hits if hit.score >= min_score][:10]
+        return bool(first_ranks(remaining, self.relevant))
 
 
 @frozen
-class Point:
-    """A threshold, with the share of each kind of query that it refuses. None where there is no such query."""
+class ThresholdPoint:
+    """A threshold, with the share of each kind of query that it refuses. None if there is no such query."""
 
     min_score: float
     random_refused: float | None
@@ -73,29 +73,31 @@ class Point:
 
 
 @frozen
-class Probes:
+class ProbeSet:
     random: tuple[Probe, ...]
     foreign: tuple[Probe, ...]
     adversarial: tuple[Probe, ...]
     answerable: tuple[Probe, ...]
 
 
-def measure_curve(probes: Probes, min_scores: Iterable[float]) -> list[Point]:
-    found = [probe for probe in probes.answerable if probe.answered(0.0)]
+def measure_curve(probes: ProbeSet, min_scores: Iterable[float]) -> list[ThresholdPoint]:
+    """Return a point for each threshold. An answer is lost if the query is answered without that threshold only."""
+    answered = [probe for probe in probes.answerable if probe.is_answered(0.0)]
     return [
-        Point(
+        ThresholdPoint(
             min_score=min_score,
             random_refused=_refused(probes.random, min_score),
             foreign_refused=_refused(probes.foreign, min_score),
             adversarial_refused=_refused(probes.adversarial, min_score),
-            answers_lost=_share(not probe.answered(min_score) for probe in found),
+            answers_lost=_share(not probe.is_answered(min_score) for probe in answered),
         )
         for min_score in min_scores
     ]
 
 
 def thresholds(current: float) -> list[float]:
-    return sorted({*(round(at * STEP, 2) for at in range(round(1 / STEP))), current})
+    """Return the thresholds to measure, among them the current one."""
+    return sorted({*(round(number * STEP, 2) for number in range(round(1 / STEP))), current})
 
 
 def _refused(probes: Sequence[Probe], min_score: float) -> float | None:
@@ -103,25 +105,25 @@ def _refused(probes: Sequence[Probe], min_score: float) -> float | None:
 
 
 def _share(outcomes: Iterable[bool]) -> float | None:
-    counted = [*outcomes]
-    return sum(counted) / len(counted) if counted else None
+    flags = [*outcomes]
+    return sum(flags) / len(flags) if flags else None
 
 
 # nonsense
 
 
-def make_random_queries(bench: BenchSet, count: int = NONSENSE) -> dict[str, list[str]]:
-    """By group: words of its own documents in no connection, three to six of them. The same every time."""
-    chance = random.Random(_SEED)
+def make_random_queries(bench: BenchSet, count: int = NONSENSE_QUERIES) -> dict[str, list[str]]:
+    """Return, by group, queries of three to six random words of its own documents. They are the same every time."""
+    rng = random.Random(_SEED)
     words: dict[str, list[str]] = {}
     for document in bench.documents:
         words.setdefault(document.group, []).extend(_vocabulary(document.text))
-    ordered = {group: sorted(set(found)) for group, found in words.items() if found}
+    ordered = {group: sorted(set(group_words)) for group, group_words in words.items() if group_words}
     queries: dict[str, list[str]] = {}
     for number in range(count if ordered else 0):
         group = [*ordered][number % len(ordered)]
-        drawn = (chance.choice(ordered[group]) for _ in range(chance.randint(3, 6)))
-        queries.setdefault(group, []).append(" ".join(_short(word, chance) for word in drawn))
+        drawn = (rng.choice(ordered[group]) for _ in range(rng.randint(3, 6)))
+        queries.setdefault(group, []).append(" ".join(_short_word(word, rng) for word in drawn))
     return queries
 
 
@@ -129,24 +131,25 @@ def _vocabulary(text: str) -> list[str]:
     return [piece for run in _WORD.findall(text.lower()) for piece in split_scripts(run)]
 
 
-def _short(word: str, chance: random.Random) -> str:
-    """A script without spaces has sentences where others have words: three signs of it."""
+def _short_word(word: str, rng: random.Random) -> str:
+    """Return three characters of a "word" in a script without spaces, which is a whole sentence there."""
     if not is_unspaced(word) or len(word) <= 3:
         return word
-    start = chance.randrange(len(word) - 2)
+    start = rng.randrange(len(word) - 2)
     return word[start : start + 3]
 
 
-def make_foreign_queries(bench: BenchSet, others: Sequence[BenchSet], count: int = NONSENSE) -> list[str]:
-    """Questions that belong to other sets. One that shares documents or questions with this set is no other set."""
-    ids, texts = {one.id for one in bench.documents}, {one.text for one in bench.queries}
-    strangers = [
+def make_foreign_queries(bench: BenchSet, others: Sequence[BenchSet], count: int = NONSENSE_QUERIES) -> list[str]:
+    """Return questions of other sets. A set that shares documents or questions with this one is left out."""
+    ids, texts = {document.id for document in bench.documents}, {query.text for query in bench.queries}
+    unrelated = [
         other
         for other in others
-        if ids.isdisjoint(one.id for one in other.documents) and texts.isdisjoint(one.text for one in other.queries)
+        if ids.isdisjoint(document.id for document in other.documents)
+        and texts.isdisjoint(query.text for query in other.queries)
     ]
-    if not strangers:
+    if not unrelated:
         return [*FOREIGN]
-    chance = random.Random(_SEED)
-    drawn = (chance.choice(strangers) for _ in range(count))
-    return list(dict.fromkeys(chance.choice(other.queries).text for other in drawn))
+    rng = random.Random(_SEED)
+    drawn = (rng.choice(unrelated) for _ in range(count))
+    return list(dict.fromkeys(rng.choice(other.queries).text for other in drawn))

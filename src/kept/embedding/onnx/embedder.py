@@ -1,0 +1,186 @@
+"""Sentence-embedding models in ONNX format."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from kept.config import Local
+from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
+from kept.embedding.calibrate import measure_calibration
+from kept.embedding.local_model import encodable, get_onnx_files, model_name, require_packages, sample_digest
+from kept.embedding.onnx.declaration import read_declaration
+from kept.embedding.onnx.graph import GraphOutput, read_outputs
+from kept.embedding.onnx.runtime import OnnxModel, first_line
+from kept.errors import EmbedderUnavailable, EmbeddingFailed
+from kept.records import Matrix
+
+_POOLED = "sentence_embedding"
+_CLASSES = "logits"  # of a model that classifies or ranks texts
+_PER_TOKEN = ("last_hidden_state", "token_embeddings")
+_PAD_TOKENS = ("[PAD]", "<pad>")
+
+_BATCH_TEXTS = 16
+_BATCH_TOKENS = 4_096
+
+# More characters than fit into a token.
+_CHARS_PER_TOKEN = 40
+
+
+class OnnxEmbedder:
+    """Embedder that pools token vectors as the model's own files declare. It is loaded by the first text.
+
+    A model with dynamic int8 quantisation scales its numbers by the content of the batch, so that a text's vector would
+    depend on its neighbours (cosine 0.992 for bge-small), and on a CPU a batch costs it more, not less. Such a model
+    gets one text at a time. Others get batches of texts of similar length.
+    """
+
+    def __init__(self, path: str, settings: Local) -> None:
+        require_packages("onnxruntime", "tokenizers", extra="onnx")
+        self._files = get_onnx_files(path)
+        declaration = read_declaration(self._files.folder, pooling=settings.pooling)
+        self._pooling = declaration.pooling
+        self._prefixes: dict[Role, str] = {
+            "query": declaration.query_prefix if settings.query_prefix is None else settings.query_prefix,
+            "document": declaration.document_prefix if settings.document_prefix is None else settings.document_prefix,
+        }
+        self._max_tokens = min(settings.max_tokens, declaration.max_tokens or settings.max_tokens)
+        self._output = self._choose_output(prefer_tokens=settings.pooling != "auto")
+        self._is_pooled = _rank(self._output) == 2
+        if declaration.has_dense_layer and not self._is_pooled:
+            raise EmbedderUnavailable(
+                f"{self._files.model}: the model ends in a dense layer that this file does not contain.",
+                hint=f"Export it with the whole model inside, so that it has an output named {_POOLED}.",
+            )
+        self._model = OnnxModel(self._files, max_tokens=self._max_tokens, unusable=_unusable)
+
+    @cached_property
+    def identity(self) -> Identity:
+        recipe = (
+            sample_digest((*self._files.weights, self._files.tokenizer)),
+            "pooled" if self._is_pooled else self._pooling,
+            self._prefixes["query"],
+            self._prefixes["document"],
+            str(self._max_tokens),
+        )
+        fingerprint = hashlib.sha256("\n".join(recipe).encode()).hexdigest()
+        return Identity("local", model_name(self._files.folder), self._dims, f"onnx-1:{fingerprint}")
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        return measure_calibration(self)
+
+    def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
+        token_ids = [self._encode(self._prefixes[role] + text) for text in texts]
+        rows: list[list[float]] = [[]] * len(texts)
+        for batch in self._iter_batches(token_ids):
+            for position, row in zip(batch, self._run([token_ids[at] for at in batch]), strict=True):
+                rows[position] = row
+        return pack_unit_rows(rows, self._dims)
+
+    def _iter_batches(self, token_ids: list[list[int]]) -> Iterator[list[int]]:
+        """Yield positions of texts that go through the model together: of similar length, so that padding is small."""
+        max_texts = 1 if self._is_dynamic else _BATCH_TEXTS
+        batch: list[int] = []
+        for position in sorted(range(len(token_ids)), key=lambda at: len(token_ids[at])):
+            # The longest text so far decides the width of the whole batch.
+            tokens = (len(batch) + 1) * len(token_ids[position])
+            if batch and (len(batch) >= max_texts or tokens > _BATCH_TOKENS):
+                yield batch
+                batch = []
+            batch.append(position)
+        if batch:
+            yield batch
+
+    def _encode(self, text: str) -> list[int]:
+        tokenizer = self._model.load().tokenizer
+        ids: list[int] = tokenizer.encode(encodable(text, max_chars=self._max_tokens * _CHARS_PER_TOKEN)).ids
+        return ids or [self._pad_id]  # a tokenizer without special tokens makes nothing of ""
+
+    def _run(self, batch: list[list[int]]) -> list[list[float]]:
+        import numpy as np
+
+        model = self._model.load()
+        ids = np.full((len(batch), max(map(len, batch))), self._pad_id, dtype=np.int64)
+        mask = np.zeros_like(ids)
+        for row, tokens in enumerate(batch):
+            ids[row, : len(tokens)] = tokens
+            mask[row, : len(tokens)] = 1
+        inputs = {
+            "input_ids": ids,
+            "attention_mask": mask,
+            "token_type_ids": np.zeros_like(ids),
+            "position_ids": np.tile(np.arange(ids.shape[1]), (len(batch), 1)),
+        }
+        try:
+            output = model.run(self._output.name, inputs)
+        except Exception as exc:  # the runtime raises nothing more specific
+            raise EmbeddingFailed(f"{self._files.model}: the model failed ({first_line(exc)}).") from exc
+        vectors: list[list[float]] = (output if self._is_pooled else self._pool(output, mask)).tolist()
+        return vectors
+
+    def _pool(self, output: Any, mask: Any) -> Any:
+        import numpy as np
+
+        match self._pooling:
+            case "cls":
+                return output[:, 0]
+            case "last":
+                return output[np.arange(len(output)), mask.sum(axis=1) - 1]
+            case "mean":
+                weights = mask[:, :, None].astype(np.float32)
+                return (output * weights).sum(axis=1) / weights.sum(axis=1)
+
+    # the model's files
+
+    def _choose_output(self, *, prefer_tokens: bool) -> GraphOutput:
+        """Return the output with a vector for each text; with ``prefer_tokens``, rather one for each token.
+
+        Token vectors are preferred if the pooling was set by hand: a pooled output would ignore that setting.
+        """
+        path = self._files.model
+        try:
+            outputs = read_outputs(path)
+        except (OSError, ValueError) as exc:
+            raise _unusable(path, first_line(exc)) from exc
+        per_token = [output for output in outputs if _rank(output) == 3]
+        per_token.sort(key=lambda output: output.name not in _PER_TOKEN)
+        pooled = [output for output in outputs if _rank(output) == 2 and output.name != _CLASSES]
+        named = [output for output in pooled if output.name == _POOLED]
+        candidates = [*per_token, *named, *pooled] if prefer_tokens else [*named, *per_token, *pooled]
+        if not candidates:
+            raise _unusable(path, "none of its outputs is a vector for each text or each token")
+        return candidates[0]
+
+    @cached_property
+    def _dims(self) -> int:
+        dims = self._output.shape[-1] if self._output.shape else None
+        return dims or len(self._run([self._encode("width")])[0])
+
+    @cached_property
+    def _is_dynamic(self) -> bool:
+        with open(self._files.model, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            return view.find(b"DynamicQuantize") >= 0
+
+    @cached_property
+    def _pad_id(self) -> int:
+        tokenizer = self._model.load().tokenizer
+        ids = (tokenizer.token_to_id(token) for token in _PAD_TOKENS)
+        return next((token_id for token_id in ids if token_id is not None), 0)
+
+
+def _rank(output: GraphOutput) -> int:
+    """Return 3 for a vector per token, 2 for one per text. If the file has no shape, the usual names decide."""
+    if output.shape:
+        return len(output.shape)
+    return 3 if output.name in _PER_TOKEN else 2 if output.name == _POOLED else 0
+
+
+def _unusable(path: str, reason: str) -> EmbedderUnavailable:
+    return EmbedderUnavailable(
+        f"The embedding model cannot be used ({path}: {reason}).",
+        hint="Fetch the model's files again, or set memory_search.local.model_path to another.",
+    )

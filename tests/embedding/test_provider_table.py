@@ -1,0 +1,49 @@
+"""The table of providers agrees with the other places that name a provider."""
+
+from __future__ import annotations
+
+import typing
+from pathlib import Path
+
+import pytest
+
+from kept.config import KEY_VARIABLES, MemorySearch
+from kept.config.schema import Provider
+from kept.embedding.registry import PROVIDERS, find_price
+
+ROOT = Path(__file__).parent.parent.parent
+REMOTE = [provider for provider in PROVIDERS.values() if provider.embedder]
+
+
+@pytest.mark.parametrize("provider", REMOTE, ids=lambda provider: provider.name)
+def test_a_provider_is_named_alike_in_the_table_and_in_its_own_class(provider):
+    embedder_class = provider.embedder_class()
+    assert embedder_class.provider == provider.name
+    assert embedder_class.default_model in embedder_class.known_dims
+
+
+@pytest.mark.parametrize("provider", REMOTE, ids=lambda provider: provider.name)
+def test_a_provider_that_costs_money_has_a_price_for_its_default_model_and_a_variable_for_its_key(provider):
+    price = find_price(provider.name, provider.embedder_class().default_model, MemorySearch())
+    assert price is not None
+    assert (price > 0) == (provider.name in KEY_VARIABLES)
+
+
+def test_the_settings_know_the_same_names():
+    literal, _ = typing.get_args(Provider)
+    assert set(typing.get_args(literal)) == set(PROVIDERS)
+
+
+def test_every_provider_is_documented():
+    page = (ROOT / "docs/tasks/providers.md").read_text()
+    for name in PROVIDERS:
+        assert f"`{name}`" in page, name
+
+
+def test_the_price_of_an_unknown_model_or_of_another_endpoint_is_unknown():
+    from kept.config import Remote
+
+    assert find_price("openai", "text-embedding-9", MemorySearch()) is None
+    elsewhere = MemorySearch(remote=Remote(base_url="http://127.0.0.1:1234/v1"))
+    assert find_price("openai", "text-embedding-3-small", elsewhere) is None
+    assert find_price("somebody-elses", "a-model", MemorySearch()) is None
