@@ -28,7 +28,7 @@ from kept.chunking.segment import is_unspaced
 from kept.config import load_config
 from kept.memory import Memory
 from kept.records import Filter
-from kept.search.confidence import Chance, Signs, how_sure, read_signs
+from kept.search.confidence import Chance, Signals, how_sure, read_signs
 from kept.search.query import parse_query
 from kept.search.search import embed_query, find_pool, fuse_pool, vector_share_of
 
@@ -45,7 +45,7 @@ THRESHOLDS = (0.20, 0.25, 0.30, 0.35)
 class Asked:
     set: str
     kind: str
-    signs: Signs
+    signs: Signals
     vector_share: float
     answer: float
     """What the best hit that answers has of the best score; 0 where none of the first ten answers."""
@@ -101,7 +101,7 @@ def _ask(memory: Memory, group: BenchGroup, name: str, kind: str, text: str, wan
 # learning
 
 
-def _row(signs: Signs, *, meaning: bool) -> list[float]:
+def _row(signs: Signals, *, meaning: bool) -> list[float]:
     return [signs.share, float(np.log1p(signs.together)), *([signs.meaning or 0.0] if meaning else [])]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from kept.config import Local
+from kept.config import LocalModelSettings
 from kept.embedding.local_model import open_local_model
 from tests.support.embedding_models import bge_folder
 
@@ -19,7 +19,7 @@ def chunk(number: int, sentences: int) -> str:
 
 
 def main(path: str) -> None:
-    embedder = open_local_model(Local(model_path=path))
+    embedder = open_local_model(LocalModelSettings(model_path=path))
     steps = {
         "open and identify, as every command does": lambda: embedder.identity,
         "load the runtime, the model and its tokenizer, embed one query": lambda: embedder.embed([QUERY], role="query"),

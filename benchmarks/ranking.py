@@ -27,7 +27,7 @@ from kept.records import Filter
 from kept.search.evidence import Evidence
 from kept.search.query import parse_query
 from kept.search.search import embed_query, find_pool
-from kept.search.weights import Mix
+from kept.search.weights import EvidenceWeights
 
 NAMES = [field.name for field in fields(Evidence)]
 TEXT = ["words", "around", "coverage", "reach", "answers"]
@@ -142,13 +142,13 @@ def learn(asked: Sequence[Asked], names: Sequence[str]) -> dict[str, float]:
     return dict(zip(names, found / scale, strict=True))
 
 
-def to_mix(learned: dict[str, float]) -> tuple[Mix, float]:
+def to_mix(learned: dict[str, float]) -> tuple[EvidenceWeights, float]:
     """As `weights.py` has it, and the share of meaning against words."""
     text, vector = (sum(learned.get(name, 0.0) for name in side) for side in (TEXT, VECTOR))
     shares = {name: learned.get(name, 0.0) / (text or 1.0) for name in TEXT}
     shares |= {name: learned.get(name, 0.0) / (vector or 1.0) for name in VECTOR}
     shares |= {name: learned.get(name, 0.0) / ((text + vector) or 1.0) for name in AGAINST}
-    return Mix(**shares), vector / ((text + vector) or 1.0)
+    return EvidenceWeights(**shares), vector / ((text + vector) or 1.0)
 
 
 # judging

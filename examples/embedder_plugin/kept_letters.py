@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kept.config import MemorySearch
+from kept.config import MemorySearchSettings
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 from kept.records import Matrix
 
@@ -27,6 +27,6 @@ class LetterEmbedder:
         return pack_unit_rows(rows, len(LETTERS))
 
 
-def make(settings: MemorySearch) -> LetterEmbedder:
+def make(settings: MemorySearchSettings) -> LetterEmbedder:
     """What the entry point names: from the settings to an embedder."""
     return LetterEmbedder(settings.model or "count-1")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kept.clock import Clock, SystemClock
-from kept.config import Config, LoadedConfig, Remote
+from kept.config import Config, LoadedConfig, RemoteSettings
 from kept.config.layers import settings_of
 from kept.embedding.base import Embedder
 from kept.embedding.registry import PROVIDERS, added_providers, default_model, make_embedder
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kept.llm.base import ChatModel
     from kept.llm.claude_cli import KeptServer
     from kept.memory import Memory
-    from kept.responder.answerer import Answerer
+    from kept.responder.answerer import Dispatcher
     from kept.sessions.store import SessionStore
     from kept.tools.toolbox import Toolbox
 
@@ -71,7 +71,7 @@ def open_embedder(config: Config, name: str) -> Embedder | None:
     """The embedder of that name. Model, endpoint and key that are set belong to the provider that is set."""
     settings = config.memory_search
     if name not in (settings.provider, "local"):
-        settings = replace(settings, model=None, dimensions=None, remote=Remote())
+        settings = replace(settings, model=None, dimensions=None, remote=RemoteSettings())
     return make_embedder(name, settings, config.keys)
 
 
@@ -90,15 +90,15 @@ def open_sessions(loaded: LoadedConfig) -> SessionStore:
     return SessionStore(loaded.config)
 
 
-def open_answerer(memory: Memory, sessions: SessionStore, model: ChatModel) -> Answerer:
+def open_answerer(memory: Memory, sessions: SessionStore, model: ChatModel) -> Dispatcher:
     """An agent, and the commands that it is not asked about."""
     from kept.agent.agent import Agent
-    from kept.responder.answerer import Answerer
+    from kept.responder.answerer import Dispatcher
     from kept.responder.commands import Commands
 
     agent = Agent(memory, sessions, model)
     every = memory.config.gateway.auto_responder.memory_index_interval_messages
-    return Answerer(agent, memory, sessions, Commands(agent, memory, sessions), index_every=every)
+    return Dispatcher(agent, memory, sessions, Commands(agent, memory, sessions), index_every=every)
 
 
 def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel:

@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from kept.clock import Clock, SystemClock
-from kept.config import Config, Query, load_config
+from kept.config import Config, QuerySettings, load_config
 from kept.embedding.base import Embedder, Identity
 from kept.embedding.registry import EmbedderChain, chain_of, choose_chain
 from kept.errors import ConfigError, EmbeddingError, KeptError, StoreDamaged, WorkspaceMissing
 from kept.forking import DatabaseLock, register
-from kept.indexing.keeper import IndexKeeper
+from kept.indexing.keeper import IndexService
 from kept.indexing.meter import usage_of
 from kept.indexing.scan import CITED_FOLDER, is_transcript, is_transcript_path
 from kept.indexing.sync import Syncer
@@ -24,7 +24,7 @@ from kept.indexing.triggers import should_sync
 from kept.ledger import open_model_ledger, tokens_of_day
 from kept.records import Dropped, Filter, Hit, Passage, Preview, Progress, SearchResult, Status, SyncReport, Written
 from kept.search.query import ParsedQuery, parse_query
-from kept.search.search import Found, QueryVector, embed_query, search_index
+from kept.search.search import IndexSearchResult, QueryVector, embed_query, search_index
 from kept.search.when import When, parse_when
 from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
@@ -68,12 +68,12 @@ class Memory:
         self._first = self._qmd_first() if self.settings.backend == "qmd" else None
         register(self)
 
-    def _make_keeper(self, chain: EmbedderChain | None = None) -> IndexKeeper:
+    def _make_keeper(self, chain: EmbedderChain | None = None) -> IndexService:
         if chain is None:
             chain = chain_of(self._given) if self._given else choose_chain(self.settings, self.config.keys)
         self._chain: EmbedderChain = chain
         self._without_vectors = tuple(f"{self._instead(chain)}: {problem}" for problem in chain.problems)
-        return IndexKeeper(self.config, self.workspace, chain.embedders, self.clock, signals=self._signals)
+        return IndexService(self.config, self.workspace, chain.embedders, self.clock, signals=self._signals)
 
     def after_fork(self) -> None:
         """In a forked child: a connection, a model's threads and a provider's sockets are the parent's."""
@@ -197,7 +197,7 @@ class Memory:
         return self._search_index(parsed, settings, filters, progress)
 
     def _search_index(
-        self, parsed: ParsedQuery, settings: Query, filters: Filter, progress: Progress | None
+        self, parsed: ParsedQuery, settings: QuerySettings, filters: Filter, progress: Progress | None
     ) -> SearchResult:
         started = time.perf_counter()
         with self._lock:
@@ -221,21 +221,21 @@ class Memory:
         )
 
     def _find(
-        self, query: ParsedQuery, vector: QueryVector | None, settings: Query, filters: Filter, *, fresh: bool
-    ) -> Found:
+        self, query: ParsedQuery, vector: QueryVector | None, settings: QuerySettings, filters: Filter, *, fresh: bool
+    ) -> IndexSearchResult:
         try:
             return self._find_once(query, vector, settings, filters, fresh=fresh)
         except StoreDamaged as damage:
 
-            def find_again() -> Found:
+            def find_again() -> IndexSearchResult:
                 _, fresh = self._keeper.sync_for_search(None)
                 return self._find_once(query, vector, settings, filters, fresh=fresh)
 
             return self._keeper.after_healing(damage, find_again)
 
     def _find_once(
-        self, query: ParsedQuery, vector: QueryVector | None, settings: Query, filters: Filter, *, fresh: bool
-    ) -> Found:
+        self, query: ParsedQuery, vector: QueryVector | None, settings: QuerySettings, filters: Filter, *, fresh: bool
+    ) -> IndexSearchResult:
         if vector and vector.identity != self._keeper.syncer().held_identity():
             vector = None  # rebuilt with another embedder while the query was being embedded
         now_ms = self.clock.time_ns() // 1_000_000
@@ -422,7 +422,7 @@ class Memory:
     def _identity(self) -> Identity | None:
         return self._keeper.embedder.identity if self._keeper.embedder else None
 
-    def _query_settings(self, max_results: int | None, min_score: float | None) -> Query:
+    def _query_settings(self, max_results: int | None, min_score: float | None) -> QuerySettings:
         settings = self.settings.query
         if max_results is not None:
             settings = replace(settings, max_results=min(200, max(1, max_results)))
@@ -455,7 +455,7 @@ class Memory:
 
         return str(parse_key(session_key, agent_id=self.config.agent_id))
 
-    def _embedder_for_search(self, settings: Query) -> tuple[Embedder | None, tuple[str, ...]]:
+    def _embedder_for_search(self, settings: QuerySettings) -> tuple[Embedder | None, tuple[str, ...]]:
         embedder = self._keeper.embedder
         if embedder is None or not settings.hybrid.enabled:
             return None, self._without_vectors
@@ -477,7 +477,7 @@ class Memory:
             return None, (f"Not reranked: {exc.message}",)
         return self._judge, ()
 
-    def _without_what_is_gone(self, found: Found) -> Found:
+    def _without_what_is_gone(self, found: IndexSearchResult) -> IndexSearchResult:
         """Where the index may be behind, a hit whose file is gone, or says something else there now, is not shown."""
         kept: list[Hit] = []
         gone: list[Dropped] = []
@@ -489,7 +489,7 @@ class Memory:
         if not gone:
             return found
         reason = f"{len(gone)} outdated {'hit was' if len(gone) == 1 else 'hits were'} left out."
-        return Found(tuple(kept), (*found.dropped, *gone), (*found.degraded, reason))
+        return IndexSearchResult(tuple(kept), (*found.dropped, *gone), (*found.degraded, reason))
 
     def _still_says(self, hit: Hit) -> bool:
         text = hit.snippet.strip("…").strip()

@@ -328,12 +328,12 @@ def test_a_flush_comes_before_its_compaction_and_once_for_each(tmp_path):
         kinds = [
             type(body).__name__
             for body in at.bodies()
-            if type(body).__name__ == "Compaction" or getattr(body, "name", "") == "flush"
+            if type(body).__name__ == "CompactionEntry" or getattr(body, "name", "") == "flush"
         ]
         pairs = list(zip(kinds[::2], kinds[1::2], strict=False))
         assert len(pairs) >= 3
-        assert set(pairs) == {("State", "Compaction")}
-        assert purposes(at).count("flush") == kinds.count("State")
+        assert set(pairs) == {("StateEntry", "CompactionEntry")}
+        assert purposes(at).count("flush") == kinds.count("StateEntry")
 
 
 def test_what_one_flush_has_read_the_next_does_not(tmp_path):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kept.agent.events import GroupLine, Inbound, Notice, Reply, ToolEnded, ToolStarted, Wrote
+from kept.agent.events import GroupLine, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
 from kept.agent.inbound import messages_of
-from kept.agent.journal import Journal
+from kept.agent.journal import SessionLog
 from kept.agent.loop import GAVE_UP, LAST_STEP
 from kept.context.turns import NO_RESULT
 from kept.errors import BudgetExhausted, ContextOverflow, ModelFailed, ModelUnavailable, TranscriptUnwritable
@@ -24,7 +24,7 @@ SEARCH = ToolUse("t1", "memory_search", {"query": "staging port"})
 
 
 def written(events) -> str:
-    return "".join(event.text for event in events if isinstance(event, Wrote))
+    return "".join(event.text for event in events if isinstance(event, ReplyDelta))
 
 
 def outputs(request) -> list[ToolOutput]:
@@ -450,7 +450,7 @@ def test_what_does_not_work_behind_the_reply_does_not_take_it_back(tmp_path, cap
 def test_a_message_that_another_process_adds_meanwhile_is_not_added_twice(tmp_path):
     with open_agent(tmp_path, ScriptedChat(["Both."])) as at:
         session = at.session().id
-        journal = Journal(at.sessions, session)
+        journal = SessionLog(at.sessions, session)
         journal.view()
         at.sessions.append(session, Message("user", (Text("One."),), metadata={"inbound": "1"}))
         real, raced = at.sessions.append_all, []

@@ -11,12 +11,12 @@ from kept.errors import KeptError, SessionError, status_of
 from kept.sessions.entries import (
     Attachment,
     Message,
-    State,
+    StateEntry,
     Text,
     Thinking,
+    TokenUsage,
     ToolCall,
     ToolResult,
-    Usage,
 )
 from kept.sessions.store import SessionStore
 
@@ -31,12 +31,12 @@ def session(home):
             Message(
                 "assistant",
                 (Thinking("Let me look."), Text("I look."), ToolCall("1", "memory_search", {"query": "key" * 100})),
-                usage=Usage(100, 20, 120),
+                usage=TokenUsage(100, 20, 120),
             ),
         )
         store.append(made.id, Message("tool", (ToolResult("1", "Under the pot.\n" * 50), Attachment("image/png"))))
         store.append(made.id, Message.of("assistant", "Under the \x1b[31mblue\x07 pot."))
-        store.append(made.id, State("model", "opus"))
+        store.append(made.id, StateEntry("model", "opus"))
         return made
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kept.connect.change import Connection
-from kept.connect.clients import CLIENTS, Surroundings, locate
-from kept.connect.command import Command
+from kept.connect.clients import CLIENTS, ClientEnvironment, locate
+from kept.connect.command import ServerCommand
 from kept.errors import LockBusy
 from kept.testing import FrozenClock
 from tests.support.commands import KEPT
@@ -200,17 +200,17 @@ def test_copies_of_two_projects_do_not_replace_each_other(tmp_path):
     copies = []
     for name in ("one", "two"):
         write_file(tmp_path / name / ".cursor/mcp.json", CURSOR.replace("{", f"{{/* {name} */", 1))
-        around = Surroundings(str(tmp_path), str(tmp_path / name), "linux", {})
+        around = ClientEnvironment(str(tmp_path), str(tmp_path / name), "linux", {})
         connection = Connection(CLIENTS["cursor"], "project", around, kept_home=homes, clock=FrozenClock())
-        copies.append(connection.apply(connection.plan(Command("/opt/kept", ()))))
+        copies.append(connection.apply(connection.plan(ServerCommand("/opt/kept", ()))))
     assert [name in Path(copy).read_text() for name, copy in zip(("one", "two"), copies, strict=True)] == [True, True]
 
 
 def test_settings_that_change_while_they_are_looked_at_are_not_overwritten(user, tmp_path):
     file = write_file(user / ".cursor/mcp.json", CURSOR)
-    around = Surroundings(str(user), str(tmp_path), "linux", {})
+    around = ClientEnvironment(str(user), str(tmp_path), "linux", {})
     connection = Connection(CLIENTS["cursor"], "user", around, kept_home=str(tmp_path / "home"))
-    changes = connection.plan(Command("/opt/kept", ()))
+    changes = connection.plan(ServerCommand("/opt/kept", ()))
     file.write_text("{}")
     with pytest.raises(LockBusy, match="in the meantime"):
         connection.apply(changes)
@@ -236,7 +236,7 @@ def test_scripts_are_told_what_changed(kept, user):
 
 def test_settings_are_looked_for_where_each_system_keeps_them():
     def where(client, platform, **environ):
-        return locate(CLIENTS[client], "user", Surroundings("/u", "/p", platform, environ)).replace(os.sep, "/")
+        return locate(CLIENTS[client], "user", ClientEnvironment("/u", "/p", platform, environ)).replace(os.sep, "/")
 
     assert where("claude-desktop", "darwin") == "/u/Library/Application Support/Claude/claude_desktop_config.json"
     assert where("claude-desktop", "win32", APPDATA="/a") == "/a/Claude/claude_desktop_config.json"

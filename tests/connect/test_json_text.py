@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.connect.json_text import remove_entry, set_entry
-from kept.connect.json_tree import Broken, as_read, parse
+from kept.connect.json_tree import JsonSyntaxError, as_read, parse
 from kept.connect.toml_text import remove_table, set_table
 from kept.errors import ConfigError
 
@@ -60,7 +60,7 @@ def test_what_is_not_json_is_refused(text):
     try:
         parse(text, "json")
         read = True
-    except Broken:
+    except JsonSyntaxError:
         read = False
     assert read == is_json
 
@@ -102,7 +102,7 @@ def test_comments_and_trailing_commas_stay():
     no_comma = before.replace("},\n    // end", "} // last\n    // end")
     made = set_entry(no_comma, PATH, ENTRY, "jsonc")
     assert '"b": {"command": "y",}, // last' in made
-    with pytest.raises(Broken):
+    with pytest.raises(JsonSyntaxError):
         set_entry(before, PATH, ENTRY, "json")
 
 
@@ -156,7 +156,7 @@ def test_an_entry_that_is_there_keeps_what_else_it_says():
     ["[]", '"x"', '{"mcpServers": []}', '{"mcpServers": {"a": 1}, "mcpServers": {}}', '{"a": 1', "{" * 500, "{'a': 1}"],
 )
 def test_what_cannot_be_changed_safely_is_refused(text):
-    with pytest.raises(Broken):
+    with pytest.raises(JsonSyntaxError):
         set_entry(text, PATH, ENTRY, "json")
 
 

@@ -8,25 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.config.schema import Compaction as CompactionSettings
-from kept.config.schema import ContextShares
+from kept.config.schema import CompactionSettings, ContextSettings
 from kept.context.budget import plan_budget
 from kept.context.build import Material, Recalled, WorkspaceFile, build_context
 from kept.context.compact import NothingToCompact, plan_compaction, safe_cuts
 from kept.context.fence import Fence
 from kept.context.talk import pieces_of
 from kept.context.trim import shorten, shorten_lines
-from kept.context.turns import Showing, make_turns, turn_text
+from kept.context.turns import TurnOptions, make_turns, turn_text
 from kept.context.view import view_of
 from kept.llm.base import ToolOutput, ToolSpec, ToolUse
 from kept.prompts import get_prompt
-from kept.sessions.entries import Compaction, Message, State, Text, ToolCall, ToolResult
+from kept.sessions.entries import CompactionEntry, Message, StateEntry, Text, ToolCall, ToolResult
 from kept.tokens import estimate_tokens
 from tests.support.context_strategies import lines_of, messages, said_of, view
 
 NOW = dt.datetime(2026, 3, 14, 15, 9, tzinfo=dt.UTC)
-BUDGET = plan_budget(200_000, CompactionSettings(), ContextShares())
-SHOWING = Showing(Fence("0" * 16), "sessions/x.jsonl", 1_000)
+BUDGET = plan_budget(200_000, CompactionSettings(), ContextSettings())
+SHOWING = TurnOptions(Fence("0" * 16), "sessions/x.jsonl", 1_000)
 SEARCH = ToolSpec("memory_search", "Searches.", {"type": "object"})
 
 
@@ -81,7 +80,7 @@ def test_everything_that_was_said_is_in_the_turns(conversation):
 
 
 def test_a_message_that_is_too_long_is_shown_in_part_with_where_it_stands():
-    showing = Showing(Fence("0" * 16), "sessions/x.jsonl", 50)
+    showing = TurnOptions(Fence("0" * 16), "sessions/x.jsonl", 50)
     (turn,) = make_turns(said_of([Message.of("user", "begin " + "middle " * 500 + "end")]), showing, {})
     text = turn_text(turn)
     assert text.startswith("begin")
@@ -99,27 +98,29 @@ def said_in(lines):
 
 def test_the_context_begins_at_what_the_last_compaction_kept():
     said = [Message.of("user", str(number)) for number in range(1, 5)]
-    lines = lines_of([*said, Compaction("Sum.", first_kept_id="e3"), Message.of("user", "5")])
+    lines = lines_of([*said, CompactionEntry("Sum.", first_kept_id="e3"), Message.of("user", "5")])
     assert said_in(lines) == ["3", "4", "5"]
     assert view_of(lines).summary == "Sum."
-    again = lines_of([*said, Compaction("Sum.", first_kept_id="e3"), said[0], Compaction("All.", first_kept_id="e6")])
+    again = lines_of(
+        [*said, CompactionEntry("Sum.", first_kept_id="e3"), said[0], CompactionEntry("All.", first_kept_id="e6")]
+    )
     assert said_in(again) == ["1"]
     assert (view_of(again).summary, view_of(again).compactions) == ("All.", 2)
 
 
 @pytest.mark.parametrize("kept", [None, "gone"])
 def test_a_compaction_that_keeps_nothing_leaves_what_came_after_it(kept):
-    lines = lines_of([Message.of("user", "1"), Compaction("Sum.", first_kept_id=kept), Message.of("user", "2")])
+    lines = lines_of([Message.of("user", "1"), CompactionEntry("Sum.", first_kept_id=kept), Message.of("user", "2")])
     assert said_in(lines) == ["2"]
     assert said_in(lines[:2]) == []
 
 
 def test_only_flushes_since_the_last_compaction_count_for_the_next():
-    flush = State("flush", {"outcome": "written", "throughLine": 1})
-    failed = State("flush", {"outcome": "failed", "throughLine": 9})
+    flush = StateEntry("flush", {"outcome": "written", "throughLine": 1})
+    failed = StateEntry("flush", {"outcome": "failed", "throughLine": 9})
     before = view_of(lines_of([Message.of("user", "1"), flush]))
     assert (before.flush, before.flushed_line) == (flush, 1)
-    after = view_of(lines_of([Message.of("user", "1"), flush, Compaction("Sum.")]))
+    after = view_of(lines_of([Message.of("user", "1"), flush, CompactionEntry("Sum.")]))
     assert (after.flush, after.flushed_line) == (None, 1)
     assert view_of(lines_of([Message.of("user", "1"), failed])).flushed_line == 0
 
@@ -247,7 +248,7 @@ def test_no_more_is_recalled_than_there_is_room_for_and_that_is_said():
 @given(st.integers(1_000, 1_000_000), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_budgets_fit_into_the_window(window, reserve, keep, soft):
     settings = CompactionSettings(reserve_tokens=reserve, keep_recent_tokens=keep)
-    budget = plan_budget(window, settings, ContextShares(soft, soft, soft))
+    budget = plan_budget(window, settings, ContextSettings(soft, soft, soft))
     assert 0 < budget.flush_at <= budget.compact_at <= window
     assert budget.keep_recent < budget.compact_at
     assert budget.file <= budget.compact_at // 8
@@ -256,7 +257,7 @@ def test_budgets_fit_into_the_window(window, reserve, keep, soft):
 
 def test_the_design_s_figures_are_the_defaults():
     assert (BUDGET.compact_at, BUDGET.flush_at, BUDGET.keep_recent) == (180_000, 176_000, 20_000)
-    assert plan_budget(8_000, CompactionSettings(), ContextShares()).compact_at == 6_000
+    assert plan_budget(8_000, CompactionSettings(), ContextSettings()).compact_at == 6_000
 
 
 @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=400), st.integers(30, 80))

@@ -21,7 +21,7 @@ from kept.embedding.gemini import GeminiEmbedder
 from kept.embedding.openai import OpenAIEmbedder
 from kept.embedding.remote import RemoteEmbedder
 from kept.embedding.voyage import VoyageEmbedder
-from kept.indexing.batch_book import Book, Job, Trouble, dump_book, parse_book
+from kept.indexing.batch_book import BatchBook, BatchJob, BatchProblem, dump_book, parse_book
 from kept.indexing.batch_jobs import THRESHOLD, plan_groups
 from kept.net import ProviderAccount
 from kept.records import SyncReport
@@ -73,7 +73,7 @@ class Place:
     def book_path(self) -> Path:
         return self.root / "home" / "agents" / "main" / "batches.json"
 
-    def book(self) -> Book:
+    def book(self) -> BatchBook:
         return parse_book(self.book_path.read_bytes())
 
 
@@ -210,7 +210,7 @@ def test_texts_that_a_batch_did_not_take_are_asked_for_in_ordinary_calls(place):
     report = place.memory().sync()
     assert (report.ok, report.embedded, report.pending) == (True, MANY, 0)
     assert len(place.server.texts()) == 10
-    assert place.book() == Book()
+    assert place.book() == BatchBook()
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_a_batch_that_ends_badly_is_a_failure_and_what_it_brought_is_used(place,
     assert f"failed at {place.name}: {word}." in said(report)
     partial = place.name != "gemini" and word != "failed"
     assert len(place.server.texts()) == (MANY // 2 if partial else MANY)
-    assert place.book().trouble == Trouble(place.embedder().identity.key, 1, word)
+    assert place.book().trouble == BatchProblem(place.embedder().identity.key, 1, word)
 
 
 def test_the_reason_is_told_and_only_its_kind_is_written_down(openai):
@@ -301,7 +301,7 @@ def test_after_two_failures_batches_are_off_until_a_forced_index_succeeds(place)
     place.write(word="fourth")
     forced = place.memory().sync(force=True)
     assert (said(forced), forced.pending, len(place.server.batches)) == ("", 0, 3)
-    assert place.book() == Book()
+    assert place.book() == BatchBook()
     place.write(word="fifth")
     place.memory().sync()
     assert len(place.server.batches) == 4
@@ -362,7 +362,7 @@ def test_a_key_that_is_refused_or_a_quota_that_is_used_up_is_no_failure_of_batch
     for word in ("first", "second"):
         openai.write(word=word)
         assert "No batch was made." in said(openai.memory().sync())
-    assert openai.book() == Book()
+    assert openai.book() == BatchBook()
 
 
 def test_a_batch_that_the_provider_has_forgotten_is_a_failure(place):
@@ -394,7 +394,7 @@ def test_a_batch_that_is_done_in_its_second_time_has_not_failed(openai):
     openai.server.looks = 15
     report = openai.memory(timeout_minutes=10, poll_interval_ms=60_000).sync()
     assert (said(report), report.embedded, openai.server.texts()) == ("", MANY, [])
-    assert openai.book() == Book()
+    assert openai.book() == BatchBook()
 
 
 def test_an_outage_while_waiting_is_outlived(place):
@@ -542,10 +542,10 @@ def test_neither_keys_nor_words_of_notes_are_written_down_and_the_file_is_privat
 
 
 def test_what_is_written_down_can_be_read_again():
-    job = Job("kept-1", "w", "i", "openai", 12, ("ab" * 32,), "file-1", None)
-    book = Book((job,), Trouble("i", 1, "expired"))
+    job = BatchJob("kept-1", "w", "i", "openai", 12, ("ab" * 32,), "file-1", None)
+    book = BatchBook((job,), BatchProblem("i", 1, "expired"))
     assert parse_book(dump_book(book)) == book
-    assert parse_book(dump_book(Book())) == Book()
+    assert parse_book(dump_book(BatchBook())) == BatchBook()
 
 
 @pytest.mark.parametrize(
@@ -559,7 +559,7 @@ def test_what_is_written_down_can_be_read_again():
         b'{"version": 9, "jobs": [], "trouble": null}',
         b'{"version": 1, "jobs": [{"key": 1}], "trouble": null}',
         b'{"version": 1, "jobs": [], "trouble": {"failures": "two"}}',
-        dump_book(Book((Job("k", "w", "i", "p", 1, ("zz",)),))),
+        dump_book(BatchBook((BatchJob("k", "w", "i", "p", 1, ("zz",)),))),
     ],
 )
 def test_a_damaged_file_is_reported_put_aside_and_ignored(openai, content):
@@ -739,7 +739,7 @@ def test_a_process_that_is_killed_at_any_step_is_resumed_without_a_second_batch(
     assert (report["failures"], report["pending"], report["embedded"]) == ([], 0, MANY)
     assert len(place.server.batches) == 1
     assert place.server.texts() == []
-    assert place.book() == Book()
+    assert place.book() == BatchBook()
 
 
 def kept_environment(place: Place) -> dict[str, str]:

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 from tokenizers import Tokenizer
 
-from kept.config import Local
+from kept.config import LocalModelSettings
 from kept.embedding.local_model import open_local_model
 from tests.support.embedding_models import bge_folder, rows, unit
 from tests.support.workspaces import open_memory, paths, write_note
@@ -24,7 +24,7 @@ RELATED = [
 
 @pytest.fixture(scope="module")
 def bge():
-    return open_local_model(Local(model_path=str(bge_folder())))
+    return open_local_model(LocalModelSettings(model_path=str(bge_folder())))
 
 
 def test_related_sentences_are_nearer_than_unrelated_ones(bge):
@@ -56,7 +56,7 @@ def test_a_vector_does_not_depend_on_what_was_embedded_with_it(bge):
 
 
 def test_it_is_384_numbers_wide_and_says_so_before_it_is_loaded(bge):
-    fresh = open_local_model(Local(model_path=str(bge_folder())))
+    fresh = open_local_model(LocalModelSettings(model_path=str(bge_folder())))
     assert fresh.identity == bge.identity
     assert fresh.identity.dims == 384
     assert {bge.embed(["king"], role=role).dims for role in ("query", "document")} == {384}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from kept.config import Local
+from kept.config import LocalModelSettings
 from kept.embedding.local_model import _ONNX_NAMES
 from tests.support.repository import ROOT
 
@@ -13,7 +13,7 @@ PAGE = ROOT / "docs" / "tasks" / "local-models.md"
 
 def test_every_setting_of_a_local_model_is_documented_with_its_default():
     page = PAGE.read_text(encoding="utf-8")
-    for spec in fields(Local):
+    for spec in fields(LocalModelSettings):
         row = next(line for line in page.splitlines() if line.startswith(f"| `{spec.name}` |"))
         shown = {None: ("none", "null"), "auto": ("`auto`",)}.get(spec.default, (str(spec.default),))
         assert row.split("|")[2].strip() in shown

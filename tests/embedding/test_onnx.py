@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from kept.config import Local
+from kept.config import LocalModelSettings
 from kept.embedding.local_model import open_local_model
 from kept.errors import EmbedderUnavailable
 from tests.support.embedding_models import DIMS, rows, token_table, tokens_of, unit, write_folder, write_onnx
@@ -26,7 +26,7 @@ def declares(mode: str) -> dict[str, dict[str, object]]:
 
 
 def open_model(path, **settings):
-    return open_local_model(Local(model_path=str(path), **settings))
+    return open_local_model(LocalModelSettings(model_path=str(path), **settings))
 
 
 def embed(path, *texts, role="document", **settings):

@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kept import Message, SessionStore
-from kept.chunking.transcript import MAX_CHUNK_CHARS, Turn, chunk_turns, find_settled, show_turns
-from kept.config.schema import SyncSessions
+from kept.chunking.transcript import MAX_CHUNK_CHARS, Utterance, chunk_turns, find_settled, show_turns
+from kept.config.schema import SessionSyncSettings
 from kept.errors import PathRefused, SessionKeyInvalid, SessionNotFound
 from kept.indexing import conversation
 from kept.indexing.triggers import Growth, should_sync
 from kept.sessions.entries import (
     Attachment,
-    Compaction,
+    CompactionEntry,
     Entry,
-    Reset,
+    ResetEntry,
     SessionStart,
-    State,
+    StateEntry,
     Text,
     Thinking,
     ToolCall,
@@ -254,7 +254,7 @@ def test_tools_are_indexed_in_short_and_thoughts_not_at_all(tmp_path):
                     "assistant", (Thinking("Perhaps a walrus."), ToolCall("1", "look", {"where": "garden", "n": 2}))
                 ),
                 Message("tool", (ToolResult("1", "a gnome\n" * 1000, name="look"),)),
-                State("model", "walrus"),
+                StateEntry("model", "walrus"),
                 Message("assistant", (Thinking("walrus"),)),
                 Message("assistant", (Text("A gnome."), Attachment("image/png", "gnome.png"))),
             ],
@@ -276,9 +276,9 @@ def test_a_summary_is_a_chunk_of_its_own_and_a_reset_parts_what_it_stands_betwee
     start = SessionStart("agent:main:cli:default:direct:me")
     bodies = [
         Message.of("user", "first"),
-        Compaction("They spoke of parrots."),
+        CompactionEntry("They spoke of parrots."),
         Message.of("assistant", "second"),
-        Reset("command"),
+        ResetEntry("command"),
         Message.of("assistant", "third"),
     ]
     entries = [Entry(f"e{at}", None, NOW, body) for at, body in enumerate(bodies)]
@@ -542,13 +542,13 @@ def test_the_command_line_finds_and_shows_conversations(tmp_path, kept):
 
 
 def test_a_sync_is_due_when_a_transcript_has_grown_by_enough(tmp_path):
-    thresholds = SyncSessions()
+    thresholds = SessionSyncSettings()
     assert not should_sync([], thresholds)
     assert not should_sync([Growth(99_999, 49), Growth(99_999, 49)], thresholds)
     assert should_sync([Growth(), Growth(100_000, 1)], thresholds)
     assert should_sync([Growth(10, 50)], thresholds)
-    assert not should_sync([Growth()], SyncSessions(delta_bytes=0, delta_messages=0))
-    assert should_sync([Growth(1, 0)], SyncSessions(delta_bytes=0, delta_messages=0))
+    assert not should_sync([Growth()], SessionSyncSettings(delta_bytes=0, delta_messages=0))
+    assert should_sync([Growth(1, 0)], SessionSyncSettings(delta_bytes=0, delta_messages=0))
     with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory, memory.inspecting() as (_, syncer):
         talk(store, "One.", "Two.")
         assert [growth.messages for growth in syncer.growths()] == [2]
@@ -578,7 +578,7 @@ def conversations(draw):
     ):
         line += gap
         day = dt.date(2026, 3, 14)
-        turns.append(Turn(line, kind, "Ann", day, "2026-03-14 15:09", line, text.strip(), begins=begins == 0))
+        turns.append(Utterance(line, kind, "Ann", day, "2026-03-14 15:09", line, text.strip(), begins=begins == 0))
     return turns
 
 

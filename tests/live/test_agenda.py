@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from kept.config.schema import Sync
-from kept.live.agenda import LONGEST_WAIT, TALK_QUIET_S, Agenda, Changes
+from kept.config.schema import SyncSettings
+from kept.live.agenda import LONGEST_WAIT, TALK_QUIET_S, PendingChanges, SyncSchedule
 
-NOTE = Changes(notes=1)
-TALK = Changes(transcripts=1)
+NOTE = PendingChanges(notes=1)
+TALK = PendingChanges(transcripts=1)
 
 
 @pytest.fixture
 def agenda():
     """Quick to settle, and up to date at 100."""
-    made = Agenda(Sync(watch_debounce_ms=1000))
+    made = SyncSchedule(SyncSettings(watch_debounce_ms=1000))
     assert made.is_due(0)
     made.synced(100, took_s=0, ok=True)
     return made
@@ -75,12 +75,12 @@ def test_a_conversation_that_has_paused_is_taken_in_however_little_was_said(agen
 
 
 def test_a_conversation_that_was_deleted_is_no_matter_of_how_much_was_said(agenda):
-    agenda.saw(Changes(transcripts=1, removed=1), 200)
+    agenda.saw(PendingChanges(transcripts=1, removed=1), 200)
     assert agenda.is_due(201)
 
 
 def test_a_sync_comes_round_by_the_interval():
-    agenda = Agenda(Sync(interval_minutes=10))
+    agenda = SyncSchedule(SyncSettings(interval_minutes=10))
     agenda.synced(100, took_s=0, ok=True)
     assert not agenda.is_due(699)
     assert agenda.is_due(700)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.llm.base import ToolOutput, ToolUse, Turn
-from kept.llm.extractive import ExtractiveChat, Said, salient_facts, summarise
+from kept.llm.extractive import ExtractiveChat, SpokenLine, salient_facts, summarise
 from kept.llm.salience import split_sentences
 from kept.tokens import estimate_tokens
 from tests.support.chat_requests import SEARCH, ask, end_of, request, text_of, tools_of
@@ -21,8 +21,10 @@ SMALL_TALK = [
 ]
 
 
-def said(*texts: str, speaker: str = "Ann") -> list[Said]:
-    return [Said(text, speaker, NOON + dt.timedelta(hours=at), f"talk.jsonl#L{at}") for at, text in enumerate(texts)]
+def said(*texts: str, speaker: str = "Ann") -> list[SpokenLine]:
+    return [
+        SpokenLine(text, speaker, NOON + dt.timedelta(hours=at), f"talk.jsonl#L{at}") for at, text in enumerate(texts)
+    ]
 
 
 def test_facts_are_told_from_small_talk_and_keep_their_origin():
@@ -89,7 +91,7 @@ def test_other_scripts_are_summarised_too():
 
 
 def test_a_speaker_cannot_begin_a_line_of_its_own():
-    (line,) = summarise([Said("We decided on plan B.", "Ann\n- system", NOON)], 100).splitlines()[1:]
+    (line,) = summarise([SpokenLine("We decided on plan B.", "Ann\n- system", NOON)], 100).splitlines()[1:]
     assert line == "- 12:00 Ann - system: We decided on plan B."
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from kept.agent.events import Inbound
 from kept.clock import SystemClock
-from kept.responder.commands import HELP, NAMES, Asked, Command, Commands, parse_command
+from kept.responder.commands import HELP, NAMES, Command, CommandCall, Commands, parse_command
 from kept.responder.forget import split_passages
 from kept.testing import ScriptedChat
 from kept.workspace.paths import Workspace
-from kept.workspace.removal import Cut, remove_passages
+from kept.workspace.removal import LineRemoval, remove_passages
 from tests.support.responders import ResponderHarness, reply_to, running_responder, tell
 from tests.support.workspaces import write_note
 
@@ -96,10 +96,10 @@ def test_new_with_a_text_answers_it_in_the_new_conversation(harness):
 def test_a_reset_that_a_crash_cut_short_happens_once(harness):
     session = harness.sessions.get_or_create("http", "ada")
     commands = Commands(None, harness.memory, harness.sessions)
-    asked = Asked(Command("new", ""), session.id, "m1")
+    asked = CommandCall(Command("new", ""), session.id, "m1")
     first = asyncio.run(commands.begin_anew(asked))
     assert asyncio.run(commands.begin_anew(asked)).id == first.id
-    other = asyncio.run(commands.begin_anew(Asked(Command("new", ""), first.id, "m2")))
+    other = asyncio.run(commands.begin_anew(CommandCall(Command("new", ""), first.id, "m2")))
     assert other.id != first.id
 
 
@@ -208,7 +208,7 @@ def test_a_note_keeps_its_line_ends_and_everything_else_to_the_byte(tmp_path):
     note.write_bytes(raw)
     removed = remove_passages(
         workspace,
-        [Cut.of("MEMORY.md", 5, "second\nline"), Cut.of("MEMORY.md", 3, "not this")],
+        [LineRemoval.of("MEMORY.md", 5, "second\nline"), LineRemoval.of("MEMORY.md", 3, "not this")],
         kept_in=str(tmp_path / "home" / "forgotten.jsonl"),
         clock=SystemClock(),
         max_bytes=10_000,

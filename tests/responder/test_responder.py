@@ -7,7 +7,7 @@ import datetime as dt
 
 import pytest
 
-from kept.agent.events import GroupLine, Inbound, Wrote
+from kept.agent.events import GroupLine, Inbound, ReplyDelta
 from kept.errors import (
     ConversationFull,
     DeliveryRefused,
@@ -19,7 +19,7 @@ from kept.errors import (
 )
 from kept.responder import turns
 from kept.responder.inbox import describe
-from kept.responder.outlet import Fetched
+from kept.responder.outlet import PullChannel
 from kept.testing import ScriptedChat, Stall
 from tests.support.responders import RecordingOutlet, ResponderHarness, asked, crash, reply_to, running_responder, tell
 from tests.support.waiting import PATIENCE_S, wait_until_async
@@ -70,7 +70,7 @@ def test_messages_that_come_close_together_are_one_turn(open_harness):
     harness = open_harness()
 
     async def scenario():
-        async with running_responder(harness, http=Fetched(debounce_ms=10 * MINUTES)) as responder:
+        async with running_responder(harness, http=PullChannel(debounce_ms=10 * MINUTES)) as responder:
             for number, text in enumerate(["I was wondering", "about the port", "of staging"]):
                 await tell(responder, harness.key(), text, f"m{number}")
             assert describe(responder.find("http", "m0")[1]) == "waiting"
@@ -86,7 +86,7 @@ def test_after_a_quiet_moment_nothing_more_is_waited_for(open_harness):
     harness = open_harness()
 
     async def scenario():
-        async with running_responder(harness, http=Fetched(debounce_ms=1)) as responder:
+        async with running_responder(harness, http=PullChannel(debounce_ms=1)) as responder:
             await tell(responder, harness.key(), "Hello", "m1")
             assert (await reply_to(responder, "m1")).reply
 
@@ -97,7 +97,7 @@ def test_a_command_is_a_turn_of_its_own_and_waits_for_no_more(open_harness):
     harness = open_harness()
 
     async def scenario():
-        async with running_responder(harness, http=Fetched(debounce_ms=10 * MINUTES)) as responder:
+        async with running_responder(harness, http=PullChannel(debounce_ms=10 * MINUTES)) as responder:
             await tell(responder, harness.key(), "First", "m1")
             await tell(responder, harness.key(), "/help", "m2")
             await tell(responder, harness.key(), "/status", "m3")
@@ -218,7 +218,7 @@ def test_another_message_with_a_known_id_is_refused_also_while_that_arrives(open
                 tell(responder, harness.key(), "Goodbye", "m1"),
                 return_exceptions=True,
             )
-            assert [type(one).__name__ for one in both] == ["Letter", "MessageConflict"]
+            assert [type(one).__name__ for one in both] == ["AcceptedMessage", "MessageConflict"]
 
     asyncio.run(scenario())
 
@@ -230,7 +230,7 @@ def test_what_was_accepted_before_a_crash_is_answered_after_it(open_harness):
     async def scenario():
         gate = Gate()
         harness = open_harness(gate.model, max_concurrent=1)
-        responder = harness.responder({"http": Fetched()})
+        responder = harness.responder({"http": PullChannel()})
         await responder.start()
         await tell(responder, harness.key("a"), "one", "m1")
         await tell(responder, harness.key("b"), "two", "m2")
@@ -255,7 +255,7 @@ def test_a_turn_is_the_same_after_a_crash_whatever_came_since(open_harness):
     async def scenario():
         gate = Gate()
         harness = open_harness(gate.model)
-        responder = harness.responder({"http": Fetched()})
+        responder = harness.responder({"http": PullChannel()})
         await responder.start()
         await tell(responder, harness.key(), "one", "m1")
         await wait_until_async(lambda: gate.waiting == 1)
@@ -329,7 +329,7 @@ def test_a_message_that_takes_every_process_down_is_given_up_in_the_end(open_har
         gate = Gate()
         harness = open_harness(gate.model)
         for attempt in range(3):
-            responder = harness.responder({"http": Fetched()})
+            responder = harness.responder({"http": PullChannel()})
             await responder.start()
             await tell(responder, harness.key(), "poison", "m1")
             await wait_until_async(lambda attempt=attempt: gate.waiting == attempt + 1)
@@ -432,7 +432,7 @@ def test_a_conversation_that_comes_to_a_halt_lets_go_of_those_who_wait_and_is_an
     async def scenario():
         async with running_responder(harness) as responder:
             with monkeypatch.context() as patched:
-                patched.setattr("kept.responder.answerer.Answerer.session_of", broken)
+                patched.setattr("kept.responder.answerer.Dispatcher.session_of", broken)
                 await tell(responder, harness.key(), "Hello?", "m1")
                 async with asyncio.timeout(PATIENCE_S):
                     _, turn = await responder.wait("http", "m1")
@@ -472,9 +472,11 @@ def test_whoever_watches_sees_all_of_it_however_late(open_harness):
             late = responder.follow("http", "m1")
             gate.set()
             rest = [event async for event in early]
-            written = [event.text async for event in late if isinstance(event, Wrote)]
+            written = [event.text async for event in late if isinstance(event, ReplyDelta)]
             assert "".join(written) == "The beginning, and the end."
-            assert first.text + "".join(event.text for event in rest if isinstance(event, Wrote)) == "".join(written)
+            assert first.text + "".join(event.text for event in rest if isinstance(event, ReplyDelta)) == "".join(
+                written
+            )
 
     asyncio.run(scenario())
 
@@ -524,7 +526,7 @@ def test_a_drain_that_takes_too_long_leaves_the_rest_to_the_next_start(open_harn
     async def scenario():
         gate = Gate()
         harness = open_harness(gate.model)
-        responder = harness.responder({"http": Fetched()})
+        responder = harness.responder({"http": PullChannel()})
         await responder.start()
         await tell(responder, harness.key(), "one", "m1")
         waiting = asyncio.create_task(responder.wait("http", "m1"))

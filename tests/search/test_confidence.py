@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from kept.bench.layout import threshold_score
 from kept.records import ScorePart
-from kept.search.confidence import ALL_WORDS, Signs, after_reading, calibrate, how_sure, read_signs
+from kept.search.confidence import ALL_WORDS, Signals, after_reading, calibrate, how_sure, read_signs
 from kept.search.evidence import Candidate, Evidence
-from kept.search.fuse import Weights, fuse_weighted
-from kept.search.keyword import Weighed
+from kept.search.fuse import FusionWeights, fuse_weighted
+from kept.search.keyword import WeightedTerm
 from kept.search.query import Term
 from tests.support.workspaces import open_memory, paths, write_note
 
@@ -28,14 +28,14 @@ def candidate(
     return Candidate(row, False, evidence, has_vector=True, age_days=age, matched=matched)
 
 
-def signs(share: float, together: float, meaning: float | None, passages: int = LARGE) -> Signs:
-    return Signs(share, together, meaning, passages)
+def signs(share: float, together: float, meaning: float | None, passages: int = LARGE) -> Signals:
+    return Signals(share, together, meaning, passages)
 
 
 @given(st.lists(st.tuples(figures, figures, st.floats(0, 400)), min_size=1, max_size=12), figures)
 def test_the_order_stays_and_the_parts_add_up(found, sure):
     given_rows = [candidate(row, reach, meaning, age=age) for row, (reach, meaning, age) in enumerate(found)]
-    ranked = fuse_weighted(given_rows, Weights(0.3, 0.7))
+    ranked = fuse_weighted(given_rows, FusionWeights(0.3, 0.7))
     scaled = calibrate(ranked, sure, signs(0.5, 2, 0.5))
     assert [one.candidate.row for one in scaled] == [one.candidate.row for one in ranked]
     for one, after in pairwise(scaled):
@@ -75,14 +75,14 @@ def test_an_embedder_is_believed_as_far_as_it_is_trusted():
 
 
 def test_a_name_and_its_parts_are_not_counted_twice():
-    terms = [Weighed(Term(text, kind), 1.0, 1) for text, kind in (("user name", "identifier"), ("user", "word"))]
-    terms.append(Weighed(Term("name", "word"), 1.0, 1))
-    ranked = fuse_weighted([candidate(1, 1.0, matched=("user name", "user", "name"))], Weights(0.0, 1.0))
+    terms = [WeightedTerm(Term(text, kind), 1.0, 1) for text, kind in (("user name", "identifier"), ("user", "word"))]
+    terms.append(WeightedTerm(Term("name", "word"), 1.0, 1))
+    ranked = fuse_weighted([candidate(1, 1.0, matched=("user name", "user", "name"))], FusionWeights(0.0, 1.0))
     assert read_signs(ranked, terms, passages=LARGE).together == 2
 
 
 def test_a_model_that_finds_nothing_fit_makes_it_less_sure():
-    before = fuse_weighted([candidate(1, 0.8, age=900.0)], Weights(0.3, 0.7))
+    before = fuse_weighted([candidate(1, 0.8, age=900.0)], FusionWeights(0.3, 0.7))
     assert after_reading(0.9, before, before, 0.5) == 0.9
     was = before[0].relevance
     judged = [before[0].plus(ScorePart("rerank", 0.5 * (0.0 - was), ""), relevance=0.5 * (0.0 - was))]

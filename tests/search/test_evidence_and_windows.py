@@ -13,7 +13,7 @@ from kept import Message, SessionStore
 from kept.embedding.base import Calibration
 from kept.records import Filter
 from kept.search.evidence import Candidate, Evidence, Pool
-from kept.search.fuse import Weights, fuse_rrf, fuse_weighted
+from kept.search.fuse import FusionWeights, fuse_rrf, fuse_weighted
 from kept.search.keyword import KeywordHit
 from kept.search.snippet import MAX_CHARS
 from kept.search.weights import NOTES, TURNS
@@ -87,7 +87,7 @@ figures = st.floats(0, 1)
 )
 def test_a_score_is_the_sum_of_its_parts_and_between_0_and_1(figure, is_turn, has_vector, share, age, fuse):
     one = Candidate(1, is_turn, Evidence(*figure), has_vector, age, ("word",))
-    [scored] = fuse([one], Weights(share, 1.0 - share))
+    [scored] = fuse([one], FusionWeights(share, 1.0 - share))
     assert sum(part.value for part in scored.parts()) == pytest.approx(scored.score)
     assert -1e-9 <= scored.relevance <= scored.score <= 1.0 + 1e-9
 

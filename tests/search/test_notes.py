@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.config import Query
+from kept.config import QuerySettings
 from kept.embedding.base import Calibration
 from kept.search.evidence import Candidate, Evidence
-from kept.search.fuse import Weights, fuse_weighted
+from kept.search.fuse import FusionWeights, fuse_weighted
 from kept.search.query import parse_query
 from kept.search.search import QueryVector, fuse_pool
 from kept.search.spread import FURTHER_SHARE, spread_notes
@@ -22,11 +22,11 @@ def note(row: int, *, words: float = 0.0, coverage: float = 0.0, meaning: float 
     return Candidate(row, False, Evidence(words=words, coverage=coverage, meaning=meaning), True, 1e6, ("word",))
 
 
-PLAIN = Query()
+PLAIN = QuerySettings()
 VECTOR = QueryVector(b"\x01", "x", Calibration(weight=0.3))
 
 
-def share_of_meaning(candidates: list[Candidate], settings: Query = PLAIN) -> float:
+def share_of_meaning(candidates: list[Candidate], settings: QuerySettings = PLAIN) -> float:
     """What counts for meaning, read off one that has nothing but meaning."""
     ranked = fuse_pool([*candidates, note(99, meaning=1.0)], settings, VECTOR)
     return next(one.relevance for one in ranked if one.candidate.row == 99)
@@ -38,17 +38,17 @@ def test_meaning_counts_for_more_where_no_note_has_the_words():
 
 
 def test_a_weight_that_somebody_has_chosen_is_the_weight():
-    chosen = replace(Query(), hybrid=replace(Query().hybrid, vector_weight=0.4, text_weight=0.6))
+    chosen = replace(QuerySettings(), hybrid=replace(QuerySettings().hybrid, vector_weight=0.4, text_weight=0.6))
     assert [share_of_meaning([note(1, coverage=best)], chosen) for best in (1.0, 0.0)] == pytest.approx([0.4, 0.4])
 
 
 def test_the_share_of_meaning_is_never_more_than_all():
-    assert Weights(0.7, 0.3).scaled(1.9) == Weights(1.0, 0.0)
+    assert FusionWeights(0.7, 0.3).scaled(1.9) == FusionWeights(1.0, 0.0)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3), st.booleans()), max_size=12))
 def test_the_first_passage_of_every_note_keeps_its_score_and_parts_add_up(drawn):
-    ranked = fuse_weighted([note(row, words=words) for row, (words, _, _) in enumerate(drawn)], Weights(0.0, 1.0))
+    ranked = fuse_weighted([note(row, words=words) for row, (words, _, _) in enumerate(drawn)], FusionWeights(0.0, 1.0))
     notes = {row: None if is_turn else f"{name}.md" for row, (_, name, is_turn) in enumerate(drawn)}
     spread = spread_notes(ranked, notes.get)
     before = {one.candidate.row: one.score for one in ranked}

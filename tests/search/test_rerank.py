@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from kept.config import Rerank, load_config
+from kept.config import RerankSettings, load_config
 from kept.errors import ConfigError, EmbeddingFailed
 from kept.records import ScorePart
 from kept.search.evidence import Candidate, Evidence
@@ -52,7 +52,7 @@ class Judge:
 
 def reranked(judge: Judge, before, **settings):
     timer = settings.pop("timer", lambda: 0.0)
-    return rerank(before, judge, "query", str, Rerank(**settings), timer=timer)
+    return rerank(before, judge, "query", str, RerankSettings(**settings), timer=timer)
 
 
 def rows(order) -> list[int]:

@@ -13,7 +13,7 @@ from kept.sessions.entries import (
     DamagedEntry,
     Entry,
     Message,
-    State,
+    StateEntry,
     Text,
     UnknownBlock,
     UnknownEntry,
@@ -113,7 +113,7 @@ def test_what_json_cannot_say_is_refused(value):
     entry = parse_entry(LINE.encode())
     assert isinstance(entry, Entry)
     with pytest.raises(EntryRefused):
-        format_entry(Entry("a", None, entry.timestamp, State("x", value)))
+        format_entry(Entry("a", None, entry.timestamp, StateEntry("x", value)))
 
 
 parts = texts.filter(bool)

@@ -6,8 +6,8 @@ import datetime as dt
 
 import pytest
 
-from kept.config import Reset, ResetOverride, load_config
-from kept.sessions.entries import MODEL, Compaction, State
+from kept.config import ResetOverrideSettings, ResetSettings, load_config
+from kept.sessions.entries import MODEL, CompactionEntry, StateEntry
 from kept.sessions.freshness import policy_for, staleness
 from kept.testing import FrozenClock
 from tests.support.session_strategies import NOW, open_sessions, say
@@ -20,18 +20,18 @@ def at(hour: int, minute: int = 0, *, day: int = 14) -> dt.datetime:
 @pytest.mark.parametrize(
     ("reset", "active", "now", "expected"),
     [
-        (Reset(), at(8), at(11, 59), None),
-        (Reset(), at(8), at(12), "idle"),
-        (Reset(idle_minutes=1), at(8), at(8, 1), "idle"),
-        (Reset(), at(8), at(7), None),  # the clock was set back
-        (Reset(mode="daily"), at(3, 59), at(4), "daily"),
-        (Reset(mode="daily"), at(4), at(23, 59), None),
-        (Reset(mode="daily"), at(23), at(3, 59, day=15), None),
-        (Reset(mode="daily"), at(23), at(4, 0, day=15), "daily"),
-        (Reset(mode="daily", daily_hour=0), at(23, 59), at(0, 0, day=15), "daily"),
-        (Reset(mode="daily", daily_hour=23), at(22), at(22, 30), None),
-        (Reset(mode="daily"), at(5, day=10), at(3, day=14), "daily"),
-        (Reset(mode="none"), at(8, day=1), at(8, day=31), None),
+        (ResetSettings(), at(8), at(11, 59), None),
+        (ResetSettings(), at(8), at(12), "idle"),
+        (ResetSettings(idle_minutes=1), at(8), at(8, 1), "idle"),
+        (ResetSettings(), at(8), at(7), None),  # the clock was set back
+        (ResetSettings(mode="daily"), at(3, 59), at(4), "daily"),
+        (ResetSettings(mode="daily"), at(4), at(23, 59), None),
+        (ResetSettings(mode="daily"), at(23), at(3, 59, day=15), None),
+        (ResetSettings(mode="daily"), at(23), at(4, 0, day=15), "daily"),
+        (ResetSettings(mode="daily", daily_hour=0), at(23, 59), at(0, 0, day=15), "daily"),
+        (ResetSettings(mode="daily", daily_hour=23), at(22), at(22, 30), None),
+        (ResetSettings(mode="daily"), at(5, day=10), at(3, day=14), "daily"),
+        (ResetSettings(mode="none"), at(8, day=1), at(8, day=31), None),
     ],
 )
 def test_a_session_is_stale_as_the_policy_says(reset, active, now, expected):
@@ -41,8 +41,8 @@ def test_a_session_is_stale_as_the_policy_says(reset, active, now, expected):
 def test_the_hour_is_that_of_the_place_where_the_clock_is():
     """Written at 20:30 in New York, looked at from 05:00 in Berlin the same night."""
     active = dt.datetime(2026, 3, 13, 20, 30, tzinfo=dt.timezone(dt.timedelta(hours=-4)))
-    assert staleness(active, Reset(mode="daily"), FrozenClock(at(5))) == "daily"
-    assert staleness(active, Reset(mode="daily", daily_hour=1), FrozenClock(at(5))) is None
+    assert staleness(active, ResetSettings(mode="daily"), FrozenClock(at(5))) == "daily"
+    assert staleness(active, ResetSettings(mode="daily", daily_hour=1), FrozenClock(at(5))) is None
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,12 @@ def test_the_hour_is_that_of_the_place_where_the_clock_is():
     ],
 )
 def test_the_channel_goes_before_the_kind_of_chat_and_that_before_the_rest(channel, chat_type, expected):
-    reset = Reset(
-        by_channel={"telegram": ResetOverride(mode="daily", daily_hour=6), "slack": ResetOverride(mode="none")},
-        by_chat_type={"group": ResetOverride(idle_minutes=60)},
+    reset = ResetSettings(
+        by_channel={
+            "telegram": ResetOverrideSettings(mode="daily", daily_hour=6),
+            "slack": ResetOverrideSettings(mode="none"),
+        },
+        by_chat_type={"group": ResetOverrideSettings(idle_minutes=60)},
     )
     chosen = policy_for(reset, channel=channel, chat_type=chat_type)
     assert (chosen.mode, chosen.idle_minutes, chosen.daily_hour) == expected
@@ -69,8 +72,8 @@ def test_a_stale_session_is_succeeded_by_one_that_knows_it(tmp_path):
     with open_sessions(tmp_path, clock=clock) as store:
         first = store.get_or_create("telegram", "1", metadata={"title": "Backups"})
         say(store, first.id, "hello")
-        store.append(first.id, Compaction("It was about backups."))
-        store.append(first.id, State(MODEL, "opus"))
+        store.append(first.id, CompactionEntry("It was about backups."))
+        store.append(first.id, StateEntry(MODEL, "opus"))
         clock.move(minutes=239)
         assert store.get_or_create("telegram", "1").id == first.id
         clock.move(minutes=1)
@@ -81,7 +84,7 @@ def test_a_stale_session_is_succeeded_by_one_that_knows_it(tmp_path):
         assert second.metadata == {"title": "Backups"}
         ended = store.get(first.id)
         assert (ended.successor, ended.end_reason) == (second.id, "idle")
-        store.append(second.id, Compaction("Again."))
+        store.append(second.id, CompactionEntry("Again."))
         third = store.reset(second.id)
         assert (third.compactions, third.predecessor) == (2, second.id)
 
@@ -92,7 +95,7 @@ def test_only_messages_keep_a_session_fresh(tmp_path):
         first = store.get_or_create("telegram", "1")
         say(store, first.id, "hello")
         clock.move(minutes=200)
-        store.append(first.id, State("flush", {}))
+        store.append(first.id, StateEntry("flush", {}))
         clock.move(minutes=100)
         assert store.get_or_create("telegram", "1").id != first.id
 
@@ -105,8 +108,11 @@ def test_settings_by_channel_come_from_the_file_and_are_checked(tmp_path):
         " {idleMinutes: 5}}}}}, list: [{id: ada, session: {reset: {by_channel: {slack: {daily_hour: 99}}}}}]}"
     )
     reset = load_config(home=str(home), agent="ada").config.agent.session.reset
-    assert reset.by_channel == {"telegram": ResetOverride(mode="none"), "slack": ResetOverride(daily_hour=23)}
-    assert reset.by_chat_type == {"group": ResetOverride(idle_minutes=5)}
+    assert reset.by_channel == {
+        "telegram": ResetOverrideSettings(mode="none"),
+        "slack": ResetOverrideSettings(daily_hour=23),
+    }
+    assert reset.by_chat_type == {"group": ResetOverrideSettings(idle_minutes=5)}
     with open_sessions(tmp_path, clock=(clock := FrozenClock(NOW))) as store:
         session = store.get_or_create("telegram", "1")
         clock.move(days=30)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kept.sessions.entries import Attachment, Compaction, State, Text, Thinking, ToolCall, ToolResult
+from kept.sessions.entries import Attachment, CompactionEntry, StateEntry, Text, Thinking, ToolCall, ToolResult
 from kept.sessions.store import SessionStore
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import (
@@ -132,7 +132,7 @@ def test_a_compaction_is_told_by_its_summary(home, source):
     bring_in(home, "claude-code", source)
     entries = entries_of(home, "cc-1")
     assert [(one.id, one.parent_id) for one in entries] == [("u1", "cc-1"), ("s1", "u1"), ("u2", "s1")]
-    assert entries[1].body == Compaction(
+    assert entries[1].body == CompactionEntry(
         "We said hello.", tokens_before=155_000, source="model", metadata={"trigger": "auto"}
     )
 
@@ -176,7 +176,7 @@ def test_titles_meta_records_and_other_kinds_are_handled_or_named(home, source):
     entries = {one.id: one for one in entries_of(home, "cc-1")}
     assert (entries["m1"].body.role, entries["i1"].body.role) == ("system", "system")
     assert entries["z1"].type == "claude-code/tomorrows-kind"
-    assert State("title", "Greetings") in [getattr(one, "body", None) for one in entries.values()]
+    assert StateEntry("title", "Greetings") in [getattr(one, "body", None) for one in entries.values()]
     assert kinds_of(report) == {
         ("summary (of another conversation)", "left out"): 1,
         ("user (meta)", "message"): 1,

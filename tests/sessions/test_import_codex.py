@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kept.sessions.entries import Attachment, Compaction, Text, Thinking, ToolCall, ToolResult
+from kept.sessions.entries import Attachment, CompactionEntry, Text, Thinking, ToolCall, ToolResult
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import (
     bring_in,
@@ -114,8 +114,8 @@ def test_tokens_are_counted_once_and_compactions_kept(home, source):
     bring_in(home, "codex", source)
     record = record_of(home, "cx-1")
     assert (record.tokens_in, record.tokens_out, record.compactions) == (200, 20, 1)
-    compaction = next(one.body for one in entries_of(home, "cx-1") if isinstance(one.body, Compaction))
-    assert compaction == Compaction("We greeted.", source="model", metadata={"replacementMessages": 2})
+    compaction = next(one.body for one in entries_of(home, "cx-1") if isinstance(one.body, CompactionEntry))
+    assert compaction == CompactionEntry("We greeted.", source="model", metadata={"replacementMessages": 2})
 
 
 def test_the_first_version_of_the_format_is_read(home, source):

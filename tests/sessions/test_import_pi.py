@@ -8,7 +8,17 @@ import json
 import pytest
 
 from kept.errors import UsageError
-from kept.sessions.entries import Attachment, Compaction, Message, State, Text, Thinking, ToolCall, ToolResult, Usage
+from kept.sessions.entries import (
+    Attachment,
+    CompactionEntry,
+    Message,
+    StateEntry,
+    Text,
+    Thinking,
+    TokenUsage,
+    ToolCall,
+    ToolResult,
+)
 from kept.sessions.store import SessionStore
 from tests.support.files import tree_of, write_file
 from tests.support.foreign_transcripts import (
@@ -45,7 +55,7 @@ def test_ids_times_and_parents_are_kept(home, source):
     assert (first.id, first.parent_id, second.id, second.parent_id) == ("a1", "walk-1", "a2", "a1")
     assert first.timestamp == dt.datetime(2026, 1, 5, 10, 1, tzinfo=dt.UTC)
     assert second.body.content == (Thinking("Hm.", "s"), Text("In the shed."))
-    assert (second.body.model, second.body.usage) == ("m-1", Usage(111, 5, 116))
+    assert (second.body.model, second.body.usage) == ("m-1", TokenUsage(111, 5, 116))
     record = record_of(home, "walk-1")
     assert (record.channel, record.user_id) == ("pi", "/garden")
     assert record.created == dt.datetime(2026, 1, 5, 10, tzinfo=dt.UTC)
@@ -190,11 +200,11 @@ def test_compactions_states_and_records_of_other_kinds_have_their_place(home, so
     )
     report = bring_in(home, "pi", source)
     entries = {one.id: one for one in entries_of(home, "walk-1")}
-    assert entries["c1"].body == Compaction("Spades.", "a2", 900, source="model")
+    assert entries["c1"].body == CompactionEntry("Spades.", "a2", 900, source="model")
     assert [entries[one].body for one in ("m1", "t1", "n1")] == [
-        State("model", "p/m-9"),
-        State("thinking", "high"),
-        State("title", "Garden"),
+        StateEntry("model", "p/m-9"),
+        StateEntry("thinking", "high"),
+        StateEntry("title", "Garden"),
     ]
     assert entries["s1"].body.text == "$ ls\nshed"
     assert (entries["b1"].body.role, entries["k1"].body.text) == ("system", "Rain.")

@@ -27,15 +27,15 @@ from kept.sessions.entries import (
     FLUSH,
     MODEL,
     THINKING,
-    Compaction,
+    CompactionEntry,
     Entry,
     Message,
-    Reset,
+    ResetEntry,
     SessionStart,
-    State,
+    StateEntry,
+    TokenUsage,
     ToolCall,
     ToolResult,
-    Usage,
     format_entry,
 )
 from kept.sessions.store import SessionStore
@@ -98,12 +98,12 @@ def test_everything_is_counted(tmp_path):
         session = store.get_or_create("telegram", "5054", metadata={"topic": "keys"})
         clock.move(seconds=10)
         say(store, session.id, "hello")
-        store.append(session.id, Message.of("assistant", "hi", usage=Usage(100, 20, 120)))
-        store.append(session.id, Message.of("assistant", "more", usage=Usage(130, 30, 160)))
-        store.append(session.id, State(FLUSH, {"path": "memory/2026-03-14.md"}))
+        store.append(session.id, Message.of("assistant", "hi", usage=TokenUsage(100, 20, 120)))
+        store.append(session.id, Message.of("assistant", "more", usage=TokenUsage(130, 30, 160)))
+        store.append(session.id, StateEntry(FLUSH, {"path": "memory/2026-03-14.md"}))
         store.compact(session.id, "They said hello.", tokens_after=40)
-        store.append(session.id, State(MODEL, "opus"))
-        store.append(session.id, State(THINKING, "high"))
+        store.append(session.id, StateEntry(MODEL, "opus"))
+        store.append(session.id, StateEntry(THINKING, "high"))
         record = store.get(session.id)
         assert (record.messages, record.compactions, record.flushes) == (3, 1, 1)
         assert (record.tokens_in, record.tokens_out, record.tokens_total) == (230, 50, 280)
@@ -112,11 +112,11 @@ def test_everything_is_counted(tmp_path):
         assert (record.flushed, record.flush_compactions) == (clock.now(), 0)
         assert (record.created, record.updated) == (NOW, clock.now())
         assert record.metadata == {"topic": "keys"}
-        store.append(session.id, State(MODEL, None))
+        store.append(session.id, StateEntry(MODEL, None))
         assert store.get(session.id).model_override is None
         compaction = store.load(session.id).entries[5]
         assert isinstance(compaction, Entry)
-        assert compaction.body == Compaction("They said hello.", tokens_before=160, tokens_after=40)
+        assert compaction.body == CompactionEntry("They said hello.", tokens_before=160, tokens_after=40)
     delete_catalogue(tmp_path)
     with open_sessions(tmp_path) as store:
         rebuilt = store.get(session.id)
@@ -147,7 +147,7 @@ def test_a_reset_begins_anew_and_keeps_the_old(tmp_path):
         assert said(store, old.id) == ["hello"]
         ended = store.load(old.id).entries[-1]
         assert isinstance(ended, Entry)
-        assert ended.body == Reset("command", new.id)
+        assert ended.body == ResetEntry("command", new.id)
         assert store.reset(old.id).id == new.id  # said twice, done once
         assert len(store.list()) == 2
 
@@ -155,7 +155,7 @@ def test_a_reset_begins_anew_and_keeps_the_old(tmp_path):
 def test_a_reset_that_was_interrupted_goes_on_with_the_successor_it_named(tmp_path):
     with open_sessions(tmp_path) as store:
         old = store.get_or_create("telegram", "5054")
-        store.append(old.id, Reset("command", "0123456789abcdef"))
+        store.append(old.id, ResetEntry("command", "0123456789abcdef"))
         assert store.find("telegram", "5054") is None
         new = store.get_or_create("telegram", "5054")
         assert (new.id, new.predecessor) == ("0123456789abcdef", old.id)
@@ -179,10 +179,10 @@ def test_a_compaction_keeps_answers_and_tools_with_their_question(tmp_path):
         store.append(session.id, Message.of("assistant", "Nothing."))
         for keep in (1, 2, 3, 4):
             entry = store.compact(session.id, "Old things.", keep_messages=keep)
-            assert isinstance(entry.body, Compaction)
+            assert isinstance(entry.body, CompactionEntry)
             assert entry.body.first_kept_id == question.id
         entry = store.compact(session.id, "Old things.", keep_messages=5)
-        assert isinstance(entry.body, Compaction)
+        assert isinstance(entry.body, CompactionEntry)
         assert entry.body.first_kept_id != question.id
         assert len(store.load(session.id).messages) == 5  # nothing is removed
         with pytest.raises(UsageError):
@@ -421,7 +421,7 @@ def test_a_home_that_was_moved_still_works(talked):
 def test_state_in_the_catalogue_can_be_anything_json_can_say(tmp_path):
     with open_sessions(tmp_path) as store:
         session = store.get_or_create("telegram", "1")
-        store.append(session.id, State("cursor", {"a": [1, None, "\ud800"]}))
+        store.append(session.id, StateEntry("cursor", {"a": [1, None, "\ud800"]}))
         assert json.dumps(store.get(session.id).state) == json.dumps({"cursor": {"a": [1, None, "\ud800"]}})
 
 
@@ -502,14 +502,14 @@ def test_after_anything_the_catalogue_is_what_a_fresh_one_would_be(operations):
 def operate(operation: str, store: SessionStore, other: SessionStore, session_id: str, path: Path, amount: int) -> None:
     """By one process, by another, or by nobody's leave."""
     home = path.parent.parent.parent.parent.parent
-    answer = Message.of("assistant", "z", usage=Usage(amount, 1, amount))
+    answer = Message.of("assistant", "z", usage=TokenUsage(amount, 1, amount))
     {
         "say": lambda: store.append(session_id, Message.of("user", "x" * amount)),
         "elsewhere": lambda: other.append(session_id, Message.of("user", "y" * amount)),
         "answer": lambda: store.append(session_id, answer),
         "compact": lambda: other.compact(session_id, "So far.", keep_messages=amount % 3),
         "reset": lambda: other.reset(session_id),
-        "flush": lambda: store.append(session_id, State(FLUSH, amount)),
+        "flush": lambda: store.append(session_id, StateEntry(FLUSH, amount)),
         "delete": lambda: other.delete(session_id, purge=bool(amount % 2)),
         "tear": lambda: os.truncate(path, max(0, path.stat().st_size - amount)),
         "damage": lambda: path.write_bytes(path.read_bytes() + b"\xff" * amount + b"\n"),
@@ -614,7 +614,7 @@ def test_lines_can_be_read_from_where_one_has_stopped(tmp_path):
 def test_a_flush_that_failed_does_not_count_as_one(tmp_path):
     store = open_sessions(tmp_path)
     session = store.get_or_create("telegram", "5054").id
-    store.append(session, State("flush", {"outcome": "failed", "reason": "Overloaded."}))
+    store.append(session, StateEntry("flush", {"outcome": "failed", "reason": "Overloaded."}))
     assert (store.get(session).flushes, store.get(session).flushed) == (0, None)
-    store.append(session, State("flush", {"outcome": "nothing"}))
+    store.append(session, StateEntry("flush", {"outcome": "nothing"}))
     assert store.get(session).flushes == 1

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SessionNotFound, TranscriptTooNew, TranscriptUnwritable
-from kept.sessions.entries import Entry, Message, State, Text, ToolCall, UnknownEntry, Usage, parse_entry
+from kept.sessions.entries import Entry, Message, StateEntry, Text, TokenUsage, ToolCall, UnknownEntry, parse_entry
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Position, Transcript
 from tests.support.session_strategies import open_sessions, said, say
@@ -58,8 +58,8 @@ def conversation(tmp_path: Path) -> tuple[Path, list[bytes]]:
         session = store.get_or_create("telegram", "5054")
         say(store, session.id, "Where is the spare key?", 'Under the "blue" pot\n\nby the door. Grüße 🗝️')
         store.append(session.id, Message("assistant", (Text("I look."), ToolCall("c1", "search", {"q": "key"}))))
-        store.append(session.id, Message.of("assistant", "Found.", usage=Usage(10, 5, 15)))
-        store.append(session.id, State("model", "opus"))
+        store.append(session.id, Message.of("assistant", "Found.", usage=TokenUsage(10, 5, 15)))
+        store.append(session.id, StateEntry("model", "opus"))
     path = Path(session.transcript_path)
     return path, path.read_bytes().splitlines(keepends=True)
 

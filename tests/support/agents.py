@@ -13,7 +13,7 @@ from kept import Memory, SessionStore
 from kept.agent.agent import Agent
 from kept.agent.events import AgentEvent, Inbound, Reply
 from kept.llm.base import ChatModel
-from kept.sessions.entries import Compaction, Entry, Message, State
+from kept.sessions.entries import CompactionEntry, Entry, Message, StateEntry
 from kept.sessions.record import SessionRecord
 from kept.testing import FakeEmbedder, FrozenClock, ScriptedChat
 
@@ -60,11 +60,11 @@ class AgentHarness:
     def messages(self, session_id: str | None = None) -> list[Message]:
         return [body for body in self.bodies(session_id) if isinstance(body, Message)]
 
-    def compactions(self, session_id: str | None = None) -> list[Compaction]:
-        return [body for body in self.bodies(session_id) if isinstance(body, Compaction)]
+    def compactions(self, session_id: str | None = None) -> list[CompactionEntry]:
+        return [body for body in self.bodies(session_id) if isinstance(body, CompactionEntry)]
 
     def flushes(self, session_id: str | None = None) -> list[dict[str, Any]]:
-        return [body.value for body in self.bodies(session_id) if isinstance(body, State) and body.name == "flush"]
+        return [body.value for body in self.bodies(session_id) if isinstance(body, StateEntry) and body.name == "flush"]
 
     def today(self) -> str:
         note = self.workspace / "memory" / f"{self.clock.now():%Y-%m-%d}.md"

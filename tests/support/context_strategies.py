@@ -6,9 +6,9 @@ import datetime as dt
 
 from hypothesis import strategies as st
 
-from kept.context.view import Said, View
-from kept.sessions.entries import Compaction, Entry, Message, State, Text, ToolCall, ToolResult
-from kept.sessions.transcript import Line
+from kept.context.view import ConversationView, LoggedMessage
+from kept.sessions.entries import CompactionEntry, Entry, Message, StateEntry, Text, ToolCall, ToolResult
+from kept.sessions.transcript import TranscriptLine
 
 NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.UTC)
 
@@ -25,18 +25,18 @@ messages = st.one_of(
 )
 
 
-def said_of(messages_: list[Message]) -> tuple[Said, ...]:
+def said_of(messages_: list[Message]) -> tuple[LoggedMessage, ...]:
     return tuple(
-        Said(line, Entry(f"e{line}", f"e{line - 1}", NOW, message), message)
+        LoggedMessage(line, Entry(f"e{line}", f"e{line - 1}", NOW, message), message)
         for line, message in enumerate(messages_, 2)
     )
 
 
-def view(messages_: list[Message], summary: str = "") -> View:
-    compaction = Entry("c", None, NOW, Compaction(summary)) if summary else None
-    return View(said_of(messages_), compaction, bool(summary), None, 0, (), ())
+def view(messages_: list[Message], summary: str = "") -> ConversationView:
+    compaction = Entry("c", None, NOW, CompactionEntry(summary)) if summary else None
+    return ConversationView(said_of(messages_), compaction, bool(summary), None, 0, (), ())
 
 
-def lines_of(bodies: list[Message | Compaction | State]) -> list[Line]:
+def lines_of(bodies: list[Message | CompactionEntry | StateEntry]) -> list[TranscriptLine]:
     entries = [Entry(f"e{number}", f"e{number - 1}", NOW, body) for number, body in enumerate(bodies, 1)]
-    return [Line(number, number * 10, number * 10 + 10, entry) for number, entry in enumerate(entries, 1)]
+    return [TranscriptLine(number, number * 10, number * 10 + 10, entry) for number, entry in enumerate(entries, 1)]

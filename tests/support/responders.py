@@ -12,11 +12,11 @@ from kept import Memory, SessionStore
 from kept.agent.agent import Agent
 from kept.agent.events import Inbound
 from kept.llm.base import ChatRequest
-from kept.responder.answerer import Answerer
+from kept.responder.answerer import Dispatcher
 from kept.responder.commands import Commands
 from kept.responder.inbox import Inbox
-from kept.responder.letters import Turn
-from kept.responder.outlet import Fetched, Outlet
+from kept.responder.letters import AnswerRun
+from kept.responder.outlet import Channel, PullChannel
 from kept.responder.responder import Responder
 from kept.sessions.entries import Message
 from kept.sessions.keys import SessionKey
@@ -74,12 +74,12 @@ class ResponderHarness:
         self.model = model or ScriptedChat(lambda request: f"You said: {asked(request)}")
         self.journal = str(tmp_path / "home" / "agents" / "main" / "inbox.jsonl")
 
-    def responder(self, outlets: Mapping[str, Outlet]) -> Responder:
+    def responder(self, outlets: Mapping[str, Channel]) -> Responder:
         agent = Agent(self.memory, self.sessions, self.model, retry_wait_s=0.0)
         settings = self.memory.config.gateway.auto_responder
         commands = Commands(agent, self.memory, self.sessions)
         every = settings.memory_index_interval_messages
-        answerer = Answerer(agent, self.memory, self.sessions, commands, index_every=every)
+        answerer = Dispatcher(agent, self.memory, self.sessions, commands, index_every=every)
         made = Responder(answerer, self.inbox(), settings, outlets)
         commands.more_status = made.status_lines
         return made
@@ -100,9 +100,9 @@ class ResponderHarness:
 
 
 @asynccontextmanager
-async def running_responder(harness: ResponderHarness, **outlets: Outlet) -> AsyncIterator[Responder]:
+async def running_responder(harness: ResponderHarness, **outlets: Channel) -> AsyncIterator[Responder]:
     """Run a responder. On exit it finishes the messages that it accepted."""
-    responder = harness.responder(outlets or {"http": Fetched()})
+    responder = harness.responder(outlets or {"http": PullChannel()})
     await responder.start()
     try:
         yield responder
@@ -119,7 +119,7 @@ async def tell(responder: Responder, key: SessionKey, text: str, message_id: str
     return await responder.accept(key, Inbound(message_id, text, metadata=metadata))
 
 
-async def reply_to(responder: Responder, message_id: str, channel: str = "http") -> Turn:
+async def reply_to(responder: Responder, message_id: str, channel: str = "http") -> AnswerRun:
     async with asyncio.timeout(PATIENCE_S):
         _, turn = await responder.wait(channel, message_id)
     assert turn is not None

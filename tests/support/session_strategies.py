@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from kept.sessions.entries import (
     ROLES,
     Attachment,
-    Compaction,
+    CompactionEntry,
     Entry,
     Message,
-    Reset,
+    ResetEntry,
     SessionStart,
-    State,
+    StateEntry,
     Text,
     Thinking,
+    TokenUsage,
     ToolCall,
     ToolResult,
-    Usage,
     whole_ms,
 )
 from kept.sessions.store import SessionStore
@@ -61,7 +61,7 @@ messages = st.builds(
     content=st.lists(blocks, max_size=4).map(tuple),
     sender=st.none() | texts,
     model=st.none() | texts,
-    usage=st.none() | st.builds(Usage, counts, counts, counts),
+    usage=st.none() | st.builds(TokenUsage, counts, counts, counts),
     metadata=objects,
 )
 bodies = st.one_of(
@@ -76,7 +76,7 @@ bodies = st.one_of(
         metadata=objects,
     ),
     st.builds(
-        Compaction,
+        CompactionEntry,
         texts,
         first_kept_id=st.none() | texts,
         tokens_before=st.none() | counts,
@@ -85,8 +85,8 @@ bodies = st.one_of(
         receipt=st.none() | objects,
         metadata=objects,
     ),
-    st.builds(Reset, texts, st.none() | texts),
-    st.builds(State, texts, values),
+    st.builds(ResetEntry, texts, st.none() | texts),
+    st.builds(StateEntry, texts, values),
 )
 entries = st.builds(Entry, id=texts, parent_id=st.none() | texts, timestamp=times, body=bodies)
 

@@ -11,7 +11,7 @@ import pytest
 
 from kept.cli.root import COMMANDS, cli
 from kept.config.layers import settings_of
-from kept.config.schema import AgentConfig, Gateway
+from kept.config.schema import AgentSettings, GatewaySettings
 from kept.errors import STATUSES
 from tests.support.repository import ROOT
 
@@ -51,7 +51,7 @@ def test_every_command_has_a_help_text():
 
 def test_every_setting_is_documented_with_its_default():
     page = (ROOT / "docs/reference/config.md").read_text()
-    for part, at in ((AgentConfig(), ""), (Gateway(), "gateway")):
+    for part, at in ((AgentSettings(), ""), (GatewaySettings(), "gateway")):
         for name, value, _ in settings_of(part, at):
             row = re.search(rf"^\| `{re.escape(name)}` \| (.*?) \|", page, re.MULTILINE)
             assert row, f"{name} is not in docs/reference/config.md"

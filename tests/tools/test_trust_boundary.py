@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kept.errors import PathRefused
 from kept.records import Hit, Passage, Problem, SearchResult, Status, Written
-from kept.sessions.entries import Message, State
+from kept.sessions.entries import Message, StateEntry
 from kept.sessions.store import SessionStore
 from kept.tools import Toolbox, plain_functions
 from kept.tools.citation import from_citation, show_citation, show_name
@@ -229,7 +229,7 @@ def test_hostile_names_stay_in_their_place_through_search_and_read(toolbox, work
     write_file(workspace / name, f"# {title}\n\nHarmless walrus.\n")
     session = toolbox.sessions.get_or_create("telegram", "7")
     toolbox.sessions.append(session.id, Message.of("user", "Harmless walrus?"))
-    toolbox.sessions.append(session.id, State("title", title))
+    toolbox.sessions.append(session.id, StateEntry("title", title))
     found = toolbox.run("memory_search", {"query": "harmless walrus", "source": "memory"})
     talk = toolbox.run("sessions_search", {"query": "harmless walrus"})
     for outcome in (found, talk):

@@ -7,10 +7,10 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
-from kept.agent.compaction import Order, compact
-from kept.agent.equipment import Equipment
-from kept.agent.events import AgentEvent, Compacted, GroupLine, Inbound
-from kept.agent.journal import Journal
+from kept.agent.compaction import CompactionRequest, compact
+from kept.agent.equipment import AgentServices
+from kept.agent.events import AgentEvent, CompactionResult, GroupLine, Inbound
+from kept.agent.journal import SessionLog
 from kept.agent.loop import TurnLoop
 from kept.clock import Clock
 from kept.llm.base import ChatModel
@@ -43,7 +43,7 @@ class Agent:
         clock: Clock | None = None,
         retry_wait_s: float = 1.0,
     ) -> None:
-        self.equipment = Equipment(
+        self.equipment = AgentServices(
             config=memory.config,
             memory=memory,
             sessions=sessions,
@@ -52,7 +52,7 @@ class Agent:
             clock=clock or memory.clock,
             retry_wait_s=retry_wait_s,
         )
-        self._journals: OrderedDict[str, Journal] = OrderedDict()
+        self._journals: OrderedDict[str, SessionLog] = OrderedDict()
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
         self._told: set[str] = set()
 
@@ -73,13 +73,13 @@ class Agent:
                 async for event in events:
                     yield event
 
-    async def compact(self, session_id: str, *, instructions: str | None = None) -> Compacted:
+    async def compact(self, session_id: str, *, instructions: str | None = None) -> CompactionResult:
         async with self._in_turn(session_id):
             journal = await asyncio.to_thread(self._journal, session_id)
-            return await compact(self.equipment, journal, Order("asked for", instructions=instructions))
+            return await compact(self.equipment, journal, CompactionRequest("asked for", instructions=instructions))
 
-    def _journal(self, session_id: str) -> Journal:
-        journal = self._journals.get(session_id) or Journal(self.equipment.sessions, session_id)
+    def _journal(self, session_id: str) -> SessionLog:
+        journal = self._journals.get(session_id) or SessionLog(self.equipment.sessions, session_id)
         self._journals[session_id] = journal
         self._journals.move_to_end(session_id)
         while len(self._journals) > _REMEMBERED:

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import aclosing
 from typing import Any, cast
 
-from kept.agent.equipment import Equipment
+from kept.agent.equipment import AgentServices
 from kept.errors import ModelError
 from kept.llm.base import ChatRequest, Finished, ModelUsage, TextDelta, ToolUse
 from kept.values import frozen
@@ -17,13 +17,13 @@ _NOTHING = ("no_reply", "no reply", "none", "nothing", "n/a")
 
 
 @frozen
-class Answer:
+class ModelAnswer:
     text: str
     uses: tuple[ToolUse, ...]
     usage: ModelUsage
 
 
-async def ask(equipment: Equipment, request: ChatRequest, *, attempts: int = ATTEMPTS) -> Answer:
+async def ask(equipment: AgentServices, request: ChatRequest, *, attempts: int = ATTEMPTS) -> ModelAnswer:
     """Raises the last error where none of the attempts came to an end."""
     wait_s = equipment.retry_wait_s
     for attempt in range(attempts):
@@ -37,7 +37,7 @@ async def ask(equipment: Equipment, request: ChatRequest, *, attempts: int = ATT
     raise AssertionError("at least one attempt is made")
 
 
-async def _ask_once(equipment: Equipment, request: ChatRequest) -> Answer:
+async def _ask_once(equipment: AgentServices, request: ChatRequest) -> ModelAnswer:
     pieces: list[str] = []
     uses: list[ToolUse] = []
     usage = ModelUsage()
@@ -50,7 +50,7 @@ async def _ask_once(equipment: Equipment, request: ChatRequest) -> Answer:
                     uses.append(event)
                 case Finished():
                     usage = event.usage
-    return Answer("".join(pieces), tuple(uses), usage)
+    return ModelAnswer("".join(pieces), tuple(uses), usage)
 
 
 def says_nothing(text: str) -> bool:

@@ -10,14 +10,14 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from kept.agent.journal import Journal, hash_lines
-from kept.context.view import Said
+from kept.agent.journal import SessionLog, hash_lines
+from kept.context.view import LoggedMessage
 from kept.errors import KeptError
 from kept.indexing.scan import CITED_FOLDER
 from kept.memory import Memory
 
 
-def make_checkpoint(memory: Memory, journal: Journal, leaving: Sequence[Said]) -> dict[str, Any]:
+def make_checkpoint(memory: Memory, journal: SessionLog, leaving: Sequence[LoggedMessage]) -> dict[str, Any]:
     """A receipt: where the messages stand, the hash of those lines, and whether a search finds them."""
     ranges = ranges_of(leaving)
     receipt: dict[str, Any] = {
@@ -30,7 +30,7 @@ def make_checkpoint(memory: Memory, journal: Journal, leaving: Sequence[Said]) -
     return receipt | ({"searchable": True} if reason is None else {"searchable": False, "reason": reason})
 
 
-def ranges_of(leaving: Sequence[Said]) -> list[tuple[int, int]]:
+def ranges_of(leaving: Sequence[LoggedMessage]) -> list[tuple[int, int]]:
     """Lines in a row, as first and last."""
     ranges: list[tuple[int, int]] = []
     for one in leaving:

@@ -13,17 +13,17 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from kept.agent.checkpoint import make_checkpoint
-from kept.agent.equipment import Equipment
-from kept.agent.events import Compacted
-from kept.agent.flush import Flushed, flush, is_due
-from kept.agent.journal import Journal
-from kept.agent.summary import Summary, summarise
+from kept.agent.equipment import AgentServices
+from kept.agent.events import CompactionResult
+from kept.agent.flush import FlushResult, flush, is_due
+from kept.agent.journal import SessionLog
+from kept.agent.summary import ConversationSummary, summarise
 from kept.context.compact import CompactionPlan as Plan
 from kept.context.compact import NothingToCompact, plan_compaction
 from kept.context.trim import shorten
-from kept.context.view import Said, View
+from kept.context.view import ConversationView, LoggedMessage
 from kept.lock import claimed
-from kept.sessions.entries import Compaction
+from kept.sessions.entries import CompactionEntry
 from kept.tokens import estimate_tokens
 from kept.values import frozen
 
@@ -35,7 +35,7 @@ Why = Literal["threshold", "overflow", "asked for"]
 
 
 @frozen
-class Order:
+class CompactionRequest:
     """What is wanted of a compaction."""
 
     why: Why
@@ -46,14 +46,14 @@ class Order:
     instructions: str | None = None
 
 
-async def compact(equipment: Equipment, journal: Journal, order: Order) -> Compacted:
+async def compact(equipment: AgentServices, journal: SessionLog, order: CompactionRequest) -> CompactionResult:
     with claimed(journal.absolute + CLAIM_ENDING) as ours:
         if not ours:
-            return Compacted(False, "another process is compacting this session")
+            return CompactionResult(False, "another process is compacting this session")
         view = await asyncio.to_thread(journal.view)
         plan = _plan(equipment, view, order)
         if isinstance(plan, NothingToCompact):
-            return Compacted(False, plan.reason)
+            return CompactionResult(False, plan.reason)
         receipt = await asyncio.to_thread(make_checkpoint, equipment.memory, journal, plan.leaving)
         flushed = await _flush(equipment, journal, view, plan.leaving)
         summary = await summarise(equipment, journal.path, view.summary, plan.leaving, focus=order.instructions)
@@ -61,7 +61,7 @@ async def compact(equipment: Equipment, journal: Journal, order: Order) -> Compa
         return await asyncio.to_thread(_append, journal, view, order, plan, summary, receipt, flushed)
 
 
-def _plan(equipment: Equipment, view: View, order: Order) -> Plan | NothingToCompact:
+def _plan(equipment: AgentServices, view: ConversationView, order: CompactionRequest) -> Plan | NothingToCompact:
     budget = equipment.budget
     room = max(0, budget.compact_at - order.fixed_tokens) // 2
     keep = min(budget.keep_recent, room) >> order.squeeze
@@ -74,16 +74,20 @@ def _plan(equipment: Equipment, view: View, order: Order) -> Plan | NothingToCom
     return plan
 
 
-async def _flush(equipment: Equipment, journal: Journal, view: View, leaving: Sequence[Said]) -> Flushed | None:
+async def _flush(
+    equipment: AgentServices, journal: SessionLog, view: ConversationView, leaving: Sequence[LoggedMessage]
+) -> FlushResult | None:
     """One for each compaction: where one has worked since the last, what it has read is not read again."""
     if not equipment.flushes:
         return None
     if not is_due(view):
-        return Flushed("written", view.flushed_line) if _wrote(view) else Flushed("nothing", view.flushed_line)
+        return FlushResult("written", view.flushed_line) if _wrote(view) else FlushResult("nothing", view.flushed_line)
     return await flush_and_record(equipment, journal, view, leaving)
 
 
-async def flush_and_record(equipment: Equipment, journal: Journal, view: View, said: Sequence[Said]) -> Flushed:
+async def flush_and_record(
+    equipment: AgentServices, journal: SessionLog, view: ConversationView, said: Sequence[LoggedMessage]
+) -> FlushResult:
     new = [one for one in said if one.line > view.flushed_line]
     through = max((one.line for one in said), default=view.flushed_line)
     flushed = await flush(equipment, journal.path, new, through_line=through)
@@ -91,12 +95,12 @@ async def flush_and_record(equipment: Equipment, journal: Journal, view: View, s
     return flushed
 
 
-def _wrote(view: View) -> bool:
+def _wrote(view: ConversationView) -> bool:
     value = view.flush.value if view.flush else None
     return isinstance(value, dict) and value.get("outcome") == "written"
 
 
-def _with_question(summary: Summary, plan: Plan, limit_tokens: int) -> Summary:
+def _with_question(summary: ConversationSummary, plan: Plan, limit_tokens: int) -> ConversationSummary:
     """Where the cut goes through an answer, what was asked must not be lost with the part that leaves."""
     if plan.open_question is None:
         return summary
@@ -105,25 +109,25 @@ def _with_question(summary: Summary, plan: Plan, limit_tokens: int) -> Summary:
 
 
 def _append(
-    journal: Journal,
-    view: View,
-    order: Order,
+    journal: SessionLog,
+    view: ConversationView,
+    order: CompactionRequest,
     plan: Plan,
-    summary: Summary,
+    summary: ConversationSummary,
     receipt: dict[str, Any],
-    flushed: Flushed | None,
-) -> Compacted:
+    flushed: FlushResult | None,
+) -> CompactionResult:
     before = order.fixed_tokens + plan.tokens_before
     after = order.fixed_tokens + plan.tokens_kept + estimate_tokens(summary.text)
     told = flushed.outcome if flushed else "off"
     if plan.tokens_before - (after - order.fixed_tokens) < plan.tokens_before // _LEAST_GAIN:
         journal.futile_tokens = before
-        return Compacted(False, "a summary would not be shorter", tokens_before=before, flushed=told)
+        return CompactionResult(False, "a summary would not be shorter", tokens_before=before, flushed=told)
     metadata: dict[str, Any] = {"why": order.why, "flush": told, **summary.metadata()}
     if order.instructions:
         metadata["instructions"] = order.instructions
     entry = journal.add_compaction(
-        Compaction(
+        CompactionEntry(
             summary.text,
             first_kept_id=plan.first_kept_id,
             tokens_before=before,
@@ -135,5 +139,5 @@ def _append(
         after=view.compaction_id,
     )
     if entry is None:
-        return Compacted(False, "another process has compacted this session", flushed=told)
-    return Compacted(True, order.why, summary.source, before, after, told)
+        return CompactionResult(False, "another process has compacted this session", flushed=told)
+    return CompactionResult(True, order.why, summary.source, before, after, told)

@@ -20,7 +20,7 @@ _LARGEST_SCALE = 4.0
 
 
 @dataclass(slots=True)
-class Equipment:
+class AgentServices:
     config: Config
     memory: Memory
     sessions: SessionStore

@@ -31,7 +31,7 @@ class GroupLine:
 
 
 @frozen
-class Wrote:
+class ReplyDelta:
     """More of the reply."""
 
     text: str
@@ -66,11 +66,11 @@ class Reply:
     """The model had nothing to say (NO_REPLY): nothing is sent."""
 
 
-AgentEvent = Wrote | ToolStarted | ToolEnded | Notice | Reply
+AgentEvent = ReplyDelta | ToolStarted | ToolEnded | Notice | Reply
 
 
 @frozen
-class Compacted:
+class CompactionResult:
     """What a compaction did. ``source`` says who wrote the summary."""
 
     done: bool
@@ -82,7 +82,7 @@ class Compacted:
     flushed: Literal["written", "nothing", "failed", "off"] = "off"
 
 
-class Answering(Protocol):
+class AnsweringAgent(Protocol):
     """An agent, as those who bring it messages see it."""
 
     def respond(
@@ -93,4 +93,4 @@ class Answering(Protocol):
         in the transcript is given out as it is, without asking the model."""
         ...
 
-    async def compact(self, session_id: str, *, instructions: str | None = None) -> Compacted: ...
+    async def compact(self, session_id: str, *, instructions: str | None = None) -> CompactionResult: ...

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from kept.agent.asking import add_usage, ask, usage_fields
-from kept.agent.equipment import Equipment
+from kept.agent.equipment import AgentServices
 from kept.agent.facts import Fact, fact_of_call, facts_in_text, new_facts
 from kept.agent.reading import read_in_pieces
 from kept.context.fence import Fence, make_fence
 from kept.context.talk import Piece
-from kept.context.view import Said, View, flush_succeeded
+from kept.context.view import ConversationView, LoggedMessage, flush_succeeded
 from kept.errors import KeptError, ModelError
 from kept.llm.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn
 from kept.prompts import get_prompt
-from kept.sessions.entries import FLUSH, State
+from kept.sessions.entries import FLUSH, StateEntry
 from kept.values import frozen
 
 MAX_STEPS = 12
@@ -45,7 +45,7 @@ Outcome = Literal["written", "nothing", "failed"]
 
 
 @frozen
-class Flushed:
+class FlushResult:
     outcome: Outcome
     through_line: int
     facts: int = 0
@@ -59,7 +59,7 @@ class Flushed:
     model: str | None = None
     usage: ModelUsage = ModelUsage()
 
-    def state(self) -> State:
+    def state(self) -> StateEntry:
         """As it is written down in the transcript."""
         given = {
             "note": self.note,
@@ -71,24 +71,26 @@ class Flushed:
         }
         told: dict[str, Any] = {"outcome": self.outcome, "throughLine": self.through_line, "facts": self.facts}
         told |= {"duplicates": self.duplicates} if self.duplicates else {}
-        return State(FLUSH, told | {name: value for name, value in given.items() if value is not None})
+        return StateEntry(FLUSH, told | {name: value for name, value in given.items() if value is not None})
 
 
-def is_due_early(view: View) -> bool:
+def is_due_early(view: ConversationView) -> bool:
     """Whether a flush is still to come before the next compaction. One attempt is made early, whatever comes of it."""
     return view.flush is None
 
 
-def is_due(view: View) -> bool:
+def is_due(view: ConversationView) -> bool:
     """Whether there has to be one at the compaction itself: none has worked since the last."""
     return view.flush is None or not flush_succeeded(view.flush)
 
 
-async def flush(equipment: Equipment, path: str, said: Sequence[Said], *, through_line: int) -> Flushed:
+async def flush(
+    equipment: AgentServices, path: str, said: Sequence[LoggedMessage], *, through_line: int
+) -> FlushResult:
     """Writes down what matters of these messages. Never raises for what a model or a disk does: that is an outcome."""
     if not said:
-        return Flushed("nothing", through_line)
-    reader = _Reader(equipment, path)
+        return FlushResult("nothing", through_line)
+    reader = _FlushReader(equipment, path)
     failure: str | None = None
     fallback = None
     if equipment.has_model:
@@ -102,9 +104,9 @@ async def flush(equipment: Equipment, path: str, said: Sequence[Said], *, throug
     try:
         fresh, note = await _write(equipment, path, reader.facts)
     except KeptError as exc:
-        return Flushed("failed", through_line, reason=exc.message, fallback=fallback)
+        return FlushResult("failed", through_line, reason=exc.message, fallback=fallback)
     outcome: Outcome = "failed" if failure is not None else "written" if fresh else "nothing"
-    return Flushed(
+    return FlushResult(
         outcome,
         through_line,
         facts=len(fresh),
@@ -117,10 +119,10 @@ async def flush(equipment: Equipment, path: str, said: Sequence[Said], *, throug
     )
 
 
-class _Reader:
+class _FlushReader:
     """Asks the model piece by piece. What it has named stays named, should a later piece fail."""
 
-    def __init__(self, equipment: Equipment, path: str) -> None:
+    def __init__(self, equipment: AgentServices, path: str) -> None:
         self.equipment = equipment
         self.path = path
         self.facts: list[Fact] = []
@@ -156,8 +158,8 @@ def _output(use: ToolUse) -> ToolOutput:
     return ToolOutput(use.id, "Noted.")
 
 
-def _extracted(said: Sequence[Said]) -> list[Fact]:
-    from kept.llm.extractive import Said as Sentence
+def _extracted(said: Sequence[LoggedMessage]) -> list[Fact]:
+    from kept.llm.extractive import SpokenLine as Sentence
     from kept.llm.extractive import salient_facts
 
     talk = [
@@ -171,7 +173,7 @@ def _extracted(said: Sequence[Said]) -> list[Fact]:
     ]
 
 
-async def _write(equipment: Equipment, path: str, facts: Sequence[Fact]) -> tuple[list[Fact], str | None]:
+async def _write(equipment: AgentServices, path: str, facts: Sequence[Fact]) -> tuple[list[Fact], str | None]:
     """What was new, and where it now stands. A lock that is held or a full disk is tried again."""
     fresh = await asyncio.to_thread(new_facts, equipment.memory, facts)
     if not fresh:

@@ -7,14 +7,14 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from kept.context.view import INBOUND, Said, View, view_of
+from kept.context.view import INBOUND, ConversationView, LoggedMessage, view_of
 from kept.indexing.scan import CITED_FOLDER
-from kept.sessions.entries import Body, Compaction, Entry, Message, ToolCall, ToolResult
+from kept.sessions.entries import Body, CompactionEntry, Entry, Message, ToolCall, ToolResult
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript import Line, Position, Transcript
+from kept.sessions.transcript import Position, Transcript, TranscriptLine
 
 
-class Journal:
+class SessionLog:
     def __init__(self, sessions: SessionStore, session_id: str) -> None:
         self.sessions = sessions
         self.record = sessions.get(session_id)
@@ -24,10 +24,10 @@ class Journal:
         """As a search cites it."""
         self.futile_tokens = 0
         """How long the context was when a summary turned out to be no shorter: it is not tried again soon."""
-        self._lines: list[Line] = []
-        self._view: View | None = None
+        self._lines: list[TranscriptLine] = []
+        self._view: ConversationView | None = None
 
-    def view(self) -> View:
+    def view(self) -> ConversationView:
         """As the transcript now is, whoever has added to it."""
         if self._lines and os.path.getsize(self.absolute) < self._lines[-1].end:
             self._lines, self._view = [], None
@@ -54,7 +54,7 @@ class Journal:
             if not missing or self.sessions.append_all(self.session_id, missing, only_if=still_so):
                 return
 
-    def add_compaction(self, compaction: Compaction, *, after: str | None) -> Entry | None:
+    def add_compaction(self, compaction: CompactionEntry, *, after: str | None) -> Entry | None:
         """Nothing, where there has been another compaction than ``after`` since."""
         if self.view().compaction_id != after:
             return None
@@ -62,7 +62,7 @@ class Journal:
 
         def is_the_next(transcript: Transcript) -> bool:
             newer = (line.content for line in transcript.iter_lines(seen))
-            return not any(isinstance(one, Entry) and isinstance(one.body, Compaction) for one in newer)
+            return not any(isinstance(one, Entry) and isinstance(one.body, CompactionEntry) for one in newer)
 
         added = self.sessions.append_all(self.session_id, [compaction], only_if=is_the_next)
         return added[0] if added else None
@@ -87,7 +87,7 @@ def _ends_at(transcript: Transcript, position: Position) -> bool:
     return next(transcript.iter_lines(position), None) is None
 
 
-def find_answer(view: View, ids: Sequence[str]) -> Said | None:
+def find_answer(view: ConversationView, ids: Sequence[str]) -> LoggedMessage | None:
     """The answer to a message that has been given, by the id of the last message it answers."""
     for answer in reversed(view.answers):
         if set(ids) & set(answer.answers):
@@ -95,12 +95,12 @@ def find_answer(view: View, ids: Sequence[str]) -> Said | None:
     return None
 
 
-def unanswered(view: View, ids: Sequence[str]) -> list[str]:
+def unanswered(view: ConversationView, ids: Sequence[str]) -> list[str]:
     done = {one for answer in view.answers for one in answer.answers}
     return [one for one in dict.fromkeys(ids) if one not in done]
 
 
-def open_calls(view: View) -> list[ToolCall]:
+def open_calls(view: ConversationView) -> list[ToolCall]:
     """Calls of tools that have no result: a process has died between the two."""
     answered: list[str] = [
         block.call_id for one in view.said for block in one.message.content if isinstance(block, ToolResult)

@@ -12,24 +12,24 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
-from kept.agent.compaction import Order, compact, flush_and_record
-from kept.agent.equipment import Equipment
+from kept.agent.compaction import CompactionRequest, compact, flush_and_record
+from kept.agent.equipment import AgentServices
 from kept.agent.events import AgentEvent, GroupLine, Inbound, Notice, Reply, ToolEnded, ToolStarted
 from kept.agent.flush import is_due_early
 from kept.agent.inbound import messages_of
-from kept.agent.journal import Journal, find_answer, open_calls, unanswered
+from kept.agent.journal import SessionLog, find_answer, open_calls, unanswered
 from kept.agent.quiet import is_quiet, without_quiet
-from kept.agent.recall import Brought, bring
-from kept.agent.step import Step
+from kept.agent.recall import TurnMaterial, bring
+from kept.agent.step import ModelStep
 from kept.agent.tooling import run_tool
 from kept.context.build import Context, Material, build_context
 from kept.context.turns import NO_RESULT
-from kept.context.view import ANSWERS, Said, View
+from kept.context.view import ANSWERS, ConversationView, LoggedMessage
 from kept.errors import ContextOverflow, KeptError, ModelError
 from kept.llm.base import ModelUsage, ToolUse
 from kept.prompts import get_prompt
 from kept.records import Hit
-from kept.sessions.entries import Block, Message, Text, ToolCall, ToolResult, Usage
+from kept.sessions.entries import Block, Message, Text, TokenUsage, ToolCall, ToolResult
 from kept.tokens import estimate_tokens
 
 ATTEMPTS = 3
@@ -46,8 +46,8 @@ log = logging.getLogger(__name__)
 class TurnLoop:
     def __init__(
         self,
-        equipment: Equipment,
-        journal: Journal,
+        equipment: AgentServices,
+        journal: SessionLog,
         messages: Sequence[Inbound],
         group: Sequence[GroupLine],
         *,
@@ -58,7 +58,7 @@ class TurnLoop:
         self.messages = messages
         self.group = group
         self._told = told
-        self._brought = Brought()
+        self._brought = TurnMaterial()
         self._asked: list[str] = []
         """Ids of the messages that this turn answers."""
         self._said: list[str] = []
@@ -86,7 +86,7 @@ class TurnLoop:
 
     # taking in
 
-    def _receive(self, view: View) -> None:
+    def _receive(self, view: ConversationView) -> None:
         """The messages are on disk after this, and no call of a tool is without its result."""
         results = [ToolResult(call.id, NO_RESULT, call.name, is_error=True) for call in open_calls(view)]
         if results:
@@ -105,7 +105,7 @@ class TurnLoop:
             if notice := self._once(str(cut)):
                 yield notice
         if self._is_too_long(context.tokens):
-            done = await compact(self.equipment, self.journal, Order("threshold", context.fixed_tokens))
+            done = await compact(self.equipment, self.journal, CompactionRequest("threshold", context.fixed_tokens))
             if done.done:
                 yield Notice("The older part of this conversation has been summarised.")
 
@@ -139,7 +139,7 @@ class TurnLoop:
         most = self.equipment.config.agent.tools.max_steps
         for number in range(most + 1):
             remark = LAST_STEP if number and number == most else None
-            step = Step()
+            step = ModelStep()
             async for event in self._ask(step, remark):
                 yield event
             if not step.uses:
@@ -155,7 +155,7 @@ class TurnLoop:
         yield Notice(f"The turn was ended after {most} steps with tools.")
         yield await asyncio.to_thread(self._record_reply, GAVE_UP, ModelUsage())
 
-    async def _ask(self, step: Step, remark: str | None) -> AsyncIterator[AgentEvent]:
+    async def _ask(self, step: ModelStep, remark: str | None) -> AsyncIterator[AgentEvent]:
         """Asks until an answer has come whole, as long as nobody has seen part of one that did not."""
         attempt, wait_s = 0, self.equipment.retry_wait_s
         while True:
@@ -185,14 +185,14 @@ class TurnLoop:
             return False
         self._overflows += 1
         self.equipment.learn_window(context.tokens)
-        order = Order("overflow", context.fixed_tokens, squeeze=self._overflows - 1)
+        order = CompactionRequest("overflow", context.fixed_tokens, squeeze=self._overflows - 1)
         await compact(self.equipment, self.journal, order)
         shorter = await asyncio.to_thread(self._context, remark)
         return shorter.tokens < context.tokens
 
     # tools
 
-    def _record_calls(self, step: Step) -> None:
+    def _record_calls(self, step: ModelStep) -> None:
         said: tuple[Block, ...] = (Text(step.text),) if step.text.strip() else ()
         calls = tuple(ToolCall(use.id, use.name, dict(use.arguments)) for use in step.uses)
         self._said += [step.text] if step.text.strip() else []
@@ -222,7 +222,7 @@ class TurnLoop:
 
     # the reply
 
-    async def _finish(self, step: Step) -> AsyncIterator[AgentEvent]:
+    async def _finish(self, step: ModelStep) -> AsyncIterator[AgentEvent]:
         if step.end.reason == "length":
             yield Notice("The answer was cut off where the model's limit is.")
         elif step.end.reason == "refused":
@@ -236,7 +236,7 @@ class TurnLoop:
         content: tuple[Block, ...] = (Text(text),)
         (entry,) = self.journal.add(self._assistant(content, usage, metadata))
         assert isinstance(entry.body, Message)
-        return reply_of(Said(0, entry, entry.body))
+        return reply_of(LoggedMessage(0, entry, entry.body))
 
     def _assistant(self, content: tuple[Block, ...], usage: ModelUsage, metadata: dict[str, Any]) -> Message:
         model = self.equipment.model
@@ -246,7 +246,7 @@ class TurnLoop:
             estimate_tokens(block.text) for block in content if isinstance(block, Text)
         )
         metadata["prompt"] = get_prompt("system").label
-        taken = Usage(usage.input, usage.output, context)
+        taken = TokenUsage(usage.input, usage.output, context)
         return Message("assistant", content, model=model.name, usage=taken, metadata=metadata)
 
     def _is_too_long(self, tokens: int) -> bool:
@@ -266,14 +266,14 @@ class TurnLoop:
         """After the reply, when nobody is waiting: writes down and summarises what the next turn has no room for."""
         context = await asyncio.to_thread(self._context)
         if self._is_too_long(context.tokens):
-            await compact(self.equipment, self.journal, Order("threshold", context.fixed_tokens))
+            await compact(self.equipment, self.journal, CompactionRequest("threshold", context.fixed_tokens))
         elif context.tokens >= self.equipment.budget.flush_at and self.equipment.flushes:
             view = await asyncio.to_thread(self.journal.view)
             if is_due_early(view):
                 await flush_and_record(self.equipment, self.journal, view, view.said)
 
 
-def reply_of(answer: Said) -> Reply:
+def reply_of(answer: LoggedMessage) -> Reply:
     """A reply as it stands in the transcript."""
     text = answer.message.metadata.get(_REPLY) or answer.message.text
     return Reply(without_quiet(text).strip() if is_quiet(text) else without_quiet(text), answer.id, is_quiet(text))

@@ -7,7 +7,7 @@ from kept.agent.asking import NO_REPLY
 _WRAPPING = "`'\"*_. "
 
 
-class QuietStream:
+class NoReplyFilter:
     """Gives on what may be shown, and holds back a last line as long as it may still become NO_REPLY."""
 
     def __init__(self) -> None:

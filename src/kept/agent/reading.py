@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from kept.context.talk import Piece, pieces_of
-from kept.context.view import Said
+from kept.context.view import LoggedMessage
 from kept.errors import ContextOverflow
 
 _HALVINGS = 3
 
 
 async def read_in_pieces(
-    said: Sequence[Said], budget_tokens: int, read: Callable[[Piece], Awaitable[None]], *, halvings: int = _HALVINGS
+    said: Sequence[LoggedMessage],
+    budget_tokens: int,
+    read: Callable[[Piece], Awaitable[None]],
+    *,
+    halvings: int = _HALVINGS,
 ) -> None:
     """In order. What was read stays read, should a later piece fail."""
     for piece in pieces_of(said, budget_tokens):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kept.agent.equipment import Equipment
+from kept.agent.equipment import AgentServices
 from kept.agent.events import Inbound
-from kept.agent.journal import Journal
+from kept.agent.journal import SessionLog
 from kept.context.budget import Budget
 from kept.context.build import Recalled, WorkspaceFile
-from kept.context.view import View
+from kept.context.view import ConversationView
 from kept.errors import EmptyQuery, KeptError, NoteNotFound
 from kept.memory import Memory
 from kept.records import Hit
@@ -28,14 +28,14 @@ _SPARE = 8
 
 
 @frozen
-class Brought:
+class TurnMaterial:
     files: tuple[WorkspaceFile, ...] = ()
     recalled: tuple[Recalled, ...] = ()
     problems: tuple[str, ...] = ()
     """What did not work, in words."""
 
 
-def bring(equipment: Equipment, journal: Journal, messages: Sequence[Inbound]) -> Brought:
+def bring(equipment: AgentServices, journal: SessionLog, messages: Sequence[Inbound]) -> TurnMaterial:
     memory, view = equipment.memory, journal.view()
     is_first = len(view.asked) <= len(messages)
     problems = _warm_up(memory) if is_first and memory.settings.sync.on_session_start else []
@@ -44,7 +44,7 @@ def bring(equipment: Equipment, journal: Journal, messages: Sequence[Inbound]) -
     # Without a model, the question itself is searched for, and the answer is what is found.
     limit = equipment.config.gateway.auto_responder.memory_search_max_results if equipment.has_model else 0
     found = recall(memory, question, view, journal.path, files.files, budget=equipment.budget, limit=limit)
-    return Brought(files.files, found.recalled, (*problems, *files.problems, *found.problems))
+    return TurnMaterial(files.files, found.recalled, (*problems, *files.problems, *found.problems))
 
 
 def _warm_up(memory: Memory) -> list[str]:
@@ -55,7 +55,7 @@ def _warm_up(memory: Memory) -> list[str]:
         return [f"The memory could not be brought up to date: {exc.message}"]
 
 
-def read_files(memory: Memory) -> Brought:
+def read_files(memory: Memory) -> TurnMaterial:
     """Those of the workspace's files that are there. One that cannot be read does not keep the others out."""
     files: list[WorkspaceFile] = []
     problems: list[str] = []
@@ -71,25 +71,32 @@ def read_files(memory: Memory) -> Brought:
             problems.append(f"{name} is left out: {exc.message}")
     if not memory.config.trusts_workspace and any(file.name in INSTRUCTING for file in files):
         problems.append(UNTRUSTED.format(workspace=memory.workspace.root))
-    return Brought(tuple(files), problems=tuple(problems))
+    return TurnMaterial(tuple(files), problems=tuple(problems))
 
 
 def recall(
-    memory: Memory, question: str, view: View, path: str, files: Sequence[WorkspaceFile], *, budget: Budget, limit: int
-) -> Brought:
+    memory: Memory,
+    question: str,
+    view: ConversationView,
+    path: str,
+    files: Sequence[WorkspaceFile],
+    *,
+    budget: Budget,
+    limit: int,
+) -> TurnMaterial:
     """Memories that may have to do with a question and are not in the context already."""
     if limit == 0 or not memory.settings.enabled:
-        return Brought()
+        return TurnMaterial()
     try:
         found = memory.search(question[:QUERY_CHARS], max_results=limit + _SPARE)
     except EmptyQuery:
-        return Brought()
+        return TurnMaterial()
     except KeptError as exc:
-        return Brought(problems=(f"Nothing was recalled: {exc.message}",))
+        return TurnMaterial(problems=(f"Nothing was recalled: {exc.message}",))
     shown = _shown_whole(files, budget)
     first_line = view.said[0].line if view.said else 0
     fitting = [hit for hit in found if hit.path not in shown and not (hit.path == path and hit.end_line >= first_line)]
-    return Brought(recalled=tuple(map(_recalled, fitting[:limit])), problems=found.degraded)
+    return TurnMaterial(recalled=tuple(map(_recalled, fitting[:limit])), problems=found.degraded)
 
 
 def _shown_whole(files: Sequence[WorkspaceFile], budget: Budget) -> set[str]:

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, cast
 
-from kept.agent.events import Wrote
-from kept.agent.quiet import QuietStream
+from kept.agent.events import ReplyDelta
+from kept.agent.quiet import NoReplyFilter
 from kept.llm.base import ChatModel, ChatRequest, Finished, ModelUsage, TextDelta, ToolUse
 
 
-class Step:
+class ModelStep:
     def __init__(self) -> None:
         self._begin()
 
@@ -26,10 +26,10 @@ class Step:
     def text(self) -> str:
         return "".join(self.pieces)
 
-    async def listen(self, model: ChatModel, request: ChatRequest) -> AsyncIterator[Wrote]:
+    async def listen(self, model: ChatModel, request: ChatRequest) -> AsyncIterator[ReplyDelta]:
         """Asks, from the beginning, and gives out what may be shown as it is written."""
         self._begin()
-        quiet = QuietStream()
+        quiet = NoReplyFilter()
         async with aclosing(cast("Any", model.stream(request))) as stream:
             async for event in stream:
                 match event:
@@ -37,11 +37,11 @@ class Step:
                         self.pieces.append(text)
                         if shown := quiet.feed(text):
                             self.given_out = True
-                            yield Wrote(shown)
+                            yield ReplyDelta(shown)
                     case ToolUse():
                         self.uses.append(event)
                     case Finished():
                         self.end = event
         if rest := quiet.finish():
             self.given_out = True
-            yield Wrote(rest)
+            yield ReplyDelta(rest)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from kept.agent.asking import add_usage, ask, says_nothing, usage_fields
-from kept.agent.equipment import Equipment
+from kept.agent.equipment import AgentServices
 from kept.agent.reading import read_in_pieces
 from kept.context.fence import make_fence
 from kept.context.talk import Piece
 from kept.context.trim import shorten
-from kept.context.view import Said
+from kept.context.view import LoggedMessage
 from kept.errors import ModelError, ModelFailed
 from kept.llm.base import ChatRequest, ModelUsage, Turn
 from kept.prompts import get_prompt
@@ -22,7 +22,7 @@ _LONGEST = 2
 
 
 @frozen
-class Summary:
+class ConversationSummary:
     text: str
     source: Literal["model", "extractive"]
     model: str | None = None
@@ -37,25 +37,25 @@ class Summary:
 
 
 async def summarise(
-    equipment: Equipment, path: str, earlier: str, leaving: Sequence[Said], *, focus: str | None = None
-) -> Summary:
+    equipment: AgentServices, path: str, earlier: str, leaving: Sequence[LoggedMessage], *, focus: str | None = None
+) -> ConversationSummary:
     """Of what left before, as its summary says it, and of what leaves now. There always is one."""
     if not equipment.has_model:
         return extract(earlier, leaving, equipment.budget.summary, None)
-    writer = _Writer(equipment, path, earlier, focus)
+    writer = _SummaryWriter(equipment, path, earlier, focus)
     try:
         await read_in_pieces(leaving, equipment.budget.window // 2, writer.read)
     except ModelError as exc:
         return extract(earlier, leaving, equipment.budget.summary, exc.message)
     limit = equipment.budget.summary * _LONGEST
     text = shorten(writer.text.strip(), limit, "the summary was longer than it may be")
-    return Summary(text, "model", equipment.model.name, usage=writer.usage)
+    return ConversationSummary(text, "model", equipment.model.name, usage=writer.usage)
 
 
-class _Writer:
+class _SummaryWriter:
     """Goes through the conversation piece by piece; each summary takes in the one before."""
 
-    def __init__(self, equipment: Equipment, path: str, earlier: str, focus: str | None) -> None:
+    def __init__(self, equipment: AgentServices, path: str, earlier: str, focus: str | None) -> None:
         self.equipment = equipment
         self.path = path
         self.text = earlier
@@ -77,9 +77,11 @@ class _Writer:
         self.text = answer.text
 
 
-def extract(earlier: str, leaving: Sequence[Said], budget_tokens: int, reason: str | None) -> Summary:
+def extract(
+    earlier: str, leaving: Sequence[LoggedMessage], budget_tokens: int, reason: str | None
+) -> ConversationSummary:
     """The sentences that matter, as they were said, below what is known from before."""
-    from kept.llm.extractive import Said as Sentence
+    from kept.llm.extractive import SpokenLine as Sentence
     from kept.llm.extractive import summarise as pick
 
     talk = [
@@ -91,4 +93,4 @@ def extract(earlier: str, leaving: Sequence[Said], budget_tokens: int, reason: s
     heading = "Extracts, picked without a model:"
     picked = pick(talk, budget_tokens // 2) or f"{len(leaving)} messages in which nothing stands out."
     text = "\n\n".join(filter(None, (before.removeprefix(heading).strip(), picked)))
-    return Summary(f"{heading}\n\n{text}", "extractive", reason=reason)
+    return ConversationSummary(f"{heading}\n\n{text}", "extractive", reason=reason)

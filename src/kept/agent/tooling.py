@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kept.agent.equipment import Equipment
+from kept.agent.equipment import AgentServices
 from kept.llm.base import ToolUse
 from kept.tools.toolbox import LeaveOut, ToolOutcome
 
 
-def run_tool(equipment: Equipment, use: ToolUse, leave_out: LeaveOut) -> ToolOutcome:
+def run_tool(equipment: AgentServices, use: ToolUse, leave_out: LeaveOut) -> ToolOutcome:
     """Whatever goes wrong in a tool is told to the model, which can do something about it."""
     offered = [spec.name for spec in equipment.tool_specs()]
     if use.name not in offered:

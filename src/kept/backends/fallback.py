@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from kept.backends.qmd import QmdBackend
-from kept.config import Query
+from kept.config import QuerySettings
 from kept.errors import KeptError
 from kept.records import Dropped, Filter, Hit, SearchResult, SourceFile
 from kept.values import frozen
@@ -21,7 +21,7 @@ _NO_FILTERS = "Answered from Kept's own index: qmd cannot narrow by path or date
 @frozen
 class BackendQuery:
     text: str
-    settings: Query
+    settings: QuerySettings
     filters: Filter
     min_score: float | None
     """Threshold of this query. The configured one is not applied to qmd, which scores on another scale."""

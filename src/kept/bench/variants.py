@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kept.bench.metrics import BUDGET_TOKENS
-from kept.config import Config, Query
+from kept.config import Config, QuerySettings
 from kept.embedding.base import Calibration, Embedder, Identity, Role
 from kept.records import Matrix
 from kept.search.snippet import MAX_CHARS
@@ -28,15 +28,15 @@ def hits_to_ask_for(text_tokens: int, text_chars: int, chunks: int, *, sessions:
     return min(_MOST, max(fewest, round(1.25 * BUDGET_TOKENS / snippet_tokens)))
 
 
-def _keyword(query: Query) -> Query:
+def _keyword(query: QuerySettings) -> QuerySettings:
     return replace(query, min_score=0.0, hybrid=replace(query.hybrid, enabled=False))
 
 
-def _vector(query: Query) -> Query:
+def _vector(query: QuerySettings) -> QuerySettings:
     return replace(query, min_score=0.0, hybrid=replace(query.hybrid, vector_weight=1.0, text_weight=0.0))
 
 
-def _seed(query: Query) -> Query:
+def _seed(query: QuerySettings) -> QuerySettings:
     hybrid = replace(
         query.hybrid,
         enabled=True,
@@ -49,7 +49,7 @@ def _seed(query: Query) -> Query:
     return replace(query, min_score=0.35, hybrid=hybrid)
 
 
-BASELINES: dict[str, Callable[[Query], Query]] = {"keyword": _keyword, "vector": _vector, "seed": _seed}
+BASELINES: dict[str, Callable[[QuerySettings], QuerySettings]] = {"keyword": _keyword, "vector": _vector, "seed": _seed}
 """Words alone and vectors alone have no threshold: theirs would have to be another one, and without one they are harder
 to beat. `seed` has the settings that Kept started from."""
 

@@ -18,9 +18,9 @@ from kept.config import Config, LoadedConfig
 from kept.durable import make_private_folder
 from kept.errors import ConfigError, LockBusy, WriteFailed
 from kept.lock import locked
-from kept.responder.answerer import Answerer
+from kept.responder.answerer import Dispatcher
 from kept.responder.inbox import Inbox
-from kept.responder.outlet import Fetched, Outlet
+from kept.responder.outlet import Channel, PullChannel
 from kept.responder.responder import Responder
 from kept.responder.state import inbox_path
 
@@ -71,16 +71,16 @@ def with_session_age(loaded: LoadedConfig) -> LoadedConfig:
 class Gateway:
     """Answers until it is told to stop."""
 
-    def __init__(self, config: Config, answerer: Answerer, *, say: Say) -> None:
+    def __init__(self, config: Config, answerer: Dispatcher, *, say: Say) -> None:
         self._config = config
         self._settings = config.gateway
         self._say = say
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
         self._telegram = TelegramChannel(config) if find_token(config) else None
-        outlets: dict[str, Outlet] = {}
+        outlets: dict[str, Channel] = {}
         if self._settings.http.enabled:
-            outlets[http.NAME] = Fetched(debounce_ms=self._settings.http.debounce_ms)
+            outlets[http.NAME] = PullChannel(debounce_ms=self._settings.http.debounce_ms)
         if self._telegram:
             outlets["telegram"] = self._telegram
         if not outlets:

@@ -8,14 +8,14 @@ import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, assert_never
 
-from kept.agent.events import AgentEvent, Inbound, Notice, Reply, ToolEnded, ToolStarted, Wrote
+from kept.agent.events import AgentEvent, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
 from kept.channels.http_server import not_installed
 from kept.clock import Clock, new_id
-from kept.config import HttpChannel
+from kept.config import HttpSettings
 from kept.errors import KeptError, MessageRefused, status_of
 from kept.net.guard import App, Guard
 from kept.responder.inbox import describe
-from kept.responder.letters import Letter, Turn
+from kept.responder.letters import AcceptedMessage, AnswerRun
 from kept.responder.responder import Responder
 from kept.sessions.keys import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
 from kept.values import frozen
@@ -32,7 +32,7 @@ _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 @frozen
-class Posted:
+class PostedMessage:
     """What a client sent."""
 
     key: SessionKey
@@ -41,14 +41,14 @@ class Posted:
     wait: bool
 
 
-def make_app(responder: Responder, settings: HttpChannel, *, agent_id: str, clock: Clock) -> App:
+def make_app(responder: Responder, settings: HttpSettings, *, agent_id: str, clock: Clock) -> App:
     try:
         from starlette.applications import Starlette
         from starlette.routing import Route
     except ImportError as exc:
         raise not_installed() from exc
 
-    endpoints = Endpoints(responder, settings, agent_id, clock)
+    endpoints = HttpEndpoints(responder, settings, agent_id, clock)
     routes = [
         Route("/v1/messages", endpoints.post, methods=["POST"]),
         Route("/v1/messages/{id}", endpoints.get, methods=["GET"]),
@@ -64,8 +64,8 @@ def make_app(responder: Responder, settings: HttpChannel, *, agent_id: str, cloc
     )
 
 
-class Endpoints:
-    def __init__(self, responder: Responder, settings: HttpChannel, agent_id: str, clock: Clock) -> None:
+class HttpEndpoints:
+    def __init__(self, responder: Responder, settings: HttpSettings, agent_id: str, clock: Clock) -> None:
         self._responder = responder
         self._settings = settings
         self._agent_id = agent_id
@@ -120,7 +120,7 @@ class Endpoints:
         except (ValueError, RecursionError) as exc:
             raise MessageRefused("The body is not JSON.") from exc
 
-    def _read(self, request: Request, body: Any) -> Posted:
+    def _read(self, request: Request, body: Any) -> PostedMessage:
         if not isinstance(body, dict):
             raise MessageRefused("The body has to be an object.", hint='Such as {"user": "ada", "text": "Hello"}.')
         unknown = [name for name in body if name not in ("conversation", "user", "text", "id", "stream", "wait")]
@@ -133,7 +133,7 @@ class Endpoints:
         if not isinstance(message_id, str) or not _ID.fullmatch(message_id):
             raise MessageRefused("'id' has to be up to 128 letters, digits, '.', '_', ':' and '-'.")
         wants_events = "text/event-stream" in request.headers.get("accept", "")
-        return Posted(
+        return PostedMessage(
             SessionKey(self._agent_id, NAME, DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, conversation or user or ""),
             Inbound(message_id, _text(body), user, self._clock.now()),
             stream=_flag(body, "stream", default=wants_events),
@@ -145,7 +145,7 @@ class Endpoints:
     def _state(self, message_id: str) -> dict[str, Any]:
         return state_of(*self._responder.find(NAME, message_id))
 
-    async def _events(self, letter: Letter) -> AsyncIterator[bytes]:
+    async def _events(self, letter: AcceptedMessage) -> AsyncIterator[bytes]:
         yield _event("accepted", {"id": letter.id})
         async for event in _with_pauses(self._responder.follow(NAME, letter.id)):
             yield b": still at work\n\n" if event is None else _shown(event)
@@ -153,7 +153,7 @@ class Endpoints:
         yield _event("error" if state["status"] == "failed" else "reply", state)
 
 
-def state_of(letter: Letter, turn: Turn | None) -> dict[str, Any]:
+def state_of(letter: AcceptedMessage, turn: AnswerRun | None) -> dict[str, Any]:
     """A message as clients see it. Of messages that were answered together, the last one has the reply."""
     state: dict[str, Any] = {
         "id": letter.id,
@@ -196,7 +196,7 @@ async def _with_pauses(events: AsyncIterator[AgentEvent]) -> AsyncIterator[Agent
 
 def _shown(event: AgentEvent) -> bytes:
     match event:
-        case Wrote():
+        case ReplyDelta():
             return _event("delta", {"text": event.text})
         case ToolStarted():
             return _event("tool", {"name": event.name, "status": "started"})

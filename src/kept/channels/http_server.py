@@ -6,7 +6,7 @@ import socket
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from kept.config import HttpChannel
+from kept.config import HttpSettings
 from kept.errors import ChannelUnavailable, ConfigError
 from kept.net.guard import App
 from kept.net.loopback import is_loopback
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _CLOSING_S = 2
 
 
-def listen(settings: HttpChannel) -> socket.socket:
+def listen(settings: HttpSettings) -> socket.socket:
     """The socket, bound before anything else is begun: whatever is wrong with the address is said at once."""
     if not is_loopback(settings.host) and not settings.token:
         raise ConfigError(

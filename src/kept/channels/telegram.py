@@ -13,7 +13,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import Inbound
-from kept.channels.telegram_messages import Addressed, Allowed, Overheard, Person, Unreadable, read_message
+from kept.channels.telegram_messages import (
+    AddressedMessage,
+    Allowed,
+    OverheardMessage,
+    Person,
+    UnreadableMessage,
+    read_message,
+)
 from kept.config import Config
 from kept.errors import ChannelUnavailable, ConfigError, DeliveryRefused, MessageConflict, NotSent, QueueFull
 from kept.responder.responder import Responder
@@ -114,11 +121,11 @@ class TelegramChannel:
         if update.message is None:
             return
         match read_message(update.message, me=self._me, agent_id=self._agent_id, allowed=self.allowed):
-            case Overheard(key, line):
+            case OverheardMessage(key, line):
                 responder.hear(key, line)
-            case Addressed(key, message):
+            case AddressedMessage(key, message):
                 await self._accept(responder, key, message)
-            case Unreadable(to):
+            case UnreadableMessage(to):
                 await self._say_once(to)
             case Person(user_id):
                 log.info("telegram: ignored user %s, who is not in gateway.telegram.allow_users", user_id)

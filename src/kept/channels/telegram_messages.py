@@ -56,19 +56,19 @@ class Allowed:
 
 
 @frozen
-class Addressed:
+class AddressedMessage:
     key: SessionKey
     message: Inbound
 
 
 @frozen
-class Overheard:
+class OverheardMessage:
     key: SessionKey
     line: GroupLine
 
 
 @frozen
-class Unreadable:
+class UnreadableMessage:
     """Somebody we answer sent something that has no words: a picture, a voice, a sticker."""
 
     to: dict[str, Any]
@@ -76,7 +76,7 @@ class Unreadable:
 
 def read_message(
     message: telegram.Message, *, me: Person, agent_id: str, allowed: Allowed
-) -> Addressed | Overheard | Unreadable | Person | None:
+) -> AddressedMessage | OverheardMessage | UnreadableMessage | Person | None:
     """None where there is nothing to read. In a group, whatever does not speak to us is overheard."""
     text, sender, chat = message.text or message.caption, message.from_user, message.chat
     if sender is None or sender.is_bot:
@@ -87,15 +87,15 @@ def read_message(
     is_allowed = sender in allowed
     if not text:
         is_for_us = is_allowed and not in_group and message.effective_attachment is not None
-        return Unreadable({"chat": chat.id, "thread": _thread(message)}) if is_for_us else None
+        return UnreadableMessage({"chat": chat.id, "thread": _thread(message)}) if is_for_us else None
     key = _key(message, agent_id, in_group=in_group)
     if in_group and not (is_allowed and _speaks_to_us(message, text, me)):
-        return Overheard(key, GroupLine(_overheard_name(message), text, message.date))
+        return OverheardMessage(key, GroupLine(_overheard_name(message), text, message.date))
     if not is_allowed:
         return Person(sender.id, sender.username or "")
     if _origin(message) is None and _is_for_another_bot(text, me):
         return None
-    return Addressed(key, _inbound(message, text, me))
+    return AddressedMessage(key, _inbound(message, text, me))
 
 
 def _inbound(message: telegram.Message, text: str, me: Person) -> Inbound:

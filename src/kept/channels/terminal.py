@@ -9,7 +9,7 @@ from typing import Protocol
 from kept.agent.events import AgentEvent, Inbound
 from kept.clock import Clock, new_id
 from kept.errors import SessionNotFound, UsageError
-from kept.responder.answerer import Answerer
+from kept.responder.answerer import Dispatcher
 from kept.sessions.keys import SessionKey, parse_key
 from kept.sessions.store import SessionStore
 
@@ -17,7 +17,7 @@ NAME = "terminal"
 DEFAULT_CONVERSATION = "main"
 
 
-class Screen(Protocol):
+class TerminalScreen(Protocol):
     """Where the events of a turn are shown, in the order they happen."""
 
     def show(self, event: AgentEvent) -> None: ...
@@ -29,11 +29,11 @@ class Screen(Protocol):
     def failed(self, error: Exception) -> None: ...
 
 
-class Conversation:
+class TerminalConversation:
     """One conversation at a terminal. It follows its key from session to session, as /new and long silences have it;
     one that was named by its id stays there until /new."""
 
-    def __init__(self, answerer: Answerer, sessions: SessionStore, clock: Clock, *, named: str | None) -> None:
+    def __init__(self, answerer: Dispatcher, sessions: SessionStore, clock: Clock, *, named: str | None) -> None:
         self._answerer = answerer
         self._clock = clock
         self._key, self._pinned = find_conversation(sessions, named or DEFAULT_CONVERSATION)
@@ -76,7 +76,9 @@ ReadLine = Callable[[], str]
 """Gives the next line; raises EOFError at the end, KeyboardInterrupt where the line was given up."""
 
 
-def talk(conversation: Conversation, screen: Screen, read_line: ReadLine, runner: asyncio.Runner) -> None:
+def talk(
+    conversation: TerminalConversation, screen: TerminalScreen, read_line: ReadLine, runner: asyncio.Runner
+) -> None:
     """Reads and answers until there is nothing more to read. Ctrl-C stops an answer, not the conversation."""
     while True:
         try:
@@ -89,7 +91,7 @@ def talk(conversation: Conversation, screen: Screen, read_line: ReadLine, runner
             _take_turn(conversation, screen, text, runner)
 
 
-def _take_turn(conversation: Conversation, screen: Screen, text: str, runner: asyncio.Runner) -> None:
+def _take_turn(conversation: TerminalConversation, screen: TerminalScreen, text: str, runner: asyncio.Runner) -> None:
     async def turn() -> None:
         async for event in conversation.say(text):
             screen.show(event)

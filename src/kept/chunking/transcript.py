@@ -28,7 +28,7 @@ Kind = Literal["user", "assistant", "tool", "system", "summary"]
 
 
 @frozen
-class Turn:
+class Utterance:
     """What one line of a transcript says, as it may be shown: redacted, shortened, not empty."""
 
     line: int
@@ -51,7 +51,7 @@ class Turn:
 
 
 @frozen
-class TurnChunk:
+class UtteranceChunk:
     start_line: int
     end_line: int
     text: str
@@ -72,17 +72,17 @@ class Settled:
     again_from: int
 
 
-def show_turns(turns: Sequence[Turn]) -> str:
+def show_turns(turns: Sequence[Utterance]) -> str:
     return "\n".join(turn.shown for turn in turns)
 
 
-def chunk_turns(turns: Sequence[Turn], *, after_line: int = 0) -> list[TurnChunk]:
+def chunk_turns(turns: Sequence[Utterance], *, after_line: int = 0) -> list[UtteranceChunk]:
     """Turns up to ``after_line`` are in chunks already, and serve as context only."""
     first = next((at for at, turn in enumerate(turns) if turn.line > after_line), len(turns))
     return [_chunk(turns, draft) for draft in _drafts(turns, first)]
 
 
-def find_settled(turns: Sequence[Turn], chunks: Sequence[TurnChunk]) -> Settled | None:
+def find_settled(turns: Sequence[Utterance], chunks: Sequence[UtteranceChunk]) -> Settled | None:
     """The last place between two chunks before which nothing changes, whatever is added behind."""
     if len(turns) <= CONTEXT_TURNS:
         return None
@@ -107,7 +107,7 @@ class _Draft:
     said: str
 
 
-def _drafts(turns: Sequence[Turn], first: int) -> Iterator[_Draft]:
+def _drafts(turns: Sequence[Utterance], first: int) -> Iterator[_Draft]:
     for at in range(first, len(turns)):
         turn = turns[at]
         if len(turn.shown) <= MAX_CHUNK_CHARS:
@@ -116,7 +116,7 @@ def _drafts(turns: Sequence[Turn], first: int) -> Iterator[_Draft]:
             yield from _cut(turn, at)
 
 
-def _cut(turn: Turn, at: int) -> Iterator[_Draft]:
+def _cut(turn: Utterance, at: int) -> Iterator[_Draft]:
     """A turn that is longer than a chunk. Who says it is looked for in every piece, and shown in the first."""
     label = turn.shown.removesuffix(turn.text)
     for piece in _pieces(turn.shown):
@@ -148,10 +148,10 @@ def _edge(text: str, start: int, end: int) -> int:
 # context
 
 
-def _chunk(turns: Sequence[Turn], draft: _Draft) -> TurnChunk:
+def _chunk(turns: Sequence[Utterance], draft: _Draft) -> UtteranceChunk:
     turn = turns[draft.at]
     around = (*_before(turns, draft.at), *_after(turns, draft.at))
-    return TurnChunk(
+    return UtteranceChunk(
         start_line=turn.line,
         end_line=turn.line,
         text=draft.shown,
@@ -163,21 +163,21 @@ def _chunk(turns: Sequence[Turn], draft: _Draft) -> TurnChunk:
     )
 
 
-def _before(turns: Sequence[Turn], at: int) -> list[Turn]:
-    found: list[Turn] = []
+def _before(turns: Sequence[Utterance], at: int) -> list[Utterance]:
+    found: list[Utterance] = []
     while at > 0 and not turns[at].begins and len(found) < CONTEXT_TURNS:
         at -= 1
         found.insert(0, turns[at])
     return found
 
 
-def _after(turns: Sequence[Turn], at: int) -> list[Turn]:
-    found: list[Turn] = []
+def _after(turns: Sequence[Utterance], at: int) -> list[Utterance]:
+    found: list[Utterance] = []
     while at + 1 < len(turns) and not turns[at + 1].begins and len(found) < CONTEXT_TURNS:
         at += 1
         found.append(turns[at])
     return found
 
 
-def _clipped(turn: Turn) -> str:
+def _clipped(turn: Utterance) -> str:
     return turn.said[:CONTEXT_CHARS]

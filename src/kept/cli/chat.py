@@ -17,7 +17,7 @@ from kept.errors import KeptError, UsageError
 
 if TYPE_CHECKING:
     from kept.agent.events import AgentEvent, Reply
-    from kept.channels.terminal import Conversation
+    from kept.channels.terminal import TerminalConversation
 
 _HISTORY_LINES = 1000
 
@@ -43,9 +43,9 @@ def command(options: Globals, message: str | None, session: str | None, as_json:
             _ask_once(conversation, runner, message.strip(), as_json=as_json)
 
 
-def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[Conversation, asyncio.Runner]:
+def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[TerminalConversation, asyncio.Runner]:
     from kept.app import open_answerer, open_memory, open_model, open_sessions
-    from kept.channels.terminal import Conversation
+    from kept.channels.terminal import TerminalConversation
 
     loaded = options.load()
     model = open_model(loaded)
@@ -55,16 +55,18 @@ def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[Conv
     runner = stack.enter_context(asyncio.Runner())
     stack.callback(lambda: runner.run(model.close()))
     stack.callback(lambda: runner.run(answerer.close()))
-    return Conversation(answerer, sessions, memory.clock, named=session), runner
+    return TerminalConversation(answerer, sessions, memory.clock, named=session), runner
 
 
 # once
 
 
-def _ask_once(conversation: Conversation, runner: asyncio.Runner, text: str, *, as_json: bool) -> None:
+def _ask_once(conversation: TerminalConversation, runner: asyncio.Runner, text: str, *, as_json: bool) -> None:
     from kept.agent.events import Reply
 
-    screen: Screen | Quiet = Screen() if sys.stdout.isatty() and not as_json else Quiet(say_asides=not as_json)
+    screen: ChatScreen | QuietScreen = (
+        ChatScreen() if sys.stdout.isatty() and not as_json else QuietScreen(say_asides=not as_json)
+    )
 
     async def turn() -> tuple[Reply | None, str]:
         reply = None
@@ -74,7 +76,7 @@ def _ask_once(conversation: Conversation, runner: asyncio.Runner, text: str, *, 
         return reply, await conversation.session_id()
 
     reply, session_id = runner.run(turn())
-    if isinstance(screen, Screen):
+    if isinstance(screen, ChatScreen):
         return
     said = None if reply is None or reply.silent else reply.text
     if not as_json:
@@ -92,7 +94,7 @@ def _ask_once(conversation: Conversation, runner: asyncio.Runner, text: str, *, 
     )
 
 
-class Quiet:
+class QuietScreen:
     """For a script: the reply alone goes to standard output, once it is whole."""
 
     def __init__(self, *, say_asides: bool) -> None:
@@ -114,7 +116,7 @@ class Quiet:
 # line by line
 
 
-def _talk(options: Globals, conversation: Conversation, runner: asyncio.Runner) -> None:
+def _talk(options: Globals, conversation: TerminalConversation, runner: asyncio.Runner) -> None:
     from kept.channels.terminal import talk
 
     prompt = "> "
@@ -129,7 +131,7 @@ def _talk(options: Globals, conversation: Conversation, runner: asyncio.Runner) 
 
     home = options.load().config.home
     with _line_history(os.path.join(home, "chat_history")):
-        talk(conversation, Screen(), read_line, runner)
+        talk(conversation, ChatScreen(), read_line, runner)
 
 
 @contextmanager
@@ -155,7 +157,7 @@ def _line_history(path: str) -> Iterator[None]:
             warn(f"The lines of this conversation could not be kept ({exc.strerror}).")
 
 
-class Screen:
+class ChatScreen:
     """What is written appears as it comes; anything else stands on lines of its own."""
 
     def __init__(self) -> None:
@@ -163,10 +165,10 @@ class Screen:
         self._streamed = False
 
     def show(self, event: AgentEvent) -> None:
-        from kept.agent.events import Notice, Reply, ToolEnded, ToolStarted, Wrote
+        from kept.agent.events import Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
 
         match event:
-            case Wrote():
+            case ReplyDelta():
                 self._write(event.text)
             case ToolStarted():
                 self._aside(f"… {event.name}")

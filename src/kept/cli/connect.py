@@ -16,7 +16,7 @@ from kept.cli.root import Globals
 
 if TYPE_CHECKING:
     from kept.connect.change import Change, Connection
-    from kept.connect.command import Command
+    from kept.connect.command import ServerCommand
 
 _CLIENTS = ("claude-code", "claude-desktop", "cursor", "codex", "vscode", "openclaw")
 
@@ -67,14 +67,14 @@ def _lacks(workspace: str) -> Iterator[str]:
 
 def _connection(client: str, scope: Any, project: str, kept_home: str) -> Connection:
     from kept.connect.change import Connection
-    from kept.connect.clients import CLIENTS, Surroundings
+    from kept.connect.clients import CLIENTS, ClientEnvironment
 
     home = os.path.expanduser("~")
-    around = Surroundings(home, os.path.abspath(project), sys.platform, os.environ)
+    around = ClientEnvironment(home, os.path.abspath(project), sys.platform, os.environ)
     return Connection(CLIENTS[client], scope, around, kept_home=kept_home)
 
 
-def _print_entry(start: Command) -> None:
+def _print_entry(start: ServerCommand) -> None:
     entry = {"mcpServers": {"kept": {"command": start.program, "args": start.args("mcp")}}}
     click.echo(json.dumps(entry, ensure_ascii=False, indent=2))
 

@@ -16,12 +16,12 @@ from kept.sessions.entries import (
     AnyEntry,
     Attachment,
     Block,
-    Compaction,
+    CompactionEntry,
     Entry,
     Message,
-    Reset,
+    ResetEntry,
     SessionStart,
-    State,
+    StateEntry,
     Text,
     Thinking,
     ToolCall,
@@ -32,7 +32,7 @@ from kept.sessions.entries import (
 )
 from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript import Damage, Line
+from kept.sessions.transcript import Damage, TranscriptLine
 
 _SHORT = 100
 _SPEAKERS = {"user": "You", "assistant": "Agent", "tool": "Tool", "system": "System"}
@@ -74,7 +74,7 @@ def show(options: Globals, reference: str, tail: int | None, as_json: bool) -> N
     """Read the session ID: who said what and when. The beginning of an id is enough, and so is a key."""
     with options.sessions() as sessions:
         record = sessions.get(reference)
-        lines: Iterable[Line] = sessions.tail(record.id, tail) if tail else sessions.iter_lines(record.id)
+        lines: Iterable[TranscriptLine] = sessions.tail(record.id, tail) if tail else sessions.iter_lines(record.id)
         _warn_of_problems(sessions)
         if as_json:
             print_json({"session": record_json(record), **_lines_json(lines)})
@@ -202,7 +202,7 @@ def record_json(record: SessionRecord) -> dict[str, Any]:
     }
 
 
-def _lines_json(lines: Iterable[Line]) -> dict[str, Any]:
+def _lines_json(lines: Iterable[TranscriptLine]) -> dict[str, Any]:
     entries, damage = [], []
     for line in lines:
         if isinstance(line.content, Damage):
@@ -253,7 +253,7 @@ def _title(record: SessionRecord) -> str:
     return f"Session {record.id}, {record.key or 'whose first line is lost'}, {plural(record.messages, 'message')}"
 
 
-def _show_line(line: Line) -> None:
+def _show_line(line: TranscriptLine) -> None:
     for text in _shown(line.content, line.number):
         click.echo(text)
 
@@ -279,11 +279,11 @@ def _event(body: object) -> str:
     match body:
         case SessionStart(predecessor=before):
             return f"session begins, after {before}" if before else "session begins"
-        case Compaction(summary=summary, source=source):
+        case CompactionEntry(summary=summary, source=source):
             return f"compacted ({source}): {summary}"
-        case Reset(reason=reason, successor=after):
+        case ResetEntry(reason=reason, successor=after):
             return f"session ends ({reason})" + (f", goes on in {after}" if after else "")
-        case State(name=name, value=value):
+        case StateEntry(name=name, value=value):
             return f"{name}: {_shorten(json.dumps(value, ensure_ascii=False))}"
         case _:
             return ""
@@ -321,7 +321,7 @@ def _time(when: dt.datetime) -> str:
 # Markdown
 
 
-def _readable(lines: Iterable[Line]) -> Iterator[AnyEntry]:
+def _readable(lines: Iterable[TranscriptLine]) -> Iterator[AnyEntry]:
     for line in lines:
         if isinstance(line.content, Damage):
             warn(f"Line {line.number} cannot be read and is left out: {line.content.reason}.")
@@ -334,7 +334,7 @@ def _markdown(entry: AnyEntry) -> str:
         case Entry(body=Message() as message, timestamp=when):
             said = "\n\n".join(_markdown_block(block) for block in message.content)
             return f"## {_speaker(message)}, {_time(when)}\n\n{said}"
-        case Entry(body=Compaction(summary=summary), timestamp=when):
+        case Entry(body=CompactionEntry(summary=summary), timestamp=when):
             quoted = "\n".join(f"> {line}".rstrip() for line in summary.splitlines())
             return f"---\n\n*Compacted, {_time(when)}:*\n\n{quoted}"
         case Entry(body=body, timestamp=when):

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from kept.config.keys import read_keys
 from kept.config.read import build, coerce, group_by_name, hints, nearest, normalise, unknown_key
-from kept.config.schema import AgentConfig, Config, Gateway
+from kept.config.schema import AgentSettings, Config, GatewaySettings
 from kept.errors import ConfigError
 from kept.values import frozen
 
@@ -88,8 +88,8 @@ def load_config(
         home=home,
         workspace=place,
         agent_id=agent_id,
-        agent=build(AgentConfig, agent_tree, at="agents.defaults"),
-        gateway=build(Gateway, gateway_tree, at="gateway"),
+        agent=build(AgentSettings, agent_tree, at="agents.defaults"),
+        gateway=build(GatewaySettings, gateway_tree, at="gateway"),
         keys=read_keys(env),
         trusts_workspace=trust_workspace or same_place(place, resolve_workspace(home, agent_id, user)),
     )
@@ -123,8 +123,8 @@ def user_layers(path: str, agent_id: str) -> list[Layer]:
         if not isinstance(agents, dict):
             raise ConfigError("agents: expected 'defaults' and 'list'.")
         _refuse_others(agents, ("defaults", "list"), at="agents.")
-        gateway = checked(Gateway, tree.get("gateway"), at="gateway")
-        defaults = checked(AgentConfig, agents.get("defaults"), at="agents.defaults")
+        gateway = checked(GatewaySettings, tree.get("gateway"), at="gateway")
+        defaults = checked(AgentSettings, agents.get("defaults"), at="agents.defaults")
         own = _agent_override(agents.get("list"), agent_id)
     except ConfigError as exc:
         raise _in_file(path, exc) from None
@@ -155,7 +155,7 @@ def _agent_override(listed: Any, agent_id: str) -> dict[str, Any]:
         where = f"agents.list[{at}]"
         if not isinstance(entry, dict) or not isinstance(entry.get("id"), str | int) or entry["id"] == "":
             raise ConfigError(f"{where}: every agent needs an 'id'.")
-        own = checked(AgentConfig, {k: v for k, v in entry.items() if k != "id"}, at=where)
+        own = checked(AgentSettings, {k: v for k, v in entry.items() if k != "id"}, at=where)
         if str(entry["id"]) == agent_id:
             found = own
     return found
@@ -166,7 +166,7 @@ def project_layer(path: str) -> Layer:
         raise ConfigError(f"{path}: a project's settings cannot be a symbolic link.", hint="Put the file itself there.")
     tree = read_yaml(path)
     try:
-        agent = checked(AgentConfig, tree, at="")
+        agent = checked(AgentSettings, tree, at="")
     except ConfigError as exc:
         raise _in_file(path, exc) from None
     for keys, _ in leaves(agent):
@@ -205,10 +205,10 @@ def flags_layer(workspace: str | None, settings: Mapping[str, Any]) -> Layer:
 
 def place(layer: Layer, keys: list[str], value: Any, *, at: str) -> None:
     """Puts one value into a layer at a dotted path, which must be in the schema."""
-    kind: Any = AgentConfig
+    kind: Any = AgentSettings
     tree = layer.agent
     if keys[0] == "gateway" and len(keys) > 1:
-        kind, tree, keys = Gateway, layer.gateway, keys[1:]
+        kind, tree, keys = GatewaySettings, layer.gateway, keys[1:]
     for key in keys[:-1]:
         by_name = group_by_name(kind)
         tidy = key if by_name else _known_key(kind, key, at=at)

@@ -10,7 +10,7 @@ import typing
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast
 
-from kept.config.schema import Hybrid
+from kept.config.schema import HybridSettings
 from kept.errors import ConfigError
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def build(kind: type[T], tree: dict[str, Any], *, at: str) -> T:
         else:
             values[spec.name] = clamp(coerce(wanted, tree[spec.name], where), spec.metadata)
     made = kind(**values)
-    return _normalise_weights(made) if isinstance(made, Hybrid) else made  # type: ignore[return-value]
+    return _normalise_weights(made) if isinstance(made, HybridSettings) else made  # type: ignore[return-value]
 
 
 def group_by_name(wanted: Any) -> Any:
@@ -183,7 +183,7 @@ def clamp(value: Any, bounds: Any) -> Any:
     return type(value)(kept)
 
 
-def _normalise_weights(hybrid: Hybrid) -> Hybrid:
+def _normalise_weights(hybrid: HybridSettings) -> HybridSettings:
     """Weights given explicitly sum to 1; where only one is given, the other is what is left."""
     vector, text = hybrid.vector_weight, hybrid.text_weight
     if isinstance(vector, str) and isinstance(text, str):

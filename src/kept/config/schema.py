@@ -29,7 +29,7 @@ def secret(default: Any = None) -> Any:
 
 
 @frozen
-class RemoteBatch:
+class BatchSettings:
     enabled: bool = False
     wait: bool = True
     concurrency: int = bounded(2, 1, 16)
@@ -38,15 +38,15 @@ class RemoteBatch:
 
 
 @frozen
-class Remote:
+class RemoteSettings:
     base_url: str | None = None
     api_key: str | None = secret()
     headers: dict[str, str] = field(default_factory=dict, repr=False, metadata={"secret": True})
-    batch: RemoteBatch = RemoteBatch()
+    batch: BatchSettings = BatchSettings()
 
 
 @frozen
-class Local:
+class LocalModelSettings:
     """A model on this machine: a folder with an ONNX model, or a GGUF file. Without one, the built-in model."""
 
     model_path: str | None = None
@@ -60,25 +60,25 @@ class Local:
 
 
 @frozen
-class VectorStore:
+class VectorStoreSettings:
     enabled: bool = True
 
 
 @frozen
-class Store:
+class StoreSettings:
     driver: Literal["sqlite"] = "sqlite"
     path: str | None = None
-    vector: VectorStore = VectorStore()
+    vector: VectorStoreSettings = VectorStoreSettings()
 
 
 @frozen
-class Chunking:
+class ChunkingSettings:
     tokens: int = bounded(400, 16, 8000)
     overlap: int = bounded(80, 0, 4000)
 
 
 @frozen
-class Hybrid:
+class HybridSettings:
     enabled: bool = True
     fusion: Literal["weighted", "rrf"] = "weighted"
     match: Literal["any", "all"] = "any"
@@ -88,7 +88,7 @@ class Hybrid:
 
 
 @frozen
-class Rerank:
+class RerankSettings:
     """A model that reads the query and each of the best passages together. None unless a folder is named."""
 
     model_path: str | None = None
@@ -101,37 +101,37 @@ class Rerank:
 
 
 @frozen
-class Query:
+class QuerySettings:
     max_results: int = bounded(6, 1, 200)
     min_score: float = bounded(0.25, 0, 1)
-    hybrid: Hybrid = Hybrid()
-    rerank: Rerank = Rerank()
+    hybrid: HybridSettings = HybridSettings()
+    rerank: RerankSettings = RerankSettings()
 
 
 @frozen
-class SyncSessions:
+class SessionSyncSettings:
     delta_bytes: int = bounded(100_000, 0, 1 << 40)
     delta_messages: int = bounded(50, 0, 1 << 30)
 
 
 @frozen
-class Sync:
+class SyncSettings:
     on_session_start: bool = True
     on_search: bool = True
     watch: bool = True
     watch_debounce_ms: int = bounded(1500, 0, 600_000)
     interval_minutes: int = bounded(0, 0, 100_000)
-    sessions: SyncSessions = SyncSessions()
+    sessions: SessionSyncSettings = SessionSyncSettings()
 
 
 @frozen
-class Cache:
+class CacheSettings:
     enabled: bool = True
     max_entries: int = bounded(50_000, 0, 1 << 30)
 
 
 @frozen
-class Qmd:
+class QmdSettings:
     """The program that answers searches of notes where the backend is qmd."""
 
     command: str = "qmd"
@@ -144,7 +144,7 @@ class Qmd:
 
 
 @frozen
-class MemorySearch:
+class MemorySearchSettings:
     enabled: bool = True
     sources: tuple[Literal["memory", "sessions"], ...] = ("memory", "sessions")
     extra_paths: tuple[str, ...] = ()
@@ -154,19 +154,19 @@ class MemorySearch:
     model: str | None = None
     dimensions: int | None = bounded(None, 0, 100_000)
     """How long vectors are to be, for models that leave the choice. 0 is the provider's default."""
-    remote: Remote = Remote()
-    local: Local = Local()
-    store: Store = Store()
-    chunking: Chunking = Chunking()
-    query: Query = Query()
-    sync: Sync = Sync()
-    cache: Cache = Cache()
+    remote: RemoteSettings = RemoteSettings()
+    local: LocalModelSettings = LocalModelSettings()
+    store: StoreSettings = StoreSettings()
+    chunking: ChunkingSettings = ChunkingSettings()
+    query: QuerySettings = QuerySettings()
+    sync: SyncSettings = SyncSettings()
+    cache: CacheSettings = CacheSettings()
     backend: Literal["builtin", "qmd"] = "builtin"
-    qmd: Qmd = Qmd()
+    qmd: QmdSettings = QmdSettings()
 
 
 @frozen
-class Model:
+class ModelSettings:
     provider: Literal["claude_cli", "anthropic", "openai", "extractive"] | None = None
     name: str | None = None
     base_url: str | None = None
@@ -185,20 +185,20 @@ class Model:
 
 
 @frozen
-class MemoryFlush:
+class FlushSettings:
     enabled: bool = True
     soft_threshold_tokens: int = bounded(4_000, 0, 10_000_000)
 
 
 @frozen
-class Compaction:
+class CompactionSettings:
     reserve_tokens: int = bounded(20_000, 0, 10_000_000)
     keep_recent_tokens: int = bounded(20_000, 0, 10_000_000)
-    memory_flush: MemoryFlush = MemoryFlush()
+    memory_flush: FlushSettings = FlushSettings()
 
 
 @frozen
-class ContextShares:
+class ContextSettings:
     """How much of the window is for what is not said in the conversation; less where the window is small."""
 
     file_tokens: int = bounded(5_000, 0, 10_000_000)
@@ -207,7 +207,7 @@ class ContextShares:
 
 
 @frozen
-class ToolUse:
+class ToolSettings:
     max_steps: int = bounded(12, 0, 1_000)
     """How often in one turn the model may ask for tools."""
 
@@ -216,7 +216,7 @@ ResetMode = Literal["idle", "daily", "none"]
 
 
 @frozen
-class ResetOverride:
+class ResetOverrideSettings:
     """What is different for one channel or one kind of chat. What is not given stays as it is for all."""
 
     mode: ResetMode | None = None
@@ -225,34 +225,34 @@ class ResetOverride:
 
 
 @frozen
-class Reset:
+class ResetSettings:
     mode: ResetMode = "idle"
     idle_minutes: int = bounded(240, 1, 10_000_000)
     daily_hour: int = bounded(4, 0, 23)
-    by_channel: dict[str, ResetOverride] = field(default_factory=dict)
-    by_chat_type: dict[str, ResetOverride] = field(default_factory=dict)
+    by_channel: dict[str, ResetOverrideSettings] = field(default_factory=dict)
+    by_chat_type: dict[str, ResetOverrideSettings] = field(default_factory=dict)
 
 
 @frozen
-class Session:
-    reset: Reset = Reset()
+class SessionSettings:
+    reset: ResetSettings = ResetSettings()
 
 
 @frozen
-class AgentConfig:
+class AgentSettings:
     """What one agent works with; ``agents.list`` overrides ``agents.defaults`` key by key."""
 
     workspace: str | None = None
-    memory_search: MemorySearch = MemorySearch()
-    model: Model = Model()
-    compaction: Compaction = Compaction()
-    context: ContextShares = ContextShares()
-    tools: ToolUse = ToolUse()
-    session: Session = Session()
+    memory_search: MemorySearchSettings = MemorySearchSettings()
+    model: ModelSettings = ModelSettings()
+    compaction: CompactionSettings = CompactionSettings()
+    context: ContextSettings = ContextSettings()
+    tools: ToolSettings = ToolSettings()
+    session: SessionSettings = SessionSettings()
 
 
 @frozen
-class AutoResponder:
+class ResponderSettings:
     enabled: bool = True
     max_concurrent: int = bounded(3, 1, 100)
     debounce_ms: int = bounded(1500, 0, 600_000)
@@ -266,7 +266,7 @@ class AutoResponder:
 
 
 @frozen
-class HttpChannel:
+class HttpSettings:
     enabled: bool = True
     host: str = "127.0.0.1"
     port: int = bounded(8737, 0, 65_535)
@@ -279,7 +279,7 @@ class HttpChannel:
 
 
 @frozen
-class TelegramChannel:
+class TelegramSettings:
     """There is a channel where there is a token."""
 
     token: str | None = secret()
@@ -291,7 +291,7 @@ class TelegramChannel:
 
 
 @frozen
-class McpServer:
+class McpSettings:
     token: str | None = secret()
     """What clients of `kept mcp --http` have to send."""
     allowed_hosts: tuple[str, ...] = ()
@@ -299,11 +299,11 @@ class McpServer:
 
 
 @frozen
-class Gateway:
-    auto_responder: AutoResponder = AutoResponder()
-    mcp: McpServer = McpServer()
-    http: HttpChannel = HttpChannel()
-    telegram: TelegramChannel = TelegramChannel()
+class GatewaySettings:
+    auto_responder: ResponderSettings = ResponderSettings()
+    mcp: McpSettings = McpSettings()
+    http: HttpSettings = HttpSettings()
+    telegram: TelegramSettings = TelegramSettings()
     shutdown_timeout_s: float = bounded(30.0, 0, 3_600)
 
 
@@ -312,15 +312,15 @@ class Config:
     home: str
     workspace: str
     agent_id: str
-    agent: AgentConfig
-    gateway: Gateway
+    agent: AgentSettings
+    gateway: GatewaySettings
     keys: ProviderKeys = ProviderKeys()
     trusts_workspace: bool = True
     """Whether SOUL.md and AGENTS.md of the workspace are instructions. False where only an option or the environment
     names the workspace for this run: it may be somebody else's repository."""
 
     @property
-    def memory_search(self) -> MemorySearch:
+    def memory_search(self) -> MemorySearchSettings:
         return self.agent.memory_search
 
     @property

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from kept.clock import Clock, SystemClock
-from kept.connect.clients import SERVER, Client, Scope, Surroundings, entry_for, locate
-from kept.connect.command import Command
+from kept.connect.clients import SERVER, Client, ClientEnvironment, Scope, entry_for, locate
+from kept.connect.command import ServerCommand
 from kept.connect.json_text import refuse, remove_entry, set_entry
-from kept.connect.json_tree import Broken, as_read, parse
+from kept.connect.json_tree import JsonSyntaxError, as_read, parse
 from kept.connect.plugin import plugin_files, plugin_folder, settings_entries
 from kept.connect.toml_text import remove_table, set_table
 from kept.durable import make_private_folder, sync_folder, write_atomic
@@ -60,7 +60,7 @@ class Connection:
     """One client, in one scope, and what is kept of how its files were."""
 
     def __init__(
-        self, client: Client, scope: Scope, around: Surroundings, *, kept_home: str, clock: Clock | None = None
+        self, client: Client, scope: Scope, around: ClientEnvironment, *, kept_home: str, clock: Clock | None = None
     ) -> None:
         self.client = client
         self.scope: Scope = scope
@@ -75,7 +75,7 @@ class Connection:
 
     # planning
 
-    def plan(self, command: Command) -> list[Change]:
+    def plan(self, command: ServerCommand) -> list[Change]:
         """What has to change so that the client knows the server."""
         before = _read(self.settings_path)
         text = _decode(self.settings_path, before)
@@ -103,7 +103,7 @@ class Connection:
         try:
             made = set_entry(text, path, entry, dialect)
             _check_only_that_changed(text, made, path, entry, dialect)
-        except Broken as exc:
+        except JsonSyntaxError as exc:
             raise refuse(self.settings_path, text, exc) from exc
         return made
 
@@ -122,7 +122,7 @@ class Connection:
 
     def _plugin_gone(self) -> list[Change]:
         folder = plugin_folder(self.kept_home)
-        paths = [os.path.join(folder, name) for name in plugin_files(Command("kept", ()))]
+        paths = [os.path.join(folder, name) for name in plugin_files(ServerCommand("kept", ()))]
         return [Change(path, _read(path), None) for path in paths]
 
     def _removed(self, text: str) -> str:
@@ -134,7 +134,7 @@ class Connection:
                     text = _remove_json(text, path, self.client.format)
                 return text
             return _remove_json(text, (*self.client.keys, SERVER), self.client.format)
-        except Broken as exc:
+        except JsonSyntaxError as exc:
             raise refuse(self.settings_path, text, exc) from exc
 
     # doing
@@ -218,7 +218,7 @@ def _check_only_that_changed(text: str, made: str, path: tuple[str, ...], entry:
     old = place.get(path[-1])
     place[path[-1]] = {**old, **wanted} if isinstance(old, dict) and isinstance(wanted, dict) else wanted
     if parse(made, dialect).value != before:
-        raise Broken("it is written in a way that cannot be changed without touching the rest", 0)
+        raise JsonSyntaxError("it is written in a way that cannot be changed without touching the rest", 0)
 
 
 def _remove_json(text: str, path: tuple[str, ...], dialect: str) -> str:
@@ -230,7 +230,7 @@ def _remove_json(text: str, path: tuple[str, ...], dialect: str) -> str:
             place = place[key]
         del place[path[-1]]
         if parse(made, dialect).value != wanted:
-            raise Broken("it is written in a way that cannot be changed without touching the rest", 0)
+            raise JsonSyntaxError("it is written in a way that cannot be changed without touching the rest", 0)
     return made
 
 

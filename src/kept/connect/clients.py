@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from kept.connect.command import Command
+from kept.connect.command import ServerCommand
 from kept.errors import UsageError
 from kept.values import frozen
 
@@ -16,7 +16,7 @@ SERVER = "kept"
 
 
 @frozen
-class Surroundings:
+class ClientEnvironment:
     """What decides where a file is."""
 
     home: str
@@ -82,7 +82,7 @@ CLIENTS = {
 }
 
 
-def locate(client: Client, scope: Scope, around: Surroundings) -> str:
+def locate(client: Client, scope: Scope, around: ClientEnvironment) -> str:
     """The file that lists a client's servers."""
     if scope not in client.scopes:
         raise UsageError(f"{client.title} has no settings for a single project.", hint="Leave out --scope.")
@@ -111,10 +111,10 @@ def locate(client: Client, scope: Scope, around: Surroundings) -> str:
             return around.environ.get("OPENCLAW_CONFIG_PATH") or os.path.join(folder, "openclaw.json")
 
 
-def claude_folder(around: Surroundings) -> str:
+def claude_folder(around: ClientEnvironment) -> str:
     return around.environ.get("CLAUDE_CONFIG_DIR") or os.path.join(around.home, ".claude")
 
 
-def entry_for(client: Client, command: Command) -> dict[str, Any]:
+def entry_for(client: Client, command: ServerCommand) -> dict[str, Any]:
     entry: dict[str, Any] = {"type": "stdio"} if client.typed else {}
     return {**entry, "command": command.program, "args": command.args("mcp")}

@@ -11,7 +11,7 @@ from kept.values import frozen
 
 
 @frozen
-class Command:
+class ServerCommand:
     program: str
     options: tuple[str, ...]
     """What stands before the name of the command: whose memory, and where."""
@@ -23,7 +23,7 @@ class Command:
         return shlex.join([self.program, *self.options, *more])
 
 
-def command_for(loaded: LoadedConfig) -> Command:
+def command_for(loaded: LoadedConfig) -> ServerCommand:
     config = loaded.config
     options: list[str] = []
     if config.home != os.path.expanduser("~/.kept"):
@@ -35,7 +35,7 @@ def command_for(loaded: LoadedConfig) -> Command:
         options += ["--config", user_file]
     if loaded.origins.get("workspace") in ("environment", "flags"):
         options += ["--workspace", config.workspace]
-    return Command(_program(), tuple(options))
+    return ServerCommand(_program(), tuple(options))
 
 
 def _program() -> str:

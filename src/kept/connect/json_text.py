@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from kept.connect.json_tree import COMMENT, Broken, Node, as_read, parse, read_at
+from kept.connect.json_tree import COMMENT, JsonSyntaxError, Node, as_read, parse, read_at
 from kept.errors import ConfigError
 
 
@@ -66,9 +66,9 @@ def _deepest(root: Node, path: tuple[str, ...]) -> tuple[Node, int]:
     node = root
     for depth, key in enumerate(path):
         if node.members is None:
-            raise Broken(f"'{'.'.join(path[:depth]) or 'the file'}' is not an object", node.start)
+            raise JsonSyntaxError(f"'{'.'.join(path[:depth]) or 'the file'}' is not an object", node.start)
         if [name for name, _, _ in node.members].count(key) > 1:
-            raise Broken(f"'{key}' is there twice", node.start)
+            raise JsonSyntaxError(f"'{key}' is there twice", node.start)
         found = node.find(key)
         if found is None:
             return node, depth
@@ -131,7 +131,7 @@ def _unit(text: str) -> str:
     return found[1] if found else "  "
 
 
-def refuse(path: str, text: str, broken: Broken) -> ConfigError:
+def refuse(path: str, text: str, broken: JsonSyntaxError) -> ConfigError:
     line = text.count("\n", 0, broken.at) + 1
     return ConfigError(
         f"{path}, line {line}: {broken}.", hint="Nothing was changed. Correct the file, or see 'kept connect print'."

@@ -24,7 +24,7 @@ _LOOSE_WORD = re.compile(r"[+-]?(?:[\w.]|(?<=[eE])[+-])+")
 _MAX_DEPTH = 200
 
 
-class Broken(Exception):
+class JsonSyntaxError(Exception):
     def __init__(self, what: str, at: int) -> None:
         super().__init__(what)
         self.at = at
@@ -69,7 +69,7 @@ class _Parser:
         node = self.value(self.skip(len(self.text) - len(self.text.removeprefix("\ufeff"))), 0)
         rest = self.skip(node.end)
         if rest != len(self.text):
-            raise Broken("something stands behind its end", rest)
+            raise JsonSyntaxError("something stands behind its end", rest)
         return node
 
     def skip(self, at: int) -> int:
@@ -81,7 +81,7 @@ class _Parser:
 
     def value(self, at: int, depth: int) -> Node:
         if depth > _MAX_DEPTH:
-            raise Broken("it is nested too deeply", at)
+            raise JsonSyntaxError("it is nested too deeply", at)
         match self.text[at : at + 1]:
             case "{":
                 return self.object(at, depth)
@@ -90,17 +90,17 @@ class _Parser:
             case '"' | "'":
                 return self.string(at)
             case "":
-                raise Broken("it ends too early", at)
+                raise JsonSyntaxError("it ends too early", at)
             case _:
                 found = (_LOOSE_WORD if self.loose else _STRICT_WORD).match(self.text, at)
                 if not found:
-                    raise Broken(f"{self.text[at]!r} was not expected", at)
+                    raise JsonSyntaxError(f"{self.text[at]!r} was not expected", at)
                 return Node(at, found.end(), Word(found.group()))
 
     def string(self, at: int) -> Node:
         found = _DOUBLE.match(self.text, at) or (self.loose and _SINGLE.match(self.text, at))
         if not found:
-            raise Broken("a text is not closed, or may not be written like this", at)
+            raise JsonSyntaxError("a text is not closed, or may not be written like this", at)
         return Node(at, found.end(), self.decode(found.group(), at))
 
     def decode(self, raw: str, at: int) -> str:
@@ -111,7 +111,7 @@ class _Parser:
         try:
             return str(json.loads(raw, strict=False))
         except ValueError:
-            raise Broken("a text holds something that it may not", at) from None
+            raise JsonSyntaxError("a text holds something that it may not", at) from None
 
     def object(self, at: int, depth: int) -> Node:
         members: list[tuple[str, int, Node]] = []
@@ -120,7 +120,7 @@ class _Parser:
             key, end = self.name(here)
             colon = self.skip(end)
             if self.text[colon : colon + 1] != ":":
-                raise Broken("':' is missing", colon)
+                raise JsonSyntaxError("':' is missing", colon)
             node = self.value(self.skip(colon + 1), depth + 1)
             members.append((key, here, node))
             here = self.separated(node.end, "}")
@@ -130,7 +130,7 @@ class _Parser:
         if self.loose and (found := _NAME.match(self.text, at)):
             return found.group(), found.end()
         if self.text[at : at + 1] not in ('"', "'"):
-            raise Broken("a name in quotes was expected", at)
+            raise JsonSyntaxError("a name in quotes was expected", at)
         node = self.string(at)
         return node.value, node.end
 
@@ -149,10 +149,10 @@ class _Parser:
         if self.text[here : here + 1] == closing:
             return here
         if self.text[here : here + 1] != ",":
-            raise Broken(f"',' or '{closing}' was expected", here)
+            raise JsonSyntaxError(f"',' or '{closing}' was expected", here)
         after = self.skip(here + 1)
         if self.text[after : after + 1] == closing and not self.comments:
-            raise Broken("a comma stands before the end", here)
+            raise JsonSyntaxError("a comma stands before the end", here)
         return after
 
 

@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from kept import __version__
-from kept.connect.command import Command
+from kept.connect.command import ServerCommand
 
 MARKETPLACE = "kept"
 PLUGIN = "kept"
@@ -31,7 +31,7 @@ a model. Nothing leaves this machine.
 """
 
 
-def plugin_files(command: Command) -> dict[str, bytes]:
+def plugin_files(command: ServerCommand) -> dict[str, bytes]:
     """Every file of it, by its path below the folder."""
     author = {"name": "Kept"}
     entry = {"name": PLUGIN, "source": f"./{PLUGIN}", "description": _DESCRIPTION, "author": author}
@@ -59,7 +59,7 @@ def plugin_files(command: Command) -> dict[str, bytes]:
     }
 
 
-def hooks(command: Command) -> dict[str, Any]:
+def hooks(command: ServerCommand) -> dict[str, Any]:
     capture = _hook(command.shell("hook", "capture"), _CAPTURE_TIMEOUT_S)
     return {
         "SessionStart": _hook(command.shell("hook", "session-start"), _START_TIMEOUT_S),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kept.config.schema import Compaction, ContextShares
+from kept.config.schema import CompactionSettings, ContextSettings
 from kept.values import frozen
 
 _LARGEST_RESERVE = 4
@@ -28,7 +28,7 @@ class Budget:
     """Of a single message, and of what a tool answered: one that is longer is shown in part."""
 
 
-def plan_budget(window: int, compaction: Compaction, shares: ContextShares) -> Budget:
+def plan_budget(window: int, compaction: CompactionSettings, shares: ContextSettings) -> Budget:
     """What is set, as far as the window allows: a small one is divided in the same way."""
     compact_at = window - min(compaction.reserve_tokens, window // _LARGEST_RESERVE)
     margin = min(compaction.memory_flush.soft_threshold_tokens, compact_at // 4)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from kept.context.budget import Budget
 from kept.context.fence import Fence, make_fence
-from kept.context.trim import Cut, shorten, shorten_lines
-from kept.context.turns import GROUP, Showing, make_turns, merge_turns
-from kept.context.view import View
+from kept.context.trim import TrimmedText, shorten, shorten_lines
+from kept.context.turns import GROUP, TurnOptions, make_turns, merge_turns
+from kept.context.view import ConversationView
 from kept.llm.base import ChatRequest, TextPart, ToolSpec, Turn
 from kept.llm.measure import count_tokens
 from kept.prompts import get_prompt
@@ -39,7 +39,7 @@ class Recalled:
 class Material:
     """What a context is made of."""
 
-    view: View
+    view: ConversationView
     path: str
     """Of the transcript, as it is cited."""
     agent: str
@@ -64,7 +64,7 @@ class Context:
     """Estimated."""
     fixed_tokens: int
     """Of these, what a compaction cannot make less."""
-    cuts: tuple[Cut, ...]
+    cuts: tuple[TrimmedText, ...]
     """What was left out of the workspace's files and of what was recalled."""
 
 
@@ -74,7 +74,7 @@ def build_context(material: Material, budget: Budget, *, secret: bytes) -> Conte
     system, cuts = _system(material, budget, fence)
     recalled, missing = _recalled_block(material.recalled, budget.recalled, fence)
     before = {material.recalled_for: recalled} if recalled and material.recalled_for else {}
-    showing = Showing(fence, material.path, budget.message)
+    showing = TurnOptions(fence, material.path, budget.message)
     turns = merge_turns((*_summary_turns(material.view, showing), *make_turns(material.view.said, showing, before)))
     if material.remark and turns:
         turns = merge_turns((*turns, Turn.of("user", material.remark)))
@@ -100,9 +100,9 @@ def iter_texts(material: Material) -> Iterator[str]:
 # the system prompt
 
 
-def _system(material: Material, budget: Budget, fence: Fence) -> tuple[str, list[Cut]]:
+def _system(material: Material, budget: Budget, fence: Fence) -> tuple[str, list[TrimmedText]]:
     sections: dict[str, str] = {}
-    cuts: list[Cut] = []
+    cuts: list[TrimmedText] = []
     instructing = INSTRUCTING if material.trusts_files else ()
     informing = tuple(name for name in (*INSTRUCTING, *INFORMING) if name not in instructing)
     left = budget.files
@@ -126,7 +126,7 @@ def _system(material: Material, budget: Budget, fence: Fence) -> tuple[str, list
     return system, cuts
 
 
-def _told(cuts: Sequence[Cut]) -> str:
+def _told(cuts: Sequence[TrimmedText]) -> str:
     if not cuts:
         return ""
     lines = "\n".join(f"- {cut}" for cut in cuts)
@@ -136,7 +136,7 @@ def _told(cuts: Sequence[Cut]) -> str:
 # what stands before the messages
 
 
-def _summary_turns(view: View, showing: Showing) -> Iterator[Turn]:
+def _summary_turns(view: ConversationView, showing: TurnOptions) -> Iterator[Turn]:
     if view.compaction is not None and view.summary.strip():
         when = f"{view.compaction.timestamp:%Y-%m-%d}"
         summary = shorten(view.summary, 2 * showing.message_tokens, f"more of it is in {showing.path}")
@@ -144,7 +144,7 @@ def _summary_turns(view: View, showing: Showing) -> Iterator[Turn]:
         yield Turn("user", (TextPart(text),))
 
 
-def _recalled_block(recalled: Sequence[Recalled], limit_tokens: int, fence: Fence) -> tuple[str, list[Cut]]:
+def _recalled_block(recalled: Sequence[Recalled], limit_tokens: int, fence: Fence) -> tuple[str, list[TrimmedText]]:
     """As many as fit, the best first, each with where it is from."""
     blocks: list[str] = []
     left = limit_tokens
@@ -154,7 +154,7 @@ def _recalled_block(recalled: Sequence[Recalled], limit_tokens: int, fence: Fenc
         if needed > left:
             rest = sum(estimate_tokens(other.text) for other in recalled)
             shown = sum(estimate_tokens(other.text) for other in recalled[:number])
-            return _under_heading(blocks), [Cut("recalled memories", shown, rest)]
+            return _under_heading(blocks), [TrimmedText("recalled memories", shown, rest)]
         left -= needed
         blocks.append(block)
     return _under_heading(blocks), []

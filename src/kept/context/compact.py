@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kept.context.turns import turn_text
-from kept.context.view import Said, View
+from kept.context.view import ConversationView, LoggedMessage
 from kept.llm.base import Part, TextPart, ToolOutput, ToolUse, Turn
 from kept.sessions.entries import Message, Text, ToolCall, ToolResult
 from kept.tokens import estimate_tokens
@@ -14,8 +14,8 @@ from kept.values import frozen
 
 @frozen
 class CompactionPlan:
-    leaving: tuple[Said, ...]
-    kept: tuple[Said, ...]
+    leaving: tuple[LoggedMessage, ...]
+    kept: tuple[LoggedMessage, ...]
     first_kept_id: str | None
     tokens_before: int
     """Of the summary so far and all messages."""
@@ -33,7 +33,9 @@ class NothingToCompact:
     reason: str
 
 
-def plan_compaction(view: View, *, keep_tokens: int, message_tokens: int) -> CompactionPlan | NothingToCompact:
+def plan_compaction(
+    view: ConversationView, *, keep_tokens: int, message_tokens: int
+) -> CompactionPlan | NothingToCompact:
     """The oldest messages leave, as many as it takes for the rest to fit into ``keep_tokens``.
 
     A call of a tool is never parted from its result. A turn is parted only where it is too long by itself.
@@ -68,7 +70,7 @@ def weight_of(message: Message) -> int:
     return estimate_tokens(turn_text(Turn("user", tuple(parts))))
 
 
-def safe_cuts(said: Sequence[Said]) -> list[int]:
+def safe_cuts(said: Sequence[LoggedMessage]) -> list[int]:
     """Places between two messages over which no tool call reaches to its result."""
     results: dict[str, list[int]] = {}
     for place, one in enumerate(said):
@@ -97,7 +99,7 @@ def _first_fitting(sizes: Sequence[int], keep_tokens: int) -> int:
     return 0
 
 
-def _choose(said: Sequence[Said], places: Sequence[int], fits_from: int) -> int | None:
+def _choose(said: Sequence[LoggedMessage], places: Sequence[int], fits_from: int) -> int | None:
     """Before a question, if there is one from there on; else, within a turn that is too long, before an answer."""
     questions = [place for place in places if _asks(said, place) and place >= fits_from]
     if questions:
@@ -109,12 +111,12 @@ def _choose(said: Sequence[Said], places: Sequence[int], fits_from: int) -> int 
     return last_question or None
 
 
-def _asks(said: Sequence[Said], place: int) -> bool:
+def _asks(said: Sequence[LoggedMessage], place: int) -> bool:
     message = said[place].message
     return message.role == "user" and not (place and said[place - 1].message.role == "user")
 
 
-def _open_question(said: Sequence[Said], cut: int) -> str | None:
+def _open_question(said: Sequence[LoggedMessage], cut: int) -> str | None:
     if cut >= len(said) or said[cut].message.role == "user":
         return None
     asked = [one.message for one in said[:cut] if one.message.role == "user" and one.message.text.strip()]

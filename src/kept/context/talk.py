@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from kept.context.trim import shorten
-from kept.context.view import Said
+from kept.context.view import LoggedMessage
 from kept.sessions.entries import Attachment, Text, ToolCall, ToolResult
 from kept.tokens import estimate_tokens
 from kept.values import frozen
@@ -24,7 +24,7 @@ class Piece:
     text: str
 
 
-def pieces_of(said: Sequence[Said], budget_tokens: int) -> list[Piece]:
+def pieces_of(said: Sequence[LoggedMessage], budget_tokens: int) -> list[Piece]:
     """The conversation in as few pieces as fit the budget. One message that does not is shown in part."""
     pieces: list[Piece] = []
     held: list[tuple[int, str]] = []
@@ -46,7 +46,7 @@ def _piece(held: Sequence[tuple[int, str]]) -> Piece:
     return Piece(held[0][0], held[-1][0], "\n".join(text for _, text in held))
 
 
-def _told(one: Said) -> str:
+def _told(one: LoggedMessage) -> str:
     parts = [part for part in _parts(one) if part.strip()]
     if not parts:
         return ""
@@ -55,7 +55,7 @@ def _told(one: Said) -> str:
     return f"L{one.line} [{one.entry.timestamp:%Y-%m-%d %H:%M}] {who}: {said}"
 
 
-def _parts(one: Said) -> Iterator[str]:
+def _parts(one: LoggedMessage) -> Iterator[str]:
     for block in one.message.content:
         match block:
             case Text(text):

@@ -9,7 +9,7 @@ _HEAD_SHARE = 0.7
 
 
 @frozen
-class Cut:
+class TrimmedText:
     """What was left out of a text."""
 
     name: str
@@ -33,7 +33,7 @@ def shorten(text: str, limit_tokens: int, where: str) -> str:
     return f"{_head(text, head)}{remark}{_tail(text, room - head)}"
 
 
-def shorten_lines(name: str, text: str, limit_tokens: int) -> tuple[str, Cut | None]:
+def shorten_lines(name: str, text: str, limit_tokens: int) -> tuple[str, TrimmedText | None]:
     """The same by whole lines: the beginning of a note says what it is, its end is what was added last."""
     total = estimate_tokens(text)
     if total <= limit_tokens:
@@ -44,10 +44,10 @@ def shorten_lines(name: str, text: str, limit_tokens: int) -> tuple[str, Cut | N
     shown = (*lines[:head], *(lines[-tail:] if tail else ()))
     if not shown:  # its lines are longer than what fits
         kept = shorten(text, limit_tokens, f"it stands in full in {name}")
-        return kept, Cut(name, min(limit_tokens, estimate_tokens(kept)), total)
+        return kept, TrimmedText(name, min(limit_tokens, estimate_tokens(kept)), total)
     remark = f"[… lines {head + 1} to {len(lines) - tail} of {name} are left out here …]"
     kept = "\n".join((*shown[:head], remark, *shown[head:]))
-    return kept, Cut(name, estimate_tokens("\n".join(shown)), total, head + 1)
+    return kept, TrimmedText(name, estimate_tokens("\n".join(shown)), total, head + 1)
 
 
 def _fitting(lines: list[str], limit_tokens: int) -> int:

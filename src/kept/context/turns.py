@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from kept.context.fence import Fence, one_line
 from kept.context.trim import shorten
-from kept.context.view import Said
+from kept.context.view import LoggedMessage
 from kept.llm.base import Part, TextPart, ToolOutput, ToolUse, Turn
 from kept.sessions.entries import QUOTED, Attachment, Message, Text, ToolCall, ToolResult
 from kept.sessions.history import CURRENT_HEADING, HEADING
@@ -27,7 +27,7 @@ Role = Literal["user", "assistant"]
 
 
 @frozen
-class Showing:
+class TurnOptions:
     """How messages are shown."""
 
     fence: Fence
@@ -37,7 +37,7 @@ class Showing:
     """A single text that is longer is shown in part."""
 
 
-def make_turns(said: Sequence[Said], showing: Showing, before: Mapping[str, str]) -> tuple[Turn, ...]:
+def make_turns(said: Sequence[LoggedMessage], showing: TurnOptions, before: Mapping[str, str]) -> tuple[Turn, ...]:
     """``before`` has, by the id of an entry, what is set before that message."""
     results = _Results(said)
     raw = (turn for place, one in enumerate(said) for turn in _turns_of(one, place, results, showing, before))
@@ -62,14 +62,14 @@ def merge_turns(turns: Iterator[Turn] | Sequence[Turn]) -> tuple[Turn, ...]:
 class _Results:
     """What tools answered, by the call. Ids are not unique in every transcript: each result is given out once."""
 
-    def __init__(self, said: Sequence[Said]) -> None:
-        self._by_call: dict[str, list[tuple[int, ToolResult, Said]]] = {}
+    def __init__(self, said: Sequence[LoggedMessage]) -> None:
+        self._by_call: dict[str, list[tuple[int, ToolResult, LoggedMessage]]] = {}
         for place, one in enumerate(said):
             for block in one.message.content:
                 if isinstance(block, ToolResult):
                     self._by_call.setdefault(block.call_id, []).append((place, block, one))
 
-    def take(self, call_id: str, after: int) -> tuple[ToolResult, Said] | None:
+    def take(self, call_id: str, after: int) -> tuple[ToolResult, LoggedMessage] | None:
         waiting = self._by_call.get(call_id, [])
         for at, (place, result, one) in enumerate(waiting):
             if place >= after:
@@ -78,7 +78,9 @@ class _Results:
         return None
 
 
-def _turns_of(one: Said, place: int, results: _Results, showing: Showing, before: Mapping[str, str]) -> Iterator[Turn]:
+def _turns_of(
+    one: LoggedMessage, place: int, results: _Results, showing: TurnOptions, before: Mapping[str, str]
+) -> Iterator[Turn]:
     message = one.message
     match message.role:
         case "assistant":
@@ -99,7 +101,7 @@ def _turns_of(one: Said, place: int, results: _Results, showing: Showing, before
             return  # given out with its call; one without a call means nothing to anybody
 
 
-def _output(call_id: str, found: tuple[ToolResult, Said] | None, showing: Showing) -> ToolOutput:
+def _output(call_id: str, found: tuple[ToolResult, LoggedMessage] | None, showing: TurnOptions) -> ToolOutput:
     if found is None:
         return ToolOutput(call_id, NO_RESULT, is_error=True)
     result, one = found
@@ -107,7 +109,7 @@ def _output(call_id: str, found: tuple[ToolResult, Said] | None, showing: Showin
     return ToolOutput(call_id, showing.fence.block("result", text, tool=result.name), is_error=result.is_error)
 
 
-def _user_parts(one: Said, showing: Showing, before: Mapping[str, str]) -> Iterator[Part]:
+def _user_parts(one: LoggedMessage, showing: TurnOptions, before: Mapping[str, str]) -> Iterator[Part]:
     lead = before.get(one.id, "")
     heard = group_block(one.message.metadata.get(GROUP), showing.fence)
     if lead:
@@ -134,7 +136,7 @@ def _addressed(sender: str, origin: str | None, text: str, fence: Fence) -> str:
     )
 
 
-def _data_parts(kind: str, one: Said, showing: Showing) -> Iterator[Part]:
+def _data_parts(kind: str, one: LoggedMessage, showing: TurnOptions) -> Iterator[Part]:
     text = _cut(_spoken(one.message), one, showing)
     if text.strip():
         yield TextPart(showing.fence.block(kind, text))
@@ -150,7 +152,7 @@ def _spoken(message: Message) -> str:
     return "\n\n".join(parts)
 
 
-def _cut(text: str, one: Said, showing: Showing) -> str:
+def _cut(text: str, one: LoggedMessage, showing: TurnOptions) -> str:
     return shorten(text, showing.message_tokens, f"it stands in full in {showing.path}#L{one.line}")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kept.sessions.branches import active_branch
-from kept.sessions.entries import FLUSH, Compaction, Entry, Message, State, UnknownEntry
-from kept.sessions.transcript import Damage, Line
+from kept.sessions.entries import FLUSH, CompactionEntry, Entry, Message, StateEntry, UnknownEntry
+from kept.sessions.transcript import Damage, TranscriptLine
 from kept.values import frozen
 
 INBOUND = "inbound"
@@ -16,7 +16,7 @@ ANSWERS = "answers"
 
 
 @frozen
-class Said:
+class LoggedMessage:
     """A message and where it stands."""
 
     line: int
@@ -41,45 +41,49 @@ class Said:
 
 
 @frozen
-class View:
-    said: tuple[Said, ...]
+class ConversationView:
+    said: tuple[LoggedMessage, ...]
     """The messages that the model sees as they are, oldest first."""
     compaction: Entry | None
     """The last one. Its summary stands for everything before."""
     compactions: int
     """In this transcript."""
-    flush: State | None
+    flush: StateEntry | None
     """The last attempt at a flush since that compaction."""
     flushed_line: int
     """Up to here everything was looked through by a flush that worked."""
-    answers: tuple[Said, ...]
+    answers: tuple[LoggedMessage, ...]
     """Whole answers of all the session, which say what they answer."""
-    asked: tuple[Said, ...]
+    asked: tuple[LoggedMessage, ...]
     """Every message of all the session that a channel gave an id to."""
 
     @property
     def summary(self) -> str:
-        return self.compaction.body.summary if self.compaction and isinstance(self.compaction.body, Compaction) else ""
+        return (
+            self.compaction.body.summary
+            if self.compaction and isinstance(self.compaction.body, CompactionEntry)
+            else ""
+        )
 
     @property
     def compaction_id(self) -> str | None:
         return self.compaction.id if self.compaction else None
 
 
-def view_of(lines: Sequence[Line]) -> View:
+def view_of(lines: Sequence[TranscriptLine]) -> ConversationView:
     """What a model is to see of a transcript. Of several branches, the one that goes on."""
     numbers = {id(line.content): line.number for line in lines}
     entries = active_branch([line.content for line in lines if not isinstance(line.content, Damage)])
     known = [entry for entry in entries if not isinstance(entry, UnknownEntry)]
     at, compaction = _last_compaction(known)
     first = _first_kept(known, at, compaction)
-    said = [Said(numbers[id(entry)], entry, entry.body) for entry in known if isinstance(entry.body, Message)]
+    said = [LoggedMessage(numbers[id(entry)], entry, entry.body) for entry in known if isinstance(entry.body, Message)]
     from_line = numbers[id(known[first])] if first < len(known) else 0
     shown = [one for one in said if first < len(known) and one.line >= from_line]
-    return View(
+    return ConversationView(
         said=tuple(shown),
         compaction=compaction,
-        compactions=sum(isinstance(entry.body, Compaction) for entry in known),
+        compactions=sum(isinstance(entry.body, CompactionEntry) for entry in known),
         flush=_last_flush(known[at + 1 :]),
         flushed_line=_flushed_line(known),
         answers=tuple(one for one in said if one.message.role == "assistant" and one.answers),
@@ -89,32 +93,32 @@ def view_of(lines: Sequence[Line]) -> View:
 
 def _last_compaction(entries: Sequence[Entry]) -> tuple[int, Entry | None]:
     for at in range(len(entries) - 1, -1, -1):
-        if isinstance(entries[at].body, Compaction):
+        if isinstance(entries[at].body, CompactionEntry):
             return at, entries[at]
     return -1, None
 
 
 def _first_kept(entries: Sequence[Entry], at: int, compaction: Entry | None) -> int:
-    if compaction is None or not isinstance(compaction.body, Compaction):
+    if compaction is None or not isinstance(compaction.body, CompactionEntry):
         return 0
     kept = compaction.body.first_kept_id
     places = (place for place, entry in enumerate(entries[:at]) if kept is not None and entry.id == kept)
     return next(places, at + 1)
 
 
-def _last_flush(entries: Sequence[Entry]) -> State | None:
-    flushes = [entry.body for entry in entries if isinstance(entry.body, State) and entry.body.name == FLUSH]
+def _last_flush(entries: Sequence[Entry]) -> StateEntry | None:
+    flushes = [entry.body for entry in entries if isinstance(entry.body, StateEntry) and entry.body.name == FLUSH]
     return flushes[-1] if flushes else None
 
 
 def _flushed_line(entries: Sequence[Entry]) -> int:
     through = 0
     for entry in entries:
-        if isinstance(entry.body, State) and entry.body.name == FLUSH and flush_succeeded(entry.body):
+        if isinstance(entry.body, StateEntry) and entry.body.name == FLUSH and flush_succeeded(entry.body):
             line = entry.body.value.get("throughLine") if isinstance(entry.body.value, dict) else None
             through = max(through, line) if isinstance(line, int) else through
     return through
 
 
-def flush_succeeded(flush: State) -> bool:
+def flush_succeeded(flush: StateEntry) -> bool:
     return not (isinstance(flush.value, dict) and flush.value.get("outcome") == "failed")

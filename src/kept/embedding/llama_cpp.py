@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from kept.config import Local
+from kept.config import LocalModelSettings
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 from kept.embedding.calibrate import measure_calibration
 from kept.embedding.gguf_header import GgufHeader, read_gguf_header
@@ -41,7 +41,7 @@ _POOLING_RANK = 4
 class LlamaCppEmbedder:
     """Embedder for a GGUF file. The model is loaded by the first text. Thread-safe."""
 
-    def __init__(self, path: str, settings: Local) -> None:
+    def __init__(self, path: str, settings: LocalModelSettings) -> None:
         require_packages("xllamacpp", extra="llama-cpp")
         self._lock = threading.Lock()
         self._server: Any = None
@@ -154,7 +154,7 @@ def _get_header(path: str) -> GgufHeader:
         raise _unusable(path, str(exc)) from exc
 
 
-def _choose_pooling(path: str, header: GgufHeader, settings: Local) -> str:
+def _choose_pooling(path: str, header: GgufHeader, settings: LocalModelSettings) -> str:
     """Return the pooling of the settings, else of the file, else the mean: models for writing text declare none."""
     if settings.pooling != "auto":
         return settings.pooling

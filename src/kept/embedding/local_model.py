@@ -7,7 +7,7 @@ import importlib.util
 import os
 from collections.abc import Iterable
 
-from kept.config import Local
+from kept.config import LocalModelSettings
 from kept.embedding.base import Embedder
 from kept.errors import EmbedderUnavailable
 from kept.values import frozen
@@ -17,7 +17,7 @@ _ONNX_NAMES = ("model.onnx", "model_quantized.onnx", "model_int8.onnx", "model_q
 _ONNX_FOLDERS = (".", "onnx")
 
 
-def open_local_model(settings: Local, *, gguf_only: bool = False) -> Embedder:
+def open_local_model(settings: LocalModelSettings, *, gguf_only: bool = False) -> Embedder:
     """Return the embedder for ``local.model_path``: llama.cpp for a GGUF file or a folder with one, else ONNX."""
     if not settings.model_path:
         raise EmbedderUnavailable(

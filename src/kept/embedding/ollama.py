@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from kept.config import MemorySearch, ProviderKeys
+from kept.config import MemorySearchSettings, ProviderKeys
 from kept.embedding.base import Calibration, Role
 from kept.embedding.remote import RemoteEmbedder, get_list
 from kept.errors import RequestRefused
@@ -35,7 +35,7 @@ class OllamaEmbedder(RemoteEmbedder):
     _has_embed_api = True
 
     @classmethod
-    def _account(cls, settings: MemorySearch, keys: ProviderKeys) -> ProviderAccount:
+    def _account(cls, settings: MemorySearchSettings, keys: ProviderKeys) -> ProviderAccount:
         remote = settings.remote
         url = remote.base_url or cls.home_url
         if keys.ollama_host and not remote.base_url:

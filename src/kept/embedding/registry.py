@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kept.config import MemorySearch, ProviderKeys, Remote
+from kept.config import MemorySearchSettings, ProviderKeys, RemoteSettings
 from kept.embedding.base import Embedder
 from kept.errors import EmbedderUnavailable, EmbeddingError, UnknownProvider
 from kept.values import frozen
@@ -106,7 +106,7 @@ PROVIDERS = {
 }
 
 
-def find_price(provider: str, model: str, settings: MemorySearch) -> float | None:
+def find_price(provider: str, model: str, settings: MemorySearchSettings) -> float | None:
     """Return US dollars per million tokens, or None if unknown: an unlisted model, or another endpoint."""
     entry = PROVIDERS.get(provider)
     if entry is not None and entry.usd_per_million_tokens is None:
@@ -143,13 +143,13 @@ class EmbedderChain:
 
 
 def choose_chain(
-    settings: MemorySearch, keys: ProviderKeys | None = None, *, breaker: CircuitBreaker | None = None
+    settings: MemorySearchSettings, keys: ProviderKeys | None = None, *, breaker: CircuitBreaker | None = None
 ) -> EmbedderChain:
     """Return the provider and its fallback. One that cannot be used stops neither the other nor search by words."""
     if not settings.store.vector.enabled:
         return EmbedderChain((), ())
     # Endpoint, model and key in the settings belong to the provider; the fallback is used with its defaults.
-    defaults = replace(settings, model=None, dimensions=None, remote=Remote())
+    defaults = replace(settings, model=None, dimensions=None, remote=RemoteSettings())
     choices = ((settings.provider, settings), (settings.fallback, defaults))
     return _make_chain(
         [partial(make_embedder, name, choice, keys or ProviderKeys(), breaker=breaker) for name, choice in choices]
@@ -177,7 +177,7 @@ def _make_chain(makers: list[Callable[[], Embedder | None]]) -> EmbedderChain:
 
 
 def make_embedder(
-    name: str, settings: MemorySearch, keys: ProviderKeys, *, breaker: CircuitBreaker | None = None
+    name: str, settings: MemorySearchSettings, keys: ProviderKeys, *, breaker: CircuitBreaker | None = None
 ) -> Embedder | None:
     """Return the embedder of a provider, or None for search by words alone.
 
@@ -209,7 +209,7 @@ def added_providers() -> list[str]:
     return sorted(point.name for point in entry_points(group=ENTRY_POINTS))
 
 
-def _make_from_entry_point(name: str, settings: MemorySearch) -> Embedder:
+def _make_from_entry_point(name: str, settings: MemorySearchSettings) -> Embedder:
     """Return the embedder of another package. Its failures are reported as that package's."""
     from importlib.metadata import entry_points
 

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
-from kept.config import KEY_VARIABLES, MemorySearch, ProviderKeys
+from kept.config import KEY_VARIABLES, MemorySearchSettings, ProviderKeys
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 from kept.embedding.batch import MAX_TEXTS, token_bound
 from kept.embedding.remote_run import EmbedRun
@@ -86,7 +86,7 @@ class RemoteEmbedder(ABC):
 
     @classmethod
     def from_settings(
-        cls, settings: MemorySearch, keys: ProviderKeys, *, breaker: CircuitBreaker | None = None
+        cls, settings: MemorySearchSettings, keys: ProviderKeys, *, breaker: CircuitBreaker | None = None
     ) -> Self:
         """Return the embedder that the settings describe. Raise EmbedderUnavailable if a setting is missing."""
         model = cls._normalise_model(settings.model) if settings.model else None
@@ -97,7 +97,7 @@ class RemoteEmbedder(ABC):
         return name
 
     @classmethod
-    def _account(cls, settings: MemorySearch, keys: ProviderKeys) -> ProviderAccount:
+    def _account(cls, settings: MemorySearchSettings, keys: ProviderKeys) -> ProviderAccount:
         remote = settings.remote
         account = choose_account(
             cls.home_url,

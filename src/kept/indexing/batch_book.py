@@ -27,7 +27,7 @@ _LOCK_WAIT_S = 10.0
 
 
 @frozen
-class Job:
+class BatchJob:
     """One batch. Written as an intention first; then with the file that was uploaded; then with the batch made of it.
 
     Until there is a ``file_id`` nothing can have been paid for. With a file and without a ``batch_id`` nobody knows,
@@ -60,7 +60,7 @@ def request_id(digest: str) -> str:
 
 
 @frozen
-class Trouble:
+class BatchProblem:
     """How often batches of an embedder have failed in a row, and how the last one did."""
 
     identity: str
@@ -69,33 +69,33 @@ class Trouble:
 
 
 @frozen
-class Book:
-    jobs: tuple[Job, ...] = ()
-    trouble: Trouble | None = None
+class BatchBook:
+    jobs: tuple[BatchJob, ...] = ()
+    trouble: BatchProblem | None = None
 
-    def of(self, identity: str, workspace: str) -> tuple[Job, ...]:
+    def of(self, identity: str, workspace: str) -> tuple[BatchJob, ...]:
         return tuple(job for job in self.jobs if (job.identity, job.workspace) == (identity, workspace))
 
     def failures(self, identity: str) -> int:
         return self.trouble.failures if self.trouble and self.trouble.identity == identity else 0
 
-    def with_job(self, job: Job) -> Book:
+    def with_job(self, job: BatchJob) -> BatchBook:
         return replace(self, jobs=(*(one for one in self.jobs if one.key != job.key), job))
 
-    def without(self, job: Job) -> Book:
+    def without(self, job: BatchJob) -> BatchBook:
         return replace(self, jobs=tuple(one for one in self.jobs if one.key != job.key))
 
-    def with_failure(self, identity: str, reason: str) -> Book:
-        return replace(self, trouble=Trouble(identity, self.failures(identity) + 1, reason))
+    def with_failure(self, identity: str, reason: str) -> BatchBook:
+        return replace(self, trouble=BatchProblem(identity, self.failures(identity) + 1, reason))
 
-    def with_success(self, identity: str) -> Book:
+    def with_success(self, identity: str) -> BatchBook:
         return replace(self, trouble=None) if self.failures(identity) else self
 
-    def without_old(self, now_s: int) -> Book:
+    def without_old(self, now_s: int) -> BatchBook:
         return replace(self, jobs=tuple(job for job in self.jobs if now_s - job.intended_s < FORGET_AFTER_S))
 
 
-def jobs_under_way(folder: str, root: str) -> tuple[Job, ...]:
+def jobs_under_way(folder: str, root: str) -> tuple[BatchJob, ...]:
     """Those of a workspace, for showing: nothing is changed, whatever the file is like."""
     try:
         with open(os.path.join(folder, BOOK_NAME), "rb") as file:
@@ -105,27 +105,27 @@ def jobs_under_way(folder: str, root: str) -> tuple[Job, ...]:
     return tuple(job for job in jobs if job.workspace == workspace_key(root))
 
 
-class BookFile:
+class BatchBookFile:
     """Changes are made under a lock, on what is in the file at that moment: another workspace may use it too."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.notices: list[str] = []
 
-    def read(self) -> Book:
+    def read(self) -> BatchBook:
         """A file that cannot be understood is put aside and reported; the work goes on without it."""
         try:
             with open(self.path, "rb") as file:
                 return parse_book(file.read())
         except FileNotFoundError:
-            return Book()
+            return BatchBook()
         except OSError as exc:
             raise WriteFailed(f"{self.path}: cannot be read ({exc.strerror}).", hint="Check its permissions.") from exc
         except (ValueError, RecursionError):
             self._put_aside()
-            return Book()
+            return BatchBook()
 
-    def change(self, change: Callable[[Book], Book]) -> Book:
+    def change(self, change: Callable[[BatchBook], BatchBook]) -> BatchBook:
         make_private_folder(os.path.dirname(self.path))
         with locked(f"{self.path}.lock", wait_s=_LOCK_WAIT_S, purpose="writing down a batch"):
             before = self.read()
@@ -146,7 +146,7 @@ class BookFile:
         )
 
 
-def dump_book(book: Book) -> bytes:
+def dump_book(book: BatchBook) -> bytes:
     jobs = [
         {
             "key": job.key,
@@ -168,15 +168,15 @@ def dump_book(book: Book) -> bytes:
     return json.dumps({"version": VERSION, "trouble": trouble, "jobs": jobs}, indent=1).encode() + b"\n"
 
 
-def parse_book(raw: bytes) -> Book:
+def parse_book(raw: bytes) -> BatchBook:
     """Raises ValueError unless every part is as it was written."""
     match json.loads(raw):
         case {"version": 1, "jobs": [*jobs], "trouble": trouble}:
-            return Book(tuple(map(_parse_job, jobs)), _parse_trouble(trouble))
+            return BatchBook(tuple(map(_parse_job, jobs)), _parse_trouble(trouble))
     raise ValueError("not a list of batches")
 
 
-def _parse_job(tree: Any) -> Job:
+def _parse_job(tree: Any) -> BatchJob:
     match tree:
         case {
             "key": str(key),
@@ -190,14 +190,14 @@ def _parse_job(tree: Any) -> Job:
         }:
             if not all(isinstance(one, str) and len(bytes.fromhex(one)) == 32 for one in hashes):
                 raise ValueError("not a hash")
-            return Job(key, workspace, identity, provider, intended_s, tuple(hashes), file_id, batch_id)
+            return BatchJob(key, workspace, identity, provider, intended_s, tuple(hashes), file_id, batch_id)
     raise ValueError("not a batch")
 
 
-def _parse_trouble(tree: Any) -> Trouble | None:
+def _parse_trouble(tree: Any) -> BatchProblem | None:
     match tree:
         case None:
             return None
         case {"identity": str(identity), "failures": int(failures), "reason": str(reason)}:
-            return Trouble(identity, failures, reason)
+            return BatchProblem(identity, failures, reason)
     raise ValueError("not a count of failures")

@@ -14,13 +14,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kept.clock import Clock
-from kept.config import RemoteBatch
+from kept.config import BatchSettings
 from kept.embedding.base import Embedder
 from kept.embedding.batch import token_bound
 from kept.embedding.batch_api.base import CALL_TIMEOUTS, SHORT_TIMEOUTS, BatchApi, BatchStatus
 from kept.embedding.registry import find_batch_api
 from kept.errors import EmbeddingError, EndpointDown, QuotaExhausted, RemoteError, RequestRefused, WorkspaceError
-from kept.indexing.batch_book import BOOK_NAME, MAX_FAILURES, Book, BookFile, Job, request_id, workspace_key
+from kept.indexing.batch_book import (
+    BOOK_NAME,
+    MAX_FAILURES,
+    BatchBook,
+    BatchBookFile,
+    BatchJob,
+    request_id,
+    workspace_key,
+)
 from kept.records import Progress
 from kept.values import frozen
 
@@ -58,7 +66,7 @@ def plan_groups(
 
 
 @frozen
-class Fetched:
+class FetchedVectors:
     """What became of some texts."""
 
     vectors: int = 0
@@ -73,7 +81,7 @@ class Fetched:
 class _Watched:
     """A job, and what this process has seen of it."""
 
-    job: Job
+    job: BatchJob
     since_s: float
     timeouts: int = 0
     creates: int = 0
@@ -83,32 +91,32 @@ class _Watched:
 
 
 @dataclass
-class _Run:
+class _BatchRun:
     texts: Mapping[bytes, str]
     keep: Keep
     wait: bool
     queue: deque[tuple[bytes, ...]] = field(default_factory=deque)
     active: list[_Watched] = field(default_factory=list)
-    left: list[Job] = field(default_factory=list)
+    left: list[BatchJob] = field(default_factory=list)
     """Jobs that go on, and are no longer waited for."""
     problems: list[str] = field(default_factory=list)
     got: set[bytes] = field(default_factory=set)
 
-    def outcome(self, provider: str) -> Fetched:
+    def outcome(self, provider: str) -> FetchedVectors:
         under_way = [watched.job for watched in self.active] + self.left
         named = {bytes.fromhex(digest) for job in under_way for digest in job.hashes}
         held = named.union(*self.queue) & self.texts.keys() - self.got
         reason = f"{provider} has {len(held):,} texts in a batch that is not done yet." if held else ""
-        return Fetched(len(self.got & self.texts.keys()), frozenset(held), reason, tuple(self.problems))
+        return FetchedVectors(len(self.got & self.texts.keys()), frozenset(held), reason, tuple(self.problems))
 
 
 class BatchJobs:
     """The batches of one embedder for one workspace."""
 
-    def __init__(self, api: BatchApi, settings: RemoteBatch, path: str, workspace: str, clock: Clock) -> None:
+    def __init__(self, api: BatchApi, settings: BatchSettings, path: str, workspace: str, clock: Clock) -> None:
         self.api = api
         self.settings = settings
-        self.book = BookFile(path)
+        self.book = BatchBookFile(path)
         self.workspace = workspace_key(workspace)
         self.clock = clock
         self.force = False
@@ -120,12 +128,12 @@ class BatchJobs:
         self.hurry = hurry
         self.api.timeouts = SHORT_TIMEOUTS if hurry else CALL_TIMEOUTS
 
-    def fetch(self, texts: Mapping[bytes, str], keep: Keep, progress: Progress | None = None) -> Fetched:
+    def fetch(self, texts: Mapping[bytes, str], keep: Keep, progress: Progress | None = None) -> FetchedVectors:
         """Gets vectors for texts that have none, if they are many or were asked for before. Never raises RemoteError.
 
         ``keep`` puts vectors into the cache, and is durable when it returns.
         """
-        run = _Run(texts, keep, wait=self.settings.wait and not self.hurry)
+        run = _BatchRun(texts, keep, wait=self.settings.wait and not self.hurry)
         try:
             self._begin(run)
             self._see_through(run, progress)
@@ -138,7 +146,7 @@ class BatchJobs:
 
     # what there is to do
 
-    def _begin(self, run: _Run) -> None:
+    def _begin(self, run: _BatchRun) -> None:
         book = self.book.read()
         if self.book.notices or any(job.file_id is None for job in book.of(self._identity, self.workspace)):
             book = self.book.change(self._tidy)
@@ -156,7 +164,7 @@ class BatchJobs:
         limits = {"max_requests": self.api.max_requests, "max_bytes": self.api.max_bytes}
         run.queue.extend(plan_groups(fresh.items(), self.api.encode, **limits))
 
-    def _tidy(self, book: Book) -> Book:
+    def _tidy(self, book: BatchBook) -> BatchBook:
         """Leaves out what was intended and cannot have been paid for, and what nobody will ever collect."""
         book = book.without_old(self._time_s())
         for job in book.of(self._identity, self.workspace):
@@ -166,7 +174,7 @@ class BatchJobs:
 
     # seeing it through
 
-    def _see_through(self, run: _Run, progress: Progress | None) -> None:
+    def _see_through(self, run: _BatchRun, progress: Progress | None) -> None:
         while True:
             for watched in tuple(run.active):
                 self._look_at(watched, run)
@@ -178,8 +186,8 @@ class BatchJobs:
                 progress(len(run.got), len(run.texts), f"waiting for {self.api.provider}")
             self.api.client.policy.sleep(self.settings.poll_interval_ms / 1000)
 
-    def _submit(self, group: tuple[bytes, ...], run: _Run) -> None:
-        job = Job(
+    def _submit(self, group: tuple[bytes, ...], run: _BatchRun) -> None:
+        job = BatchJob(
             key=f"kept-{uuid.uuid4().hex}",
             workspace=self.workspace,
             identity=self._identity,
@@ -198,7 +206,7 @@ class BatchJobs:
         run.active.append(watched)
         self._create(watched, run)
 
-    def _look_at(self, watched: _Watched, run: _Run) -> None:
+    def _look_at(self, watched: _Watched, run: _BatchRun) -> None:
         if watched.job.batch_id is None:
             self._find_or_create(watched, run)
         if watched.job.batch_id is None or watched not in run.active:
@@ -214,7 +222,7 @@ class BatchJobs:
         except RemoteError as exc:
             self._missed(watched, run, exc)
 
-    def _find_or_create(self, watched: _Watched, run: _Run) -> None:
+    def _find_or_create(self, watched: _Watched, run: _BatchRun) -> None:
         """A batch that may have been made is looked for before another is: nothing is paid for twice."""
         job = watched.job
         try:
@@ -230,7 +238,7 @@ class BatchJobs:
         else:
             self._create(watched, run)
 
-    def _create(self, watched: _Watched, run: _Run) -> None:
+    def _create(self, watched: _Watched, run: _BatchRun) -> None:
         job = watched.job
         watched.may_exist = True
         watched.creates += 1
@@ -246,7 +254,7 @@ class BatchJobs:
             watched.job = self._note(replace(job, batch_id=batch_id))
             log.info("%s: batch %s of %d texts", job.key, batch_id, len(job.hashes))
 
-    def _mind_the_time(self, watched: _Watched, run: _Run, status: BatchStatus) -> None:
+    def _mind_the_time(self, watched: _Watched, run: _BatchRun, status: BatchStatus) -> None:
         """A batch that takes too long is waited for once more. Then it has failed, and is cancelled."""
         if not run.wait or self._now_s() - watched.since_s < self.settings.timeout_minutes * 60:
             return
@@ -262,7 +270,7 @@ class BatchJobs:
         minutes = 2 * self.settings.timeout_minutes
         self._fail(watched.job, run, f"still {status.word} after {minutes} minutes", "")
 
-    def _missed(self, watched: _Watched, run: _Run, exc: RemoteError) -> None:
+    def _missed(self, watched: _Watched, run: _BatchRun, exc: RemoteError) -> None:
         """The provider did not tell. What is wrong with the network or the key is not the batch's fault."""
         now_s = self._now_s()
         if watched.missed_since_s is None:
@@ -273,7 +281,7 @@ class BatchJobs:
         elif not exc.retryable or not run.wait or now_s - watched.missed_since_s >= OUTAGE_S:
             self._leave(watched, run, exc)
 
-    def _leave(self, watched: _Watched, run: _Run, exc: RemoteError) -> None:
+    def _leave(self, watched: _Watched, run: _BatchRun, exc: RemoteError) -> None:
         """Waits for it no longer. It stays written down, and the next sync asks again, for some days."""
         run.active.remove(watched)
         if self._time_s() - watched.job.intended_s > ABANDON_AFTER_S:
@@ -284,7 +292,7 @@ class BatchJobs:
 
     # what comes of it
 
-    def _collect(self, job: Job, status: BatchStatus, run: _Run) -> None:
+    def _collect(self, job: BatchJob, status: BatchStatus, run: _BatchRun) -> None:
         """Takes what is there, however the batch ended. The cache has it before the job is struck off."""
         fresh: dict[bytes, bytes] = {}
         got: set[bytes] = set()
@@ -304,7 +312,7 @@ class BatchJobs:
             self._fail(job, run, cause, status.reason or next(iter(wrong), ""))
 
     def _iter_vectors(
-        self, job: Job, status: BatchStatus, run: _Run, wrong: list[str]
+        self, job: BatchJob, status: BatchStatus, run: _BatchRun, wrong: list[str]
     ) -> Iterator[tuple[bytes, bytes]]:
         by_id = job.by_id
         for answer in self.api.iter_answers(status):
@@ -321,7 +329,7 @@ class BatchJobs:
                 self.api.embedder.count_usage(texts=1, tokens=tokens)
                 yield key, vector
 
-    def _give_up(self, job: Job, run: _Run, exc: RemoteError) -> None:
+    def _give_up(self, job: BatchJob, run: _BatchRun, exc: RemoteError) -> None:
         """A step was refused. Where nothing else would work either, it is no failure of batches."""
         if isinstance(exc, EndpointDown | QuotaExhausted) or (isinstance(exc, RequestRefused) and exc.status == 401):
             self.book.change(lambda book: book.without(job))
@@ -331,7 +339,7 @@ class BatchJobs:
             status = f" ({exc.status})" if isinstance(exc, RequestRefused) else ""
             self._fail(job, run, f"{exc.code.replace('_', ' ')}{status}", exc.message)
 
-    def _fail(self, job: Job, run: _Run, cause: str, detail: str) -> None:
+    def _fail(self, job: BatchJob, run: _BatchRun, cause: str, detail: str) -> None:
         """``cause`` is written down; ``detail``, which may repeat what it was sent, is only said."""
         book = self.book.change(lambda book: book.without(job).with_failure(self._identity, cause))
         told = f"A batch of {len(job.hashes):,} texts failed at {self.api.provider}: {cause.rstrip('.')}."
@@ -340,7 +348,7 @@ class BatchJobs:
             run.queue.clear()
             run.problems.append(_switched_off(book))
 
-    def _note(self, job: Job) -> Job:
+    def _note(self, job: BatchJob) -> BatchJob:
         self.book.change(lambda book: book.with_job(job))
         return job
 
@@ -355,7 +363,7 @@ class BatchJobs:
         return self.api.client.policy.monotonic()
 
 
-def _switched_off(book: Book) -> str:
+def _switched_off(book: BatchBook) -> str:
     reason = book.trouble.reason if book.trouble else ""
     return (
         f"Batch mode is off after {MAX_FAILURES} failures (the last: {reason}); texts are sent in ordinary calls."
@@ -364,7 +372,7 @@ def _switched_off(book: Book) -> str:
 
 
 def make_batch_jobs(
-    embedder: Embedder | None, settings: RemoteBatch, folder: str, workspace: str, clock: Clock
+    embedder: Embedder | None, settings: BatchSettings, folder: str, workspace: str, clock: Clock
 ) -> BatchJobs | None:
     """None unless batches are enabled and the provider has them."""
     api = find_batch_api(embedder) if settings.enabled else None

@@ -20,8 +20,8 @@ from kept.chunking.segment import segment, segment_context
 from kept.chunking.transcript import (
     Kind,
     Settled,
-    Turn,
-    TurnChunk,
+    Utterance,
+    UtteranceChunk,
     chunk_turns,
     find_settled,
     show_turns,
@@ -36,17 +36,17 @@ from kept.redact import redact
 from kept.sessions.entries import (
     Attachment,
     Block,
-    Compaction,
+    CompactionEntry,
     Entry,
     Message,
-    Reset,
+    ResetEntry,
     SessionStart,
     Text,
     ToolCall,
     ToolResult,
 )
 from kept.sessions.keys import SessionKey, parse_key
-from kept.sessions.transcript import Damage, Line, Position, RawLine, Transcript, is_message, parse_line
+from kept.sessions.transcript import Damage, Position, RawLine, Transcript, TranscriptLine, is_message, parse_line
 from kept.store.rows import FileRow, FileWrite, NewChunk
 from kept.values import frozen
 
@@ -73,7 +73,7 @@ _SPEAKERS: dict[Kind, str] = {
 
 
 @frozen
-class Mark:
+class TranscriptCheckpoint:
     inode: int
     end: int
     """Behind the last line that was read."""
@@ -89,21 +89,21 @@ class Mark:
     """Whose conversation it is. Empty when the first line is lost, which says so."""
 
 
-def write_mark(mark: Mark) -> str:
+def write_mark(mark: TranscriptCheckpoint) -> str:
     return json.dumps(asdict(mark), separators=(",", ":"))
 
 
-def read_mark(row: FileRow | None) -> Mark | None:
+def read_mark(row: FileRow | None) -> TranscriptCheckpoint | None:
     if row is None or row.mark is None:
         return None
     try:
         told = json.loads(row.mark)
-        return Mark(**{**told, "again": Position(**told["again"])})
+        return TranscriptCheckpoint(**{**told, "again": Position(**told["again"])})
     except (ValueError, TypeError, KeyError):
         return None
 
 
-def find_mark(file: SourceFile, row: FileRow | None, state: os.stat_result) -> Mark | None:
+def find_mark(file: SourceFile, row: FileRow | None, state: os.stat_result) -> TranscriptCheckpoint | None:
     """The mark to go on from; None when the transcript is new, or was not only added to."""
     mark = read_mark(row)
     if row is None or mark is None or mark.inode != state.st_ino or state.st_size < mark.end:
@@ -159,27 +159,29 @@ def _state_of(absolute: str) -> os.stat_result:
 
 
 @frozen
-class Taken:
+class TranscriptChunks:
     """Part of a transcript, ready to be stored, and what was wrong with its lines."""
 
     prepared: PreparedFile
     problems: tuple[str, ...]
 
 
-def take_in(file: SourceFile, row: FileRow | None, recipe: Recipe, *, checked_ns: int) -> Iterator[Taken | FileRow]:
+def take_in(
+    file: SourceFile, row: FileRow | None, recipe: Recipe, *, checked_ns: int
+) -> Iterator[TranscriptChunks | FileRow]:
     """What there is to store, in order. A row alone where nothing but the file's state has changed."""
     state = _state_of(file.absolute)
     mark, known = find_mark(file, row, state), read_mark(row)
     if row is not None and known is not None and hash_transcript(file, row if mark else None) == row.hash:
         yield _row(file, state, checked_ns, row.hash, replace(known, inode=state.st_ino), row.warning)
         return
-    reader = _Reader(file, recipe, state, checked_ns)
+    reader = _UtteranceReader(file, recipe, state, checked_ns)
     if mark is not None and row is not None:
         reader.go_on(mark, row)
     yield from reader.pieces()
 
 
-class _Reader:
+class _UtteranceReader:
     """One transcript while it is being taken in, from its beginning or from a mark on."""
 
     def __init__(self, file: SourceFile, recipe: Recipe, state: os.stat_result, checked_ns: int) -> None:
@@ -195,19 +197,19 @@ class _Reader:
         self.end = self.known_end = 0
         self.warning: str | None = None
         self.problems: list[str] = []
-        self.turns: list[Turn] = []
+        self.turns: list[Utterance] = []
         """Those that are context only, and those that are not settled yet."""
         self.places: dict[int, tuple[Position, str]] = {}
         """By line: where a turn begins, and the hash of the lines before it."""
         self.begins = False
 
-    def go_on(self, mark: Mark, row: FileRow) -> None:
+    def go_on(self, mark: TranscriptCheckpoint, row: FileRow) -> None:
         self.key, self.settled, self.again = mark.key, mark.settled, mark.again
         self.again_chain = self.chain = mark.chain
         self.end, self.known_end = mark.again.offset, mark.end
         self.warning = row.warning
 
-    def pieces(self) -> Iterator[Taken]:
+    def pieces(self) -> Iterator[TranscriptChunks]:
         handed_on = self.end
         for raw in self.transcript.iter_raw(self.again, stop=self.state.st_size):
             self._add(raw)
@@ -235,7 +237,7 @@ class _Reader:
             self.turns.append(turn)
             self.places[turn.line] = (Position(raw.start, raw.number - 1), before)
 
-    def _take(self, chunks: Sequence[TurnChunk], settled: Settled | None, *, is_last: bool) -> Taken:
+    def _take(self, chunks: Sequence[UtteranceChunk], settled: Settled | None, *, is_last: bool) -> TranscriptChunks:
         after_line = self.settled
         if settled is not None:
             self.again, self.again_chain = self.places[settled.again_from]
@@ -250,10 +252,12 @@ class _Reader:
             tuple(self._stored(chunk) for chunk in chunks),
             after_line=after_line,
         )
-        return Taken(PreparedFile(write, {sha256(one.embed_text): one.embed_text for one in chunks}), tuple(problems))
+        return TranscriptChunks(
+            PreparedFile(write, {sha256(one.embed_text): one.embed_text for one in chunks}), tuple(problems)
+        )
 
     def _row_so_far(self) -> FileRow:
-        mark = Mark(
+        mark = TranscriptCheckpoint(
             inode=self.state.st_ino,
             end=self.end,
             seam=self.transcript.seam(self.end),
@@ -264,7 +268,7 @@ class _Reader:
         )
         return _row(self.file, self.state, self.checked_ns, self.chain, mark, self.warning)
 
-    def _stored(self, chunk: TurnChunk) -> NewChunk:
+    def _stored(self, chunk: UtteranceChunk) -> NewChunk:
         digest, model = sha256_hex(chunk.text), self.recipe.model or "none"
         key = _parse_key(self.key)
         heading = _clean(f"{key.channel}:{key.user_id}") if key else ""
@@ -287,7 +291,12 @@ class _Reader:
 
 
 def _row(
-    file: SourceFile, state: os.stat_result, checked_ns: int, digest: str, mark: Mark, warning: str | None
+    file: SourceFile,
+    state: os.stat_result,
+    checked_ns: int,
+    digest: str,
+    mark: TranscriptCheckpoint,
+    warning: str | None,
 ) -> FileRow:
     return FileRow(
         source=file.source,
@@ -312,11 +321,11 @@ def _parse_key(text: str) -> SessionKey | None:
 # what a line says
 
 
-def begins_anew(line: Line) -> bool:
-    return isinstance(line.content, Entry) and isinstance(line.content.body, Reset | SessionStart)
+def begins_anew(line: TranscriptLine) -> bool:
+    return isinstance(line.content, Entry) and isinstance(line.content.body, ResetEntry | SessionStart)
 
 
-def find_turn(line: Line, *, begins: bool = False) -> Turn | None:
+def find_turn(line: TranscriptLine, *, begins: bool = False) -> Utterance | None:
     """None for lines that say nothing: settings, thoughts, what cannot be read."""
     if not isinstance(line.content, Entry):
         return None
@@ -327,7 +336,7 @@ def find_turn(line: Line, *, begins: bool = False) -> Turn | None:
             kind = role
             text = "\n".join(filter(None, (_said(block, short=role == "tool") for block in body.content)))
             speaker = _one_line(redact(body.speaker), 80) or _SPEAKERS[role]
-        case Compaction(summary=summary):
+        case CompactionEntry(summary=summary):
             kind, text, speaker = "summary", redact(summary), _SPEAKERS["summary"]
         case _:
             return None
@@ -335,7 +344,7 @@ def find_turn(line: Line, *, begins: bool = False) -> Turn | None:
     if not text:
         return None
     when = line.content.timestamp
-    return Turn(
+    return Utterance(
         line=line.number,
         kind=kind,
         speaker=_clean(speaker),
@@ -420,11 +429,11 @@ def is_still_said(folder: str, path: str, start: int, end: int, text: str) -> bo
     return text in show_turns([turn for turn in turns if turn is not None])
 
 
-def _from_line(transcript: Transcript, first: int) -> Iterator[Line]:
+def _from_line(transcript: Transcript, first: int) -> Iterator[TranscriptLine]:
     return (parse_line(raw) for raw in transcript.iter_raw() if raw.number >= first)
 
 
-def _shown(line: Line) -> str:
+def _shown(line: TranscriptLine) -> str:
     turn = find_turn(line)
     if turn is not None:
         return turn.shown
@@ -433,7 +442,7 @@ def _shown(line: Line) -> str:
             return f"(line {line.number} cannot be read: {reason})"
         case Entry(body=SessionStart(), timestamp=when):
             return f"[{when:%Y-%m-%d %H:%M}] (the session begins)"
-        case Entry(body=Reset(), timestamp=when):
+        case Entry(body=ResetEntry(), timestamp=when):
             return f"[{when:%Y-%m-%d %H:%M}] (the session ends)"
         case _:
             return ""

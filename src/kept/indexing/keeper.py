@@ -34,7 +34,7 @@ SEARCH_WAIT_S = 2.0
 T = TypeVar("T")
 
 
-class IndexKeeper:
+class IndexService:
     """Not safe between threads by itself; Memory holds a lock around every use."""
 
     def __init__(

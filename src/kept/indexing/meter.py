@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from kept.config import MemorySearch
+from kept.config import MemorySearchSettings
 from kept.embedding.base import Embedder
 from kept.embedding.registry import find_price
 from kept.records import Preview, Spending, Usage
@@ -18,7 +18,7 @@ def usage_of(embedder: Embedder | None) -> Usage:
 
 
 def spent_since(
-    before: Usage, embedder: Embedder, settings: MemorySearch, *, cached: int = 0, texts: int = 0
+    before: Usage, embedder: Embedder, settings: MemorySearchSettings, *, cached: int = 0, texts: int = 0
 ) -> Spending:
     """``texts`` is what was embedded, for an embedder that does not count by itself."""
     now = usage_of(embedder)
@@ -38,7 +38,7 @@ def spent_since(
 
 
 def price_texts(
-    texts: Mapping[bytes, str], cached: Collection[bytes], embedder: Embedder | None, settings: MemorySearch
+    texts: Mapping[bytes, str], cached: Collection[bytes], embedder: Embedder | None, settings: MemorySearchSettings
 ) -> Preview:
     """What embedding these texts would take, without those that are in the cache. Without an embedder, nothing."""
     identity = embedder.identity if embedder else None

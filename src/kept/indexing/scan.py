@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from kept.config import MemorySearch
+from kept.config import MemorySearchSettings
 from kept.records import Problem, SourceFile
 from kept.workspace.paths import Workspace
 from kept.workspace.scan import Scan, scan_workspace
@@ -14,7 +14,7 @@ CITED_FOLDER = "sessions/"
 TRANSCRIPT_ENDING = ".jsonl"
 
 
-def scan_sources(workspace: Workspace, sessions_folder: str, settings: MemorySearch) -> Scan:
+def scan_sources(workspace: Workspace, sessions_folder: str, settings: MemorySearchSettings) -> Scan:
     """The sources that are switched on."""
     scans = []
     if "memory" in settings.sources:

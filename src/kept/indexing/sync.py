@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kept.chunking.markdown import ChunkSize
 from kept.clock import Clock
-from kept.config import MemorySearch
+from kept.config import MemorySearchSettings
 from kept.embedding.base import Embedder
 from kept.errors import EmbeddingError, EmbeddingFailed, KeptError, NoteNotFound, SessionNotFound, StoreDamaged
 from kept.indexing.meter import price_texts
@@ -108,7 +108,7 @@ class Syncer:
         workspace: Workspace,
         sessions_folder: str,
         embedder: Embedder | None,
-        settings: MemorySearch,
+        settings: MemorySearchSettings,
         clock: Clock,
         batches: BatchJobs | None = None,
     ) -> None:
@@ -397,11 +397,11 @@ class Syncer:
             yield prepare_file(file, note, job.recipe, checked_ns=checked_ns)
 
     def _read_transcript(self, file: SourceFile, job: _Job, tally: _Tally) -> Iterator[_Piece]:
-        from kept.indexing.conversation import Taken, take_in
+        from kept.indexing.conversation import TranscriptChunks, take_in
 
         known = job.known.get((file.source, file.path))
         for taken in take_in(file, known, job.recipe, checked_ns=self.clock.time_ns()):
-            if isinstance(taken, Taken):
+            if isinstance(taken, TranscriptChunks):
                 tally.problems.extend(Problem(file.path, reason) for reason in taken.problems)
                 yield taken.prepared
             else:

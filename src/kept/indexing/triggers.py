@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kept.config.schema import SyncSessions
+from kept.config.schema import SessionSyncSettings
 from kept.values import frozen
 
 
@@ -21,7 +21,7 @@ class Growth:
     messages: int = 0
 
 
-def should_sync(growths: Iterable[Growth], thresholds: SyncSessions) -> bool:
+def should_sync(growths: Iterable[Growth], thresholds: SessionSyncSettings) -> bool:
     """Whether one transcript has grown by enough bytes or messages. A threshold of 0 is any growth at all."""
     return any(
         growth.size >= max(1, thresholds.delta_bytes) or growth.messages >= max(1, thresholds.delta_messages)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 
 from kept.clock import Clock
-from kept.config import Cache
+from kept.config import CacheSettings
 from kept.embedding.base import Embedder
 from kept.errors import EmbeddingError
 from kept.records import Gap
@@ -38,7 +38,7 @@ class Vectors:
 class Vectoriser:
     """One embedder over one index. What it refuses is remembered across processes, that it failed for a moment."""
 
-    def __init__(self, index: Index, embedder: Embedder, cache: Cache, clock: Clock) -> None:
+    def __init__(self, index: Index, embedder: Embedder, cache: CacheSettings, clock: Clock) -> None:
         self.index = index
         self.embedder = embedder
         self.cache = cache

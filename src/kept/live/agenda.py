@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kept.config.schema import Sync
+from kept.config.schema import SyncSettings
 from kept.values import frozen
 
 LONGEST_WAIT = 4.0
@@ -26,7 +26,7 @@ SECONDS_A_MINUTE = 60.0
 
 
 @frozen
-class Changes:
+class PendingChanges:
     """What was noticed in one go."""
 
     notes: int = 0
@@ -59,8 +59,8 @@ class _Kind:
 
 
 @dataclass
-class Agenda:
-    settings: Sync
+class SyncSchedule:
+    settings: SyncSettings
     _notes: _Kind = field(default_factory=_Kind)
     _talk: _Kind = field(default_factory=_Kind)
     _measured: float = 0.0
@@ -77,7 +77,7 @@ class Agenda:
     def waiting(self) -> int:
         return self._notes.count + self._talk.count
 
-    def saw(self, changes: Changes, now: float) -> None:
+    def saw(self, changes: PendingChanges, now: float) -> None:
         self._notes.saw(changes.notes, now)
         # What is gone from the talk is not a matter of how much was said.
         self._notes.saw(changes.removed if not changes.notes else 0, now)

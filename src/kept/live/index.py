@@ -14,7 +14,7 @@ from typing import Any
 from kept.database_files import file_number
 from kept.errors import KeptError
 from kept.forking import register
-from kept.live.agenda import Agenda, Changes
+from kept.live.agenda import PendingChanges, SyncSchedule
 from kept.live.leadership import Leadership, lock_path
 from kept.live.state import EventKind, LiveEvent, LiveState, Role
 from kept.live.watcher import KERNEL_AGAIN_S, KernelWatch, NoWatch, PollingWatch, Watch
@@ -143,7 +143,7 @@ class LiveIndex:
 
     def _lead(self, memory: Memory) -> None:
         """Until it is told to stop, or the lock is lost."""
-        agenda = Agenda(self._settings)
+        agenda = SyncSchedule(self._settings)
         watch: Watch = NoWatch()
         places = self._numbers()
         for problem in memory.embedder()[0]:
@@ -159,14 +159,14 @@ class LiveIndex:
                 places, before = self._numbers(), places
                 if places != before:
                     watch.stale = self._watches
-                    agenda.saw(Changes(notes=1), time.monotonic())
+                    agenda.saw(PendingChanges(notes=1), time.monotonic())
                 self._change(waiting=agenda.waiting)
         finally:
             watch.close()
             self._leadership.release()
             self._ready.set()
 
-    def _is_due(self, memory: Memory, agenda: Agenda) -> bool:
+    def _is_due(self, memory: Memory, agenda: SyncSchedule) -> bool:
         now = time.monotonic()
         if agenda.is_due(now):
             return True
@@ -181,14 +181,14 @@ class LiveIndex:
             agenda.too_little_said()
         return enough
 
-    def _notice(self, memory: Memory, agenda: Agenda, watch: Watch) -> Watch:
+    def _notice(self, memory: Memory, agenda: SyncSchedule, watch: Watch) -> Watch:
         """Waits for what happens next."""
         timeout_s = min(TICK_S, max(0.0, agenda.wake_at() - time.monotonic()))
         try:
             changes = watch.wait(timeout_s, self._stop)
         except OSError as exc:
             watch.close()
-            agenda.saw(Changes(notes=1), time.monotonic())  # whatever was not told
+            agenda.saw(PendingChanges(notes=1), time.monotonic())  # whatever was not told
             return self._poll(memory, str(exc))
         if changes:
             agenda.saw(changes, time.monotonic() - watch.lag_s)
@@ -201,7 +201,7 @@ class LiveIndex:
 
     # syncing
 
-    def _sync_and_arm(self, memory: Memory, agenda: Agenda, watch: Watch) -> Watch:
+    def _sync_and_arm(self, memory: Memory, agenda: SyncSchedule, watch: Watch) -> Watch:
         """Takes in what changed. Folders that were not watched while that was going on are looked at once more."""
         for _ in range(_REARM_TRIES):
             went_well = self._sync(memory, agenda)
@@ -210,12 +210,12 @@ class LiveIndex:
             watch.close()
             watch = self._arm(memory)
         else:
-            agenda.saw(Changes(notes=1), time.monotonic())  # folders come and go faster than they can be watched
+            agenda.saw(PendingChanges(notes=1), time.monotonic())  # folders come and go faster than they can be watched
         self._change(watching=watch.mode)
         self._ready.set()
         return watch
 
-    def _sync(self, memory: Memory, agenda: Agenda) -> bool:
+    def _sync(self, memory: Memory, agenda: SyncSchedule) -> bool:
         """Whether the folders were looked at."""
         started = time.monotonic()
         self._change(syncing=True, completed=0, total=0)

@@ -13,7 +13,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from kept.indexing.scan import is_transcript_path
-from kept.live.agenda import Changes
+from kept.live.agenda import PendingChanges
 from kept.live.state import Watching
 from kept.workspace.scan import Scan
 
@@ -54,16 +54,16 @@ class KernelWatch:
         except WatchfilesRustInternalError as exc:
             raise OSError(str(exc)) from exc
 
-    def wait(self, timeout_s: float, stop: Event) -> Changes:
+    def wait(self, timeout_s: float, stop: Event) -> PendingChanges:
         """What changed, as soon as nothing more does for a moment. Nothing, when the time is up."""
         timeout_ms = max(1, int(timeout_s * 1000))
         try:
             raw = self._notify.watch(int(_GROUPED_S * 1000), int(self._step_s * 1000), timeout_ms, stop)
         except RuntimeError as exc:
             raise OSError(str(exc)) from exc
-        return Changes() if isinstance(raw, str) else self._sort(raw)
+        return PendingChanges() if isinstance(raw, str) else self._sort(raw)
 
-    def _sort(self, raw: set[tuple[int, str]]) -> Changes:
+    def _sort(self, raw: set[tuple[int, str]]) -> PendingChanges:
         notes = transcripts = removed = 0
         latest = ""
         for kind, path in raw:
@@ -78,7 +78,7 @@ class KernelWatch:
                 continue
             removed += kind == _DELETED
             latest = cited or latest
-        return Changes(notes, transcripts, removed, latest)
+        return PendingChanges(notes, transcripts, removed, latest)
 
     def close(self) -> None:
         self._notify.close()
@@ -97,15 +97,15 @@ class PollingWatch:
         self._next_look = 0.0
         self._seen = self._states()
 
-    def wait(self, timeout_s: float, stop: Event) -> Changes:
+    def wait(self, timeout_s: float, stop: Event) -> PendingChanges:
         stop.wait(min(timeout_s, max(0.0, self._next_look - time.monotonic())))
         if stop.is_set() or time.monotonic() < self._next_look:
-            return Changes()
+            return PendingChanges()
         before, self._seen = self._seen, self._states()
         changed = {path for path, *_ in before ^ self._seen}
         there = {path for path, *_ in self._seen}
         transcripts = sum(map(is_transcript_path, changed))
-        return Changes(len(changed) - transcripts, transcripts, len(changed - there), max(changed, default=""))
+        return PendingChanges(len(changed) - transcripts, transcripts, len(changed - there), max(changed, default=""))
 
     def _states(self) -> set[tuple[str, int, int, int]]:
         started = time.monotonic()
@@ -126,9 +126,9 @@ class NoWatch:
     stale = False
     lag_s = 0.0
 
-    def wait(self, timeout_s: float, stop: Event) -> Changes:
+    def wait(self, timeout_s: float, stop: Event) -> PendingChanges:
         stop.wait(timeout_s)
-        return Changes()
+        return PendingChanges()
 
     def close(self) -> None:
         pass

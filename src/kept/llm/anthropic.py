@@ -59,7 +59,7 @@ class AnthropicChat(SdkChat):
         try:
             stream = await client.messages.create(**self._body(request), stream=True)
             async with stream:
-                async for event in Reader(request, self.service).read(stream):
+                async for event in AnthropicStreamReader(request, self.service).read(stream):
                     yield event
         except anthropic.APIStatusError as exc:
             kind, message = error_fields(exc.body)
@@ -109,7 +109,7 @@ def _tool_id(given: str) -> str:
     return _OTHER_THAN_ID.sub("_", given) or "_"
 
 
-class Reader:
+class AnthropicStreamReader:
     """Puts one answer together."""
 
     def __init__(self, request: ChatRequest, service: ModelService) -> None:

@@ -19,13 +19,13 @@ from dataclasses import field
 from typing import Literal
 
 from kept.config import ProviderKeys
-from kept.config.schema import Model
+from kept.config.schema import ModelSettings
 from kept.errors import ModelUnavailable
 from kept.llm.base import ChatRequest, Finished, ModelEvent, TextDelta
 from kept.llm.claude_stream import LABEL, ClaudeStream, explain
 from kept.llm.conversation import render_conversation
 from kept.llm.listen import patiently, usage_or_estimate
-from kept.llm.process import Ended, run_lines
+from kept.llm.process import ProcessExit, run_lines
 from kept.llm.turns import tidy_turns
 from kept.values import frozen
 
@@ -85,7 +85,7 @@ class ClaudeCli:
         self._kept = kept
 
     @classmethod
-    def from_settings(cls, settings: Model, keys: ProviderKeys, *, kept: KeptServer | None = None) -> ClaudeCli:
+    def from_settings(cls, settings: ModelSettings, keys: ProviderKeys, *, kept: KeptServer | None = None) -> ClaudeCli:
         environment = dict(keys.claude)
         program = shutil.which(os.path.expanduser(settings.program), path=environment.get("PATH"))
         if program is None:
@@ -134,7 +134,7 @@ class ClaudeCli:
         try:
             async with aclosing(lines):
                 async for line in lines:
-                    if isinstance(line, Ended):
+                    if isinstance(line, ProcessExit):
                         code, stderr = line.code, line.stderr
                         continue
                     text = told.take(line)

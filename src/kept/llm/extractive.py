@@ -35,7 +35,7 @@ _SEARCH = "memory_search"
 
 
 @frozen
-class Said:
+class SpokenLine:
     """Something that was said, with what is known about it."""
 
     text: str
@@ -46,7 +46,7 @@ class Said:
 
 
 @frozen
-class Fact:
+class ExtractedFact:
     text: str
     speaker: str
     when: dt.datetime | None
@@ -59,10 +59,10 @@ class Fact:
         return f"- {time}{who}{self.text}{where}"
 
 
-Talk = Iterable[Said | Turn | str]
+Talk = Iterable[SpokenLine | Turn | str]
 
 
-def salient_facts(talk: Talk, *, limit: int = 20, min_score: float = _MIN_FACT_SCORE) -> list[Fact]:
+def salient_facts(talk: Talk, *, limit: int = 20, min_score: float = _MIN_FACT_SCORE) -> list[ExtractedFact]:
     """The sentences that are worth remembering, in the order they were said; none when there are none.
 
     Secrets are taken out of them, because notes are indexed as they are.
@@ -76,7 +76,7 @@ def summarise(talk: Talk, budget_tokens: int) -> str:
     """The best sentences that fit into so many tokens, in order, by day. Empty when there are none, or none fits."""
     said = said_of(talk)
     left = budget_tokens * CHARS_PER_TOKEN
-    chosen: dict[int, Fact] = {}
+    chosen: dict[int, ExtractedFact] = {}
     for sentence in _worth_a_line(score_sentences([one.text for one in said])):
         fact = _fact(said, sentence)
         # A heading is counted for every line, so that the sum can only be too high.
@@ -95,16 +95,16 @@ def _worth_a_line(sentences: list[Sentence]) -> Iterator[Sentence]:
     return pick(sentences, min_score=min(0.0, best))
 
 
-def _fact(said: list[Said], sentence: Sentence) -> Fact:
+def _fact(said: list[SpokenLine], sentence: Sentence) -> ExtractedFact:
     one = said[sentence.at]
-    return Fact(sentence.text, _one_line(one.speaker), one.when, _one_line(one.source))
+    return ExtractedFact(sentence.text, _one_line(one.speaker), one.when, _one_line(one.source))
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def render(facts: Iterable[Fact]) -> str:
+def render(facts: Iterable[ExtractedFact]) -> str:
     """A list under a heading for each day."""
     lines: list[str] = []
     day = ""
@@ -116,18 +116,18 @@ def render(facts: Iterable[Fact]) -> str:
     return "\n".join(lines)
 
 
-def said_of(talk: Talk) -> list[Said]:
+def said_of(talk: Talk) -> list[SpokenLine]:
     """Tool calls and results are left out: what they brought is in the answers that were made of it."""
-    found: list[Said] = []
+    found: list[SpokenLine] = []
     for one in talk:
         match one:
-            case Said():
-                found.append(Said(redact(one.text), one.speaker, one.when, one.source))
+            case SpokenLine():
+                found.append(SpokenLine(redact(one.text), one.speaker, one.when, one.source))
             case Turn():
                 text = "\n\n".join(part.text for part in one.parts if isinstance(part, TextPart))
-                found.append(Said(redact(text), one.role))
+                found.append(SpokenLine(redact(text), one.role))
             case str():
-                found.append(Said(redact(one)))
+                found.append(SpokenLine(redact(one)))
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kept.config import KEY_VARIABLES, ProviderKeys
-from kept.config.schema import Model
+from kept.config.schema import ModelSettings
 from kept.errors import ContextOverflow, ModelError, ModelFailed, ModelRefused, ModelUnavailable
 from kept.net import ProviderAccount, choose_account
 from kept.net.answers import CONTEXT_OVERFLOW
@@ -84,7 +84,7 @@ ANTHROPIC = Home("anthropic", "Anthropic", "https://api.anthropic.com", "claude-
 OPENAI = Home("openai", "OpenAI", "https://api.openai.com/v1", "gpt-5.4-mini")
 
 
-def get_service(home: Home, settings: Model, keys: ProviderKeys) -> ModelService:
+def get_service(home: Home, settings: ModelSettings, keys: ProviderKeys) -> ModelService:
     """Return the configured model of a provider. Raise ModelUnavailable if its name or its key is missing."""
     account = choose_account(
         home.url,

@@ -46,7 +46,7 @@ class OpenAIChat(SdkChat):
         try:
             stream = await client.chat.completions.create(**self._body(request), stream=True)
             async with stream:
-                async for event in Reader(request, self.service).read(stream):
+                async for event in OpenAIStreamReader(request, self.service).read(stream):
                     yield event
         except openai.APIStatusError as exc:
             kind, message = error_fields(exc.body)
@@ -104,7 +104,7 @@ def _call(use: ToolUse) -> dict[str, Any]:
     return {"id": use.id, "type": "function", "function": {"name": use.name, "arguments": arguments}}
 
 
-class _Call:
+class _ToolCallDraft:
     """A tool call that is still coming in."""
 
     def __init__(self, call_id: str, name: str) -> None:
@@ -113,14 +113,14 @@ class _Call:
         self.pieces: list[str] = []
 
 
-class Reader:
+class OpenAIStreamReader:
     """Puts one answer together. Servers differ in what they number and what they leave out."""
 
     def __init__(self, request: ChatRequest, service: ModelService) -> None:
         self._request = request
         self._service = service
-        self._calls: list[_Call] = []
-        self._by_index: dict[int | None, _Call] = {}
+        self._calls: list[_ToolCallDraft] = []
+        self._by_index: dict[int | None, _ToolCallDraft] = {}
         self._said: list[str] = []
         self._usage = ModelUsage()
         self._reason: str | None = None
@@ -158,7 +158,7 @@ class Reader:
         call_id, function = piece.id or "", piece.function
         known = self._by_index.get(index)
         if known is None or (call_id and known.id and call_id != known.id):
-            known = self._by_index[index] = _Call(call_id, "")
+            known = self._by_index[index] = _ToolCallDraft(call_id, "")
             self._calls.append(known)
         known.id = known.id or call_id
         known.name = known.name or (function and function.name) or ""

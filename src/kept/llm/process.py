@@ -19,7 +19,7 @@ _GRACE_S = 2.0
 
 
 @frozen
-class Ended:
+class ProcessExit:
     """The last that comes from a program: how it ended, and the end of what it complained about."""
 
     code: int
@@ -28,7 +28,7 @@ class Ended:
 
 async def run_lines(
     command: Sequence[str], *, stdin: bytes, env: Mapping[str, str], cwd: str, label: str
-) -> AsyncGenerator[bytes | Ended, None]:
+) -> AsyncGenerator[bytes | ProcessExit, None]:
     """The lines of its output, and then how it ended. Whoever stops listening stops the program."""
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -47,7 +47,7 @@ async def run_lines(
     try:
         async for line in _lines(process.stdout, label):
             yield line
-        yield Ended(await process.wait(), await complaining)
+        yield ProcessExit(await process.wait(), await complaining)
     finally:
         await asyncio.shield(_stop(process, feeding, complaining))
 

@@ -6,7 +6,7 @@ import importlib.util
 from typing import TYPE_CHECKING, assert_never
 
 from kept.config import ProviderKeys
-from kept.config.schema import Model
+from kept.config.schema import ModelSettings
 from kept.errors import ModelUnavailable
 from kept.llm.base import ChatModel
 from kept.llm.model_service import ANTHROPIC, OPENAI, Home, get_service
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kept.llm.claude_cli import KeptServer
 
 
-def make_model(settings: Model, keys: ProviderKeys, *, kept: KeptServer | None = None) -> ChatModel:
+def make_model(settings: ModelSettings, keys: ProviderKeys, *, kept: KeptServer | None = None) -> ChatModel:
     """The model that the settings name. It is not asked anything yet, and what is heavy is imported when it is.
 
     ``kept`` starts Kept's tools on the same memory, for a model that brings its own way of using tools.
@@ -48,7 +48,7 @@ def make_model(settings: Model, keys: ProviderKeys, *, kept: KeptServer | None =
             assert_never(settings.provider)
 
 
-def _make_sdk(kind: type[SdkChat], home: Home, settings: Model, keys: ProviderKeys) -> ChatModel:
+def _make_sdk(kind: type[SdkChat], home: Home, settings: ModelSettings, keys: ProviderKeys) -> ChatModel:
     service = get_service(home, settings, keys)
     if importlib.util.find_spec(home.provider) is None:
         raise ModelUnavailable(

@@ -27,33 +27,43 @@ class Sentence:
 
 
 @frozen
-class Sign:
+class SalienceCue:
     pattern: str
     weight: float
 
 
 # What makes a sentence worth keeping, or not. Words are English; numbers, names, addresses and code any language has.
 SIGNS = (
-    Sign(r"(?i)\b(?:remember|don'?t forget|note that|for the record|important(?:ly)?|keep in mind)\b", 3.0),
-    Sign(r"(?i)\b(?:decid\w+|agree[ds]?|chose\w*|settled on|going with|plan(?:s|ned)? to|conclu\w+|resolved)\b", 2.5),
-    Sign(r"(?i)\bmy (?!god|goodness|bad\b)\w+(?:\s\w+){0,3} (?:is|are|was|were|has|lives?|works?)\b", 2.5),
-    Sign(
+    SalienceCue(r"(?i)\b(?:remember|don'?t forget|note that|for the record|important(?:ly)?|keep in mind)\b", 3.0),
+    SalienceCue(
+        r"(?i)\b(?:decid\w+|agree[ds]?|chose\w*|settled on|going with|plan(?:s|ned)? to|conclu\w+|resolved)\b", 2.5
+    ),
+    SalienceCue(r"(?i)\bmy (?!god|goodness|bad\b)\w+(?:\s\w+){0,3} (?:is|are|was|were|has|lives?|works?)\b", 2.5),
+    SalienceCue(
         r"(?i)\bI(?:'m| am| live| work| moved| was born| have| own| use| prefer| like| love| hate| need| want)\b", 1.5
     ),
-    Sign(r"(?i)\b(?:always|never|must|should|prefer\w*|favou?rite|allerg\w+|birthday|anniversary|deadline|due)\b", 1.5),
-    Sign(r"(?i)\b(?:because|instead|no longer|from now on|changed?|moved?|switch\w+|renamed?|fixed|root cause)\b", 1.0),
-    Sign(r"(?i)\b(?:called|named|address|phone|port|version|password|server|account|budget|costs?|price)\b", 1.0),
-    Sign(r"\d", 1.0),
-    Sign(r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}[:.]\d\d\b|(?i:\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b)", 1.0),
-    Sign(r"https?://|[\w.+-]+@[\w-]+\.\w|(?:^|\s)[~./]?\w+/[\w./-]+|\b\w+_\w+\b|`[^`]+`", 1.0),
-    Sign(r"(?<=[\w,;] )[A-Z][a-z]+", 1.0),
-    Sign(r"""["“«「][^"”»」]{3,}["”»」]""", 0.5),
-    Sign(r"[?？]\s*$", -2.0),
-    Sign(
+    SalienceCue(
+        r"(?i)\b(?:always|never|must|should|prefer\w*|favou?rite|allerg\w+|birthday|anniversary|deadline|due)\b", 1.5
+    ),
+    SalienceCue(
+        r"(?i)\b(?:because|instead|no longer|from now on|changed?|moved?|switch\w+|renamed?|fixed|root cause)\b", 1.0
+    ),
+    SalienceCue(
+        r"(?i)\b(?:called|named|address|phone|port|version|password|server|account|budget|costs?|price)\b", 1.0
+    ),
+    SalienceCue(r"\d", 1.0),
+    SalienceCue(r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}[:.]\d\d\b|(?i:\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b)", 1.0),
+    SalienceCue(r"https?://|[\w.+-]+@[\w-]+\.\w|(?:^|\s)[~./]?\w+/[\w./-]+|\b\w+_\w+\b|`[^`]+`", 1.0),
+    SalienceCue(r"(?<=[\w,;] )[A-Z][a-z]+", 1.0),
+    SalienceCue(r"""["“«「][^"”»」]{3,}["”»」]""", 0.5),
+    SalienceCue(r"[?？]\s*$", -2.0),
+    SalienceCue(
         r"(?i)^\W*(?:hi|hello|hey|thanks?|thank you|ok(?:ay)?|sure|great|yes|no|bye|good (?:morning|night)|lol)\b", -2.0
     ),
-    Sign(r"(?i)\bI(?:'m| am) (?:fine|good|well|glad|happy|sorry|afraid|not sure|ready|here)\b", -3.0),
-    Sign(r"(?i)\b(?:let me know|happy to help|feel free|would you like|can i help|you'?re welcome|as an ai)\b", -3.0),
+    SalienceCue(r"(?i)\bI(?:'m| am) (?:fine|good|well|glad|happy|sorry|afraid|not sure|ready|here)\b", -3.0),
+    SalienceCue(
+        r"(?i)\b(?:let me know|happy to help|feel free|would you like|can i help|you'?re welcome|as an ai)\b", -3.0
+    ),
 )
 
 _ENDS = re.compile(r"(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))\s+(?=[^a-z\s])|(?<=[。！？])|\n+")

@@ -7,10 +7,10 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
-from kept.agent.events import AgentEvent, Answering, GroupLine, Inbound, Reply
+from kept.agent.events import AgentEvent, AnsweringAgent, GroupLine, Inbound, Reply
 from kept.errors import KeptError
 from kept.memory import Memory
-from kept.responder.commands import Asked, Commands, find_command
+from kept.responder.commands import CommandCall, Commands, find_command
 from kept.sessions.keys import SessionKey
 from kept.sessions.store import SessionStore
 
@@ -19,9 +19,9 @@ SILENCE = "NO_REPLY"
 log = logging.getLogger(__name__)
 
 
-class Answerer:
+class Dispatcher:
     def __init__(
-        self, agent: Answering, memory: Memory, sessions: SessionStore, commands: Commands, *, index_every: int
+        self, agent: AnsweringAgent, memory: Memory, sessions: SessionStore, commands: Commands, *, index_every: int
     ) -> None:
         self.agent = agent
         self.memory = memory
@@ -48,7 +48,7 @@ class Answerer:
         """Ends with a Reply. A command is a turn of its own."""
         command = find_command(messages[0]) if len(messages) == 1 else None
         if command is not None:
-            asked = Asked(command, session_id, messages[0].id)
+            asked = CommandCall(command, session_id, messages[0].id)
             if command.name not in ("new", "reset") or not command.rest:
                 yield Reply(await self.commands.run(asked), "")
                 return

@@ -8,7 +8,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from kept.agent.events import Answering, Compacted, Inbound
+from kept.agent.events import AnsweringAgent, CompactionResult, Inbound
 from kept.errors import EmptyNote, KeptError, SessionNotFound
 from kept.memory import Memory
 from kept.records import Hit, Written
@@ -45,7 +45,7 @@ class Command:
 
 
 @frozen
-class Asked:
+class CommandCall:
     """A command, with the conversation it was given in. ``message_id`` tells whether it was carried out before."""
 
     command: Command
@@ -75,7 +75,7 @@ class Commands:
 
     def __init__(
         self,
-        agent: Answering,
+        agent: AnsweringAgent,
         memory: Memory,
         sessions: SessionStore,
         *,
@@ -86,9 +86,9 @@ class Commands:
         self.sessions = sessions
         self.more_status = more_status
 
-    async def run(self, asked: Asked) -> str:
+    async def run(self, asked: CommandCall) -> str:
         """The reply. What goes wrong is said in it."""
-        known: dict[str, Callable[[Asked], Awaitable[str]]] = {
+        known: dict[str, Callable[[CommandCall], Awaitable[str]]] = {
             "new": self._new,
             "reset": self._new,
             "compact": self._compact,
@@ -107,11 +107,11 @@ class Commands:
         except KeptError as exc:
             return f"{exc.message} {exc.hint}".strip()
 
-    async def begin_anew(self, asked: Asked) -> SessionRecord:
+    async def begin_anew(self, asked: CommandCall) -> SessionRecord:
         """The session that follows. Carried out before a crash, it is the one that was begun then."""
         return await asyncio.to_thread(self._begin_anew, asked)
 
-    def _begin_anew(self, asked: Asked) -> SessionRecord:
+    def _begin_anew(self, asked: CommandCall) -> SessionRecord:
         old = self.sessions.get(asked.session_id)
         if old.successor:
             try:
@@ -122,14 +122,14 @@ class Commands:
                 return newer
         return self.sessions.reset(old.id, metadata={**old.metadata, "inbound": asked.message_id})
 
-    async def _new(self, asked: Asked) -> str:
+    async def _new(self, asked: CommandCall) -> str:
         await self.begin_anew(asked)
         return f"A new conversation. The one before is kept: session {asked.session_id}."
 
-    async def _compact(self, asked: Asked) -> str:
+    async def _compact(self, asked: CommandCall) -> str:
         return _describe_compaction(await self.agent.compact(asked.session_id, instructions=asked.command.rest or None))
 
-    async def _status(self, asked: Asked) -> str:
+    async def _status(self, asked: CommandCall) -> str:
         return "\n".join([*await asyncio.to_thread(self._status_lines, asked.session_id), *self.more_status()])
 
     def _status_lines(self, session_id: str) -> list[str]:
@@ -143,7 +143,7 @@ class Commands:
             *status.degraded,
         ]
 
-    async def _memory(self, asked: Asked) -> str:
+    async def _memory(self, asked: CommandCall) -> str:
         query = asked.command.rest
         if not query:
             return "Say what to look for: /memory QUERY."
@@ -151,7 +151,7 @@ class Commands:
         lines = [_shown(number, hit) for number, hit in enumerate(found.hits, 1)]
         return "\n\n".join([*(lines or ["Nothing is remembered about that."]), *found.degraded])
 
-    async def _remember(self, asked: Asked) -> str:
+    async def _remember(self, asked: CommandCall) -> str:
         try:
             written = await asyncio.to_thread(self._write_down, asked.command.rest)
         except EmptyNote:
@@ -169,7 +169,7 @@ class Commands:
                 return None
         return self.memory.add(text, to="memory")
 
-    async def _forget(self, asked: Asked) -> str:
+    async def _forget(self, asked: CommandCall) -> str:
         rest = asked.command.rest
         if not rest:
             return "Say what to forget: /forget QUERY. You will see what would go before anything does."
@@ -203,10 +203,10 @@ class Commands:
             forget.withdraw_question(self.sessions, session_id)
         return _describe_removal(removed, forget.tombstones_path(self.memory))
 
-    async def _stop(self, asked: Asked) -> str:
+    async def _stop(self, asked: CommandCall) -> str:
         return "Stopped."
 
-    async def _help(self, asked: Asked) -> str:
+    async def _help(self, asked: CommandCall) -> str:
         return HELP
 
 
@@ -246,7 +246,7 @@ def _describe_removal(removed: Removed, kept_in: str) -> str:
     return "\n".join(lines)
 
 
-def _describe_compaction(done: Compacted) -> str:
+def _describe_compaction(done: CompactionResult) -> str:
     if not done.done:
         return f"Nothing was compacted: {done.reason}."
     by = " The summary was put together without a model." if done.source == "extractive" else ""

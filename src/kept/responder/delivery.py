@@ -12,19 +12,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from kept.errors import DeliveryRefused, NotSent
-from kept.responder.letters import Turn
-from kept.responder.outlet import Outlet
+from kept.responder.letters import AnswerRun
+from kept.responder.outlet import Channel
 
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
 
-Mark = Callable[..., Awaitable[Turn]]
+Mark = Callable[..., Awaitable[AnswerRun]]
 """Writes down what became of the first part that is not settled, and gives the turn as it is then."""
 
 log = logging.getLogger(__name__)
 
 
-async def deliver(turn: Turn, outlet: Outlet, to: Mapping[str, Any], mark: Mark) -> Turn:
+async def deliver(turn: AnswerRun, outlet: Channel, to: Mapping[str, Any], mark: Mark) -> AnswerRun:
     if turn.sending:
         turn = await _give_up(turn, mark, "the program ended while it was being sent")
     wait_s = FIRST_WAIT_S
@@ -47,6 +47,6 @@ async def deliver(turn: Turn, outlet: Outlet, to: Mapping[str, Any], mark: Mark)
     return turn
 
 
-async def _give_up(turn: Turn, mark: Mark, reason: str) -> Turn:
+async def _give_up(turn: AnswerRun, mark: Mark, reason: str) -> AnswerRun:
     log.warning("%s: part %d of a reply is not sent again: %s", turn.channel, turn.settled + 1, reason)
     return await mark(turn, "unsure", reason=reason)

@@ -15,10 +15,10 @@ from typing import Any
 from kept.memory import Memory
 from kept.records import Hit, cite
 from kept.search.query import parse_query
-from kept.sessions.entries import State
+from kept.sessions.entries import StateEntry
 from kept.sessions.store import SessionStore
 from kept.values import frozen
-from kept.workspace.removal import Cut, Removed, remove_passages
+from kept.workspace.removal import LineRemoval, Removed, remove_passages
 
 STATE = "forget"
 _SHOWN = 5
@@ -28,7 +28,7 @@ _FENCE = re.compile(r"\s*(?:```|~~~)")
 
 
 @frozen
-class Passage:
+class ForgetMatch:
     """A paragraph or list item of a note."""
 
     path: str
@@ -40,10 +40,10 @@ class Passage:
         return cite(self.path, self.start_line, self.start_line + self.text.count("\n"))
 
 
-def find_passages(memory: Memory, query: str) -> tuple[list[Passage], list[Hit]]:
+def find_passages(memory: Memory, query: str) -> tuple[list[ForgetMatch], list[Hit]]:
     """What the notes say about it, cut down to the paragraphs that name it; and where conversations do, which stay."""
     words = {term.text.casefold() for term in parse_query(query).terms}
-    found: dict[tuple[str, int], Passage] = {}
+    found: dict[tuple[str, int], ForgetMatch] = {}
     for hit in memory.search(query, source="memory", max_results=_SHOWN):
         lines = memory.read(hit.path, start=hit.start_line, lines=hit.end_line - hit.start_line + 1)
         passages = split_passages(hit.path, hit.start_line, lines.text)
@@ -55,16 +55,16 @@ def find_passages(memory: Memory, query: str) -> tuple[list[Passage], list[Hit]]
     return list(found.values())[:_SHOWN], said
 
 
-def split_passages(path: str, first_line: int, text: str) -> list[Passage]:
+def split_passages(path: str, first_line: int, text: str) -> list[ForgetMatch]:
     """Paragraphs and list items. Headings are none: they stay, whatever stood below them."""
-    passages: list[Passage] = []
+    passages: list[ForgetMatch] = []
     current: list[str] = []
     start = first_line
     fenced = False
 
     def close() -> None:
         if current:
-            passages.append(Passage(path, start, "\n".join(current)))
+            passages.append(ForgetMatch(path, start, "\n".join(current)))
             current.clear()
 
     for number, line in enumerate(text.split("\n"), first_line):
@@ -82,35 +82,35 @@ def split_passages(path: str, first_line: int, text: str) -> list[Passage]:
     return passages
 
 
-def remember_question(sessions: SessionStore, session_id: str, passages: Sequence[Passage]) -> None:
-    cuts = [Cut.of(one.path, one.start_line, one.text) for one in passages]
+def remember_question(sessions: SessionStore, session_id: str, passages: Sequence[ForgetMatch]) -> None:
+    cuts = [LineRemoval.of(one.path, one.start_line, one.text) for one in passages]
     value = {
         "asked": sessions.clock.now().isoformat(),
         "cuts": [[cut.path, cut.start_line, cut.end_line, cut.digest] for cut in cuts],
     }
-    sessions.append(session_id, State(STATE, value))
+    sessions.append(session_id, StateEntry(STATE, value))
 
 
-def pending_cuts(sessions: SessionStore, session_id: str) -> list[Cut]:
+def pending_cuts(sessions: SessionStore, session_id: str) -> list[LineRemoval]:
     """What was asked about within the last hour and neither confirmed nor declined."""
     value: Any = sessions.get(session_id).state.get(STATE)
     try:
         if sessions.clock.now() - dt.datetime.fromisoformat(value["asked"]) > _VALID:
             return []
-        return [Cut(str(path), int(start), int(end), str(digest)) for path, start, end, digest in value["cuts"]]
+        return [LineRemoval(str(path), int(start), int(end), str(digest)) for path, start, end, digest in value["cuts"]]
     except (TypeError, KeyError, ValueError):
         return []
 
 
 def withdraw_question(sessions: SessionStore, session_id: str) -> None:
-    sessions.append(session_id, State(STATE, None))
+    sessions.append(session_id, StateEntry(STATE, None))
 
 
 def tombstones_path(memory: Memory) -> str:
     return os.path.join(memory.config.home, "agents", memory.config.agent_id, "forgotten.jsonl")
 
 
-def forget(memory: Memory, cuts: Sequence[Cut]) -> Removed:
+def forget(memory: Memory, cuts: Sequence[LineRemoval]) -> Removed:
     return remove_passages(
         memory.workspace,
         cuts,

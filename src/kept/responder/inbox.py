@@ -24,8 +24,8 @@ from dataclasses import replace
 from kept.agent.events import Inbound
 from kept.clock import Clock, new_id
 from kept.errors import MessageConflict, WriteFailed
-from kept.responder.journal import Journal
-from kept.responder.letters import Letter, Record, Turn, letter_of, record_of_letter, records_of_turn
+from kept.responder.journal import InboxFile
+from kept.responder.letters import AcceptedMessage, AnswerRun, Record, letter_of, record_of_letter, records_of_turn
 from kept.sessions.keys import SessionKey
 
 KEPT_TURNS = 2_000
@@ -48,11 +48,11 @@ class Inbox:
         self.clock = clock
         self._kept_turns = kept_turns
         self._lock = threading.Lock()
-        self._letters: OrderedDict[Name, Letter] = OrderedDict()
+        self._letters: OrderedDict[Name, AcceptedMessage] = OrderedDict()
         self._turn_of: dict[Name, str] = {}
-        self._turns: OrderedDict[str, Turn] = OrderedDict()
+        self._turns: OrderedDict[str, AnswerRun] = OrderedDict()
         self._finished: OrderedDict[str, None] = OrderedDict()
-        self._journal = Journal(path)
+        self._journal = InboxFile(path)
         for record in self._journal.read(repair=not read_only):
             self._apply(record)
         if not read_only:
@@ -60,43 +60,43 @@ class Inbox:
 
     # looking
 
-    def find(self, channel: str, message_id: str) -> Letter | None:
+    def find(self, channel: str, message_id: str) -> AcceptedMessage | None:
         return self._letters.get((channel, message_id))
 
-    def turn_of(self, letter: Letter) -> Turn | None:
+    def turn_of(self, letter: AcceptedMessage) -> AnswerRun | None:
         turn_id = self._turn_of.get((letter.channel, letter.id))
         return self._turns[turn_id] if turn_id else None
 
-    def letters_of(self, turn: Turn) -> list[Letter]:
+    def letters_of(self, turn: AnswerRun) -> list[AcceptedMessage]:
         return [self._letters[turn.channel, one] for one in turn.ids]
 
-    def waiting(self) -> list[Letter]:
+    def waiting(self) -> list[AcceptedMessage]:
         """Accepted, and not yet part of a turn."""
         with self._lock:
             return [letter for name, letter in self._letters.items() if name not in self._turn_of]
 
-    def unfinished(self) -> list[Turn]:
+    def unfinished(self) -> list[AnswerRun]:
         with self._lock:
             return [turn for turn in self._turns.values() if not turn.finished]
 
-    def unsure(self) -> list[Turn]:
+    def unsure(self) -> list[AnswerRun]:
         """Turns of which a part may not have arrived."""
         with self._lock:
             return [turn for turn in self._turns.values() if turn.unsure]
 
     # changing
 
-    def receive(self, key: SessionKey, message: Inbound) -> Letter:
+    def receive(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
         """The same message again is the one that is there already."""
         with self._lock:
             known = self._letters.get((key.channel, message.id))
             if known is not None:
                 return check_same(known, str(key), message.text)
-            letter = Letter(key.channel, message.id, str(key), message, self.clock.now())
+            letter = AcceptedMessage(key.channel, message.id, str(key), message, self.clock.now())
             self._write(record_of_letter(letter))
             return self._letters[key.channel, message.id]
 
-    def begin(self, letters: Sequence[Letter], session_id: str) -> Turn:
+    def begin(self, letters: Sequence[AcceptedMessage], session_id: str) -> AnswerRun:
         with self._lock:
             ids = [letter.id for letter in letters]
             turn_id = new_id()
@@ -112,24 +112,24 @@ class Inbox:
             )
             return self._turns[turn_id]
 
-    def begin_again(self, turn: Turn) -> Turn:
+    def begin_again(self, turn: AnswerRun) -> AnswerRun:
         return self._change(turn, {"type": "begun", "attempts": turn.attempts + 1})
 
     def answer(
-        self, turn: Turn, parts: Sequence[str], *, push: bool, entry_id: str | None, error: str | None = None
-    ) -> Turn:
+        self, turn: AnswerRun, parts: Sequence[str], *, push: bool, entry_id: str | None, error: str | None = None
+    ) -> AnswerRun:
         """``push`` says whether the parts have to be sent, or are fetched by whoever wants them."""
         answered = {"type": "answered", "parts": list(parts), "push": push, "entry": entry_id, "error": error}
         return self._change(turn, answered)
 
-    def cancel(self, turn: Turn) -> Turn:
+    def cancel(self, turn: AnswerRun) -> AnswerRun:
         return self._change(turn, {"type": "cancelled"})
 
-    def mark(self, turn: Turn, what: str, *, reason: str | None = None) -> Turn:
+    def mark(self, turn: AnswerRun, what: str, *, reason: str | None = None) -> AnswerRun:
         """sending, unsent, sent or unsure: of the first part that is not settled."""
         return self._change(turn, {"type": what, "part": turn.settled, **({"reason": reason} if reason else {})})
 
-    def _change(self, turn: Turn, record: Record) -> Turn:
+    def _change(self, turn: AnswerRun, record: Record) -> AnswerRun:
         with self._lock:
             self._write({**record, "turn": turn.id})
             return self._turns[turn.id]
@@ -179,14 +179,14 @@ class Inbox:
             del self._turns[turn_id], self._finished[turn_id]
 
 
-def check_same(letter: Letter, key: str, text: str) -> Letter:
+def check_same(letter: AcceptedMessage, key: str, text: str) -> AcceptedMessage:
     if letter.key != key or letter.message.text != text:
         raise MessageConflict(f"A message with the id '{letter.id}' is there already, and it is another one.")
     return letter
 
 
-def _begun(record: Record) -> Turn:
-    return Turn(
+def _begun(record: Record) -> AnswerRun:
+    return AnswerRun(
         record["turn"],
         record["channel"],
         record["key"],
@@ -196,7 +196,7 @@ def _begun(record: Record) -> Turn:
     )
 
 
-def _changed(turn: Turn, record: Record) -> Turn:
+def _changed(turn: AnswerRun, record: Record) -> AnswerRun:
     match record["type"]:
         case "begun":
             return replace(turn, attempts=record["attempts"])
@@ -218,7 +218,7 @@ def _changed(turn: Turn, record: Record) -> Turn:
             return turn
 
 
-def describe(turn: Turn | None) -> str:
+def describe(turn: AnswerRun | None) -> str:
     """The state of a message, in one word."""
     if turn is None:
         return "waiting"

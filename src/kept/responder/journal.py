@@ -17,7 +17,7 @@ _HEAD: Record = {"type": "inbox", "version": VERSION}
 log = logging.getLogger(__name__)
 
 
-class Journal:
+class InboxFile:
     """Whoever has one holds a lock, so nobody else writes to it."""
 
     def __init__(self, path: str) -> None:

@@ -6,18 +6,18 @@ import asyncio
 from collections import deque
 
 from kept.responder.commands import find_command
-from kept.responder.letters import Letter, Turn
+from kept.responder.letters import AcceptedMessage, AnswerRun
 
 
-class Lane:
+class ConversationQueue:
     """``unfinished`` is what a crash broke off: it comes first."""
 
     def __init__(self, key: str, *, debounce_s: float) -> None:
         self.key = key
-        self.waiting: deque[Letter] = deque()
-        self.unfinished: deque[Turn] = deque()
-        self.answering: asyncio.Task[Turn] | None = None
-        self.current: Turn | None = None
+        self.waiting: deque[AcceptedMessage] = deque()
+        self.unfinished: deque[AnswerRun] = deque()
+        self.answering: asyncio.Task[AnswerRun] | None = None
+        self.current: AnswerRun | None = None
         self.runner: asyncio.Task[None] | None = None
         self._debounce_s = debounce_s
         self._quiet_at = 0.0
@@ -26,7 +26,7 @@ class Lane:
     def __bool__(self) -> bool:
         return bool(self.waiting or self.unfinished)
 
-    def add(self, letter: Letter) -> None:
+    def add(self, letter: AcceptedMessage) -> None:
         self.waiting.append(letter)
         self._quiet_at = asyncio.get_running_loop().time() + self._debounce_s
         if _is_command(letter):
@@ -45,7 +45,7 @@ class Lane:
             except TimeoutError:
                 pass
 
-    def take(self) -> list[Letter]:
+    def take(self) -> list[AcceptedMessage]:
         """The messages of the next turn. A command is always one by itself."""
         taken = [self.waiting.popleft()]
         while self.waiting and not _is_command(taken[0]) and not _is_command(self.waiting[0]):
@@ -55,5 +55,5 @@ class Lane:
         return taken
 
 
-def _is_command(letter: Letter) -> bool:
+def _is_command(letter: AcceptedMessage) -> bool:
     return find_command(letter.message) is not None

@@ -12,7 +12,7 @@ Record = dict[str, Any]
 
 
 @frozen
-class Letter:
+class AcceptedMessage:
     """A message that was accepted. Its channel and its id name it."""
 
     channel: str
@@ -24,7 +24,7 @@ class Letter:
 
 
 @frozen
-class Turn:
+class AnswerRun:
     """Messages that are answered together, and how far that is."""
 
     id: str
@@ -55,7 +55,7 @@ class Turn:
         return "\n\n".join(self.parts) if self.parts else None
 
 
-def record_of_letter(letter: Letter) -> Record:
+def record_of_letter(letter: AcceptedMessage) -> Record:
     message = letter.message
     return {
         "type": "received",
@@ -70,9 +70,9 @@ def record_of_letter(letter: Letter) -> Record:
     }
 
 
-def letter_of(record: Record) -> Letter:
+def letter_of(record: Record) -> AcceptedMessage:
     when = record["timestamp"]
-    return Letter(
+    return AcceptedMessage(
         record["channel"],
         record["id"],
         record["key"],
@@ -87,7 +87,7 @@ def letter_of(record: Record) -> Letter:
     )
 
 
-def records_of_turn(turn: Turn) -> list[Record]:
+def records_of_turn(turn: AnswerRun) -> list[Record]:
     """The shortest way to where a turn is."""
     records: list[Record] = [
         {

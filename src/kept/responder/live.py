@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from kept.agent.events import AgentEvent
 
 
-class Live:
+class EventReplay:
     """The events of one turn so far, and a way to wait for more."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 
-class Outlet(Protocol):
+class Channel(Protocol):
     pushes: bool
     """Whether replies have to be sent. Otherwise they lie ready and are fetched, as often as somebody likes."""
     limit: int | None
@@ -28,7 +28,7 @@ class Outlet(Protocol):
         ...
 
 
-class Fetched:
+class PullChannel:
     """An outlet whose replies are fetched. Nothing is ever sent."""
 
     pushes = False

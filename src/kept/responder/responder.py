@@ -14,18 +14,18 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 
 from kept.agent.events import AgentEvent, GroupLine, Inbound
-from kept.config import AutoResponder
+from kept.config import ResponderSettings
 from kept.errors import KeptError, MessageConflict, MessageNotFound
-from kept.responder.answerer import Answerer
+from kept.responder.answerer import Dispatcher
 from kept.responder.commands import is_stop
 from kept.responder.delivery import LONGEST_WAIT_S, deliver
 from kept.responder.inbox import Inbox, check_same
-from kept.responder.lane import Lane
-from kept.responder.letters import Letter, Turn
-from kept.responder.outlet import Outlet
-from kept.responder.room import Room
-from kept.responder.turns import Turns
-from kept.responder.writer import Writer
+from kept.responder.lane import ConversationQueue
+from kept.responder.letters import AcceptedMessage, AnswerRun
+from kept.responder.outlet import Channel
+from kept.responder.room import QueueLimits
+from kept.responder.turns import AnswerRunner
+from kept.responder.writer import InboxWriter
 from kept.sessions.keys import SessionKey, parse_key
 
 log = logging.getLogger(__name__)
@@ -35,17 +35,17 @@ class Responder:
     """Belongs to one event loop. ``outlets`` are the channels by name."""
 
     def __init__(
-        self, answerer: Answerer, inbox: Inbox, settings: AutoResponder, outlets: Mapping[str, Outlet]
+        self, answerer: Dispatcher, inbox: Inbox, settings: ResponderSettings, outlets: Mapping[str, Channel]
     ) -> None:
         self.inbox = inbox
-        self.room = Room(settings)
+        self.room = QueueLimits(settings)
         self._answerer = answerer
         self._outlets = outlets
-        self._writer = Writer()
-        self._turns = Turns(answerer, inbox, self._writer, max_history=settings.max_history_messages)
+        self._writer = InboxWriter()
+        self._turns = AnswerRunner(answerer, inbox, self._writer, max_history=settings.max_history_messages)
         self._slots = asyncio.Semaphore(settings.max_concurrent)
-        self._lanes: dict[str, Lane] = {}
-        self._arriving: dict[tuple[str, str], asyncio.Future[Letter]] = {}
+        self._lanes: dict[str, ConversationQueue] = {}
+        self._arriving: dict[tuple[str, str], asyncio.Future[AcceptedMessage]] = {}
         self._dropping: set[asyncio.Task[None]] = set()
 
     # beginning and ending
@@ -66,7 +66,7 @@ class Responder:
             lane.hurry()
             self._run(lane)
 
-    def _expect(self, letter: Letter) -> None:
+    def _expect(self, letter: AcceptedMessage) -> None:
         self.room.take(letter.key)
         self._turns.open(letter)
 
@@ -95,7 +95,7 @@ class Responder:
 
     # taking messages
 
-    async def accept(self, key: SessionKey, message: Inbound) -> Letter:
+    async def accept(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
         """Returns when the message is on disk. One that is there already is not taken twice."""
         name = (key.channel, message.id)
         known = self.inbox.find(*name)
@@ -110,7 +110,7 @@ class Responder:
         arriving.add_done_callback(lambda done: self._arrived(name, str(key), done))
         return await asyncio.shield(arriving)
 
-    def _arrived(self, name: tuple[str, str], key: str, arriving: asyncio.Future[Letter]) -> None:
+    def _arrived(self, name: tuple[str, str], key: str, arriving: asyncio.Future[AcceptedMessage]) -> None:
         """Also where whoever brought the message has gone: it is on disk, so it is answered."""
         del self._arriving[name]
         if arriving.cancelled() or arriving.exception() is not None:
@@ -130,7 +130,7 @@ class Responder:
 
     # looking
 
-    def find(self, channel: str, message_id: str) -> tuple[Letter, Turn | None]:
+    def find(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
         letter = self.inbox.find(channel, message_id)
         if letter is None:
             raise MessageNotFound(f"There is no message '{message_id}'.")
@@ -141,7 +141,7 @@ class Responder:
         Of messages that are answered together, whoever follows the last one sees it."""
         return self._turns.follow(channel, message_id)
 
-    async def wait(self, channel: str, message_id: str) -> tuple[Letter, Turn | None]:
+    async def wait(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
         """The message, once there is nothing to wait for."""
         async for _ in self.follow(channel, message_id):
             pass
@@ -157,7 +157,7 @@ class Responder:
 
     # cancelling
 
-    async def cancel(self, channel: str, message_id: str) -> tuple[Letter, Turn | None]:
+    async def cancel(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
         """Nobody wants the answer any more. Messages that are answered together are cancelled together."""
         letter, turn = self.find(channel, message_id)
         lane = self._lanes.get(letter.key)
@@ -170,7 +170,7 @@ class Responder:
             raise MessageConflict("It can no longer be cancelled.", hint="Ask for its state.")
         return await self.wait(channel, message_id)
 
-    def _stop_before(self, lane: Lane, stop: Letter) -> None:
+    def _stop_before(self, lane: ConversationQueue, stop: AcceptedMessage) -> None:
         """/stop overtakes what was said before it."""
         for letter in [one for one in lane.waiting if one is not stop]:
             lane.waiting.remove(letter)
@@ -180,25 +180,25 @@ class Responder:
         if lane.answering is not None:
             lane.answering.cancel()
 
-    async def _drop(self, letter: Letter) -> None:
+    async def _drop(self, letter: AcceptedMessage) -> None:
         turn = await self._writer.surely(lambda: self.inbox.begin([letter], ""))
         await self._writer.surely(lambda: self.inbox.cancel(turn))
         self._finish([letter])
 
     # one turn of a conversation after the other
 
-    def _lane(self, key: str, channel: str) -> Lane:
+    def _lane(self, key: str, channel: str) -> ConversationQueue:
         if key not in self._lanes:
-            self._lanes[key] = Lane(key, debounce_s=self._outlets[channel].debounce_ms / 1000)
+            self._lanes[key] = ConversationQueue(key, debounce_s=self._outlets[channel].debounce_ms / 1000)
         return self._lanes[key]
 
-    def _run(self, lane: Lane) -> None:
+    def _run(self, lane: ConversationQueue) -> None:
         if self.room.closed:
             lane.hurry()
         if lane.runner is None:
             lane.runner = asyncio.create_task(self._run_lane(lane))
 
-    async def _run_lane(self, lane: Lane) -> None:
+    async def _run_lane(self, lane: ConversationQueue) -> None:
         try:
             while lane:
                 await lane.settle()
@@ -213,12 +213,12 @@ class Responder:
             lane.runner = None
             self._lanes.pop(lane.key, None)
 
-    def _let_go(self, lane: Lane) -> None:
+    def _let_go(self, lane: ConversationQueue) -> None:
         """Nobody need wait here for what only the next start answers."""
         begun = (turn for turn in self.inbox.unfinished() if turn.key == lane.key)
         self._turns.end([*lane.waiting, *(letter for turn in begun for letter in self.inbox.letters_of(turn))])
 
-    async def _next_turn(self, lane: Lane) -> Turn | None:
+    async def _next_turn(self, lane: ConversationQueue) -> AnswerRun | None:
         """Answers what comes next. None where it was taken back while it waited for its turn."""
         turn = await self._begin(lane)
         if turn is None or turn.parts is not None:
@@ -237,7 +237,7 @@ class Responder:
             return await self._writer.surely(lambda: self.inbox.cancel(turn))
         return answering.result()
 
-    async def _begin(self, lane: Lane) -> Turn | None:
+    async def _begin(self, lane: ConversationQueue) -> AnswerRun | None:
         if lane.unfinished:
             broken_off = lane.unfinished.popleft()
             if broken_off.parts is not None:
@@ -249,7 +249,7 @@ class Responder:
         letters = lane.take()
         return await self._writer.surely(lambda: self.inbox.begin(letters, session_id))
 
-    async def _session_of(self, lane: Lane) -> str:
+    async def _session_of(self, lane: ConversationQueue) -> str:
         wait_s = 1.0
         while True:
             try:
@@ -259,7 +259,7 @@ class Responder:
                 await asyncio.sleep(wait_s)
                 wait_s = min(LONGEST_WAIT_S, wait_s * 2)
 
-    async def _deliver(self, turn: Turn) -> None:
+    async def _deliver(self, turn: AnswerRun) -> None:
         letters = self.inbox.letters_of(turn)
         self._turns.end(letters)
         if not turn.finished:
@@ -267,10 +267,10 @@ class Responder:
             await deliver(turn, self._outlets[turn.channel], to, self._mark)
         self._finish(letters)
 
-    async def _mark(self, turn: Turn, what: str, *, reason: str | None = None) -> Turn:
+    async def _mark(self, turn: AnswerRun, what: str, *, reason: str | None = None) -> AnswerRun:
         return await self._writer.surely(lambda: self.inbox.mark(turn, what, reason=reason))
 
-    def _finish(self, letters: list[Letter]) -> None:
+    def _finish(self, letters: list[AcceptedMessage]) -> None:
         self._turns.end(letters)
         self.room.give_back(letters[0].key, len(letters))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from kept.config import AutoResponder
+from kept.config import ResponderSettings
 from kept.errors import ConversationFull, QueueFull
 
 
-class Room:
-    def __init__(self, settings: AutoResponder) -> None:
+class QueueLimits:
+    def __init__(self, settings: ResponderSettings) -> None:
         self.limit = settings.max_queued
         self.limit_each = settings.max_queued_per_conversation
         self.closed = False

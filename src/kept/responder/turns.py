@@ -9,13 +9,13 @@ from typing import Any
 
 from kept.agent.events import AgentEvent, GroupLine, Reply
 from kept.errors import KeptError
-from kept.responder.answerer import Answerer
+from kept.responder.answerer import Dispatcher
 from kept.responder.inbox import Inbox
-from kept.responder.letters import Letter, Turn
-from kept.responder.live import Live
-from kept.responder.outlet import Outlet
+from kept.responder.letters import AcceptedMessage, AnswerRun
+from kept.responder.live import EventReplay
+from kept.responder.outlet import Channel
 from kept.responder.split import split_reply
-from kept.responder.writer import Writer
+from kept.responder.writer import InboxWriter
 from kept.sessions.history import Heard, History
 
 MAX_ATTEMPTS = 25
@@ -25,22 +25,22 @@ _TYPING_S = 4.0
 log = logging.getLogger(__name__)
 
 
-class Turns:
-    def __init__(self, answerer: Answerer, inbox: Inbox, writer: Writer, *, max_history: int) -> None:
+class AnswerRunner:
+    def __init__(self, answerer: Dispatcher, inbox: Inbox, writer: InboxWriter, *, max_history: int) -> None:
         self._answerer = answerer
         self._inbox = inbox
         self._writer = writer
         self._max_history = max_history
         self._history = History()
-        self._live: dict[tuple[str, str], Live] = {}
+        self._live: dict[tuple[str, str], EventReplay] = {}
         self._after: set[asyncio.Task[None]] = set()
 
     # watching
 
-    def open(self, letter: Letter) -> None:
-        self._live[letter.channel, letter.id] = Live()
+    def open(self, letter: AcceptedMessage) -> None:
+        self._live[letter.channel, letter.id] = EventReplay()
 
-    def end(self, letters: list[Letter]) -> None:
+    def end(self, letters: list[AcceptedMessage]) -> None:
         for letter in letters:
             live = self._live.pop((letter.channel, letter.id), None)
             if live is not None:
@@ -54,7 +54,7 @@ class Turns:
 
     # answering
 
-    async def answer(self, turn: Turn, outlet: Outlet) -> Turn:
+    async def answer(self, turn: AnswerRun, outlet: Channel) -> AnswerRun:
         letters = self._inbox.letters_of(turn)
         typing = asyncio.create_task(_keep_typing(outlet, letters[-1]))
         try:
@@ -67,7 +67,7 @@ class Turns:
             lambda: self._inbox.answer(turn, parts, push=outlet.pushes, entry_id=entry_id, error=error)
         )
 
-    async def _ask(self, turn: Turn, letters: list[Letter]) -> tuple[Reply, str | None]:
+    async def _ask(self, turn: AnswerRun, letters: list[AcceptedMessage]) -> tuple[Reply, str | None]:
         """The reply, and what went wrong where it says only that."""
         if turn.attempts > MAX_ATTEMPTS:
             return Reply("This message could not be answered.", ""), "gave_up"
@@ -80,7 +80,7 @@ class Turns:
             log.exception("%s: a message could not be answered", turn.channel)
             return Reply("Something went wrong that should not. The log of the gateway says what.", ""), "internal"
 
-    async def _reply(self, turn: Turn, letters: list[Letter]) -> Reply:
+    async def _reply(self, turn: AnswerRun, letters: list[AcceptedMessage]) -> Reply:
         """Returns as soon as there is a reply. What the agent does after it, such as a compaction, goes on."""
         replied: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._consume(turn, letters, replied))
@@ -98,7 +98,7 @@ class Turns:
         task.add_done_callback(self._after.discard)
         return replied.result()
 
-    async def _consume(self, turn: Turn, letters: list[Letter], replied: asyncio.Future[Reply]) -> None:
+    async def _consume(self, turn: AnswerRun, letters: list[AcceptedMessage], replied: asyncio.Future[Reply]) -> None:
         live = self._live.get((turn.channel, letters[-1].id))
         messages = [letter.message for letter in letters]
         try:
@@ -135,13 +135,13 @@ class Turns:
         return lines[max(0, len(lines) - self._max_history) :]
 
 
-def _nothing_to_see() -> Live:
-    live = Live()
+def _nothing_to_see() -> EventReplay:
+    live = EventReplay()
     live.end()
     return live
 
 
-async def _keep_typing(outlet: Outlet, letter: Letter) -> None:
+async def _keep_typing(outlet: Channel, letter: AcceptedMessage) -> None:
     to: Mapping[str, Any] = letter.message.metadata or {}
     while True:
         await outlet.show_typing(to)

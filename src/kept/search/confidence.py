@@ -19,7 +19,7 @@ from functools import partial
 
 from kept.records import ScorePart
 from kept.search.fuse import Scored
-from kept.search.keyword import Weighed
+from kept.search.keyword import WeightedTerm
 from kept.values import frozen
 
 ALL_WORDS = 0.6
@@ -39,7 +39,7 @@ _WHOLE = 0.999
 
 
 @frozen
-class Signs:
+class Signals:
     """What tells an answer from chance."""
 
     share: float
@@ -77,7 +77,7 @@ class Chance:
     """Of the logarithm: the second word says more than the tenth."""
     meaning: float = 0.0
 
-    def of(self, signs: Signs) -> float:
+    def of(self, signs: Signals) -> float:
         logit = self.base + self.share * signs.share + self.together * math.log1p(signs.together)
         return 1 / (1 + math.exp(-(logit + self.meaning * (signs.meaning or 0.0) + _for_few(signs.passages))))
 
@@ -90,9 +90,9 @@ WITH_MEANING = Chance(base=-15.0, share=6.3, together=6.4, meaning=7.8)
 WORDS_ALONE = Chance(base=-13.3, share=8.0, together=6.7)
 
 
-def read_signs(ranked: Sequence[Scored], terms: Sequence[Weighed], *, passages: int) -> Signs:
+def read_signs(ranked: Sequence[Scored], terms: Sequence[WeightedTerm], *, passages: int) -> Signals:
     counts = _counts(terms)
-    return Signs(
+    return Signals(
         share=max((one.candidate.evidence.reach for one in ranked), default=0.0),
         together=max((sum(map(counts.__getitem__, {*one.candidate.matched})) for one in ranked), default=0.0),
         meaning=max((one.candidate.evidence.meaning for one in ranked if one.candidate.has_vector), default=None),
@@ -102,7 +102,7 @@ def read_signs(ranked: Sequence[Scored], terms: Sequence[Weighed], *, passages: 
     )
 
 
-def _counts(terms: Sequence[Weighed]) -> dict[str, float]:
+def _counts(terms: Sequence[WeightedTerm]) -> dict[str, float]:
     """What each term counts. What is asked for in its parts as well, such as an identifier, counts as its parts."""
     asked = {weighed.term.text for weighed in terms}
     counts = {}
@@ -113,11 +113,11 @@ def _counts(terms: Sequence[Weighed]) -> dict[str, float]:
     return counts
 
 
-def _is_unspaced(terms: Sequence[Weighed]) -> bool:
+def _is_unspaced(terms: Sequence[WeightedTerm]) -> bool:
     return 2 * sum(weighed.term.kind in ("pair", "prefix") for weighed in terms) >= len(terms) > 0
 
 
-def how_sure(signs: Signs, *, vector_share: float, chance: Chance | None = None) -> float:
+def how_sure(signs: Signals, *, vector_share: float, chance: Chance | None = None) -> float:
     """From 0 to 1. ``vector_share`` is how much the embedder is trusted: so much its word alone is worth."""
     chance = chance or (WORDS_ALONE if signs.meaning is None else WITH_MEANING)
     alone = vector_share * (signs.meaning or 0.0)
@@ -135,7 +135,7 @@ def after_reading(sure: float, before: Sequence[Scored], after: Sequence[Scored]
     return min(1.0, max(0.0, first.relevance + (1 - weight) * (sure - was)))
 
 
-def calibrate(ranked: Sequence[Scored], sure: float, signs: Signs) -> list[Scored]:
+def calibrate(ranked: Sequence[Scored], sure: float, signs: Signals) -> list[Scored]:
     """The same in the same order, with scores that can be compared between queries: the best has ``sure``."""
     best, highest = max((one.relevance for one in ranked), default=0.0), max((one.score for one in ranked), default=0.0)
     if best <= 0:
@@ -154,7 +154,7 @@ def calibrate(ranked: Sequence[Scored], sure: float, signs: Signs) -> list[Score
     ]
 
 
-def _scaled(one: Scored, factor: float, sure: float, signs: Signs) -> tuple[ScorePart, ...]:
+def _scaled(one: Scored, factor: float, sure: float, signs: Signals) -> tuple[ScorePart, ...]:
     parts = one.parts()
     beside = [replace(part, value=part.value * factor) for part in parts if part.name in BESIDES]
     rest = [part for part in parts if part.name not in BESIDES]
@@ -162,7 +162,7 @@ def _scaled(one: Scored, factor: float, sure: float, signs: Signs) -> tuple[Scor
     return (*rest, fit, *beside)
 
 
-def _reason(sure: float, signs: Signs) -> str:
+def _reason(sure: float, signs: Signals) -> str:
     words = "all its words" if signs.has_all else f"{signs.share:.0%} of it"
     nearest = "" if signs.meaning is None else f", the nearest in meaning is at {signs.meaning:.2f}"
     return f"{sure:.2f} sure of an answer: one passage has {words}{nearest}"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from kept.embedding.base import Calibration
-from kept.search.keyword import KeywordHit, Weighed
+from kept.search.keyword import KeywordHit, WeightedTerm
 from kept.store.rows import ChunkRow
 from kept.values import frozen
 
@@ -68,7 +68,7 @@ class Pool:
         cosine: Mapping[int, float],
         calibration: Calibration,
         *,
-        terms: Sequence[Weighed] = (),
+        terms: Sequence[WeightedTerm] = (),
         passages: int = 0,
     ) -> None:
         self.chunks = chunks

@@ -23,13 +23,13 @@ SAME_TEXT = 0.85
 
 
 @frozen
-class Weights:
+class FusionWeights:
     vector: float
     text: float
 
-    def scaled(self, trust: float) -> Weights:
+    def scaled(self, trust: float) -> FusionWeights:
         vector = min(1.0, self.vector * trust)
-        return Weights(vector, 1.0 - vector)
+        return FusionWeights(vector, 1.0 - vector)
 
 
 Addend = tuple[str, float, float]
@@ -69,19 +69,21 @@ class Scored:
         )
 
 
-def fuse_weighted(candidates: Sequence[Candidate], weights: Weights, *, turns: Weights | None = None) -> list[Scored]:
+def fuse_weighted(
+    candidates: Sequence[Candidate], weights: FusionWeights, *, turns: FusionWeights | None = None
+) -> list[Scored]:
     """A weighted sum of everything that is known of a candidate, best first. ``turns`` are the weights for turns of a
     conversation, where they are others.
 
     What has no vector, because it waits for one, is judged by its words alone.
     """
-    words, turns = Weights(0.0, 1.0), turns or weights
+    words, turns = FusionWeights(0.0, 1.0), turns or weights
     return _ranked(
         _weighted(one, words if not one.has_vector else turns if one.is_turn else weights) for one in candidates
     )
 
 
-def _weighted(one: Candidate, weights: Weights) -> Scored:
+def _weighted(one: Candidate, weights: FusionWeights) -> Scored:
     text, vector, against = _addends(one)
     words = sum([share * figure for _, share, figure in text])
     meaning = sum([share * figure for _, share, figure in vector])
@@ -112,7 +114,7 @@ def _addends(one: Candidate) -> tuple[list[Addend], list[Addend], list[Addend]]:
     return text, vector, against
 
 
-def _weighted_parts(one: Candidate, weights: Weights) -> tuple[ScorePart, ...]:
+def _weighted_parts(one: Candidate, weights: FusionWeights) -> tuple[ScorePart, ...]:
     text, vector, against = _addends(one)
     parts = [_part(name, weights.text * share, figure) for name, share, figure in text if share]
     parts += [_part(name, weights.vector * share, figure) for name, share, figure in vector if share]
@@ -138,7 +140,7 @@ def _part(name: str, share: float, figure: float) -> ScorePart:
     return ScorePart(name, share * figure, f"{share:.2f} × {figure:.3f}")
 
 
-def fuse_rrf(candidates: Sequence[Candidate], weights: Weights) -> list[Scored]:
+def fuse_rrf(candidates: Sequence[Candidate], weights: FusionWeights) -> list[Scored]:
     """Reciprocal ranks instead of scores, scaled so that first on both sides is 1."""
     weighted = [_weighted(one, weights) for one in candidates]
     vector = _ranks((one.vector if one.candidate.has_vector else None, one.candidate) for one in weighted)
@@ -201,7 +203,7 @@ def _ranked(scored: Iterable[Scored]) -> list[Scored]:
     return sorted(scored, key=Scored.rank)
 
 
-class Showing(Protocol):
+class ResultLimits(Protocol):
     """What is shown so far: a hit may show its neighbours too."""
 
     def covers(self, row: int) -> bool: ...
@@ -215,7 +217,7 @@ def select(
     min_score: float,
     max_results: int,
     words_of: Callable[[int], frozenset[str]],
-    showing: Showing,
+    showing: ResultLimits,
 ) -> tuple[list[Scored], list[tuple[Scored, DropReason]]]:
     """Those that are returned, and why each of the others is not.
 

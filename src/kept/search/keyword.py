@@ -29,7 +29,7 @@ ROWS_BUDGET = 10_000
 
 
 @frozen
-class Weighed:
+class WeightedTerm:
     term: Term
     idf: float
     rows: int
@@ -95,11 +95,11 @@ class KeywordSearch:
             return everything, 0
         return f"({' OR '.join(w.term.expression for w in rare)}) AND ({everything})", len(rare)
 
-    def _rarest(self) -> list[Weighed]:
+    def _rarest(self) -> list[WeightedTerm]:
         """The rarer terms whose rows are within the budget, or nothing where all of them are."""
         if sum(w.rows for w in self.present) <= ROWS_BUDGET:
             return []
-        rare: list[Weighed] = []
+        rare: list[WeightedTerm] = []
         rows = 0
         for weighed in sorted(self.present, key=lambda w: w.rows):
             if rare and rows + weighed.rows > ROWS_BUDGET:
@@ -141,11 +141,11 @@ def _rows_with(words: WordIndex, term: Term, stems: list[str]) -> int:
     return words.phrase_frequency(term.expression, cap=rows)
 
 
-def _weigh(words: WordIndex, term: Term, chunks: int) -> Weighed | None:
+def _weigh(words: WordIndex, term: Term, chunks: int) -> WeightedTerm | None:
     stems = words.stems(term.text)
     if not stems:
         return None
     rows = _rows_with(words, term, stems)
     # A word that stands nowhere counts like one that stands once: in a few notes its absence says little.
     known = max(1, rows)
-    return Weighed(term, math.log(1 + (max(chunks, known) - known + 0.5) / (known + 0.5)), rows)
+    return WeightedTerm(term, math.log(1 + (max(chunks, known) - known + 0.5) / (known + 0.5)), rows)

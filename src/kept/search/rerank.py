@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from kept.config import Rerank
+from kept.config import RerankSettings
 from kept.errors import EmbeddingError
 from kept.records import ScorePart
 from kept.search.fuse import Scored
@@ -18,7 +18,7 @@ from kept.search.fuse import Scored
 _PART = "rerank"
 
 
-class Judge(Protocol):
+class Reranker(Protocol):
     """What reads pairs: a cross-encoder."""
 
     def load(self) -> None: ...
@@ -28,10 +28,10 @@ class Judge(Protocol):
 
 def rerank(
     ranked: Sequence[Scored],
-    judge: Judge,
+    judge: Reranker,
     query: str,
     passage_of: Callable[[int], str],
-    settings: Rerank,
+    settings: RerankSettings,
     *,
     timer: Callable[[], float] = time.perf_counter,
 ) -> tuple[list[Scored], tuple[str, ...]]:

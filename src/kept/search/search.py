@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from functools import cache, partial
 
-from kept.config import Query
+from kept.config import QuerySettings
 from kept.embedding.base import Calibration, Embedder
 from kept.errors import EmbeddingError, StoreDamaged
 from kept.records import Dropped, DropReason, Filter, Hit, cite
@@ -16,10 +16,10 @@ from kept.redact import redact
 from kept.search.confidence import after_reading, calibrate, how_sure, read_signs
 from kept.search.evidence import Candidate, Pool, is_turn
 from kept.search.exact import ExactMatch, lift_exact
-from kept.search.fuse import Scored, Weights, fuse_rrf, fuse_weighted, select
+from kept.search.fuse import FusionWeights, Scored, fuse_rrf, fuse_weighted, select
 from kept.search.keyword import KeywordSearch
 from kept.search.query import ParsedQuery
-from kept.search.rerank import Judge, rerank
+from kept.search.rerank import Reranker, rerank
 from kept.search.snippet import make_snippet
 from kept.search.spread import spread_notes
 from kept.search.times import add_times, spells_in
@@ -36,7 +36,7 @@ _WORD = re.compile(r"\w+")
 
 
 @frozen
-class Found:
+class IndexSearchResult:
     hits: tuple[Hit, ...]
     dropped: tuple[Dropped, ...]
     degraded: tuple[str, ...] = ()
@@ -55,12 +55,12 @@ def search_index(
     index: Index,
     vector: QueryVector | None,
     query: ParsedQuery,
-    settings: Query,
+    settings: QuerySettings,
     filters: Filter,
     *,
     now_ms: int,
-    judge: Judge | None = None,
-) -> Found:
+    judge: Reranker | None = None,
+) -> IndexSearchResult:
     """``vector`` is of the embedder whose vectors the index holds, or None to search by word only.
 
     ``judge`` is the model that reads the best passages with the query, where there is one.
@@ -96,14 +96,14 @@ def search_index(
         )
     hits = tuple(_hit(one, windows.of(one.candidate.row), pool.chunks[one.candidate.row], index.path) for one in kept)
     lost = tuple(_dropped(pool.chunks[one.candidate.row], one.score, reason) for one, reason in dropped)
-    return Found(hits, lost, degraded)
+    return IndexSearchResult(hits, lost, degraded)
 
 
 def find_pool(
     index: Index,
     vector: QueryVector | None,
     query: ParsedQuery,
-    settings: Query,
+    settings: QuerySettings,
     filters: Filter,
     *,
     also: Sequence[int] = (),
@@ -156,9 +156,9 @@ def _passage(pool: Pool, row: int) -> str:
     return f"{chunk.heading}\n{make_snippet(chunk.text, words.matched if words else ())}".strip()
 
 
-def fuse_pool(candidates: list[Candidate], settings: Query, vector: QueryVector | None) -> list[Scored]:
+def fuse_pool(candidates: list[Candidate], settings: QuerySettings, vector: QueryVector | None) -> list[Scored]:
     share = vector_share_of(settings, vector)
-    weights = Weights(share, 1.0 - share)
+    weights = FusionWeights(share, 1.0 - share)
     if settings.hybrid.fusion == "rrf":
         return fuse_rrf(candidates, weights)
     if vector is not None and not isinstance(settings.hybrid.vector_weight, str):
@@ -172,7 +172,7 @@ def _trust(candidates: Sequence[Candidate]) -> float:
     return LEAST_TRUST + UNCOVERED_TRUST * (1.0 - best)
 
 
-def vector_share_of(settings: Query, vector: QueryVector | None) -> float:
+def vector_share_of(settings: QuerySettings, vector: QueryVector | None) -> float:
     """How much of a score is meaning: what was chosen, or else what was measured for the embedder."""
     if vector is None:
         return 0.0

@@ -34,7 +34,7 @@ _UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 
 @frozen
-class Spell:
+class Period:
     """Days from ``start`` up to but not including ``end``."""
 
     start: dt.date
@@ -42,15 +42,15 @@ class Spell:
     weight: float = 1.0
 
 
-def spells_in(query: str, today: dt.date) -> list[Spell]:
+def spells_in(query: str, today: dt.date) -> list[Period]:
     """The times that a query names."""
     text = fold(normalise(query))
     spells = [*_numeric(text)] if "-" in text or "." in text else []
-    reader = _Reader(_WORD.findall(_NUMERIC.sub(" ", text) if spells else text), today)
+    reader = _PeriodReader(_WORD.findall(_NUMERIC.sub(" ", text) if spells else text), today)
     return spells + reader.read()
 
 
-def add_times(ranked: Sequence[Scored], spells: Sequence[Spell], *, now_ms: int) -> list[Scored]:
+def add_times(ranked: Sequence[Scored], spells: Sequence[Period], *, now_ms: int) -> list[Scored]:
     """Gives what is from one of these times its part, and ranks anew."""
     if not spells:
         return list(ranked)
@@ -80,18 +80,18 @@ def _ms(day: dt.date) -> int:
         return int(dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC).timestamp() * 1000)
 
 
-def _numeric(text: str) -> Iterator[Spell]:
+def _numeric(text: str) -> Iterator[Period]:
     for found in _NUMERIC.finditer(text):
         year, month, day, local_day, local_month, local_year = (int(one) if one else None for one in found.groups())
         yield from _date(year or local_year, month or local_month, day or local_day)
 
 
-def _date(year: int | None, month: int | None, day: int | None) -> Iterator[Spell]:
+def _date(year: int | None, month: int | None, day: int | None) -> Iterator[Period]:
     """A day, or a month where there is none. Nothing where the calendar has no such day."""
     try:
         if year and month:
             start = dt.date(year, month, day or 1)
-            yield Spell(start, start + dt.timedelta(days=1) if day else _month_after(start))
+            yield Period(start, start + dt.timedelta(days=1) if day else _month_after(start))
     except (ValueError, OverflowError):
         return
 
@@ -100,7 +100,7 @@ def _month_after(day: dt.date) -> dt.date:
     return dt.date(day.year + day.month // 12, day.month % 12 + 1, 1)
 
 
-class _Reader:
+class _PeriodReader:
     """Reads a query word by word."""
 
     def __init__(self, words: Sequence[str], today: dt.date) -> None:
@@ -108,10 +108,10 @@ class _Reader:
         self.words = [word.lower() for word in words]
         self.today = today
 
-    def read(self) -> list[Spell]:
+    def read(self) -> list[Period]:
         return [spell for at in range(len(self.words)) for spell in self._at(at)]
 
-    def _at(self, at: int) -> Iterator[Spell]:
+    def _at(self, at: int) -> Iterator[Period]:
         word = self.words[at]
         if word in tw.MONTHS:
             yield from self._month(at)
@@ -120,7 +120,7 @@ class _Reader:
         elif word in tw.WEEKDAYS and self._word(at - 1) in tw.ON:
             yield self._weekday(tw.WEEKDAYS[word])
         elif _YEAR.fullmatch(word) and self._word(at - 1) in tw.IN:
-            yield Spell(dt.date(int(word), 1, 1), dt.date(int(word) + 1, 1, 1))
+            yield Period(dt.date(int(word), 1, 1), dt.date(int(word) + 1, 1, 1))
         for length in range(1, min(_LONGEST_RELATIVE, len(self.words) - at) + 1):
             found = tw.RELATIVE.get(tuple(self.words[at : at + length]))
             if found:
@@ -129,7 +129,7 @@ class _Reader:
     def _word(self, at: int) -> str:
         return self.words[at] if 0 <= at < len(self.words) else ""
 
-    def _month(self, at: int) -> Iterator[Spell]:
+    def _month(self, at: int) -> Iterator[Period]:
         month = tw.MONTHS[self.words[at]]
         day, year, is_sure = self._beside(at)
         is_sure = is_sure or self.words[at] not in tw.AMBIGUOUS or self._word(at - 1) in tw.IN
@@ -153,13 +153,13 @@ class _Reader:
         year = self._word(after)
         return day, int(year) if _YEAR.fullmatch(year) else None, is_sure
 
-    def _recurring(self, month: int, day: int | None) -> Iterator[Spell]:
+    def _recurring(self, month: int, day: int | None) -> Iterator[Period]:
         last = self.today.year if (month, day or 1) <= (self.today.month, self.today.day) else self.today.year - 1
         for back in range(1 + _EARLIER_YEARS):
             for spell in _date(last - back, month, day):
-                yield Spell(spell.start, spell.end, _EARLIER if back else 1.0)
+                yield Period(spell.start, spell.end, _EARLIER if back else 1.0)
 
-    def _units(self, at: int) -> Iterator[Spell]:
+    def _units(self, at: int) -> Iterator[Period]:
         """ "Three weeks ago", "vor drei Wochen", "the last three weeks"."""
         number, unit = self._number(at - 1), tw.UNITS[self.words[at]]
         if number is None:
@@ -169,35 +169,35 @@ class _Reader:
         ago = self._word(at + 1) in tw.AGO_AFTER or self._word(first) in tw.AGO_BEFORE
         if ago or self.words[max(0, first - 2) : first + 1] == ["il", "y", "a"]:
             around = dt.timedelta(days=_UNIT_DAYS[unit] // 2)
-            yield Spell(self.today - span - around, self.today - span + around + dt.timedelta(days=1))
+            yield Period(self.today - span - around, self.today - span + around + dt.timedelta(days=1))
         elif self._word(first) in tw.LAST:
-            yield Spell(self.today - span, self.today + dt.timedelta(days=1))
+            yield Period(self.today - span, self.today + dt.timedelta(days=1))
 
     def _number(self, at: int) -> int | None:
         word = self._word(at - 1 if self._word(at) == "of" else at)
         return int(word) if word.isdecimal() and len(word) < 4 else tw.NUMBERS.get(word)
 
-    def _weekday(self, weekday: int) -> Spell:
+    def _weekday(self, weekday: int) -> Period:
         """The last one before today."""
         back = (self.today.weekday() - weekday - 1) % 7 + 1
         day = self.today - dt.timedelta(days=back)
-        return Spell(day, day + dt.timedelta(days=1))
+        return Period(day, day + dt.timedelta(days=1))
 
-    def _relative(self, unit: str, number: int) -> Spell:
+    def _relative(self, unit: str, number: int) -> Period:
         today, one = self.today, dt.timedelta(days=1)
         monday = today - dt.timedelta(days=today.weekday())
         match unit:
             case "day":
-                return Spell(today + number * one, today + (number + 1) * one)
+                return Period(today + number * one, today + (number + 1) * one)
             case "week":
-                return Spell(monday + number * 7 * one, monday + (number + 1) * 7 * one)
+                return Period(monday + number * 7 * one, monday + (number + 1) * 7 * one)
             case "weekend":
-                return Spell(monday - 2 * one, monday)
+                return Period(monday - 2 * one, monday)
             case "month":
                 first = today.replace(day=1)
-                return Spell(first, today + one) if number == 0 else Spell((first - one).replace(day=1), first)
+                return Period(first, today + one) if number == 0 else Period((first - one).replace(day=1), first)
             case _:
-                return Spell(dt.date(today.year + number, 1, 1), dt.date(today.year + number + 1, 1, 1))
+                return Period(dt.date(today.year + number, 1, 1), dt.date(today.year + number + 1, 1, 1))
 
 
 def _day(word: str) -> int | None:

@@ -14,7 +14,7 @@ from kept.values import frozen
 
 
 @frozen
-class Mix:
+class EvidenceWeights:
     words: float
     around: float
     coverage: float
@@ -27,7 +27,7 @@ class Mix:
     machine: float
 
 
-NOTES = Mix(
+NOTES = EvidenceWeights(
     words=0.85,
     around=0.0,
     coverage=0.15,
@@ -39,7 +39,7 @@ NOTES = Mix(
     other_speaker=0.0,
     machine=0.0,
 )
-TURNS = Mix(
+TURNS = EvidenceWeights(
     words=0.25,
     around=0.02,
     coverage=0.08,

@@ -33,8 +33,8 @@ from kept.ledger import open_heal_ledger
 from kept.lock import locked
 from kept.records import Heal, Problem
 from kept.sessions.entries import Entry
-from kept.sessions.record import COLUMNS, ENDING, SessionRecord, Tally
-from kept.sessions.transcript import Damage, FileState, Line, Position, Transcript
+from kept.sessions.record import COLUMNS, ENDING, RecordBuilder, SessionRecord
+from kept.sessions.transcript import Damage, FileState, Position, Transcript, TranscriptLine
 from kept.sqlite import connect, connect_in_memory, immediate, translated
 
 HEAL_WAIT_S = 30.0
@@ -173,7 +173,7 @@ class Catalogue:
             return
         self._repair(transcript)
         state = FileState.of(path) or state
-        tally = row if row is not None and _has_only_grown(row, state, transcript) else Tally.begin(file)
+        tally = row if row is not None and _has_only_grown(row, state, transcript) else RecordBuilder.begin(file)
         damaged_before = tally.damaged_lines
         for line in transcript.iter_lines(Position(tally.size, tally.lines), stop=state.size):
             tally.add(line)
@@ -202,7 +202,7 @@ class Catalogue:
                 if tally is None or tally.size != before or tally.inode != state.inode:
                     return False
                 for number, entry in enumerate(entries, tally.lines + 1):
-                    tally.add(Line(number, before, state.size, entry))
+                    tally.add(TranscriptLine(number, before, state.size, entry))
                 tally.mtime_ns, tally.seam = state.mtime_ns, seam
                 db.execute(_SAVE, _values(tally))
             return True
@@ -324,12 +324,12 @@ def _known(db: apsw.Connection) -> dict[str, FileState]:
     return {file: FileState(inode, size, mtime_ns) for file, inode, size, mtime_ns in rows}
 
 
-def _row(db: apsw.Connection, file: str) -> Tally | None:
+def _row(db: apsw.Connection, file: str) -> RecordBuilder | None:
     row = db.execute(f"{_SELECT} WHERE file = ?", (file,)).fetchone()
     return None if row is None else _tally(row)
 
 
-def _save(db: apsw.Connection, tally: Tally, *, expected: Tally | None) -> None:
+def _save(db: apsw.Connection, tally: RecordBuilder, *, expected: RecordBuilder | None) -> None:
     """Unless another process has read further in the meantime."""
     with immediate(db):
         now = _row(db, tally.file)
@@ -343,20 +343,20 @@ def _forget(db: apsw.Connection, files: Sequence[str]) -> None:
         db.executemany("DELETE FROM sessions WHERE file = ?", [(file,) for file in files])
 
 
-def _state_of(row: Tally) -> FileState:
+def _state_of(row: RecordBuilder) -> FileState:
     return FileState(row.inode, row.size, row.mtime_ns)
 
 
-def _has_only_grown(row: Tally, state: FileState, transcript: Transcript) -> bool:
+def _has_only_grown(row: RecordBuilder, state: FileState, transcript: Transcript) -> bool:
     return row.inode == state.inode and state.size > row.size > 0 and transcript.seam(row.size) == row.seam
 
 
-def _tally(row: Sequence[Any]) -> Tally:
+def _tally(row: Sequence[Any]) -> RecordBuilder:
     fields = dict(zip(COLUMNS, row, strict=True))
-    return Tally(**{**fields, **{name: json.loads(fields[name]) for name in _JSON}})
+    return RecordBuilder(**{**fields, **{name: json.loads(fields[name]) for name in _JSON}})
 
 
-def _values(tally: Tally) -> list[Any]:
+def _values(tally: RecordBuilder) -> list[Any]:
     return [_storable(getattr(tally, name)) for name in COLUMNS]
 
 

@@ -81,7 +81,7 @@ Block = Text | Thinking | ToolCall | ToolResult | Attachment | UnknownBlock
 
 
 @frozen
-class Usage:
+class TokenUsage:
     """Tokens that one answer took. ``context`` is how much of the window was full after it."""
 
     input: int = 0
@@ -108,7 +108,7 @@ class Message:
     sender: str | None = None
     """Who said it, where more than one person takes part."""
     model: str | None = None
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -135,7 +135,7 @@ class Message:
 
 
 @frozen
-class Compaction:
+class CompactionEntry:
     summary: str
     first_kept_id: str | None = None
     """The first entry that stays in the context as it is; None when none does."""
@@ -149,19 +149,19 @@ class Compaction:
 
 
 @frozen
-class Reset:
+class ResetEntry:
     reason: str
     """command, idle, daily."""
     successor: str | None = None
 
 
 @frozen
-class State:
+class StateEntry:
     name: str
     value: Any = None
 
 
-Body = SessionStart | Message | Compaction | Reset | State
+Body = SessionStart | Message | CompactionEntry | ResetEntry | StateEntry
 
 
 @frozen
@@ -257,14 +257,14 @@ def _body_fields(body: Body) -> tuple[str, dict[str, Any]]:
             start: dict[str, Any] = {"version": body.version, "key": body.key}
             start |= _given(predecessor=body.predecessor, compactions=body.compactions or None)
             return "session", start | _given(state=body.state or None, metadata=body.metadata or None)
-        case Compaction():
+        case CompactionEntry():
             numbers = _given(tokensBefore=body.tokens_before, tokensAfter=body.tokens_after)
             more = _given(receipt=body.receipt, metadata=body.metadata or None)
             kept = {"firstKeptId": body.first_kept_id, "source": body.source}
             return "compaction", {"summary": body.summary, **kept, **numbers, **more}
-        case Reset():
+        case ResetEntry():
             return "reset", {"reason": body.reason, **_given(successor=body.successor)}
-        case State():
+        case StateEntry():
             return "state", {"name": body.name, "value": body.value}
         case _:
             assert_never(body)
@@ -416,8 +416,10 @@ def _parse_message(fields: _Fields) -> Message:
     )
 
 
-def _parse_usage(fields: _Fields) -> Usage:
-    return Usage(fields.take_or("input", int, 0), fields.take_or("output", int, 0), fields.take_or("context", int, 0))
+def _parse_usage(fields: _Fields) -> TokenUsage:
+    return TokenUsage(
+        fields.take_or("input", int, 0), fields.take_or("output", int, 0), fields.take_or("context", int, 0)
+    )
 
 
 def _parse_content(content: Any) -> tuple[Block, ...]:
@@ -451,8 +453,8 @@ def _parse_block(tree: Any) -> Block:
     return block
 
 
-def _parse_compaction(fields: _Fields) -> Compaction:
-    return Compaction(
+def _parse_compaction(fields: _Fields) -> CompactionEntry:
+    return CompactionEntry(
         summary=fields.take("summary", str),
         first_kept_id=fields.take_or("firstKeptId", str, None),
         tokens_before=fields.take_or("tokensBefore", int, None),
@@ -463,12 +465,12 @@ def _parse_compaction(fields: _Fields) -> Compaction:
     )
 
 
-def _parse_reset(fields: _Fields) -> Reset:
-    return Reset(fields.take("reason", str), fields.take_or("successor", str, None))
+def _parse_reset(fields: _Fields) -> ResetEntry:
+    return ResetEntry(fields.take("reason", str), fields.take_or("successor", str, None))
 
 
-def _parse_state(fields: _Fields) -> State:
-    return State(fields.take("name", str), fields.tree.pop("value", None))
+def _parse_state(fields: _Fields) -> StateEntry:
+    return StateEntry(fields.take("name", str), fields.tree.pop("value", None))
 
 
 _BODIES: dict[str, Any] = {

@@ -6,18 +6,18 @@ import datetime as dt
 from typing import Literal, assert_never
 
 from kept.clock import Clock
-from kept.config import Reset, ResetOverride
+from kept.config import ResetOverrideSettings, ResetSettings
 
 Staleness = Literal["idle", "daily"]
 
 
-def policy_for(reset: Reset, *, channel: str, chat_type: str) -> Reset:
+def policy_for(reset: ResetSettings, *, channel: str, chat_type: str) -> ResetSettings:
     """What holds for a conversation: the channel has the last word, then the kind of chat, then the general setting."""
     chosen = _overlay(reset, reset.by_chat_type.get(chat_type))
     return _overlay(chosen, reset.by_channel.get(channel))
 
 
-def staleness(active: dt.datetime, policy: Reset, clock: Clock) -> Staleness | None:
+def staleness(active: dt.datetime, policy: ResetSettings, clock: Clock) -> Staleness | None:
     """Why a session whose last message was at this time is over; None while it goes on."""
     now = clock.now()
     match policy.mode:
@@ -37,10 +37,10 @@ def _last_boundary(now: dt.datetime, hour: int) -> dt.datetime:
     return today if today <= now else today - dt.timedelta(days=1)
 
 
-def _overlay(base: Reset, override: ResetOverride | None) -> Reset:
+def _overlay(base: ResetSettings, override: ResetOverrideSettings | None) -> ResetSettings:
     if override is None:
         return base
-    return Reset(
+    return ResetSettings(
         mode=override.mode or base.mode,
         idle_minutes=base.idle_minutes if override.idle_minutes is None else override.idle_minutes,
         daily_hour=base.daily_hour if override.daily_hour is None else override.daily_hour,

@@ -15,16 +15,16 @@ from kept.sessions.entries import (
     MODEL,
     THINKING,
     VERSION,
-    Compaction,
+    CompactionEntry,
     Entry,
     Message,
-    Reset,
+    ResetEntry,
     SessionStart,
-    State,
+    StateEntry,
     UnknownEntry,
 )
 from kept.sessions.keys import parse_key
-from kept.sessions.transcript import Damage, Line, Position
+from kept.sessions.transcript import Damage, Position, TranscriptLine
 from kept.values import frozen
 
 ENDING = ".jsonl"
@@ -86,7 +86,7 @@ class SessionRecord:
 
 
 @dataclass(slots=True)
-class Tally:
+class RecordBuilder:
     """A session's row in the making: line after line is added to it. Its fields are the columns of the table."""
 
     file: str
@@ -122,7 +122,7 @@ class Tally:
     seam: int = 0
 
     @classmethod
-    def begin(cls, file: str) -> Tally:
+    def begin(cls, file: str) -> RecordBuilder:
         """Before the first line, from the name alone: it has to do where that line is lost."""
         named = _FILE_NAME.match(file)
         if not named:
@@ -134,7 +134,7 @@ class Tally:
         at = to_ms(created)
         return cls(file, id=named["id"], created_ms=at, updated_ms=at, active_ms=at)
 
-    def add(self, line: Line) -> None:
+    def add(self, line: TranscriptLine) -> None:
         self.lines, self.size = line.number, line.end
         match line.content:
             case Entry():
@@ -157,12 +157,12 @@ class Tally:
                     self.tokens_in += usage.input
                     self.tokens_out += usage.output
                     self.tokens_context = usage.context or self.tokens_context
-            case Compaction(tokens_after=after):
+            case CompactionEntry(tokens_after=after):
                 self.compactions += 1
                 self.tokens_context = self.tokens_context if after is None else after
-            case State(name, value):
+            case StateEntry(name, value):
                 self._set_state(name, value, at)
-            case Reset(reason, successor):
+            case ResetEntry(reason, successor):
                 self.ended_ms, self.end_reason, self.successor = at, reason, successor
             case SessionStart():
                 self._start(entry, entry.body, at)
@@ -208,7 +208,7 @@ class Tally:
         )
 
 
-COLUMNS = tuple(spec.name for spec in dataclasses.fields(Tally))
+COLUMNS = tuple(spec.name for spec in dataclasses.fields(RecordBuilder))
 _SHARED = tuple(spec.name for spec in dataclasses.fields(SessionRecord) if spec.name in COLUMNS)
 
 

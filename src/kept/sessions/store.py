@@ -37,17 +37,25 @@ from kept.sessions.entries import (
     VERSION,
     AnyEntry,
     Body,
-    Compaction,
+    CompactionEntry,
     Entry,
     Message,
-    Reset,
+    ResetEntry,
     SessionStart,
     whole_ms,
 )
 from kept.sessions.freshness import policy_for, staleness
 from kept.sessions.keys import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
 from kept.sessions.record import SessionRecord, file_name
-from kept.sessions.transcript import LOCK_WAIT_S, TORN_ENDING, Adding, Damage, Line, Position, Transcript
+from kept.sessions.transcript import (
+    LOCK_WAIT_S,
+    TORN_ENDING,
+    Damage,
+    Position,
+    Transcript,
+    TranscriptAppend,
+    TranscriptLine,
+)
 from kept.values import frozen
 
 _CARRIED_OVER = (MODEL, THINKING)
@@ -60,7 +68,7 @@ log = logging.getLogger(__name__)
 
 
 @frozen
-class Loaded:
+class LoadedSession:
     """Entries of a session in order, and the lines among them that cannot be read."""
 
     entries: tuple[AnyEntry, ...]
@@ -243,7 +251,7 @@ class SessionStore:
         with the successor that the reset has named."""
         successor = new_id()
         if not old.ended:
-            self.append(old.id, Reset(reason, successor))
+            self.append(old.id, ResetEntry(reason, successor))
         elif old.successor and not any(old.successor in name for name in os.listdir(self.folder)):
             successor = old.successor
         carried = {name: old.state[name] for name in _CARRIED_OVER if name in old.state}
@@ -353,7 +361,9 @@ class SessionStore:
             raise SessionNotFound(f"There is no session '{session_id}'.")
         return found
 
-    def _chain(self, bodies: Sequence[Body], adding: Adding, timestamp: dt.datetime | None) -> tuple[Entry, ...]:
+    def _chain(
+        self, bodies: Sequence[Body], adding: TranscriptAppend, timestamp: dt.datetime | None
+    ) -> tuple[Entry, ...]:
         when = whole_ms(timestamp or self.clock.now())
         parent = adding.transcript.find_last_id()
         entries = []
@@ -384,7 +394,7 @@ class SessionStore:
         record = self.get(session_id)
         if first_kept_id is None and keep_messages:
             first_kept_id = self._find_kept(record, keep_messages)
-        body = Compaction(
+        body = CompactionEntry(
             summary,
             first_kept_id=first_kept_id,
             tokens_before=record.tokens_context or None if tokens_before is None else tokens_before,
@@ -412,23 +422,23 @@ class SessionStore:
 
     # reading
 
-    def load(self, session_id: str, *, limit: int | None = None) -> Loaded:
+    def load(self, session_id: str, *, limit: int | None = None) -> LoadedSession:
         """The entries of a session, or those from the ``limit``-th message from the end on.
 
         Of a session with branches, which only those from elsewhere have, it is the one that its last entry is on.
         """
         lines = list(self.iter_lines(session_id) if limit is None else self.tail(session_id, limit))
-        return Loaded(
+        return LoadedSession(
             active_branch([line.content for line in lines if not isinstance(line.content, Damage)]),
             tuple(line.content for line in lines if isinstance(line.content, Damage)),
         )
 
-    def tail(self, session_id: str, messages: int) -> Sequence[Line]:
+    def tail(self, session_id: str, messages: int) -> Sequence[TranscriptLine]:
         """The end of a session with line numbers, read from the back of the file."""
         record = self.get(session_id)
         return self._transcript(record.transcript_path).tail(messages, record.end)
 
-    def iter_lines(self, session_id: str, start: Position | None = None) -> Iterator[Line]:
+    def iter_lines(self, session_id: str, start: Position | None = None) -> Iterator[TranscriptLine]:
         """A session line by line, from its beginning or from a place on."""
         record = self.get(session_id)
         return self._transcript(record.transcript_path).iter_lines(start)

@@ -52,7 +52,7 @@ class Damage:
 
 
 @frozen
-class Line:
+class TranscriptLine:
     number: int
     """Counted from 1, as editors do."""
     start: int
@@ -70,7 +70,7 @@ class RawLine:
 
 
 @frozen
-class Torn:
+class TornLine:
     """What a crash had left behind the last whole line, and what became of it."""
 
     size: int
@@ -109,7 +109,7 @@ class Transcript:
 
     # reading
 
-    def iter_lines(self, start: Position | None = None, *, stop: int | None = None) -> Iterator[Line]:
+    def iter_lines(self, start: Position | None = None, *, stop: int | None = None) -> Iterator[TranscriptLine]:
         """Every whole line from a place on, at most up to an offset."""
         return map(parse_line, self.iter_raw(start, stop=stop))
 
@@ -127,20 +127,20 @@ class Transcript:
                 yield RawLine(number, at, end, raw)
                 at = end
 
-    def tail(self, messages: int, end: Position) -> list[Line]:
+    def tail(self, messages: int, end: Position) -> list[TranscriptLine]:
         """The last so many messages and whatever stands between and behind them, read from the back.
 
         ``end`` is a known place, as near to the end as may be: lines can only be numbered from one.
         """
         newer = list(self.iter_lines(end))
         missing = messages - sum(is_message(line) for line in newer)
-        older: list[Line] = []
+        older: list[TranscriptLine] = []
         with self._reading() as file:
             number = end.lines
             for start, raw in _iter_back(file, end.offset):
                 if missing <= 0:
                     break
-                older.append(Line(number, start, start + len(raw) + 1, _parse(raw, number)))
+                older.append(TranscriptLine(number, start, start + len(raw) + 1, _parse(raw, number)))
                 missing -= is_message(older[-1])
                 number -= 1
         return _from_message_on([*reversed(older), *newer], messages)
@@ -175,17 +175,17 @@ class Transcript:
         return cls(path)
 
     @contextmanager
-    def adding(self) -> Iterator[Adding]:
+    def adding(self) -> Iterator[TranscriptAppend]:
         """Holds the transcript's lock. What is added in here stands together, behind everything else."""
         with self._locked():
             torn = self._repair_locked()
-            yield Adding(self, torn)
+            yield TranscriptAppend(self, torn)
 
     def is_torn(self) -> bool:
         """Whether something stands behind the last whole line, which `repair` would mend."""
         return not _ends_whole(self.path)
 
-    def repair(self) -> Torn | None:
+    def repair(self) -> TornLine | None:
         """Mends a torn end, if there is one. While another process is writing, waits for it to finish."""
         if _ends_whole(self.path):
             return None
@@ -202,7 +202,7 @@ class Transcript:
         except LockMissing as exc:
             raise SessionNotFound(f"{self.path}: there is no such transcript.") from exc
 
-    def _repair_locked(self) -> Torn | None:
+    def _repair_locked(self) -> TornLine | None:
         if _ends_whole(self.path):
             return None
         with self._reading() as file:
@@ -215,9 +215,9 @@ class Transcript:
                 kept_in = self.path + TORN_ENDING
                 append_durably(kept_in, rest + b"\n")
                 cut_durably(self.path, start)
-                return Torn(len(rest), kept_in)
+                return TornLine(len(rest), kept_in)
             append_durably(self.path, b"\n")
-            return Torn(len(rest), None)
+            return TornLine(len(rest), None)
 
     def find_last_id(self) -> str | None:
         """The id of the last entry that has one: the parent of the next. Read from the back, or remembered."""
@@ -237,11 +237,11 @@ class Transcript:
 
 
 @frozen
-class Adding:
+class TranscriptAppend:
     """The right to add to a transcript, for as long as its lock is held."""
 
     transcript: Transcript
-    torn: Torn | None
+    torn: TornLine | None
 
     def add(self, entries: Sequence[AnyEntry]) -> tuple[int, FileState]:
         """Returns when all of them are on disk: the offset they begin at, and the file as it is now."""
@@ -256,15 +256,15 @@ class Adding:
         return before, state
 
 
-def parse_line(line: RawLine) -> Line:
-    return Line(line.number, line.start, line.end, _parse(line.raw[:-1], line.number))
+def parse_line(line: RawLine) -> TranscriptLine:
+    return TranscriptLine(line.number, line.start, line.end, _parse(line.raw[:-1], line.number))
 
 
-def is_message(line: Line) -> bool:
+def is_message(line: TranscriptLine) -> bool:
     return isinstance(line.content, Entry) and isinstance(line.content.body, Message)
 
 
-def _from_message_on(lines: list[Line], messages: int) -> list[Line]:
+def _from_message_on(lines: list[TranscriptLine], messages: int) -> list[TranscriptLine]:
     """From the so many-th message from the end on; all of them where there are fewer."""
     left = messages
     for at in range(len(lines) - 1, -1, -1):

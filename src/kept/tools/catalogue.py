@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from kept.config.schema import Query
+from kept.config.schema import QuerySettings
 from kept.errors import UsageError
 from kept.records import SOURCES
 from kept.tools.schema import (
@@ -45,7 +45,7 @@ _WHEN = "2026-03-01, 2026-03-01T14:00, today, yesterday, or so long ago: 12h, 7d
 _SINCE = text(f"Only what was written or said from then on: {_WHEN}", maxLength=40)
 _UNTIL = text("Only what was written or said up to then, that day included; written as since.", maxLength=40)
 _CHANNEL = text("Only conversations on this channel, such as telegram or claude-code.", maxLength=200)
-_DEFAULTS = Query()
+_DEFAULTS = QuerySettings()
 _LEAST = f"Leave out what scores lower (default {_DEFAULTS.min_score:g})."
 _MAX = whole(f"At most so many results (default {_DEFAULTS.max_results}).", minimum=1, maximum=MAX_RESULTS)
 

@@ -21,7 +21,7 @@ _RAW_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 
 
 @frozen
-class Cut:
+class LineRemoval:
     """Lines of a note that are to go, as long as they still say what they said."""
 
     path: str
@@ -30,14 +30,14 @@ class Cut:
     digest: str
 
     @classmethod
-    def of(cls, path: str, start_line: int, text: str) -> Cut:
+    def of(cls, path: str, start_line: int, text: str) -> LineRemoval:
         return cls(path, start_line, start_line + text.count("\n"), digest_of(text))
 
 
 @frozen
 class Removed:
-    gone: tuple[Cut, ...]
-    changed: tuple[Cut, ...]
+    gone: tuple[LineRemoval, ...]
+    changed: tuple[LineRemoval, ...]
     """Those that say something else by now. They were left alone."""
     failures: tuple[str, ...] = ()
 
@@ -47,11 +47,11 @@ def digest_of(text: str) -> str:
 
 
 def remove_passages(
-    workspace: Workspace, cuts: Sequence[Cut], *, kept_in: str, clock: Clock, max_bytes: int
+    workspace: Workspace, cuts: Sequence[LineRemoval], *, kept_in: str, clock: Clock, max_bytes: int
 ) -> Removed:
     """Takes passages out, note by note; each note as a whole or not at all."""
-    gone: list[Cut] = []
-    changed: list[Cut] = []
+    gone: list[LineRemoval] = []
+    changed: list[LineRemoval] = []
     failures: list[str] = []
     with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
         for path in dict.fromkeys(cut.path for cut in cuts):
@@ -68,8 +68,8 @@ def remove_passages(
 
 
 def _remove_from(
-    workspace: Workspace, path: str, cuts: list[Cut], kept_in: str, clock: Clock, max_bytes: int
-) -> tuple[list[Cut], list[Cut]]:
+    workspace: Workspace, path: str, cuts: list[LineRemoval], kept_in: str, clock: Clock, max_bytes: int
+) -> tuple[list[LineRemoval], list[LineRemoval]]:
     absolute = workspace.locate(path)
     note = read_note(absolute, max_bytes=max_bytes)
     lines = note.text.split("\n")
@@ -80,7 +80,7 @@ def _remove_from(
     return fits, [cut for cut in cuts if cut not in fits]
 
 
-def _keep(kept_in: str, path: str, lines: list[str], cuts: list[Cut], clock: Clock) -> None:
+def _keep(kept_in: str, path: str, lines: list[str], cuts: list[LineRemoval], clock: Clock) -> None:
     records: list[dict[str, Any]] = [
         {
             "forgotten": clock.now().isoformat(timespec="seconds"),
@@ -101,7 +101,7 @@ def _keep(kept_in: str, path: str, lines: list[str], cuts: list[Cut], clock: Clo
         append_durably(kept_in, data.encode("utf-8", "backslashreplace"))
 
 
-def _without(note: NoteText, lines: list[str], cuts: list[Cut]) -> bytes:
+def _without(note: NoteText, lines: list[str], cuts: list[LineRemoval]) -> bytes:
     """The note's own bytes without those lines; where two blank lines would meet, one goes too."""
     raw = _RAW_LINE.findall(note.raw)
     dropped = {number for cut in cuts for number in range(cut.start_line, cut.end_line + 1)}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from kept.config import Local
+from kept.config import LocalModelSettings
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 from kept.embedding.calibrate import measure_calibration
 from kept.embedding.local_model import encodable, get_onnx_files, model_name, require_packages, sample_digest
@@ -38,7 +38,7 @@ class OnnxEmbedder:
     gets one text at a time. Others get batches of texts of similar length.
     """
 
-    def __init__(self, path: str, settings: Local) -> None:
+    def __init__(self, path: str, settings: LocalModelSettings) -> None:
         require_packages("onnxruntime", "tokenizers", extra="onnx")
         self._files = get_onnx_files(path)
         declaration = read_declaration(self._files.folder, pooling=settings.pooling)

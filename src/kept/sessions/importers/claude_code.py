@@ -12,14 +12,14 @@ from typing import Any
 
 from kept.sessions.entries import (
     Block,
-    Compaction,
+    CompactionEntry,
     Message,
-    State,
+    StateEntry,
     Text,
     Thinking,
+    TokenUsage,
     ToolCall,
     ToolResult,
-    Usage,
 )
 from kept.sessions.importers.draft import (
     TITLE,
@@ -49,13 +49,13 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 
 def read(source: Source, agent_id: str) -> list[Draft]:
-    reading = _Reading(source)
+    reading = _ClaudeCodeReader(source)
     for record in source.records():
         reading.take(record)
     return [talk.finish(agent_id) for talk in reading.talks.values()]
 
 
-class _Reading:
+class _ClaudeCodeReader:
     """The conversations in one file: the main one, and those on the side."""
 
     def __init__(self, source: Source) -> None:
@@ -113,7 +113,7 @@ class _Talk:
             self.drafting.metadata["parentSession"] = session_id
         self._last_prompt = -1
         self._boundary: dict[str, Any] = {}
-        self._used: tuple[str, Usage] | None = None
+        self._used: tuple[str, TokenUsage] | None = None
 
     def finish(self, agent_id: str) -> Draft:
         folder = short_text(self.drafting.metadata.get("cwd"))
@@ -140,7 +140,7 @@ class _Talk:
         title, leaf = record.tree.get(_TITLES[kind]), record.tree.get("leafUuid")
         if not isinstance(title, str) or (kind == "summary" and self.drafting.find_place(leaf) < 0):
             return self.drafting.leave_out(f"{kind} (of another conversation)")
-        self.drafting.add(record, kind, State(TITLE, title))
+        self.drafting.add(record, kind, StateEntry(TITLE, title))
         return None
 
     def _system(self, record: Record) -> None:
@@ -169,7 +169,7 @@ class _Talk:
             self.drafting.note("toolUseResult (details of a result)", "left out")
         if tree.get("isCompactSummary") is True:
             summary = "\n\n".join(part.text for part in content if isinstance(part, Text))
-            body = Compaction(
+            body = CompactionEntry(
                 summary,
                 tokens_before=as_count(self._boundary.get("preTokens")) or None,
                 source="model",
@@ -209,17 +209,17 @@ class _Talk:
         )
         self._last_prompt = self.drafting.find_place(made)
 
-    def _usage(self, message: dict[str, Any]) -> Usage | None:
+    def _usage(self, message: dict[str, Any]) -> TokenUsage | None:
         """The parts of one answer repeat its count as it grows: each gets what was added."""
         usage = message.get("usage")
         if not isinstance(usage, dict):
             return None
         names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
         taken, back = sum(as_count(usage.get(name)) for name in names), as_count(usage.get("output_tokens"))
-        now, answer = Usage(taken, back, taken + back), as_text(message.get("id")) or ""
-        before = self._used[1] if self._used and answer and self._used[0] == answer else Usage()
-        self._used = (answer, Usage(max(now.input, before.input), max(now.output, before.output), now.context))
-        return Usage(max(0, now.input - before.input), max(0, now.output - before.output), now.context)
+        now, answer = TokenUsage(taken, back, taken + back), as_text(message.get("id")) or ""
+        before = self._used[1] if self._used and answer and self._used[0] == answer else TokenUsage()
+        self._used = (answer, TokenUsage(max(now.input, before.input), max(now.output, before.output), now.context))
+        return TokenUsage(max(0, now.input - before.input), max(0, now.output - before.output), now.context)
 
     def _content(self, content: Any, record: Record) -> tuple[Block, ...]:
         if isinstance(content, str):

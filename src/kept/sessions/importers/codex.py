@@ -14,14 +14,14 @@ from kept.sessions.entries import (
     Attachment,
     Block,
     Body,
-    Compaction,
+    CompactionEntry,
     Message,
     Role,
     Text,
     Thinking,
+    TokenUsage,
     ToolCall,
     ToolResult,
-    Usage,
 )
 from kept.sessions.importers.draft import (
     Draft,
@@ -49,7 +49,7 @@ _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call
 
 
 def read(source: Source, agent_id: str) -> list[Draft]:
-    reading = _Reading(source)
+    reading = _CodexReader(source)
     for record in source.records():
         reading.take(record)
     drafting = reading.drafting
@@ -58,7 +58,7 @@ def read(source: Source, agent_id: str) -> list[Draft]:
     return [drafting.finish(key_for(agent_id, FORMAT, short_text(drafting.metadata.get("cwd"))))]
 
 
-class _Reading:
+class _CodexReader:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.drafting: Drafting | None = None
@@ -154,7 +154,7 @@ class _Reading:
             return  # the same count is told again whenever a limit changes
         self._total = so_far
         taken, back = as_count(last.get("input_tokens")), as_count(last.get("output_tokens"))
-        self.drafting.give_usage(Usage(taken, back, as_count(last.get("total_tokens")) or taken + back))
+        self.drafting.give_usage(TokenUsage(taken, back, as_count(last.get("total_tokens")) or taken + back))
 
     # items
 
@@ -228,7 +228,7 @@ class _Reading:
             return self.drafting.keep(record, "compacted", when=when)
         kept = as_list(payload.get("replacement_history"))
         told = {"replacementMessages": len(kept)} if kept else {}
-        self.drafting.add(record, "compacted", Compaction(summary, source="model", metadata=told), when=when)
+        self.drafting.add(record, "compacted", CompactionEntry(summary, source="model", metadata=told), when=when)
         return None
 
 

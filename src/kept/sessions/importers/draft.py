@@ -16,15 +16,15 @@ from kept.sessions.entries import (
     Attachment,
     Block,
     Body,
-    Compaction,
+    CompactionEntry,
     DamagedEntry,
     Entry,
     Message,
     SessionStart,
-    State,
+    StateEntry,
     Text,
+    TokenUsage,
     UnknownBlock,
-    Usage,
     format_entry,
     format_time,
     parse_entry,
@@ -168,7 +168,7 @@ class Drafting:
         self.last_time = read_time(when) or self.last_time or self.created or _EPOCH
         return self.last_time
 
-    def give_usage(self, usage: Usage) -> None:
+    def give_usage(self, usage: TokenUsage) -> None:
         """To the last answer, where the tokens are counted in a record of their own."""
         for place in range(len(self._entries) - 1, -1, -1):
             match self._entries[place]:
@@ -206,16 +206,16 @@ def _became(body: Body) -> Became:
     match body:
         case Message():
             return "message"
-        case Compaction():
+        case CompactionEntry():
             return "compaction"
-        case State():
+        case StateEntry():
             return "state"
         case _:
             return "session"
 
 
 def _is_compaction(entry: AnyEntry) -> bool:
-    return isinstance(entry, Entry) and isinstance(entry.body, Compaction)
+    return isinstance(entry, Entry) and isinstance(entry.body, CompactionEntry)
 
 
 def _content_digest(record: Record) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kept.errors import SessionKeyInvalid
 from kept.records import Problem
-from kept.sessions.entries import FLUSH, MODEL, THINKING, Entry, State
+from kept.sessions.entries import FLUSH, MODEL, THINKING, Entry, StateEntry
 from kept.sessions.importers.draft import (
     Draft,
     Drafting,
@@ -108,7 +108,7 @@ def _flush(drafting: Drafting, entry: dict[str, Any]) -> tuple[Entry, ...]:
     when = read_time(entry.get("memoryFlushAt"))
     if when is None:
         return ()
-    told = State(FLUSH, given(entry, "memoryFlushCompactionCount") or None)
+    told = StateEntry(FLUSH, given(entry, "memoryFlushCompactionCount") or None)
     return (Entry(f"{drafting.id}{FLUSH_ENDING}", drafting.last_id, when, told),)
 
 

@@ -15,14 +15,14 @@ from kept.sessions.entries import (
     THINKING,
     Block,
     Body,
-    Compaction,
+    CompactionEntry,
     Message,
-    State,
+    StateEntry,
     Text,
     Thinking,
+    TokenUsage,
     ToolCall,
     ToolResult,
-    Usage,
 )
 from kept.sessions.importers.draft import (
     TITLE,
@@ -125,21 +125,21 @@ def _body(drafting: Drafting, record: Record, ids: dict[int, str]) -> Body | Non
             return _compaction(tree, ids)
         case "model_change" if isinstance(tree.get("modelId"), str):
             provider = short_text(tree.get("provider"))
-            return State(MODEL, f"{provider}/{tree['modelId']}" if provider else tree["modelId"])
+            return StateEntry(MODEL, f"{provider}/{tree['modelId']}" if provider else tree["modelId"])
         case "thinking_level_change" if isinstance(tree.get("thinkingLevel"), str):
-            return State(THINKING, tree["thinkingLevel"])
+            return StateEntry(THINKING, tree["thinkingLevel"])
         case "session_info" if isinstance(tree.get("name"), str):
-            return State(TITLE, tree["name"])
+            return StateEntry(TITLE, tree["name"])
         case _:
             return None
 
 
-def _compaction(tree: dict[str, Any], ids: dict[int, str]) -> Compaction:
+def _compaction(tree: dict[str, Any], ids: dict[int, str]) -> CompactionEntry:
     first_kept = as_text(tree.get("firstKeptEntryId"))
     index = tree.get("firstKeptEntryIndex")
     if first_kept is None and isinstance(index, int):
         first_kept = ids.get(index + 1)  # the header is the first, and lines are counted from 1
-    return Compaction(
+    return CompactionEntry(
         tree["summary"],
         first_kept_id=first_kept,
         tokens_before=as_count(tree.get("tokensBefore")) or None,
@@ -207,10 +207,10 @@ def _block(block: Any, source: Source, record: Record) -> Block:
             return unknown_block(block)
 
 
-def _usage(message: dict[str, Any]) -> Usage | None:
+def _usage(message: dict[str, Any]) -> TokenUsage | None:
     usage = message.get("usage")
     if not isinstance(usage, dict):
         return None
     taken = sum(as_count(usage.get(name)) for name in ("input", "cacheRead", "cacheWrite"))
     given_back = as_count(usage.get("output"))
-    return Usage(taken, given_back, as_count(usage.get("totalTokens")) or taken + given_back)
+    return TokenUsage(taken, given_back, as_count(usage.get("totalTokens")) or taken + given_back)
