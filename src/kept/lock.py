@@ -45,9 +45,8 @@ def locked(path: str, *, wait_s: float, purpose: str, create: bool = True, share
     Yields the file descriptor that holds the lock, so that the caller can check whether the path still names that file.
     Any number of processes can hold a ``shared`` lock at once; it excludes exclusive ones.
     """
-    flags = os.O_RDONLY if not create or os.path.isdir(path) else os.O_RDWR | os.O_CREAT
     try:
-        handle = _Handle(os.open(path, flags | os.O_CLOEXEC, 0o600))
+        handle = _Handle(os.open(path, _flags_for(path, create=create) | os.O_CLOEXEC, 0o600))
     except FileNotFoundError as exc:
         raise LockMissing(f"{path}: does not exist.") from exc
     except OSError as exc:
@@ -58,6 +57,13 @@ def locked(path: str, *, wait_s: float, purpose: str, create: bool = True, share
         yield handle.number
     finally:
         handle.close()
+
+
+def _flags_for(path: str, *, create: bool) -> int:
+    """A folder may be named through a link. A lock file is never created or held through one."""
+    if not create:
+        return os.O_RDONLY | os.O_NOFOLLOW
+    return os.O_RDONLY | os.O_DIRECTORY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 
 
 def _acquire(handle: int, mode: int, path: str, *, wait_s: float, purpose: str) -> None:
