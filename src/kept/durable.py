@@ -1,81 +1,83 @@
 """The only ways a file that matters is changed: an atomic write, a durable append, and cutting off a torn end.
 
-What they make is private.
+New files and folders are private. With ``dir_fd``, only the last part of a path is looked up, in that open folder; the
+rest is for messages. So a caller that has checked the way to a folder writes there, whatever happens to its name.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from kept.errors import WriteFailed
 
+OPEN_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+"""For a folder in which names are looked up and changed; where the system allows, without the right to list them."""
 
-def write_atomic(absolute: str, data: bytes) -> None:
-    """The whole file or nothing: a temporary file beside it, fsync, rename, fsync of the folder."""
-    folder = os.path.dirname(absolute)
-    temporary = os.path.join(folder, f".{os.path.basename(absolute)}.{os.urandom(6).hex()}.tmp")
-    try:
-        make_private_folder(folder)
-        mode = _mode_of(absolute)
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def write_atomic(path: str, data: bytes, *, dir_fd: int | None = None, mtime_ns: int | None = None) -> None:
+    """Replace a file as a whole or not at all: temporary file beside it, fsync, rename, fsync of the folder."""
+    name = os.path.basename(path)
+    with _reporting(path), _folder_of(path, dir_fd) as folder:
+        temporary = f".kept-{os.urandom(8).hex()}.tmp"  # not made of the name, which may have no room for more
         try:
-            os.fchmod(handle, mode)  # the umask has no say where a file was shared on purpose
-            _write_all(handle, data)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        os.replace(temporary, absolute)
+            _write_new(temporary, folder, _mode_of(name, folder), data, mtime_ns)
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            _remove_quietly(temporary, folder)
+            raise
         sync_folder(folder)
-    except OSError as exc:
-        _remove_quietly(temporary)
-        raise WriteFailed(f"{absolute}: could not be written ({exc.strerror}).") from exc
 
 
-def append_durably(absolute: str, data: bytes) -> None:
-    """Adds to the end of a file and returns when it is on disk. On failure the file is cut back to what it was.
+def append_durably(path: str, data: bytes, *, dir_fd: int | None = None, break_links: bool = False) -> None:
+    """Add to the end of a file and return when it is on disk. On failure the file is cut back to what it was.
 
-    The caller holds a lock, so the size cannot change in between.
+    The caller holds a lock, so the size cannot change in between. With ``break_links``, a file that has other names
+    (hard links) is replaced by a longer copy: what it is called elsewhere keeps its text.
     """
-    folder = os.path.dirname(absolute)
-    try:
-        make_private_folder(folder)
-        is_new = not os.path.exists(absolute)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(absolute, flags, 0o600)
+    name = os.path.basename(path)
+    with _reporting(path), _folder_of(path, dir_fd) as folder:
+        handle, is_new = _open_to_append(name, folder)
         try:
-            before = os.fstat(handle).st_size
-            try:
-                _write_all(handle, data)
-                os.fsync(handle)
-            except OSError:
-                os.ftruncate(handle, before)
-                if is_new:
-                    os.unlink(absolute)
-                raise
+            state = os.fstat(handle)
+            if not stat.S_ISREG(state.st_mode):
+                raise OSError(errno.EINVAL, "not a file")
+            if break_links and state.st_nlink > 1:
+                write_atomic(path, _read_all(name, folder) + data, dir_fd=folder)
+                return
+            _append_or_cut_back(handle, state.st_size, data)
+        except OSError:
+            if is_new:
+                _remove_quietly(name, folder)
+            raise
         finally:
             os.close(handle)
         if is_new:
             sync_folder(folder)
-    except OSError as exc:
-        raise WriteFailed(f"{absolute}: could not be written ({exc.strerror}).") from exc
 
 
-def cut_durably(absolute: str, size: int) -> None:
-    """Cuts a file back and returns when that is on disk. The caller holds a lock and has kept what is cut off."""
-    try:
-        handle = os.open(absolute, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def cut_durably(path: str, size: int) -> None:
+    """Cut a file back and return when that is on disk. The caller holds a lock and has kept what is cut off."""
+    with _reporting(path):
+        handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.ftruncate(handle, size)
             os.fsync(handle)
         finally:
             os.close(handle)
-    except OSError as exc:
-        raise WriteFailed(f"{absolute}: could not be written ({exc.strerror}).") from exc
 
 
-def sync_folder(folder: str) -> None:
-    """Makes a name that was added, changed or removed last."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync_folder(folder: str | int) -> None:
+    """fsync a folder, named or open, so that an entry that was added, renamed or removed survives a power cut."""
+    if isinstance(folder, int):  # opened again, since a handle for looking up names cannot be synced
+        handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    else:
+        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
     finally:
@@ -83,7 +85,7 @@ def sync_folder(folder: str) -> None:
 
 
 def make_private_folder(path: str) -> None:
-    """A folder that only its owner can look into, and so every folder above it that had to be made."""
+    """Make a folder that only its owner can look into, and those above it that are missing."""
     path = os.path.abspath(path)
     if os.path.isdir(path):
         return
@@ -95,21 +97,89 @@ def make_private_folder(path: str) -> None:
             raise
 
 
+def make_folder_in(folder: int, name: str) -> None:
+    """Make a private folder in an open one, unless it is there, and return when it is on disk."""
+    try:
+        os.mkdir(name, 0o700, dir_fd=folder)
+    except FileExistsError:
+        return
+    sync_folder(folder)
+
+
+@contextmanager
+def _folder_of(path: str, dir_fd: int | None) -> Iterator[int]:
+    """The open folder that a file is in. Where only its path is known, it is made if it is missing."""
+    if dir_fd is not None:
+        yield dir_fd
+        return
+    folder = os.path.dirname(os.path.abspath(path))
+    make_private_folder(folder)
+    handle = os.open(folder, OPEN_FOLDER)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _reporting(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        raise WriteFailed(f"{path}: could not be written ({exc.strerror}).") from exc
+
+
+def _write_new(name: str, folder: int, mode: int, data: bytes, mtime_ns: int | None) -> None:
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
+    try:
+        os.fchmod(handle, mode)  # the umask has no say where a file was shared on purpose
+        _write_all(handle, data)
+        if mtime_ns is not None:
+            os.utime(handle, ns=(mtime_ns, mtime_ns))
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _open_to_append(name: str, folder: int) -> tuple[int, bool]:
+    """The handle, and whether the file is new."""
+    try:
+        return os.open(name, _APPEND, dir_fd=folder), False
+    except FileNotFoundError:
+        return os.open(name, _APPEND | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder), True
+
+
+def _append_or_cut_back(handle: int, size: int, data: bytes) -> None:
+    try:
+        _write_all(handle, data)
+        os.fsync(handle)
+    except OSError:
+        os.ftruncate(handle, size)
+        raise
+
+
+def _read_all(name: str, folder: int) -> bytes:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with open(os.open(name, flags, dir_fd=folder), "rb") as file:
+        return file.read()
+
+
 def _write_all(handle: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]
 
 
-def _mode_of(absolute: str) -> int:
+def _mode_of(name: str, folder: int) -> int:
     try:
-        return os.stat(absolute).st_mode & 0o777
+        state = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return 0o600
+    return state.st_mode & 0o777 if stat.S_ISREG(state.st_mode) else 0o600
 
 
-def _remove_quietly(path: str) -> None:
+def _remove_quietly(name: str, folder: int) -> None:
     try:
-        os.unlink(path)
+        os.unlink(name, dir_fd=folder)
     except OSError:
         pass

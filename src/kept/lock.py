@@ -19,9 +19,8 @@ def locked(path: str, *, wait_s: float, purpose: str, create: bool = True) -> It
 
     Gives the handle that holds it, which tells whether the file is still the one at that path.
     """
-    flags = os.O_RDONLY if not create or os.path.isdir(path) else os.O_RDWR | os.O_CREAT
     try:
-        handle = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        handle = os.open(path, _flags_for(path, create) | os.O_CLOEXEC, 0o600)
     except OSError as exc:
         raise WorkspaceError(f"{path}: cannot be locked ({exc.strerror}).", hint="Check its permissions.") from exc
     try:
@@ -29,6 +28,13 @@ def locked(path: str, *, wait_s: float, purpose: str, create: bool = True) -> It
         yield handle
     finally:
         os.close(handle)  # closing is what lets go
+
+
+def _flags_for(path: str, create: bool) -> int:
+    """A folder may be named by a link to it. A lock file is never made or held through one."""
+    if not create:
+        return os.O_RDONLY | os.O_NOFOLLOW
+    return os.O_RDONLY | os.O_DIRECTORY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 
 
 def _acquire(handle: int, wait_s: float, purpose: str) -> None:

@@ -15,7 +15,7 @@ from kept.memory import Memory
 from kept.records import Hit
 from kept.tokens import estimate_tokens
 from kept.values import frozen
-from kept.workspace.files import read_note
+from kept.workspace.opened import OpenWorkspace
 
 QUERY_CHARS = 1_000
 _SPARE = 8
@@ -54,16 +54,17 @@ def read_files(memory: Memory) -> Brought:
     """Those of the workspace's files that are there. One that cannot be read does not keep the others out."""
     files: list[WorkspaceFile] = []
     problems: list[str] = []
-    for name in (*INSTRUCTING, *INFORMING):
-        if name == "memory.md" and any(file.name == "MEMORY.md" for file in files):
-            continue
-        try:
-            absolute = memory.workspace.locate(name)
-            files.append(WorkspaceFile(name, read_note(absolute, max_bytes=memory.settings.max_file_bytes).text))
-        except NoteNotFound:
-            continue
-        except KeptError as exc:
-            problems.append(f"{name} is left out: {exc.message}")
+    with OpenWorkspace(memory.workspace) as opened:
+        for name in (*INSTRUCTING, *INFORMING):
+            if name == "memory.md" and any(file.name == "MEMORY.md" for file in files):
+                continue
+            try:
+                note = opened.read(memory.workspace.locate(name), max_bytes=memory.settings.max_file_bytes)
+                files.append(WorkspaceFile(name, note.text))
+            except NoteNotFound:
+                continue
+            except KeptError as exc:
+                problems.append(f"{name} is left out: {exc.message}")
     return Brought(tuple(files), problems=tuple(problems))
 
 

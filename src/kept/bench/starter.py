@@ -23,7 +23,7 @@ from kept.errors import UsageError, WorkspaceError, WriteFailed
 from kept.records import Chunk, cite
 from kept.search.stopwords import ENGLISH
 from kept.values import frozen
-from kept.workspace.files import read_note
+from kept.workspace.opened import OpenWorkspace
 from kept.workspace.paths import Workspace
 from kept.workspace.scan import scan_workspace
 
@@ -104,17 +104,23 @@ def iter_passages(config: Config) -> Iterator[Passage]:
     workspace = Workspace.at(config.workspace, settings.extra_paths)
     workspace.require()
     size = ChunkSize(settings.chunking.tokens, 0)  # passages that overlap would answer for each other
-    for file in scan_workspace(workspace, max_bytes=settings.max_file_bytes).files:
-        try:
-            note = read_note(file.absolute, max_bytes=settings.max_file_bytes)
-        except WorkspaceError:
-            continue  # gone or unreadable: the set is of what is there
-        seen: set[str] = set()
-        for chunk in chunk_markdown(note.text, name=file.path, size=size):
-            name = cite(file.path, chunk.start_line, chunk.end_line).replace("\t", " ").replace("\n", " ")
-            if name not in seen:  # pieces of one long line have one name
-                seen.add(name)
-                yield Passage(name, _with_headings(chunk), chunk.heading.split(HEADING_JOIN)[-1])
+    limit = settings.max_file_bytes
+    with OpenWorkspace(workspace) as opened:
+        for file in scan_workspace(workspace, max_bytes=limit).files:
+            try:
+                note = opened.read_found(file.absolute, max_bytes=limit)
+            except WorkspaceError:
+                continue  # gone or unreadable: the set is of what is there
+            yield from _passages_of(file.path, note.text, size)
+
+
+def _passages_of(path: str, text: str, size: ChunkSize) -> Iterator[Passage]:
+    seen: set[str] = set()
+    for chunk in chunk_markdown(text, name=path, size=size):
+        name = cite(path, chunk.start_line, chunk.end_line).replace("\t", " ").replace("\n", " ")
+        if name not in seen:  # pieces of one long line have one name
+            seen.add(name)
+            yield Passage(name, _with_headings(chunk), chunk.heading.split(HEADING_JOIN)[-1])
 
 
 def _with_headings(chunk: Chunk) -> str:

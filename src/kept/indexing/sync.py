@@ -29,7 +29,7 @@ from kept.store.index import Index
 from kept.store.kernels import quantise
 from kept.store.rows import FileRow
 from kept.values import frozen
-from kept.workspace.files import read_note
+from kept.workspace.opened import OpenWorkspace
 from kept.workspace.paths import Workspace
 from kept.workspace.scan import Scan
 
@@ -168,9 +168,10 @@ class Syncer:
             known = self.index.live.file_rows()
         plan = plan_sync(scan.files, known, everything=thoroughly)
         changed = len(plan.to_remove)
-        for file in plan.to_read:
-            row = known.get((file.source, file.path))
-            changed += row is None or row.hash != self._hash_on_disk(file, None if thoroughly else row)
+        with OpenWorkspace(self.workspace) as opened:
+            for file in plan.to_read:
+                row = known.get((file.source, file.path))
+                changed += row is None or row.hash != self._hash_on_disk(opened, file, None if thoroughly else row)
         return changed
 
     def growths(self) -> list[Growth]:
@@ -182,13 +183,13 @@ class Syncer:
         files = scan_transcripts(self.sessions_folder).files if "sessions" in self.settings.sources else ()
         return [measure_growth(file, known.get((file.source, file.path))) for file in files]
 
-    def _hash_on_disk(self, file: SourceFile, row: FileRow | None) -> str | None:
+    def _hash_on_disk(self, opened: OpenWorkspace, file: SourceFile, row: FileRow | None) -> str | None:
         try:
             if file.source == "sessions":
                 from kept.indexing.conversation import hash_transcript
 
                 return hash_transcript(file, row)
-            note = read_note(file.absolute, max_bytes=self.settings.max_file_bytes)
+            note = opened.read_found(file.absolute, max_bytes=self.settings.max_file_bytes)
         except KeptError:
             return None
         return file_row(file, note, checked_ns=0).hash
@@ -356,25 +357,31 @@ class Syncer:
 
     def _batches(self, job: _Job, tally: _Tally) -> Iterator[_Batch]:
         batch = _Batch(gone=list(job.removed))
-        for number, file in enumerate(job.files):
-            for piece in self._read(file, job, tally):
-                batch.add(piece)
+        with OpenWorkspace(self.workspace) as opened:
+            for number, file in enumerate(job.files):
+                for piece in self._read(opened, file, job, tally):
+                    batch.add(piece)
+                    if batch.is_full():
+                        yield batch
+                        opened.close()  # embedding takes its time, in which folders may be replaced
+                        batch = _Batch(done=number, label=file.path)
+                batch.files += 1
+                batch.done, batch.label = number + 1, file.path
                 if batch.is_full():
                     yield batch
-                    batch = _Batch(done=number, label=file.path)
-            batch.files += 1
-            batch.done, batch.label = number + 1, file.path
-            if batch.is_full():
-                yield batch
-                batch = _Batch(done=number + 1, label=file.path)
+                    opened.close()
+                    batch = _Batch(done=number + 1, label=file.path)
         if batch:
             yield batch
 
-    def _read(self, file: SourceFile, job: _Job, tally: _Tally) -> Iterator[_Piece]:
+    def _read(self, opened: OpenWorkspace, file: SourceFile, job: _Job, tally: _Tally) -> Iterator[_Piece]:
         is_new = False
         try:
-            read = self._read_transcript if file.source == "sessions" else self._read_note
-            for piece in read(file, job, tally):
+            is_transcript = file.source == "sessions"
+            pieces = (
+                self._read_transcript(file, job, tally) if is_transcript else self._read_note(opened, file, job, tally)
+            )
+            for piece in pieces:
                 is_new = is_new or isinstance(piece, PreparedFile)
                 yield piece
         except (NoteNotFound, SessionNotFound):
@@ -383,9 +390,9 @@ class Syncer:
             tally.problems.append(Problem(file.path, exc.message))
         tally.indexed += is_new
 
-    def _read_note(self, file: SourceFile, job: _Job, tally: _Tally) -> Iterator[_Piece]:
+    def _read_note(self, opened: OpenWorkspace, file: SourceFile, job: _Job, tally: _Tally) -> Iterator[_Piece]:
         checked_ns = self.clock.time_ns()
-        note = read_note(file.absolute, max_bytes=self.settings.max_file_bytes)
+        note = opened.read_found(file.absolute, max_bytes=self.settings.max_file_bytes)
         if note.warning:
             tally.problems.append(Problem(file.path, note.warning))
         row = file_row(file, note, checked_ns=checked_ns)

@@ -149,7 +149,7 @@ class Transcript:
     @contextmanager
     def _reading(self) -> Iterator[BinaryIO]:
         try:
-            with open(self.path, "rb", buffering=_BLOCK) as file:
+            with open(self.path, "rb", buffering=_BLOCK, opener=_open_unlinked) as file:
                 yield file
         except FileNotFoundError as exc:
             raise SessionNotFound(f"{self.path}: there is no such transcript.") from exc
@@ -314,9 +314,14 @@ def _iter_back(file: BinaryIO, end: int, *, whole: bool = True) -> Iterator[tupl
         yield 0, rest
 
 
+def _open_unlinked(path: str, flags: int) -> int:
+    """Open a transcript, but not what a symbolic link in its place points to. A pipe is not waited for."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
 def _ends_whole(path: str) -> bool:
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        handle = _open_unlinked(path, os.O_RDONLY)
     except FileNotFoundError as exc:
         raise SessionNotFound(f"{path}: there is no such transcript.") from exc
     except OSError as exc:

@@ -10,8 +10,8 @@ from kept.errors import KeptError
 from kept.lock import locked
 from kept.records import Problem
 from kept.values import frozen
-from kept.workspace.files import read_note
 from kept.workspace.notes import LOCK_WAIT_S
+from kept.workspace.opened import OpenWorkspace
 from kept.workspace.paths import MEMORY_FOLDER, ROOT_NOTES, Workspace, is_indexed_name, is_markdown
 
 _ONE_OF = ("MEMORY.md", "memory.md")
@@ -41,38 +41,54 @@ def adopt_notes(workspace: Workspace, folder: str, *, max_bytes: int, dry_run: b
     problems: list[Problem] = []
     if not dry_run:
         workspace.make()
-    for name in sorted(_iter_markdown(folder, problems)):
-        if not is_indexed_name(name):
-            found["left_out"].append(_shown(name))
-            continue
-        try:
-            found[_adopt(workspace, folder, name, max_bytes, dry_run)].append(_shown(name))
-        except KeptError as exc:
-            problems.append(Problem(_shown(os.path.join(folder, name)), exc.message))
+    with OpenWorkspace(Workspace.at(folder)) as source, OpenWorkspace(workspace) as target:
+        copying = _Copying(source, os.path.abspath(folder), target, workspace, max_bytes)
+        for name in sorted(_iter_markdown(folder, problems)):
+            if not is_indexed_name(name):
+                found["left_out"].append(_shown(name))
+                continue
+            try:
+                found[copying.adopt(name, dry_run=dry_run)].append(_shown(name))
+            except KeptError as exc:
+                problems.append(Problem(_shown(os.path.join(folder, name)), exc.message))
     return NotesAdopted(**{kind: tuple(names) for kind, names in found.items()}, problems=tuple(problems))
 
 
-def _adopt(workspace: Workspace, folder: str, name: str, max_bytes: int, dry_run: bool) -> str:
-    note = read_note(os.path.join(folder, name), max_bytes=max_bytes)
-    target = workspace.locate(name, must_exist=False)
-    if name in _ONE_OF:
-        target = next(
-            (one for one in (os.path.join(workspace.root, other) for other in _ONE_OF) if os.path.lexists(one)), target
-        )
-    if dry_run:
-        return _compare(target, note.raw, max_bytes) or "copied"
-    with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
-        outcome = _compare(target, note.raw, max_bytes)
-        if outcome is None:
-            write_atomic(target, note.raw)
-            os.utime(target, ns=(note.mtime_ns, note.mtime_ns))
-        return outcome or "copied"
+@frozen
+class _Copying:
+    """From one open workspace to another."""
 
+    source: OpenWorkspace
+    folder: str
+    target: OpenWorkspace
+    workspace: Workspace
+    max_bytes: int
 
-def _compare(target: str, raw: bytes, max_bytes: int) -> str | None:
-    if not os.path.lexists(target):
-        return None
-    return "same" if read_note(target, max_bytes=max_bytes).raw == raw else "conflicts"
+    def adopt(self, name: str, *, dry_run: bool) -> str:
+        note = self.source.read(os.path.join(self.folder, *name.split("/")), max_bytes=self.max_bytes)
+        absolute = self._place_for(name)
+        if dry_run:
+            return self._compare(absolute, note.raw) or "copied"
+        with locked(self.workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
+            outcome = self._compare(absolute, note.raw)
+            if outcome is None:
+                folder = self.target.folder_to_write(absolute)
+                write_atomic(absolute, note.raw, dir_fd=folder, mtime_ns=note.mtime_ns)
+            return outcome or "copied"
+
+    def _place_for(self, name: str) -> str:
+        """Long-term memory has two names; of a workspace that has one of them, that one is meant."""
+        names = _ONE_OF if name in _ONE_OF else (name,)
+        places = [self.workspace.locate(one) for one in names]
+        return next((one for one in places if self.target.find_state(one)), self.workspace.locate(name))
+
+    def _compare(self, absolute: str, raw: bytes) -> str | None:
+        state = self.target.find_state(absolute)
+        if state is None:
+            return None
+        if state.st_size != len(raw):
+            return "conflicts"
+        return "same" if self.target.read(absolute, max_bytes=self.max_bytes).raw == raw else "conflicts"
 
 
 def _iter_markdown(folder: str, problems: list[Problem]) -> Iterator[str]:

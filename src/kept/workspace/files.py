@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 
-from kept.errors import NoteNotFound, NoteTooLarge, WorkspaceError
+from kept.errors import NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError
 from kept.values import frozen
 
 _BOM = b"\xef\xbb\xbf"
+_BLOCK = 1 << 20
 
 
 @frozen
@@ -22,30 +25,46 @@ class NoteText:
     warning: str | None = None
 
 
-def read_note(absolute: str, *, max_bytes: int) -> NoteText:
-    """Reads a note whatever its encoding is like. The file itself is never mended.
+def read_note(absolute: str, *, max_bytes: int, dir_fd: int | None = None) -> NoteText:
+    """Read a note whatever its encoding is like. The file itself is never mended.
 
     The file is opened without following a link and its state is taken from the open handle, so what is described
-    is what was read.
+    is what was read. With ``dir_fd``, only the last part of the path is looked up, in that open folder.
     """
+    name = absolute if dir_fd is None else os.path.basename(absolute)
     try:
-        handle = os.open(absolute, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=dir_fd)
     except FileNotFoundError:
         raise NoteNotFound(f"{absolute}: there is no such note.") from None
     except OSError as exc:
+        if exc.errno == errno.ELOOP:
+            raise PathRefused(f"{absolute}: symbolic links are not followed.") from None
         raise WorkspaceError(f"{absolute}: cannot be read ({exc.strerror}).") from exc
-    with os.fdopen(handle, "rb") as file:
-        state = os.fstat(file.fileno())
-        if state.st_size > max_bytes:
-            raise NoteTooLarge(f"{absolute}: {state.st_size:,} bytes, more than the limit of {max_bytes:,}.")
-        try:
-            raw = file.read(max_bytes + 1)
-        except OSError as exc:
-            raise WorkspaceError(f"{absolute}: cannot be read ({exc.strerror}).") from exc
-    if len(raw) > max_bytes:
-        raise NoteTooLarge(f"{absolute}: more than the limit of {max_bytes:,} bytes.")
+    try:
+        state = os.fstat(handle)
+        raw = _read_regular(handle, state, absolute, max_bytes)
+    except OSError as exc:
+        raise WorkspaceError(f"{absolute}: cannot be read ({exc.strerror}).") from exc
+    finally:
+        os.close(handle)
     text, warning = decode(raw)
     return NoteText(raw, text, state.st_size, state.st_mtime_ns, state.st_ctime_ns, warning)
+
+
+def _read_regular(handle: int, state: os.stat_result, absolute: str, max_bytes: int) -> bytes:
+    """All of a file, unless it has more bytes than that, or gets them while it is read."""
+    if not stat.S_ISREG(state.st_mode):
+        raise PathRefused(f"{absolute}: not a file.")
+    if state.st_size > max_bytes:
+        raise NoteTooLarge(f"{absolute}: {state.st_size:,} bytes, more than the limit of {max_bytes:,}.")
+    raw = os.read(handle, state.st_size + 1)
+    if len(raw) == state.st_size:
+        return raw
+    while len(raw) <= max_bytes and (more := os.read(handle, min(max_bytes + 1 - len(raw), _BLOCK))):
+        raw += more
+    if len(raw) > max_bytes:
+        raise NoteTooLarge(f"{absolute}: more than the limit of {max_bytes:,} bytes.")
+    return raw
 
 
 def decode(raw: bytes) -> tuple[str, str | None]:

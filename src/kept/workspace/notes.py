@@ -6,19 +6,30 @@ import os
 
 from kept.clock import Clock
 from kept.durable import append_durably, write_atomic
-from kept.errors import EmptyNote, NoteTooLarge, PathRefused, WriteFailed
+from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WriteFailed
 from kept.lock import locked
 from kept.records import Passage, Written
-from kept.workspace.files import decode, read_note
-from kept.workspace.paths import MEMORY_FOLDER, Workspace
+from kept.workspace.files import decode
+from kept.workspace.opened import OpenWorkspace
+from kept.workspace.paths import (
+    MEMORY_FOLDER,
+    Workspace,
+    find_name_fault,
+    has_control_characters,
+    is_note_name,
+    show_path,
+)
 
 LOCK_WAIT_S = 10.0
 DEFAULT_LINES = 200
 MAX_PASSAGE_CHARS = 60_000
+_NAME_HINT = "Use letters, digits, spaces and punctuation, for example memory/ideas.md."
 
 
 def add_note(workspace: Workspace, text: str, *, to: str, clock: Clock, max_bytes: int) -> Written:
     """Appends a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path."""
+    if len(text) > max_bytes:
+        raise NoteTooLarge(f"The text has more than the limit of {max_bytes:,} bytes for a note.")
     text = decode(text.encode("utf-8", errors="replace"))[0].strip("\n")
     if not text.strip():
         raise EmptyNote("There is nothing to remember.")
@@ -47,32 +58,50 @@ def _memory_name(workspace: Workspace) -> str:
 
 
 def _writable(workspace: Workspace, to: str) -> str:
-    absolute = workspace.locate(to, must_exist=False)
+    """Return the name to cite a note by. Raise where discovery would not find it, so a search never could."""
+    absolute = workspace.locate(to)
     name = workspace.cite(absolute)
+    fault = find_name_fault(absolute, name)
+    if fault:
+        raise PathRefused(f"{show_path(to)}: {fault}, so it would not be searched.", hint=_NAME_HINT)
     if not workspace.is_indexed(absolute):
         raise PathRefused(
-            f"{to}: a note there would not be searched.",
-            hint="Put it under memory/, for example memory/" + os.path.basename(name) + ".",
+            f"{show_path(to)}: a note there would not be searched.",
+            hint=f"Put it under memory/, for example memory/{_visible_name(name)}.",
+        )
+    if has_control_characters(name):
+        raise PathRefused(
+            f"{show_path(to)}: the name contains control characters, so it cannot be cited.", hint=_NAME_HINT
         )
     return name
 
 
+def _visible_name(path: str) -> str:
+    name = show_path(os.path.basename(path).lstrip("."))
+    return name if is_note_name(name) else "ideas.md"
+
+
 def _append(workspace: Workspace, path: str, entry: str, *, opening: str, tight: bool, max_bytes: int) -> Written:
     """One append: the blank line that parts it from what stands before, and the entry."""
-    absolute = workspace.locate(path, must_exist=False)
-    before = _tail_state(absolute)
-    if before.size == 0:
-        lead = opening + "\n" if opening else ""
-    else:
-        lead = "" if before.ends_with_newline else "\n"
-        if not before.ends_with_blank_line and not (tight and before.ends_in_list and entry.startswith("- ")):
-            lead += "\n"
-    data = (lead + entry).encode("utf-8")
-    if before.size + len(data) > max_bytes:
-        raise NoteTooLarge(f"{path}: with this it would have more than the limit of {max_bytes:,} bytes.")
-    append_durably(absolute, data)
+    absolute = workspace.locate(path)
+    with OpenWorkspace(workspace) as opened:
+        before = _tail_state(opened, absolute, path, len(entry.encode("utf-8")), max_bytes)
+        if before.size == 0:
+            lead = opening + "\n" if opening else ""
+        else:
+            lead = "" if before.ends_with_newline else "\n"
+            if not before.ends_with_blank_line and not (tight and before.ends_in_list and entry.startswith("- ")):
+                lead += "\n"
+        data = (lead + entry).encode("utf-8")
+        _refuse_too_large(path, before.size + len(data), max_bytes)
+        append_durably(absolute, data, dir_fd=opened.folder_to_write(absolute), break_links=True)
     first = before.lines + lead.count("\n") + 1
     return Written(path, first, first + entry.count("\n") - 1)
+
+
+def _refuse_too_large(path: str, size: int, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise NoteTooLarge(f"{path}: with this it would have more than the limit of {max_bytes:,} bytes.")
 
 
 class _Tail:
@@ -90,22 +119,29 @@ class _Tail:
         self.ends_in_list = last.startswith("- ")
 
 
-def _tail_state(absolute: str) -> _Tail:
-    try:
-        with open(absolute, "rb") as file:
-            return _Tail(file.read())
-    except FileNotFoundError:
+def _tail_state(opened: OpenWorkspace, absolute: str, path: str, more: int, max_bytes: int) -> _Tail:
+    """How a note ends. One that has no room for so many bytes more is refused before it is read."""
+    state = opened.find_state(absolute)
+    if state is None:
         return _Tail(b"")
-    except OSError as exc:
-        raise WriteFailed(f"{absolute}: could not be read before writing ({exc.strerror}).") from exc
+    _refuse_too_large(path, state.st_size + more, max_bytes)
+    try:
+        return _Tail(opened.read_found(absolute, max_bytes=max_bytes).raw)
+    except NoteNotFound:
+        return _Tail(b"")
+    except (PathRefused, NoteTooLarge):
+        raise
+    except WorkspaceError as exc:
+        raise WriteFailed(exc.message) from exc
 
 
 def create_note(workspace: Workspace, path: str, text: str) -> bool:
     """Writes a note that is not there yet. False, and nothing changed, where there is one."""
-    absolute = workspace.locate(path, must_exist=False)
-    if os.path.lexists(absolute):
-        return False
-    write_atomic(absolute, text.encode("utf-8"))
+    absolute = workspace.locate(path)
+    with OpenWorkspace(workspace) as opened:
+        if opened.find_state(absolute) is not None:
+            return False
+        write_atomic(absolute, text.encode("utf-8"), dir_fd=opened.folder_to_write(absolute))
     return True
 
 
@@ -113,7 +149,9 @@ def read_passage(
     workspace: Workspace, path: str, *, start: int = 1, lines: int | None = None, max_bytes: int
 ) -> Passage:
     """Lines of a note, at most DEFAULT_LINES unless more are asked for."""
-    note = read_note(workspace.locate(path), max_bytes=max_bytes)
+    absolute = workspace.locate(path)
+    with OpenWorkspace(workspace) as opened:
+        note = opened.read(absolute, max_bytes=max_bytes)
     shown = note.text.split("\n")
     if shown and shown[-1] == "":
         shown.pop()
@@ -129,7 +167,7 @@ def read_passage(
     after = first + len(taken)
     more = after <= len(shown) and bool(taken)
     return Passage(
-        path=workspace.cite(workspace.locate(path)),
+        path=workspace.cite(absolute),
         start=first,
         lines=len(taken),
         text="\n".join(taken),

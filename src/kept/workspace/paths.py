@@ -1,23 +1,60 @@
-"""Which paths a caller may name. Every path that comes from outside passes through `Workspace.locate`."""
+"""Which paths a caller may name, and which names are indexed. Only names are looked at here, never the disk.
+
+Every path that comes from outside passes through `Workspace.locate`, and is then opened through `OpenWorkspace`, which
+follows no link. What discovery takes (`scan.py`) and what may be written (`notes.py`) is decided by the same functions:
+`is_visible`, `is_note_name` and `find_name_fault`.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-import stat
 from dataclasses import field
 
 from kept.durable import make_private_folder
-from kept.errors import NoteNotFound, PathRefused, WorkspaceError, WorkspaceMissing
+from kept.errors import PathRefused, WorkspaceError, WorkspaceMissing
 from kept.values import frozen
 
 ROOT_NOTES = ("MEMORY.md", "memory.md", "USER.md", "SOUL.md", "AGENTS.md")
 MEMORY_FOLDER = "memory"
 DAILY_NOTE = re.compile(r"(?:^|/)(\d{4}-\d{2}-\d{2})\.md$", re.IGNORECASE)
+MAX_PATH_BYTES = 4095
+"""What Linux takes for a path. A longer one could be opened part by part, but by no other program."""
+MAX_NAME_BYTES = 255
+_SURELY_SHORT = MAX_PATH_BYTES // 4
+"""A character has four bytes at most."""
+_SHOWN_CHARS = 300
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def is_markdown(name: str) -> bool:
     return name.lower().endswith(".md")
+
+
+def is_visible(name: str) -> bool:
+    """Whether discovery looks at an entry of this name, file or folder."""
+    return not name.startswith(".")
+
+
+def is_note_name(name: str) -> bool:
+    return is_visible(name) and is_markdown(name)
+
+
+def find_name_fault(absolute: str, cited: str) -> str | None:
+    """Why a note cannot be indexed because of its name; None if it can."""
+    if not cited.isascii() and not _is_utf8(cited):
+        return "its name is not valid UTF-8"
+    if is_too_long(absolute):
+        return f"its path has more than {MAX_PATH_BYTES:,} bytes"
+    return None
+
+
+def is_too_long(absolute: str) -> bool:
+    return len(absolute) > _SURELY_SHORT and len(os.fsencode(absolute)) > MAX_PATH_BYTES
+
+
+def has_control_characters(path: str) -> bool:
+    return _CONTROL.search(path) is not None
 
 
 def is_indexed_name(relative: str) -> bool:
@@ -25,11 +62,21 @@ def is_indexed_name(relative: str) -> bool:
     if relative in ROOT_NOTES:
         return True
     folder, _, rest = relative.partition("/")
-    return folder == MEMORY_FOLDER and bool(rest) and not _hidden(rest)
+    return folder == MEMORY_FOLDER and _is_found_below(rest) and _is_utf8(relative)
 
 
-def _hidden(relative: str) -> bool:
-    return any(part.startswith(".") for part in relative.split("/"))
+def _is_found_below(relative: str) -> bool:
+    """Whether discovery, walking down from a folder, comes to a note of this name."""
+    *folders, name = relative.split("/")
+    return is_note_name(name) and all(map(is_visible, folders))
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @frozen
@@ -68,56 +115,53 @@ class Workspace:
 
     def is_indexed(self, absolute: str) -> bool:
         """Whether a note at this place is one that discovery finds."""
-        if is_indexed_name(self.cite(absolute)) or absolute in self.extra_paths:
+        cited = self.cite(absolute)
+        return self._is_in_reach(absolute, cited) and find_name_fault(absolute, cited) is None
+
+    def _is_in_reach(self, absolute: str, cited: str) -> bool:
+        if is_indexed_name(cited) or (absolute in self.extra_paths and is_markdown(absolute)):
             return True
         below = (absolute[len(extra) + 1 :] for extra in self.extra_paths if absolute.startswith(extra + os.sep))
-        return any(not _hidden(rest) for rest in below)
+        return any(map(_is_found_below, below))
 
-    def locate(self, path: str, *, must_exist: bool = True) -> str:
-        """The absolute path of a note that a caller named, or a refusal.
+    def locate(self, path: str) -> str:
+        """Return the absolute path of a note that a caller named.
 
-        Refused are: anything but Markdown, '..', a path outside the workspace and its extra paths, a symbolic
-        link anywhere below those, and whatever is not a regular file.
+        Refused are: anything but Markdown, '..', a path outside the workspace and its extra paths, and names that are
+        too long. Whether there is such a note, and whether a link is in the way, `OpenWorkspace` finds out.
         """
-        if not path or "\0" in path or len(path) > 4096:
+        if not path or "\0" in path:
             raise PathRefused("That is not a path.")
+        shown = show_path(path)
         parts = path.replace("\\", "/").split("/")
         if ".." in parts:
-            raise PathRefused(f"{path}: '..' is not allowed.")
+            raise PathRefused(f"{shown}: '..' is not allowed.")
         if not is_markdown(path):
-            raise PathRefused(f"{path}: only Markdown notes (.md) can be read or written.")
+            raise PathRefused(f"{shown}: only Markdown notes (.md) can be read or written.")
         absolute = os.path.normpath(os.path.join(self.root, path))
-        base = self._base_of(absolute)
-        if base is None:
-            raise PathRefused(f"{path}: outside the workspace.")
-        if base != self.root and os.path.islink(base):
-            raise PathRefused(f"{path}: symbolic links are not followed.")
-        exists = _refuse_links(base, absolute, path)
-        if must_exist and not exists:
-            raise NoteNotFound(f"{path}: there is no such note.")
+        if self.base_of(absolute) is None:
+            raise PathRefused(f"{shown}: outside the workspace.")
+        _refuse_long(absolute, shown)
         return absolute
 
-    def _base_of(self, absolute: str) -> str | None:
+    def base_of(self, absolute: str) -> str | None:
+        """The workspace or the extra path that a file is in; None for one that is in neither."""
         for base in (self.root, *self.extra_paths):
             if absolute == base or absolute.startswith(base + os.sep):
                 return base
         return None
 
 
-def _refuse_links(base: str, absolute: str, shown: str) -> bool:
-    """Walks down from the base without ever following a link. Whether the file is there."""
-    walked = base
-    rest = absolute[len(base) :].strip(os.sep)
-    for part in rest.split(os.sep) if rest else [""]:
-        walked = os.path.join(walked, part) if part else walked
-        try:
-            mode = os.lstat(walked).st_mode
-        except FileNotFoundError:
-            return False
-        except (OSError, ValueError) as exc:
-            raise PathRefused(f"{shown}: cannot be reached ({exc}).") from exc
-        if stat.S_ISLNK(mode):
-            raise PathRefused(f"{shown}: symbolic links are not followed.")
-    if not stat.S_ISREG(mode):
-        raise PathRefused(f"{shown}: not a file.")
-    return True
+def show_path(path: str) -> str:
+    """A path for a message: on one line, and with nothing in it that a terminal or JSON cannot take."""
+    shown = path if path.isprintable() else ascii(path)[1:-1]
+    return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}…"
+
+
+def _refuse_long(absolute: str, shown: str) -> None:
+    try:
+        encoded = os.fsencode(absolute)
+    except UnicodeEncodeError:
+        raise PathRefused(f"{shown}: the name is not valid UTF-8.") from None
+    if len(encoded) > MAX_PATH_BYTES or any(len(part) > MAX_NAME_BYTES for part in encoded.split(b"/")):
+        raise PathRefused(f"{shown}: the name is too long.")

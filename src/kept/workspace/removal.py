@@ -13,8 +13,9 @@ from kept.durable import append_durably, make_private_folder, write_atomic
 from kept.errors import KeptError, WriteFailed
 from kept.lock import locked
 from kept.values import frozen
-from kept.workspace.files import NoteText, read_note
+from kept.workspace.files import NoteText
 from kept.workspace.notes import LOCK_WAIT_S
+from kept.workspace.opened import OpenWorkspace
 from kept.workspace.paths import Workspace
 
 _RAW_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
@@ -71,12 +72,13 @@ def _remove_from(
     workspace: Workspace, path: str, cuts: list[Cut], kept_in: str, clock: Clock, max_bytes: int
 ) -> tuple[list[Cut], list[Cut]]:
     absolute = workspace.locate(path)
-    note = read_note(absolute, max_bytes=max_bytes)
-    lines = note.text.split("\n")
-    fits = [cut for cut in cuts if digest_of("\n".join(lines[cut.start_line - 1 : cut.end_line])) == cut.digest]
-    if fits:
-        _keep(kept_in, path, lines, fits, clock)
-        write_atomic(absolute, _without(note, lines, fits))
+    with OpenWorkspace(workspace) as opened:
+        note = opened.read(absolute, max_bytes=max_bytes)
+        lines = note.text.split("\n")
+        fits = [cut for cut in cuts if digest_of("\n".join(lines[cut.start_line - 1 : cut.end_line])) == cut.digest]
+        if fits:
+            _keep(kept_in, path, lines, fits, clock)
+            write_atomic(absolute, _without(note, lines, fits), dir_fd=opened.folder_of(absolute))
     return fits, [cut for cut in cuts if cut not in fits]
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
+from operator import itemgetter
 
 from kept.records import Problem, SourceFile
 from kept.values import frozen
-from kept.workspace.paths import MEMORY_FOLDER, ROOT_NOTES, Workspace, is_markdown
+from kept.workspace.opened import OpenWorkspace
+from kept.workspace.paths import MEMORY_FOLDER, ROOT_NOTES, Workspace, find_name_fault, is_markdown, is_visible
+
+_Entry = tuple[str, str, os.stat_result | None]
+"""The absolute path of a file or folder, the path it is cited by, and its state; None for a folder."""
+_by_path = itemgetter(0)
 
 
 @frozen
@@ -21,17 +28,19 @@ class Scan:
 
 def scan_workspace(workspace: Workspace, *, max_bytes: int) -> Scan:
     """Symbolic links are excluded, and a file that can be reached by two names is taken once."""
-    walk = _Walk(workspace, max_bytes)
-    walk.root_notes()
-    walk.memory_folder()
-    for extra in workspace.extra_paths:
-        walk.extra(extra)
+    with OpenWorkspace(workspace) as opened:
+        walk = _Walk(workspace, opened, max_bytes)
+        walk.root_notes()
+        walk.memory_folder()
+        for extra in workspace.extra_paths:
+            walk.extra(extra)
     return Scan(tuple(walk.found.values()), tuple(walk.problems), tuple(walk.folders))
 
 
 class _Walk:
-    def __init__(self, workspace: Workspace, max_bytes: int) -> None:
+    def __init__(self, workspace: Workspace, opened: OpenWorkspace, max_bytes: int) -> None:
         self.workspace = workspace
+        self.opened = opened
         self.max_bytes = max_bytes
         # Keyed by device and inode: the same file under two names, which is what MEMORY.md and memory.md are
         # on a file system that ignores case, is one file.
@@ -40,22 +49,20 @@ class _Walk:
         self.folders: list[str] = []
 
     def root_notes(self) -> None:
-        self.folders.append(self.workspace.root)
+        root = self.workspace.root
+        self.folders.append(root)
         try:
-            present = set(os.listdir(self.workspace.root))
+            with self.opened.listing(root) as handle:
+                present = set(os.listdir(handle))
         except OSError as exc:
-            self.problem(self.workspace.root, f"cannot be listed ({exc.strerror})")
+            self.problem(root, f"cannot be listed ({exc.strerror})")
             return
         for name in ROOT_NOTES:
             if name in present:
-                self.file(os.path.join(self.workspace.root, name))
+                self.single(os.path.join(root, name))
 
     def memory_folder(self) -> None:
-        path = os.path.join(self.workspace.root, MEMORY_FOLDER)
-        if os.path.islink(path):
-            self.problem(path, "is a symbolic link, which is not followed")
-        else:
-            self.folder(path)
+        self.folder(os.path.join(self.workspace.root, MEMORY_FOLDER))
 
     def extra(self, path: str) -> None:
         try:
@@ -69,7 +76,7 @@ class _Walk:
             self.folder(path)
         elif is_markdown(path):
             self.folders.append(os.path.dirname(path))
-            self.file(path)
+            self.single(path)
         else:
             self.problem(path, "extra path is neither a folder nor Markdown")
 
@@ -77,51 +84,78 @@ class _Walk:
         """Depth first, and not by recursion: folders may lie deeper than Python's stack is high."""
         open_folders = [self.entries(path)]
         while open_folders:
-            for entry in open_folders[-1]:
-                if entry.name.startswith("."):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    open_folders.append(self.entries(entry.path))
+            for absolute, cited, state in open_folders[-1]:
+                if state is None:
+                    open_folders.append(self.entries(absolute))
                     break
-                if is_markdown(entry.name):
-                    self.file(entry.path, entry)
+                self.file(absolute, cited, state)
             else:
                 open_folders.pop()
 
-    def entries(self, path: str) -> Iterator[os.DirEntry[str]]:
+    def entries(self, path: str) -> Iterator[_Entry]:
+        """What is in a folder and may be a note or hold some, by name."""
         try:
-            with os.scandir(path) as listing:
-                entries = sorted(listing, key=lambda entry: entry.name)
+            with self.opened.listing(path) as handle:
+                entries = self.look_into(handle, path)
         except FileNotFoundError:
             return
         except OSError as exc:
-            self.problem(path, f"cannot be listed ({exc.strerror})")
+            is_link = exc.errno == errno.ELOOP
+            reason = "is a symbolic link, which is not followed" if is_link else f"cannot be listed ({exc.strerror})"
+            self.problem(path, reason)
             return
         self.folders.append(path)
         yield from entries
 
-    def file(self, path: str, entry: os.DirEntry[str] | None = None) -> None:
+    def look_into(self, handle: int, path: str) -> list[_Entry]:
+        """States are taken while the folder is open, so they are of files in it and nowhere else."""
+        entries: list[_Entry] = []
+        below = path + os.sep
+        cited = self.workspace.cite(below)
+        with os.scandir(handle) as listing:
+            for entry in listing:
+                name = entry.name
+                if not is_visible(name):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    entries.append((below + name, cited + name, None))
+                elif is_markdown(name):
+                    try:
+                        entries.append((below + name, cited + name, entry.stat(follow_symlinks=False)))
+                    except FileNotFoundError:
+                        continue
+                    except OSError as exc:
+                        self.problem(below + name, f"cannot be looked at ({exc.strerror})")
+        entries.sort(key=_by_path)
+        return entries
+
+    def single(self, absolute: str) -> None:
+        """A note that is named and not come upon."""
         try:
-            state = entry.stat(follow_symlinks=False) if entry else os.lstat(path)
+            folder = self.opened.folder_of(absolute)
+            state = os.stat(os.path.basename(absolute), dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return
         except OSError as exc:
-            self.problem(path, f"cannot be looked at ({exc.strerror})")
+            self.problem(absolute, f"cannot be looked at ({exc.strerror})")
             return
+        self.file(absolute, self.workspace.cite(absolute), state)
+
+    def file(self, absolute: str, cited: str, state: os.stat_result) -> None:
         if not stat.S_ISREG(state.st_mode):
             return
-        cited = self.workspace.cite(path)
-        if not cited.isascii() and not _is_utf8(cited):
-            self.problem(path, "its name is not valid UTF-8")
+        fault = find_name_fault(absolute, cited)
+        if fault:
+            self.problem(absolute, fault)
             return
         if state.st_size > self.max_bytes:
-            self.problem(path, f"{state.st_size:,} bytes, more than the limit of {self.max_bytes:,}; not indexed")
+            self.problem(absolute, f"{state.st_size:,} bytes, more than the limit of {self.max_bytes:,}; not indexed")
             return
         self.found.setdefault(
             (state.st_dev, state.st_ino),
             SourceFile(
                 path=cited,
-                absolute=path,
+                absolute=absolute,
                 source="memory",
                 size=state.st_size,
                 mtime_ns=state.st_mtime_ns,
@@ -132,11 +166,3 @@ class _Walk:
     def problem(self, path: str, reason: str) -> None:
         shown = self.workspace.cite(path).encode("utf-8", "replace").decode()
         self.problems.append(Problem(shown, reason))
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
