@@ -26,7 +26,7 @@ class Counter:
         for module in (transcript, catalogue):
             monkeypatch.setattr(module, "open", self.open, raising=False)
 
-    def open(self, path: str, mode: str, buffering: int = 1 << 16):
+    def open(self, path: str, mode: str, buffering: int = 1 << 16, **how: object):
         raw = CountingFile(path, self)
         return io.BufferedReader(raw, buffering) if buffering else raw
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from kept.cli.output import json_option, print_json, style
 from kept.cli.root import Globals
+from kept.cli.stdin import read_stdin
+from kept.errors import NoteTooLarge
 from kept.tools.shapes import written_json
 
 
@@ -18,9 +18,10 @@ from kept.tools.shapes import written_json
 @click.pass_obj
 def command(options: Globals, text: tuple[str, ...], to: str, as_json: bool) -> None:
     """Remember TEXT; '-' reads it from standard input."""
-    said = sys.stdin.buffer.read().decode("utf-8", "replace") if text == ("-",) else " ".join(text)
     with options.memory() as memory:
-        written = memory.add(said, to=to)
+        limit = memory.settings.max_file_bytes
+        given = read_stdin(limit, refusal=NoteTooLarge) if text == ("-",) else " ".join(text)
+        written = memory.add(given, to=to)
     if as_json:
         print_json(written_json(written))
     else:

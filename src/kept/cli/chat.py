@@ -13,6 +13,7 @@ import click
 
 from kept.cli.output import json_option, print_json, printable, style, use_colour, warn
 from kept.cli.root import Globals
+from kept.cli.stdin import read_stdin
 from kept.errors import KeptError, UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _HISTORY_LINES = 1000
 def command(options: Globals, message: str | None, session: str | None, as_json: bool) -> None:
     """Talk with the agent. Reads one message from standard input where that is not a terminal."""
     if message == "-" or (message is None and not sys.stdin.isatty()):
-        message = sys.stdin.buffer.read().decode("utf-8", "replace")
+        message = read_stdin()
     if message is not None and not message.strip():
         raise UsageError("There is no message.", hint="Give one with -m, or on standard input.")
     if as_json and message is None:

@@ -12,6 +12,7 @@ import click
 
 from kept.cli.output import console, json_option, plural, print_json, printable, style, warn
 from kept.cli.root import Globals
+from kept.cli.stdin import read_stdin
 from kept.sessions.entries import (
     AnyEntry,
     Attachment,
@@ -107,7 +108,7 @@ def reset(options: Globals, reference: str, as_json: bool) -> None:
 @click.pass_obj
 def compact(options: Globals, reference: str, summary: str, keep: int, as_json: bool) -> None:
     """Put a summary in the place of the older part of ID. Nothing is removed from the transcript."""
-    text = sys.stdin.buffer.read().decode("utf-8", "replace") if summary == "-" else summary
+    text = read_stdin() if summary == "-" else summary
     with options.sessions() as sessions:
         record = sessions.get(reference)
         entry = sessions.compact(record.id, text.strip(), keep_messages=keep)

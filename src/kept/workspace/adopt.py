@@ -41,9 +41,10 @@ def adopt_notes(workspace: Workspace, folder: str, *, max_bytes: int, dry_run: b
     problems: list[Problem] = []
     if not dry_run:
         workspace.make()
-    with OpenWorkspace(Workspace.at(folder)) as source, OpenWorkspace(workspace) as target:
-        copying = _Copying(source, os.path.abspath(folder), target, workspace, max_bytes)
-        for name in sorted(_iter_markdown(folder, problems)):
+    root = os.path.abspath(folder)
+    with OpenWorkspace(Workspace.at(root)) as source, OpenWorkspace(workspace) as target:
+        copying = _Copying(source, root, target, workspace, max_bytes)
+        for name in sorted(_iter_markdown(source, root, problems)):
             if not is_indexed_name(name):
                 found["left_out"].append(_shown(name))
                 continue
@@ -91,21 +92,25 @@ class _Copying:
         return "same" if self.target.read(absolute, max_bytes=self.max_bytes).raw == raw else "conflicts"
 
 
-def _iter_markdown(folder: str, problems: list[Problem]) -> Iterator[str]:
+def _iter_markdown(source: OpenWorkspace, root: str, problems: list[Problem]) -> Iterator[str]:
     """Markdown at the top and below memory/. Links are named, not followed."""
-
-    def say(error: OSError) -> None:
-        problems.append(Problem(_shown(str(error.filename)), f"cannot be read ({error.strerror})"))
-
-    for place, folders, names in os.walk(folder, onerror=say):
-        if place == folder:
-            folders[:] = [one for one in folders if one == MEMORY_FOLDER]
-        for name in filter(is_markdown, names):
-            path = os.path.join(place, name)
-            if os.path.islink(path):
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with source.listing(folder) as handle, os.scandir(handle) as listing:
+                entries = [(one.name, one.is_dir(follow_symlinks=False), one.is_symlink()) for one in listing]
+        except OSError as exc:
+            problems.append(Problem(_shown(folder), f"cannot be read ({exc.strerror})"))
+            continue
+        for name, is_folder, is_link in entries:
+            path = os.path.join(folder, name)
+            if is_folder:
+                waiting += [path] if folder != root or name == MEMORY_FOLDER else []
+            elif is_markdown(name) and is_link:
                 problems.append(Problem(_shown(path), "is a symbolic link, which is not followed"))
-            else:
-                yield os.path.relpath(path, folder).replace(os.sep, "/")
+            elif is_markdown(name):
+                yield os.path.relpath(path, root).replace(os.sep, "/")
 
 
 def _shown(name: str) -> str:
