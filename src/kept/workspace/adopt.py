@@ -98,8 +98,7 @@ def _iter_markdown(source: OpenWorkspace, root: str, problems: list[Problem]) ->
     while waiting:
         folder = waiting.pop()
         try:
-            with source.listing(folder) as handle, os.scandir(handle) as listing:
-                entries = [(one.name, one.is_dir(follow_symlinks=False), one.is_symlink()) for one in listing]
+            entries = _list(source, folder)
         except OSError as exc:
             problems.append(Problem(_shown(folder), f"cannot be read ({exc.strerror})"))
             continue
@@ -111,6 +110,16 @@ def _iter_markdown(source: OpenWorkspace, root: str, problems: list[Problem]) ->
                 problems.append(Problem(_shown(path), "is a symbolic link, which is not followed"))
             elif is_markdown(name):
                 yield os.path.relpath(path, root).replace(os.sep, "/")
+
+
+def _list(source: OpenWorkspace, folder: str) -> list[tuple[str, bool, bool]]:
+    """Names, and whether they are folders or links."""
+    handle = source.open_to_list(folder)
+    try:
+        with os.scandir(handle) as listing:
+            return [(entry.name, entry.is_dir(follow_symlinks=False), entry.is_symlink()) for entry in listing]
+    finally:
+        os.close(handle)
 
 
 def _shown(name: str) -> str:

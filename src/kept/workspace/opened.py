@@ -9,8 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import TracebackType
 
 from kept.durable import OPEN_FOLDER, make_folder_in, make_private_folder
@@ -18,6 +16,7 @@ from kept.errors import NoteNotFound, PathRefused, WorkspaceError
 from kept.workspace.files import NoteText, read_note
 from kept.workspace.paths import Workspace, is_too_long, show_path
 
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _HELD_OPEN = 32
 """Folders may lie deeper than a process may have files open; of deeper ones only the last is held."""
 
@@ -50,12 +49,7 @@ class FolderTree:
     def _open_base(self, create: bool) -> int:
         if create:
             make_private_folder(self._base)
-        try:
-            return os.open(self._base, self._flags)
-        except NotADirectoryError:
-            if os.path.islink(self._base):
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
-            raise
+        return open_folder(self._base, self._flags)
 
     def _let_go_below(self, depth: int) -> None:
         while self._held and self._held[-1][0] > depth:
@@ -73,15 +67,22 @@ def _count_shared(left: tuple[str, ...], right: tuple[str, ...]) -> int:
 
 
 def _open_in(folder: int, name: str, create: bool) -> int:
+    flags = OPEN_FOLDER | os.O_NOFOLLOW
     try:
-        return os.open(name, OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+        return open_folder(name, flags, dir_fd=folder)
     except FileNotFoundError:
         if not create:
             raise
-        make_folder_in(folder, name)
-        return _open_in(folder, name, create=False)
-    except NotADirectoryError:  # what Linux says of a link where a folder is wanted
-        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+    make_folder_in(folder, name)
+    return open_folder(name, flags, dir_fd=folder)
+
+
+def open_folder(name: str, flags: int, dir_fd: int | None = None) -> int:
+    """Open a folder. Raise OSError, and with ELOOP for a link: what Linux says of one, it also says of a file."""
+    try:
+        return os.open(name, flags, dir_fd=dir_fd)
+    except NotADirectoryError:
+        if stat.S_ISLNK(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
         raise
 
@@ -164,29 +165,30 @@ class OpenWorkspace:
             self._last = folder, self._open(base, folder, create)
         return self._last[1]
 
-    @contextmanager
-    def listing(self, folder: str) -> Iterator[int]:
-        """Open a folder so that its entries can be read. Raise OSError, also where its path is too long for others."""
+    def open_to_list(self, folder: str) -> int:
+        """Return a handle that entries can be read from, which the caller closes.
+
+        Raise OSError, also where the path is too long for other programs.
+        """
         if is_too_long(folder):
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-        self._last = None
-        found = self._open(self._workspace.base_of(folder), folder, create=False)
-        handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
-        try:
-            yield handle
-        finally:
-            os.close(handle)
+        if folder == self._workspace.base_of(folder):
+            return open_folder(folder, _LIST | (0 if self._may_be_link(folder) else os.O_NOFOLLOW))
+        # Only the folder above is held: most folders have none below them.
+        return open_folder(folder.rpartition(os.sep)[2], _LIST | os.O_NOFOLLOW, dir_fd=self.folder_of(folder))
 
     def _open(self, base: str | None, folder: str, create: bool) -> int:
         if base is None:
             raise OSError(errno.EXDEV, "outside the workspace")
         tree = self._trees.get(base)
         if tree is None:
-            # Whoever names a workspace may name it by a link. An extra path that is one is refused.
-            follow = base == self._workspace.root or base not in self._workspace.extra_paths
-            tree = self._trees[base] = FolderTree(base, follow=follow)
+            tree = self._trees[base] = FolderTree(base, follow=self._may_be_link(base))
         below = folder[len(base) + 1 :]
         return tree.open(tuple(below.split(os.sep)) if below else (), create=create)
+
+    def _may_be_link(self, base: str) -> bool:
+        """Whoever names a workspace may name it by a link. An extra path that is one is refused."""
+        return base == self._workspace.root or base not in self._workspace.extra_paths
 
     # refusing
 

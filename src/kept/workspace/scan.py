@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
 from operator import itemgetter
 
 from kept.records import Problem, SourceFile
@@ -52,8 +51,11 @@ class _Walk:
         root = self.workspace.root
         self.folders.append(root)
         try:
-            with self.opened.listing(root) as handle:
+            handle = self.opened.open_to_list(root)
+            try:
                 present = set(os.listdir(handle))
+            finally:
+                os.close(handle)
         except OSError as exc:
             self.problem(root, f"cannot be listed ({exc.strerror})")
             return
@@ -82,51 +84,52 @@ class _Walk:
 
     def folder(self, path: str) -> None:
         """Depth first, and not by recursion: folders may lie deeper than Python's stack is high."""
-        open_folders = [self.entries(path)]
+        open_folders = [iter(self.entries(path, self.workspace.cite(path + os.sep)))]
         while open_folders:
             for absolute, cited, state in open_folders[-1]:
                 if state is None:
-                    open_folders.append(self.entries(absolute))
+                    open_folders.append(iter(self.entries(absolute, cited + "/")))
                     break
                 self.file(absolute, cited, state)
             else:
                 open_folders.pop()
 
-    def entries(self, path: str) -> Iterator[_Entry]:
-        """What is in a folder and may be a note or hold some, by name."""
+    def entries(self, path: str, cited: str) -> list[_Entry]:
+        """What is in a folder and may be a note or hold some, by name. It is cited with that in front."""
         try:
-            with self.opened.listing(path) as handle:
-                entries = self.look_into(handle, path)
+            handle = self.opened.open_to_list(path)
+            try:
+                entries = self.look_into(handle, path + os.sep, cited)
+            finally:
+                os.close(handle)
         except FileNotFoundError:
-            return
+            return []
         except OSError as exc:
             is_link = exc.errno == errno.ELOOP
             reason = "is a symbolic link, which is not followed" if is_link else f"cannot be listed ({exc.strerror})"
             self.problem(path, reason)
-            return
+            return []
         self.folders.append(path)
-        yield from entries
+        entries.sort(key=_by_path)
+        return entries
 
-    def look_into(self, handle: int, path: str) -> list[_Entry]:
+    def look_into(self, handle: int, path: str, cited: str) -> list[_Entry]:
         """States are taken while the folder is open, so they are of files in it and nowhere else."""
         entries: list[_Entry] = []
-        below = path + os.sep
-        cited = self.workspace.cite(below)
         with os.scandir(handle) as listing:
             for entry in listing:
                 name = entry.name
                 if not is_visible(name):
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    entries.append((below + name, cited + name, None))
+                    entries.append((path + name, cited + name, None))
                 elif is_markdown(name):
                     try:
-                        entries.append((below + name, cited + name, entry.stat(follow_symlinks=False)))
+                        entries.append((path + name, cited + name, entry.stat(follow_symlinks=False)))
                     except FileNotFoundError:
                         continue
                     except OSError as exc:
-                        self.problem(below + name, f"cannot be looked at ({exc.strerror})")
-        entries.sort(key=_by_path)
+                        self.problem(path + name, f"cannot be looked at ({exc.strerror})")
         return entries
 
     def single(self, absolute: str) -> None:
