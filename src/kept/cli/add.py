@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kept.cli.output import json_option, print_json, style
+from kept.cli.output import echo, json_option, print_json, style
 from kept.cli.root import Globals
 from kept.cli.stdin import read_stdin
 from kept.errors import NoteTooLarge
@@ -25,4 +25,4 @@ def command(options: Globals, text: tuple[str, ...], to: str, as_json: bool) -> 
     if as_json:
         print_json(written_json(written))
     else:
-        click.echo(f"Kept in {style(written.citation, fg='cyan')}.")
+        echo(f"Kept in {style(written.citation, fg='cyan')}.")

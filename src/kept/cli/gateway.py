@@ -6,7 +6,7 @@ import logging
 
 import click
 
-from kept.cli.output import log_to_stderr, printable
+from kept.cli.output import echo, log_to_stderr
 from kept.cli.root import Globals
 
 
@@ -23,4 +23,4 @@ def command(options: Globals) -> None:
 
 
 def _say(line: str) -> None:
-    click.echo(printable(line), err=True)
+    echo(line, err=True)

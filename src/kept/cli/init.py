@@ -6,7 +6,7 @@ import os
 
 import click
 
-from kept.cli.output import json_option, print_json, style
+from kept.cli.output import echo, json_option, print_json, style
 from kept.cli.root import Globals
 from kept.config import Config
 from kept.config.layers import default_workspace
@@ -42,13 +42,13 @@ def command(options: Globals, workspace: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"workspace": root, "config": config, "created": made})
         return
-    click.echo(f"Workspace: {style(root, fg='cyan')}")
-    click.echo(f"Settings:  {style(config, fg='cyan')}")
-    click.echo(f"Made:      {', '.join(made)}" if made else "Everything was there already.")
+    echo(f"Workspace: {style(root, fg='cyan')}")
+    echo(f"Settings:  {style(config, fg='cyan')}")
+    echo(f"Made:      {', '.join(made)}" if made else "Everything was there already.")
     if not is_named:
-        click.echo("\nThe settings do not name this workspace. To use it without --workspace, add to agents.list:")
-        click.echo(_entry(loaded.config))
-    click.echo("\nNext: kept add 'something worth remembering', then kept search 'worth remembering'.")
+        echo("\nThe settings do not name this workspace. To use it without --workspace, add to agents.list:")
+        echo(_entry(loaded.config))
+    echo("\nNext: kept add 'something worth remembering', then kept search 'worth remembering'.")
 
 
 def _config_text(config: Config) -> str:

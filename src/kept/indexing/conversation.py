@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import lru_cache
 from itertools import takewhile
 from typing import Any
 
@@ -54,8 +55,8 @@ STEP_BYTES = 400_000
 """A long transcript is taken in by pieces of about this size, each of which is kept whatever happens to the next."""
 
 _SHORT = 200
-_LOOKED_AT = 4_000
-"""Of what tools were told and answered. It is redacted before it is shortened: half a key would not be seen as one."""
+_LOOKED_AT = (1_000, 4_000)
+"""Of what tools were told and answered: the beginning is enough, unless most of it is white space."""
 _DAMAGE_NAMED = 10
 _DEFAULT_LINES = 200
 _MAX_PASSAGE_CHARS = 60_000
@@ -271,7 +272,7 @@ class _UtteranceReader:
     def _stored(self, chunk: UtteranceChunk) -> NewChunk:
         digest, model = sha256_hex(chunk.text), self.recipe.model or "none"
         key = _parse_key(self.key)
-        heading = _clean(f"{key.channel}:{key.user_id}") if key else ""
+        heading = _heading(key) if key else ""
         context = f"{heading} {date_in_words(chunk.day)} {chunk.context}"
         return NewChunk(
             id=chunk_id(self.file, chunk.start_line, chunk.end_line, digest, model),
@@ -309,6 +310,12 @@ def _row(
         warning=warning,
         mark=write_mark(mark),
     )
+
+
+@lru_cache(maxsize=8)
+def _heading(key: SessionKey) -> str:
+    """Whose conversation it is. A user's id is whatever a client sends, even a key."""
+    return redact(_clean(f"{key.channel}:{key.user_id}"))
 
 
 def _parse_key(text: str) -> SessionKey | None:
@@ -375,12 +382,16 @@ def _told(arguments: dict[str, Any]) -> str:
     parts = []
     for name, value in arguments.items():
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        parts.append(f"{name}: {shown[:_LOOKED_AT]}")
+        parts.append(f"{name}: {shown}")
     return ", ".join(parts)
 
 
 def _shortened(text: str) -> str:
-    return _one_line(redact(text[:_LOOKED_AT]), _SHORT)
+    for limit in _LOOKED_AT:
+        line = " ".join(redact(text, limit=limit).split())
+        if len(line) > _SHORT or len(text) <= limit:
+            break
+    return _one_line(line, _SHORT)
 
 
 def _one_line(text: str, limit: int) -> str:

@@ -7,7 +7,8 @@ from dataclasses import field
 from urllib.parse import parse_qsl
 
 from kept.net.endpoint import Endpoint, fits_header, is_auth_header, parse_endpoint, request_headers, secrets_in
-from kept.net.text import Redactor, one_line, shorten
+from kept.net.text import one_line, shorten
+from kept.redact import Redactor
 from kept.values import frozen
 
 

@@ -13,8 +13,9 @@ from kept.net import retry
 from kept.net.answers import REDIRECTS, HttpReply, classify_failure, is_file_redirect, retry_after_s, summarise
 from kept.net.endpoint import parse_endpoint, request_headers, secrets_in
 from kept.net.retry import CircuitBreaker, RetryPolicy, Timeouts
-from kept.net.text import Redactor, one_line, shorten
+from kept.net.text import one_line, shorten
 from kept.net.transport import MAX_ANSWER_BYTES, HttpRequest, NoReply, Transport
+from kept.redact import Redactor
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,89 @@
+"""What a secret is called: the words after which one is expected, in English and other languages."""
+
+from __future__ import annotations
+
+from kept.redact.spans import compiled
+
+STEMS = ("pass", "pwd", "pw", "psk", "secret", "cred", "token", "key", "phpsess", "jsession")
+"""What every name has in it, in lower case."""
+
+PASSWORDS = r"pass[ _-]?(?:word|wort|wd|phrase|code|ord|key)|passe|pwd|psk(?![a-z])"
+"""A password may be any word, so these names stand alone: 'pass' and 'pw' need more around them."""
+SHORT_PASSWORDS = r"pass|pw"
+SECRETS = r"secret|credentials?|creds|token(?!s|i[sz])|phpsessid|jsessionid"
+KEY_KINDS = tuple(
+    """
+    api access account auth encryption encrypt decryption license licence master private secret service shared signing
+    signature subscription client app application consumer deploy webhook session storage admin root jwt hmac aes server
+    """.split()
+)
+"""A key is a secret when one of these says what kind it is: 'the key idea' is none."""
+
+OTHER_PASSWORDS: tuple[str, ...] = (
+    # German, Dutch, Scandinavian, Finnish
+    "kennwort", "wachtwoord", "lösenord", "losenord", "adgangskode", "kodeord", "salasana",
+    # French, Spanish, Portuguese, Romanian, Italian; 'mot de passe' and 'palavra-passe' end in 'passe'
+    "mdp", "contraseña", "contrasena", "senha", "parolă", "parola",
+    # Slavic, Hungarian, Turkish, Greek
+    "hasło", "haslo", "heslo", "lozinka", "jelszó", "jelszo", "şifre", "sifre", "geslo",
+    "пароль", "парола", "лозинка", "κωδικός", "συνθηματικό",
+    # Hebrew, Arabic, Persian, Hindi, Bengali
+    "סיסמה", "סיסמא", "كلمة المرور", "كلمة السر", "رمز عبور", "گذرواژه", "पासवर्ड", "পাসওয়ার্ড",
+    # Thai, Vietnamese, Indonesian, Malay
+    "รหัสผ่าน", "พาสเวิร์ด", "mật khẩu", "mat khau", "kata sandi", "kata laluan",
+    # Chinese, Japanese, Korean
+    "密码", "密碼", "口令", "パスワード", "暗証", "비밀번호", "패스워드", "암호",
+)  # fmt: skip
+OTHER_SECRETS: tuple[str, ...] = (
+    "api-schlüssel", "api schlüssel", "zugangsschlüssel", "clé api", "clé secrète", "clave api", "clave secreta",
+    "chave de api", "chiave api", "jeton", "klucz api", "токен", "ключ api", "api-ключ", "секретный ключ",
+    "密钥", "密鑰", "令牌", "apiキー", "トークン", "シークレット", "토큰", "api 키", "โทเค็น", "คีย์ api",
+)  # fmt: skip
+
+OTHERS: dict[str, bool] = dict.fromkeys(OTHER_PASSWORDS, True) | dict.fromkeys(OTHER_SECRETS, False)
+"""Names in other languages; True for those of a password."""
+OTHERS_ASCII = tuple([stem for stem in OTHERS if stem.isascii()])
+OTHERS_BEYOND_ASCII = tuple([stem for stem in OTHERS if not stem.isascii()])
+_LETTERS = f"[{''.join(sorted({max(stem) for stem in OTHERS_BEYOND_ASCII}))}]"
+"""A letter of each: in a long text, one search in the place of one for each name."""
+_LONG = 400
+
+
+def has_name(lower: str) -> bool:
+    """Whether a text in lower case may name a secret."""
+    for stem in STEMS:
+        if stem in lower and (stem != "key" or _has_key(lower)):
+            return True
+    return bool(find_others(lower))
+
+
+def is_kind(before: str) -> bool:
+    """Whether a word that says what kind of key it is stands at the end of a text."""
+    return before.rstrip(" _-").endswith(KEY_KINDS)
+
+
+def _has_key(lower: str) -> bool:
+    *heads, _ = lower.split("key")
+    return any(is_kind(head) for head in heads)
+
+
+def find_others(lower: str) -> list[str]:
+    """Names of other languages that the text has."""
+    stems = [stem for stem in OTHERS_ASCII if stem in lower]
+    if not lower.isascii() and (len(lower) < _LONG or compiled(_LETTERS).search(lower)):
+        stems += [stem for stem in OTHERS_BEYOND_ASCII if stem in lower]
+    return stems
+
+
+IS = r"(?:is|was|now|ist|lautet|est|es|è|é|är|er|je|jest|là|adalah|это)(?![A-Za-z])|是|为|為|は|คือ"
+"""Between a name and its secret in a sentence."""
+
+METADATA = (
+    r"(?:\As?|[_.-]|(?<=[a-z])(?=[A-Z]))"
+    r"(?i:limit|count|type|ur[il]|endpoint|file|path|dir|folder|length|len|size|min|max|ids?(?![a-z])|names?|arn|expir|ttl"
+    r"|budget|per|env|version|polic|at(?![a-z])|date|age(?![a-z])|rotat|last|reset|requir|enabled|disabled|field|label"
+    r"|hint|prompt|index|usage|used|cost|price|rate|window|total|space|process|provider|manager|store|strength|regex"
+    r"|pattern|format|scope|algorithm|header|prefix|suffix|less|error|status|valid|class|method|service|helper|ring"
+    r"|board|change|updat|generator|check|verif|protect|input|column|ref(?![a-z])|kind|source|mode|public)"
+)
+"""What follows a name when the value says something about a secret, as in 'token_limit' or 'password_file'."""
