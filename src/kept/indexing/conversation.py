@@ -54,8 +54,8 @@ STEP_BYTES = 400_000
 """A long transcript is taken in by pieces of about this size, each of which is kept whatever happens to the next."""
 
 _SHORT = 200
-_LOOKED_AT = 4_000
-"""Of what tools were told and answered. It is redacted before it is shortened: half a key would not be seen as one."""
+_LOOKED_AT = (1_000, 4_000)
+"""Of what tools were told and answered: the beginning is enough, unless most of it is white space."""
 _DAMAGE_NAMED = 10
 _DEFAULT_LINES = 200
 _MAX_PASSAGE_CHARS = 60_000
@@ -366,12 +366,16 @@ def _told(arguments: dict[str, Any]) -> str:
     parts = []
     for name, value in arguments.items():
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        parts.append(f"{name}: {shown[:_LOOKED_AT]}")
+        parts.append(f"{name}: {shown}")
     return ", ".join(parts)
 
 
 def _shortened(text: str) -> str:
-    return _one_line(redact(text[:_LOOKED_AT]), _SHORT)
+    for limit in _LOOKED_AT:
+        line = " ".join(redact(text, limit=limit).split())
+        if len(line) > _SHORT or len(text) <= limit:
+            break
+    return _one_line(line, _SHORT)
 
 
 def _one_line(text: str, limit: int) -> str:

@@ -1,0 +1,67 @@
+"""Take secrets out of a text before it is indexed, shown or sent away.
+
+`formats` knows keys by their own format, `places` by where they stand, `assignments` by what they are called.
+All of them give positions in the text as it came, so that a text can be cut after it was redacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kept.redact.spans import merge
+
+REDACTION_VERSION = 2
+"""Raised when more is taken out, so that existing indexes are rebuilt without it."""
+
+REDACTED = "[redacted]"
+
+_MARGIN = 512
+"""How far behind a cut the text is looked at: a secret is recognised within this many characters."""
+
+
+def redact(text: str, *, limit: int | None = None) -> str:
+    """Replace everything that looks like a secret with '[redacted]'.
+
+    With ``limit``, only that much of the beginning is returned, cut after it was redacted: half a key would not be
+    recognised as one.
+    """
+    if limit is not None and len(text) > limit:
+        text = text[: limit + _MARGIN]
+    else:
+        limit = len(text)
+    parts: list[str] = []
+    done = 0
+    for start, end in find_secrets(text):
+        if start >= limit:
+            break
+        parts += (text[done:start], REDACTED)
+        done = end
+    return "".join((*parts, text[done:limit])) if parts else text[:limit]
+
+
+def find_secrets(text: str) -> list[tuple[int, int]]:
+    """Where the secrets of a text stand, in order and apart from each other."""
+    from kept.redact.assignments import find_named
+    from kept.redact.formats import find_keys
+    from kept.redact.places import find_placed
+
+    lower = text.lower()
+    if len(lower) != len(text):  # some letters have two characters in lower case
+        lower = "".join(sign.lower() if len(sign.lower()) == 1 else sign for sign in text)
+    return merge((*find_keys(text), *find_placed(text, lower), *find_named(text, lower)))
+
+
+class Redactor:
+    """Takes out secrets that are known, such as the keys of the settings, and whatever looks like one."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        # The longest first: a part of a secret that is itself one must not leave the rest of the whole behind.
+        self._secrets = sorted({secret for secret in secrets if len(secret) >= 4}, key=len, reverse=True)
+
+    def __call__(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, REDACTED)
+        return redact(text)
+
+
+__all__ = ["REDACTED", "REDACTION_VERSION", "Redactor", "find_secrets", "redact"]

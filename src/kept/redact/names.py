@@ -1,0 +1,48 @@
+"""What a secret is called: the words after which one is expected, in English and other languages."""
+
+from __future__ import annotations
+
+PASSWORDS = r"pass[ _-]?(?:word|wort|wd|phrase|code|ord|key)|passe|pwd|psk(?![a-z])"
+"""A password may be any word, so these names stand alone: 'pass' and 'pw' need more around them."""
+SHORT_PASSWORDS = r"pass|pw"
+SECRETS = r"secret|credentials?|creds|token(?!s|i[sz])|phpsessid|jsessionid"
+KEY_KINDS = (
+    r"api|access|account|auth|encryption|encrypt|decryption|license|licence|master|private|secret|service|shared|signing"
+    r"|signature|subscription|client|app|application|consumer|deploy|webhook|session|storage|admin|root|jwt|hmac|aes|server"
+    r"|clé|cle|llave|clave"
+)
+"""A key is a secret when one of these says what kind it is: 'the key idea' is none."""
+
+OTHER_PASSWORDS: tuple[str, ...] = (
+    # German, Dutch, Scandinavian, Finnish
+    "kennwort", "wachtwoord", "lösenord", "losenord", "adgangskode", "kodeord", "salasana",
+    # French, Spanish, Portuguese, Romanian, Italian; 'mot de passe' and 'palavra-passe' end in 'passe'
+    "mdp", "contraseña", "contrasena", "senha", "parolă", "parola",
+    # Slavic, Hungarian, Turkish, Greek
+    "hasło", "haslo", "heslo", "lozinka", "jelszó", "jelszo", "şifre", "sifre", "geslo",
+    "пароль", "парола", "лозинка", "κωδικός", "συνθηματικό",
+    # Hebrew, Arabic, Persian, Hindi, Bengali
+    "סיסמה", "סיסמא", "كلمة المرور", "كلمة السر", "رمز عبور", "گذرواژه", "पासवर्ड", "পাসওয়ার্ড",
+    # Thai, Vietnamese, Indonesian, Malay
+    "รหัสผ่าน", "พาสเวิร์ด", "mật khẩu", "mat khau", "kata sandi", "kata laluan",
+    # Chinese, Japanese, Korean
+    "密码", "密碼", "口令", "パスワード", "暗証", "비밀번호", "패스워드", "암호",
+)  # fmt: skip
+OTHER_SECRETS: tuple[str, ...] = (
+    "api-schlüssel", "api schlüssel", "zugangsschlüssel", "clé api", "clé secrète", "clave api", "clave secreta",
+    "chave de api", "chiave api", "jeton", "klucz api", "токен", "ключ api", "api-ключ", "секретный ключ",
+    "密钥", "密鑰", "令牌", "apiキー", "トークン", "シークレット", "토큰", "api 키", "โทเค็น", "คีย์ api",
+)  # fmt: skip
+
+IS = r"(?:is|was|now|ist|lautet|est|es|è|é|är|er|je|jest|là|adalah|это)(?![A-Za-z])|是|为|為|は|คือ"
+"""Between a name and its secret in a sentence."""
+
+METADATA = (
+    r"(?:\As?|[_.-]|(?<=[a-z])(?=[A-Z]))"
+    r"(?i:limit|count|type|ur[il]|endpoint|file|path|dir|folder|length|len|size|min|max|ids?(?![a-z])|names?|arn|expir|ttl"
+    r"|budget|per|env|version|polic|at(?![a-z])|date|age(?![a-z])|rotat|last|reset|requir|enabled|disabled|field|label"
+    r"|hint|prompt|index|usage|used|cost|price|rate|window|total|space|process|provider|manager|store|strength|regex"
+    r"|pattern|format|scope|algorithm|header|prefix|suffix|less|error|status|valid|class|method|service|helper|ring"
+    r"|board|change|updat|generator|check|verif|protect|input|column|ref(?![a-z])|kind|source|mode|public)"
+)
+"""What follows a name when the value says something about a secret, as in 'token_limit' or 'password_file'."""
