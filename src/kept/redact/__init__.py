@@ -6,15 +6,18 @@ All of them give positions in the text as it came, so that a text can be cut aft
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from kept.redact.spans import merge
+from kept.redact.names import has_name
 
 REDACTION_VERSION = 2
 """Raised when more is taken out, so that existing indexes are rebuilt without it."""
 
 REDACTED = "[redacted]"
 
+_SHORTEST_KEY = 16
+_PLACES = ("://", "auth", " -", "bearer", "basic ", "net user", "pass:", "identified", ":5432:", ":*:", "cookie")
+"""Without one of these, nothing in a text stands where secrets do."""
 _MARGIN = 512
 """How far behind a cut the text is looked at: a secret is recognised within this many characters."""
 
@@ -41,14 +44,34 @@ def redact(text: str, *, limit: int | None = None) -> str:
 
 def find_secrets(text: str) -> list[tuple[int, int]]:
     """Where the secrets of a text stand, in order and apart from each other."""
-    from kept.redact.assignments import find_named
-    from kept.redact.formats import find_keys
-    from kept.redact.places import find_placed
-
     lower = text.lower()
     if len(lower) != len(text):  # some letters have two characters in lower case
-        lower = "".join(sign.lower() if len(sign.lower()) == 1 else sign for sign in text)
-    return merge((*find_keys(text), *find_placed(text, lower), *find_named(text, lower)))
+        lower = "".join([sign.lower() if len(sign.lower()) == 1 else sign for sign in text])
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(_find(text, lower)):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _find(text: str, lower: str) -> Iterator[tuple[int, int]]:
+    """Import the tables when a text has what they look for: most queries have none of it, and are waited for."""
+    # No key has a space in it, so only long words are searched for them: a fraction of the text.
+    words = " ".join([word for word in text.split() if len(word) >= _SHORTEST_KEY])
+    if words or "PRIVATE KEY" in text:
+        from kept.redact.formats import find_keys
+
+        yield from find_keys(text, words)
+    if any([sign in lower for sign in _PLACES]):
+        from kept.redact.places import find_placed
+
+        yield from find_placed(text, lower)
+    if has_name(lower):
+        from kept.redact.assignments import find_named
+
+        yield from find_named(text, lower)
 
 
 class Redactor:

@@ -12,21 +12,12 @@ from kept.redact.spans import Span, compiled
 from kept.redact.values import Certainty, is_password, is_secret
 from kept.values import frozen
 
-_STEMS = ("pass", "pwd", "pw", "psk", "secret", "cred", "token", "key", "phpsess", "jsession")
-_OTHER = dict.fromkeys(names.OTHER_PASSWORDS, True) | dict.fromkeys(names.OTHER_SECRETS, False)
-"""Names in other languages; True for those of a password."""
-_OTHER_ASCII = tuple(stem for stem in _OTHER if stem.isascii())
-_OTHER_LETTERS = tuple(stem for stem in _OTHER if not stem.isascii())
-_OTHER_SIGNS = f"[{''.join({next(sign for sign in stem if not sign.isascii()) for stem in _OTHER_LETTERS})}]"
-"""A letter of each: one search in the place of one for each name."""
-
 _SLASHES = r"\\{0,63}"
 """A quotation mark is escaped as often as JSON was put into JSON."""
 _NAME = (
     rf"(?i)(?:(?P<password>{names.PASSWORDS})|(?P<short>{names.SHORT_PASSWORDS})(?![a-z])|(?:{names.SECRETS})"
     r"|(?P<key>key(?!s|[a-z]{2})))(?P<suffix>[A-Za-z0-9_-]{0,32})"
 )
-_KEY_KIND = rf"(?i)(?:{names.KEY_KINDS})[ _-]?\Z"
 _CLOSING = rf"(?:{_SLASHES}[\"'`\]]|\*{{1,3}}|”|»|」)?"
 _SEPARATOR = (
     rf"{_CLOSING}(?:"
@@ -75,15 +66,11 @@ class _Value:
 
 
 def find_named(text: str, lower: str) -> Iterator[Span]:
-    for stem in _STEMS:
+    for stem in names.STEMS:
         if stem in lower:
             yield from _find_stem(text, lower, stem)
-    stems = _OTHER_ASCII
-    if not text.isascii() and compiled(_OTHER_SIGNS).search(lower):
-        stems += _OTHER_LETTERS
-    for stem in stems:
-        if stem in lower:
-            yield from _find_other(text, lower, stem)
+    for stem in names.find_others(lower):
+        yield from _find_other(text, lower, stem)
 
 
 def _places(lower: str, stem: str) -> Iterator[int]:
@@ -95,10 +82,10 @@ def _places(lower: str, stem: str) -> Iterator[int]:
 
 def _find_stem(text: str, lower: str, stem: str) -> Iterator[Span]:
     for at in _places(lower, stem):
+        if stem == "key" and not lower[max(0, at - _LONGEST_KIND) : at].rstrip(" _-").endswith(names.KEY_KINDS):
+            continue
         match = compiled(_NAME).match(text, at)
         if match is None or (match["suffix"] and compiled(names.METADATA).search(match["suffix"])):
-            continue
-        if match["key"] is not None and not compiled(_KEY_KIND).search(text[max(0, at - _LONGEST_KIND) : at]):
             continue
         before = text[max(0, at - _REACH) : at]
         is_short, is_key = match["short"] is not None, match["key"] is not None
@@ -112,7 +99,7 @@ def _find_other(text: str, lower: str, stem: str) -> Iterator[Span]:
         if stem.isascii() and (lower[at - 1 : at].isalpha() or lower[end : end + 1].isalpha()):
             continue
         before = text[max(0, at - _REACH) : at]
-        yield from _find_value(text, _Name(at, end, before, _OTHER[stem], is_foreign=not stem.isascii()))
+        yield from _find_value(text, _Name(at, end, before, names.OTHERS[stem], is_foreign=not stem.isascii()))
 
 
 def _find_value(text: str, name: _Name) -> Iterator[Span]:

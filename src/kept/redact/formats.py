@@ -129,7 +129,6 @@ SHAPES: tuple[Shape, ...] = (
 )
 _FURTHEST_BACK = 120
 _ESCAPE_BEFORE = r"(?:\\[nrtbf]|\\x[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2})\Z"
-_SHORTEST_KEY = 16
 _BY_JOINT = (
     ("_", tuple(prefix for prefix in PREFIXES if "_" in prefix)),
     ("-", tuple(prefix for prefix in PREFIXES if "-" in prefix and "_" not in prefix)),
@@ -138,10 +137,9 @@ _BY_JOINT = (
 """One search for an underscore spares those for half of the table."""
 
 
-def find_keys(text: str) -> Iterator[Span]:
-    # No key has a space in it, so only long words are searched for prefixes: a fraction of the text.
-    words = " ".join([word for word in text.split() if len(word) >= _SHORTEST_KEY])
-    for joint, prefixes in _BY_JOINT if words else ():
+def find_keys(text: str, words: str) -> Iterator[Span]:
+    """``words`` are the words of the text that are long enough to be keys."""
+    for joint, prefixes in _BY_JOINT:
         if joint in words:
             for prefix in prefixes:
                 if prefix in words:

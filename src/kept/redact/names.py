@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+STEMS = ("pass", "pwd", "pw", "psk", "secret", "cred", "token", "key", "phpsess", "jsession")
+"""What every name has in it, in lower case."""
+
 PASSWORDS = r"pass[ _-]?(?:word|wort|wd|phrase|code|ord|key)|passe|pwd|psk(?![a-z])"
 """A password may be any word, so these names stand alone: 'pass' and 'pw' need more around them."""
 SHORT_PASSWORDS = r"pass|pw"
 SECRETS = r"secret|credentials?|creds|token(?!s|i[sz])|phpsessid|jsessionid"
-KEY_KINDS = (
-    r"api|access|account|auth|encryption|encrypt|decryption|license|licence|master|private|secret|service|shared|signing"
-    r"|signature|subscription|client|app|application|consumer|deploy|webhook|session|storage|admin|root|jwt|hmac|aes|server"
-    r"|clé|cle|llave|clave"
+KEY_KINDS = tuple(
+    """
+    api access account auth encryption encrypt decryption license licence master private secret service shared signing
+    signature subscription client app application consumer deploy webhook session storage admin root jwt hmac aes server
+    """.split()
 )
 """A key is a secret when one of these says what kind it is: 'the key idea' is none."""
 
@@ -33,6 +37,28 @@ OTHER_SECRETS: tuple[str, ...] = (
     "chave de api", "chiave api", "jeton", "klucz api", "токен", "ключ api", "api-ключ", "секретный ключ",
     "密钥", "密鑰", "令牌", "apiキー", "トークン", "シークレット", "토큰", "api 키", "โทเค็น", "คีย์ api",
 )  # fmt: skip
+
+OTHERS: dict[str, bool] = dict.fromkeys(OTHER_PASSWORDS, True) | dict.fromkeys(OTHER_SECRETS, False)
+"""Names in other languages; True for those of a password."""
+OTHERS_ASCII = tuple([stem for stem in OTHERS if stem.isascii()])
+OTHERS_BEYOND_ASCII = tuple([stem for stem in OTHERS if not stem.isascii()])
+
+
+def has_name(lower: str) -> bool:
+    """Whether a text in lower case may name a secret."""
+    for stem in STEMS:
+        if stem in lower:
+            return True
+    return any(find_others(lower))
+
+
+def find_others(lower: str) -> list[str]:
+    """Names of other languages that the text has."""
+    found = [stem for stem in OTHERS_ASCII if stem in lower]
+    if not lower.isascii():
+        found += [stem for stem in OTHERS_BEYOND_ASCII if stem in lower]
+    return found
+
 
 IS = r"(?:is|was|now|ist|lautet|est|es|è|é|är|er|je|jest|là|adalah|это)(?![A-Za-z])|是|为|為|は|คือ"
 """Between a name and its secret in a sentence."""
