@@ -302,7 +302,7 @@ def test_credentials_in_an_address_are_sent_and_never_shown(server, fake, caplog
     request = server.requests[0]
     assert request.path == "/v1/embeddings?token=opensesame"
     assert request.headers["authorization"] == "Basic YWRhOmh1bnRlcjIy"
-    assert "(secret) (secret) (secret)" in message
+    assert "[redacted] [redacted] [redacted]" in message
     for secret in ("hunter22", "opensesame", "YWRhOmh1bnRlcjIy"):
         assert secret not in message + caplog.text + client.endpoint.public_url
 

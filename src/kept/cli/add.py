@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from kept.cli.output import json_option, print_json, style
+from kept.cli.output import echo, json_option, print_json, style
 from kept.cli.root import Globals
 from kept.tools.shapes import written_json
 
@@ -24,4 +24,4 @@ def command(options: Globals, text: tuple[str, ...], to: str, as_json: bool) -> 
     if as_json:
         print_json(written_json(written))
     else:
-        click.echo(f"Kept in {style(written.citation, fg='cyan')}.")
+        echo(f"Kept in {style(written.citation, fg='cyan')}.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.cli.output import console, json_option, plural, print_json, printable, size_text, style, warn
+from kept.cli.output import bars, console, echo, json_option, plural, print_json, printable, size_text, style, warn
 from kept.cli.root import Globals, setting_pairs
 from kept.errors import UsageError
 from kept.tools.shapes import as_shape
@@ -83,10 +83,8 @@ def make_starter(options: Globals, folders: tuple[str, ...], *, as_json: bool) -
     if as_json:
         print_json(as_shape(made))
         return
-    click.echo(
-        f"Wrote {plural(made.documents, 'passage')} and {plural(made.queries, 'query', 'queries')} to {made.folder}."
-    )
-    click.echo("Its README.md says how to make it yours. Measure it with: kept bench " + shlex.quote(folders[0]))
+    echo(f"Wrote {plural(made.documents, 'passage')} and {plural(made.queries, 'query', 'queries')} to {made.folder}.")
+    echo("Its README.md says how to make it yours. Measure it with: kept bench " + shlex.quote(folders[0]))
 
 
 @contextmanager
@@ -95,21 +93,15 @@ def progress_of_sets() -> Iterator[Report | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TaskID, TimeElapsedColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("[dim]{task.fields[doing]}"),
-    )
     tasks: dict[str, TaskID] = {}
-    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
+    with bars(BarColumn(), TimeElapsedColumn(), last="doing") as shown:
 
         def report(name: str, completed: int, total: int, doing: str) -> None:
             if name not in tasks:
-                tasks[name] = bars.add_task(_plain(name), total=total, doing=doing)
-            bars.update(tasks[name], completed=completed, total=total, doing=doing)
+                tasks[name] = shown.add_task(_plain(name), total=total, doing=doing)
+            shown.update(tasks[name], completed=completed, total=total, doing=doing)
 
         yield report
 
@@ -124,7 +116,7 @@ def show(measured: Sequence[Measured], *, jobs: int, curve: bool) -> None:
     if curve:
         for one in measured:
             out.print(curve_table(one))
-    click.echo(style(legend(measured, jobs=jobs), dim=True))
+    echo(style(legend(measured, jobs=jobs), dim=True))
     for one in measured:
         for reason in (*one.degraded, *one.failures):
             warn(f"{one.name}: {reason}")
@@ -142,12 +134,14 @@ def table(title: str, first: str, *columns: str) -> Table:
 
 
 def recall_table(measured: Sequence[Measured]) -> Table:
+    from rich.text import Text
+
     from kept.bench.variants import KEPT
 
     made = table("Recall", "set", "n", "R@1", "R@5", "R@10", "R@2k", "all@5", "MRR", "nDCG", "abst.")
     for one in measured:
         for name, summary in one.summaries.items():
-            label = f"[bold]{_plain(one.name)}[/bold]" if name == KEPT else f"  {name}"
+            label = Text(_plain(one.name), style="bold") if name == KEPT else Text(f"  {name}")
             made.add_row(label, *_cells(summary), style=None if name == KEPT else "dim")
             if name == KEPT:
                 _add_parts(made, one)
@@ -165,14 +159,12 @@ def _add_parts(made: Table, one: Measured) -> None:
 
 
 def _plain(name: str) -> str:
-    """Somebody else's word. A table would take what is in brackets for a style, and a long one would leave figures no
-    room: of such a name the middle is left out, since names of a kind differ at their ends."""
-    from rich.markup import escape
-
+    """A name, short enough to leave the figures room: the middle is left out, since names of a kind differ at their
+    ends."""
     shown = printable(name)
     if len(shown) > _NAME_CHARS and console().width < _WIDE:
         shown = f"{shown[: _NAME_CHARS // 2]}…{shown[-(_NAME_CHARS - _NAME_CHARS // 2 - 1) :]}"
-    return escape(shown)
+    return shown
 
 
 def _cells(summary: Summary) -> list[str]:

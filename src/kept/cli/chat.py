@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import click
 
-from kept.cli.output import json_option, print_json, printable, style, use_colour, warn
+from kept.cli.output import echo, json_option, print_json, style, warn
 from kept.cli.root import Globals
 from kept.errors import KeptError, UsageError
 
@@ -78,7 +78,7 @@ def _ask_once(conversation: Conversation, runner: asyncio.Runner, text: str, *, 
         return
     said = None if reply is None or reply.silent else reply.text
     if not as_json:
-        click.echo(said or "", nl=bool(said))
+        echo(said or "", nl=bool(said))
         return
     entry_id = reply.entry_id or None if reply else None
     print_json(
@@ -118,13 +118,13 @@ def _talk(options: Globals, conversation: Conversation, runner: asyncio.Runner) 
     from kept.channels.terminal import talk
 
     prompt = "> "
-    click.echo("Ctrl-C stops an answer, Ctrl-D leaves. /help lists the commands.", err=True)
+    echo("Ctrl-C stops an answer, Ctrl-D leaves. /help lists the commands.", err=True)
 
     def read_line() -> str:
         try:
             return input(prompt)
         except (EOFError, KeyboardInterrupt):
-            click.echo()
+            echo()
             raise
 
     home = options.load().config.home
@@ -183,7 +183,7 @@ class Screen:
     def stopped(self) -> None:
         self._break_line()
         self._streamed = False
-        click.echo(style("Stopped.", dim=True))
+        echo(style("Stopped.", dim=True))
 
     def failed(self, error: Exception) -> None:
         self._break_line()
@@ -194,7 +194,7 @@ class Screen:
             warn(f"Something went wrong that should not: {type(error).__name__}: {error}")
 
     def _write(self, text: str) -> None:
-        click.echo(printable(text), nl=False)
+        echo(text, nl=False)
         self._line = (self._line + text).rpartition("\n")[2]
         self._streamed = True
 
@@ -207,9 +207,9 @@ class Screen:
 
     def _aside(self, text: str) -> None:
         self._break_line()
-        click.echo(click.style(printable(text), dim=True) if use_colour() else printable(text), err=True)
+        echo(style(text, err=True, dim=True), err=True)
 
     def _break_line(self) -> None:
         if self._line:
-            click.echo()
+            echo()
         self._line = ""

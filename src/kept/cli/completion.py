@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from kept.cli.output import echo
+
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -18,4 +20,4 @@ def command(shell: str) -> None:
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"No completion for {shell}.")
-    click.echo(kind(cli, {}, "kept", "_KEPT_COMPLETE").source())
+    echo(kind(cli, {}, "kept", "_KEPT_COMPLETE").source())

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kept.cli.output import console, json_option, print_json, style
+from kept.cli.output import console, echo, json_option, print_json, style
 from kept.cli.root import Globals, show_help_without_command
 from kept.config import LoadedConfig
 from kept.config.layers import settings_of
@@ -41,7 +41,7 @@ def show(options: Globals, as_json: bool) -> None:
         return
     import yaml
 
-    click.echo(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), nl=False)
+    echo(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), nl=False)
 
 
 @command.command("explain")
@@ -77,7 +77,7 @@ def path(options: Globals, as_json: bool) -> None:
         print_json({kind: {"path": where, "exists": exists} for kind, where, exists in loaded.files})
         return
     for kind, where, exists in loaded.files:
-        click.echo(f"{kind:<8} {where}  {style('found' if exists else 'not there', dim=True)}")
+        echo(f"{kind:<8} {where}  {style('found' if exists else 'not there', dim=True)}")
 
 
 def _settings(loaded: LoadedConfig) -> list[tuple[str, Any, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import json_option, print_json, printable, style, warn
+from kept.cli.output import echo, json_option, print_json, style, warn
 from kept.cli.root import Globals
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def _connection(client: str, scope: Any, project: str, kept_home: str) -> Connec
 
 def _print_entry(start: Command) -> None:
     entry = {"mcpServers": {"kept": {"command": start.program, "args": start.args("mcp")}}}
-    click.echo(json.dumps(entry, ensure_ascii=False, indent=2))
+    print_json(entry)
 
 
 def _shape(
@@ -96,19 +95,19 @@ def _show(connection: Connection, changes: list[Change], copy: str | None, *, dr
     title = connection.client.title
     if all(one.kind == "unchanged" for one in changes):
         state = "is not connected" if undo else "is connected already"
-        click.echo(f"{title} {state}; nothing to do.")
+        echo(f"{title} {state}; nothing to do.")
         return
     for change in changes:
         for line in change.diff():
-            click.echo(_coloured(printable(line)))
+            echo(_coloured(line))
     if dry_run:
-        click.echo("Nothing was changed (--dry-run).", err=True)
+        echo("Nothing was changed (--dry-run).", err=True)
     elif undo:
-        click.echo(f"{title} is no longer connected.", err=True)
+        echo(f"{title} is no longer connected.", err=True)
     else:
-        click.echo(f"{title} is connected. {connection.client.after}", err=True)
+        echo(f"{title} is connected. {connection.client.after}", err=True)
         if copy:
-            click.echo(f"What was there before is kept in {copy}.", err=True)
+            echo(f"What was there before is kept in {copy}.", err=True)
 
 
 def _coloured(line: str) -> str:

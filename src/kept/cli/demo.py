@@ -9,7 +9,7 @@ import tempfile
 import click
 
 from kept.app import open_memory
-from kept.cli.output import console, plural, style
+from kept.cli.output import bars, echo, plural, style
 from kept.cli.search import hit_text, parts_text
 from kept.config import load_config
 from kept.memory import Memory
@@ -41,31 +41,31 @@ def command() -> None:
         loaded = load_config(workspace=workspace, home=os.path.join(folder, "home"), environ={})
         with open_memory(loaded) as memory:
             report = _index(memory)
-            click.echo(
+            echo(
                 f"\nIndexed {plural(report.files, 'note')} as {plural(report.chunks, 'chunk')}"
                 f" in {report.took_ms / 1000:.2f} s, offline.\n"
             )
             for question, about in QUESTIONS:
                 _ask(memory, question, about)
-    click.echo(style("Next", bold=True))
+    echo(style("Next", bold=True))
     for line, about in NEXT_STEPS:
-        click.echo(f"  {style(f'{line:<48}', fg='cyan')} {style(about, dim=True)}")
+        echo(f"  {style(f'{line:<48}', fg='cyan')} {style(about, dim=True)}")
 
 
 def _index(memory: Memory) -> SyncReport:
-    from rich.progress import Progress as Bar
+    from rich.progress import BarColumn, TaskProgressColumn, TimeRemainingColumn
 
-    with Bar(console=console()) as bar:
+    with bars(BarColumn(), TaskProgressColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("Indexing", total=None)
         return memory.sync(progress=lambda done, total, _: bar.update(task, completed=done, total=total))
 
 
 def _ask(memory: Memory, question: str, about: str) -> None:
-    click.echo(f"{style('kept search', dim=True)} {style(repr(question), bold=True)}  {style(about, dim=True)}")
+    echo(f"{style('kept search', dim=True)} {style(repr(question), bold=True)}  {style(about, dim=True)}")
     result = memory.search(question, max_results=1)
     for hit in result.hits:
-        click.echo(hit_text(hit, question))
-        click.echo(parts_text(hit))
+        echo(hit_text(hit, question))
+        echo(parts_text(hit))
     if not result.hits:
-        click.echo("      Nothing found, and nothing made up.")
-    click.echo()
+        echo("      Nothing found, and nothing made up.")
+    echo()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kept.cli.output import json_option, print_json, printable, progress_bar, style
+from kept.cli.output import echo, json_option, print_json, progress_bar, style
 from kept.cli.root import Globals
 from kept.doctor import Check, examine, mend
 
@@ -40,9 +40,9 @@ def show_checks(checks: list[Check], *, fixed: bool) -> None:
             mark = style("fixed", fg="green", bold=True)
         else:
             mark = style("ok   ", fg="green") if check.ok else style("wrong", fg="red", bold=True)
-        click.echo(f"{mark}  {check.name:<12} {printable(check.detail)}")
+        echo(f"{mark}  {check.name:<12} {check.detail}")
         if check.remedy and not check.ok:
-            click.echo(f"       {'':<12} {style('→ ' + check.remedy, dim=True)}")
+            echo(f"       {'':<12} {style('→ ' + check.remedy, dim=True)}")
     wrong = [check for check in checks if not check.ok]
     if wrong and not fixed and any(check.remedy for check in wrong):
-        click.echo("\nRun 'kept doctor --fix' to do what the arrows say.")
+        echo("\nRun 'kept doctor --fix' to do what the arrows say.")

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from kept.cli.output import printable
+from kept.cli.output import echo
 from kept.cli.root import Globals
 
 
@@ -23,10 +23,11 @@ def command(options: Globals) -> None:
 
 
 def _say(line: str) -> None:
-    click.echo(printable(line), err=True)
+    echo(line, err=True)
 
 
 def _log_to_stderr() -> None:
-    """What we do, and what goes wrong elsewhere. Libraries that log every request would log the bot's token with it."""
+    """Log what we do, and what goes wrong elsewhere. Standard error is redacted, because libraries log addresses with
+    the bot's token in them."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("kept").setLevel(logging.INFO)

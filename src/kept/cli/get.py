@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from kept.cli.output import json_option, print_json, printable, style
+from kept.cli.output import echo, echo_exactly, json_option, print_json, style
 from kept.cli.root import Globals
 from kept.tools.citation import from_citation
 from kept.tools.shapes import passage_json
@@ -26,7 +24,6 @@ def command(options: Globals, path: str, start: int | None, lines: int | None, a
     if as_json:
         print_json(passage_json(passage))
         return
-    # As it is: by default the library takes out of a pipe what looks like colour.
-    click.echo(printable(passage.text) if sys.stdout.isatty() else passage.text, color=True)
+    echo_exactly(f"{passage.text}\n")
     if passage.truncated and lines is None:
-        click.echo(style(f"… more: kept get {path} --from {passage.next_from}", dim=True), err=True)
+        echo(style(f"… more: kept get {path} --from {passage.next_from}", dim=True), err=True)

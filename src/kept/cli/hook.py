@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from kept.cli.output import printable
+from kept.cli.output import echo
 from kept.cli.root import Globals
 from kept.errors import KeptError
 
@@ -30,7 +30,7 @@ def session_start(options: Globals) -> None:
         context = _context(options, told)
         if context:
             shape = {"hookEventName": "SessionStart", "additionalContext": context}
-            click.echo(json.dumps({"hookSpecificOutput": shape}))
+            echo(json.dumps({"hookSpecificOutput": shape}))
     except Exception as exc:  # noqa: BLE001  (the client's session is worth more than our reasons)
         _complain(exc)
 
@@ -95,4 +95,4 @@ def _text(told: dict[str, Any], name: str) -> str | None:
 
 def _complain(error: Exception) -> None:
     """One line that Claude Code shows with --debug; it goes on without us."""
-    click.echo(printable(f"kept: {' '.join(str(error).split()) or type(error).__name__}"), err=True)
+    echo(f"kept: {' '.join(str(error).split()) or type(error).__name__}", err=True)

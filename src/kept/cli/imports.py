@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import json_option, plural, print_json, printable, style, warn
+from kept.cli.output import echo, json_option, plural, print_json, style, warn
 from kept.cli.root import Globals
 from kept.records import Problem
 
@@ -164,15 +164,13 @@ def _show_report(report: ImportReport) -> None:
     outcomes = (("imported", "imported"), ("updated", "updated"), ("unchanged", "here already"), ("failed", "failed"))
     counts = ", ".join(f"{report.count(name)} {word}" for name, word in outcomes if report.count(name))  # type: ignore[arg-type]
     total = f"{plural(len(report.sessions), 'session')} with {plural(report.messages, 'message')}"
-    click.echo(style(f"{would}{total}: {counts}." if report.sessions else "No sessions were found.", bold=True))
+    echo(style(f"{would}{total}: {counts}." if report.sessions else "No sessions were found.", bold=True))
     for one in report.kinds:
-        click.echo(f"  {one.count:>7,}  {printable(one.kind)} {style(f'→ {one.became}', dim=True)}")
+        echo(f"  {one.count:>7,}  {one.kind} {style(f'→ {one.became}', dim=True)}")
 
 
 def _show_notes(notes: NotesAdopted) -> None:
-    click.echo(
-        f"Notes: {len(notes.copied)} copied, {len(notes.same)} here already, {len(notes.conflicts)} in conflict."
-    )
+    echo(f"Notes: {len(notes.copied)} copied, {len(notes.same)} here already, {len(notes.conflicts)} in conflict.")
 
 
 def _warn_of(report: ImportReport, notes: list[NotesAdopted]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kept.cli.output import json_option, plural, print_json, progress_bar, warn
+from kept.cli.output import echo, json_option, plural, print_json, progress_bar, warn
 from kept.cli.root import Globals
 from kept.records import Preview, SyncReport
 from kept.tools.shapes import as_shape
@@ -21,7 +21,7 @@ def command(ctx: click.Context, force: bool, dry_run: bool, as_json: bool) -> No
     if dry_run:
         with options.memory() as memory:
             preview = memory.preview(force=force)
-        print_json(as_shape(preview)) if as_json else click.echo(preview_text(preview))
+        print_json(as_shape(preview)) if as_json else echo(preview_text(preview))
         return
     with options.memory() as memory, progress_bar("Indexing") as progress:
         report = memory.sync(force=force, progress=progress)
@@ -56,7 +56,7 @@ def show_report(report: SyncReport) -> None:
         warn(f"{problem.path}: {problem.reason}")
     for failure in report.failures:
         warn(failure)
-    click.echo(report_line(report))
+    echo(report_line(report))
 
 
 def report_line(report: SyncReport) -> str:

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from kept.cli.output import json_option, print_json, style
+from kept.cli.output import echo, json_option, print_json, style
 from kept.cli.root import Globals
 from kept.durable import write_atomic
 from kept.workspace.notes import create_note
@@ -39,10 +39,10 @@ def command(options: Globals, workspace: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"workspace": root, "config": config, "created": made})
         return
-    click.echo(f"Workspace: {style(root, fg='cyan')}")
-    click.echo(f"Settings:  {style(config, fg='cyan')}")
-    click.echo(f"Made:      {', '.join(made)}" if made else "Everything was there already.")
-    click.echo("\nNext: kept add 'something worth remembering', then kept search 'worth remembering'.")
+    echo(f"Workspace: {style(root, fg='cyan')}")
+    echo(f"Settings:  {style(config, fg='cyan')}")
+    echo(f"Made:      {', '.join(made)}" if made else "Everything was there already.")
+    echo("\nNext: kept add 'something worth remembering', then kept search 'worth remembering'.")
 
 
 def _config_text(workspace: str) -> str:

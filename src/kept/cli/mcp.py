@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from kept.cli.output import echo
 from kept.cli.root import Globals
 
 _DEFAULT = "127.0.0.1:8738"
@@ -39,5 +40,5 @@ def command(options: Globals, address: str | None, token: str | None, hosts: tup
         where,
         token=token,
         hosts=(*settings.allowed_hosts, *hosts),
-        ready=lambda at: click.echo(f"Serving the memory at {at.url}; stop with Ctrl-C.", err=True),
+        ready=lambda at: echo(f"Serving the memory at {at.url}; stop with Ctrl-C.", err=True),
     )

@@ -7,7 +7,7 @@ import time
 import click
 
 from kept.app import ProviderInfo, list_providers, open_embedder
-from kept.cli.output import console, json_option, plural, print_json, printable
+from kept.cli.output import console, echo, json_option, plural, print_json
 from kept.cli.root import Globals
 from kept.errors import UsageError
 from kept.tools.shapes import as_shape
@@ -49,9 +49,7 @@ def test(options: Globals, name: str | None, as_json: bool) -> None:
             {"provider": identity.provider, "model": identity.model, "dims": matrix.dims, "tookMs": round(took_ms, 3)}
         )
     else:
-        click.echo(
-            printable(f"{identity.provider}, {identity.model}: {plural(matrix.dims, 'dimension')} in {took_ms:.0f} ms.")
-        )
+        echo(f"{identity.provider}, {identity.model}: {plural(matrix.dims, 'dimension')} in {took_ms:.0f} ms.")
 
 
 def show_providers(found: list[ProviderInfo]) -> None:

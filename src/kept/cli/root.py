@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept import __version__
+from kept.cli.output import echo
+from kept.cli.streams import remember_secrets
 from kept.errors import UsageError
 from kept.values import frozen
 
@@ -56,13 +58,15 @@ class Globals:
         """``workspace`` and ``settings`` are what was said behind the command, and outdo what was said before it."""
         from kept.config import load_config
 
-        return load_config(
+        loaded = load_config(
             home=self.home,
             workspace=workspace or self.workspace,
             agent=self.agent,
             config_file=self.config_file,
             settings=self.settings | (settings or {}),
         )
+        remember_secrets(loaded.config)
+        return loaded
 
     def memory(self) -> Memory:
         from kept.app import open_memory
@@ -122,7 +126,7 @@ class LazyGroup(click.Group):
 def show_help_without_command(ctx: click.Context) -> None:
     """Whoever names no command wants to know which there are; a script that forgot it has made a mistake."""
     if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help(), err=True)
+        echo(ctx.get_help(), err=True)
         ctx.exit(2)
 
 

@@ -9,7 +9,8 @@ from typing import NoReturn
 
 import click
 
-from kept.cli.output import json_text, printable
+from kept.cli.output import echo, json_text, style
+from kept.cli.streams import guard_streams, hide_secrets
 from kept.errors import (
     BackendFailed,
     ChannelError,
@@ -74,7 +75,7 @@ def run() -> NoReturn:
         sys.stdout.flush()
     except KeptError as exc:
         if debug:
-            raise
+            _show_traceback()
         fail(exc.code, exc.message, exc.hint, exit_code(exc), as_json=as_json)
     except click.UsageError as exc:
         hint = f"See '{exc.ctx.command_path} --help'." if exc.ctx else "See 'kept --help'."
@@ -88,12 +89,20 @@ def run() -> NoReturn:
         if not isinstance(exc.__context__, BrokenPipeError):
             raise
         sys.exit(0)  # this is how rich tells of it
-    except Exception as exc:
+    except Exception as exc:  # noqa: BLE001  (the last resort: one line and an exit code instead of a traceback)
         if debug:
-            raise
+            _show_traceback()
         message = f"Something went wrong that should not: {type(exc).__name__}: {exc}"
         fail("internal", message, "Run it again with --debug and report what it prints.", UNEXPECTED, as_json=as_json)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _show_traceback() -> NoReturn:
+    """As a whole, since a secret that is written in pieces would not be recognised."""
+    import traceback
+
+    echo(traceback.format_exc(), err=True, nl=False)
+    sys.exit(1)
 
 
 def _ready_streams() -> None:
@@ -104,6 +113,7 @@ def _ready_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a letter that cannot be shown is no reason to stop
+    guard_streams()
 
 
 def _forget_the_reader() -> None:
@@ -114,11 +124,10 @@ def _forget_the_reader() -> None:
 def fail(code: str, message: str, hint: str, status: int, *, as_json: bool) -> NoReturn:
     if as_json:
         try:
-            click.echo(json_text({"error": {"code": code, "message": message, "hint": hint}}))
+            shown = {"code": code, "message": hide_secrets(message), "hint": hide_secrets(hint)}
+            echo(json_text({"error": shown}))
         except BrokenPipeError:
             _forget_the_reader()
     else:
-        line = printable(" ".join(f"{message} {hint}".split()))
-        coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        click.echo((click.style("Error: ", fg="red", bold=True) if coloured else "Error: ") + line, err=True)
+        echo(style("Error: ", err=True, fg="red", bold=True) + " ".join(f"{message} {hint}".split()), err=True)
     sys.exit(status)

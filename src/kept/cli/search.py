@@ -6,7 +6,7 @@ import re
 
 import click
 
-from kept.cli.output import json_option, plural, print_json, printable, progress_bar, style, warn
+from kept.cli.output import echo, json_option, plural, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.records import SOURCES, Hit, SearchResult
 from kept.tools.shapes import result_json
@@ -66,26 +66,24 @@ def show_result(result: SearchResult, query: str, *, explain: bool) -> None:
     for reason in result.degraded:
         warn(reason)
     if not result.hits:
-        click.echo("Nothing found.")
+        echo("Nothing found.")
     for hit in result.hits:
-        click.echo(hit_text(hit, query))
+        echo(hit_text(hit, query))
         if explain:
-            click.echo(parts_text(hit))
-        click.echo()
+            echo(parts_text(hit))
+        echo()
     if explain and result.dropped:
-        click.echo(style(f"Left out: {plural(len(result.dropped), 'candidate')}", bold=True))
+        echo(style(f"Left out: {plural(len(result.dropped), 'candidate')}", bold=True))
         for one in result.dropped[:20]:
-            click.echo(f"  {one.score:.2f}  {printable(one.citation)}  {one.reason}")
+            echo(f"  {one.score:.2f}  {one.citation}  {one.reason}")
     if result.hits:
-        click.echo(style(f"{plural(len(result.hits), 'hit')} in {result.took_ms:.0f} ms", dim=True))
+        echo(style(f"{plural(len(result.hits), 'hit')} in {result.took_ms:.0f} ms", dim=True))
 
 
 def hit_text(hit: Hit, query: str) -> str:
-    where = (
-        f"{style(f'{hit.score:.2f}', fg='green', bold=True)}  {style(printable(hit.citation), fg='cyan', bold=True)}"
-    )
-    about = "  ".join(part for part in (printable(hit.heading), hit.timestamp[:10]) if part)
-    lines = [line for line in printable(hit.snippet).split("\n") if line.strip()]
+    where = f"{style(f'{hit.score:.2f}', fg='green', bold=True)}  {style(hit.citation, fg='cyan', bold=True)}"
+    about = "  ".join(part for part in (hit.heading, hit.timestamp[:10]) if part)
+    lines = [line for line in hit.snippet.split("\n") if line.strip()]
     shown = [f"      {_marked(line, query)}" for line in lines[:8]]
     if len(lines) > 8:
         shown.append(style(f"      … {plural(len(lines) - 8, 'more line')}", dim=True))

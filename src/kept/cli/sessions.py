@@ -10,8 +10,20 @@ from typing import Any
 
 import click
 
-from kept.cli.output import console, json_option, plural, print_json, printable, style, warn
+from kept.cli.output import (
+    console,
+    echo,
+    echo_exactly,
+    json_option,
+    plural,
+    print_json,
+    printable,
+    safe_json,
+    style,
+    warn,
+)
 from kept.cli.root import Globals
+from kept.redact import redact
 from kept.sessions.entries import (
     AnyEntry,
     Attachment,
@@ -62,7 +74,7 @@ def list_sessions(options: Globals, channel: str | None, limit: int | None, as_j
     elif records:
         _show_table(records)
     else:
-        click.echo("No sessions yet.")
+        echo("No sessions yet.")
 
 
 @command.command("show")
@@ -79,7 +91,7 @@ def show(options: Globals, reference: str, tail: int | None, as_json: bool) -> N
         if as_json:
             print_json({"session": record_json(record), **_lines_json(lines)})
             return
-        click.echo(style(printable(_title(record)), bold=True))
+        echo(style(_title(record), bold=True))
         for line in lines:
             _show_line(line)
 
@@ -96,7 +108,7 @@ def reset(options: Globals, reference: str, as_json: bool) -> None:
     if as_json:
         print_json({"session": record_json(record)})
     else:
-        click.echo(f"Session {record.id} goes on from {record.predecessor}, which is kept.")
+        echo(f"Session {record.id} goes on from {record.predecessor}, which is kept.")
 
 
 @command.command("compact")
@@ -116,7 +128,7 @@ def compact(options: Globals, reference: str, summary: str, keep: int, as_json: 
     if as_json:
         print_json({"session": record_json(record), "entry": _entry_json(entry)})
     else:
-        click.echo(f"Session {record.id} was compacted ({plural(record.compactions, 'compaction')} in all).")
+        echo(f"Session {record.id} was compacted ({plural(record.compactions, 'compaction')} in all).")
 
 
 @command.command("delete")
@@ -133,7 +145,7 @@ def delete(options: Globals, reference: str, purge: bool, as_json: bool) -> None
     if as_json:
         print_json({"deleted": record.id, "keptIn": kept_in})
     else:
-        click.echo(f"Session {record.id} is deleted" + (f"; its transcript is now {kept_in}." if kept_in else "."))
+        echo(f"Session {record.id} is deleted" + (f"; its transcript is now {kept_in}." if kept_in else "."))
 
 
 @command.command("export")
@@ -151,21 +163,16 @@ def export(options: Globals, reference: str, kind: str, as_json: bool) -> None:
             print_json({"session": record_json(record), **_lines_json(lines)})
         elif kind == "jsonl":
             for entry in _readable(lines):
-                _print(format_entry(entry).decode(), end="")
+                echo(safe_json(format_entry(entry).decode()), nl=False)
         else:
-            _print(f"# {_title(record)}")
+            echo_exactly(f"# {_title(record)}\n")
             for entry in _readable(lines):
-                _print(f"\n{_markdown(entry)}")
-
-
-def _print(text: str, end: str = "\n") -> None:
-    """As it is into a file; without what a terminal would take for a command on a terminal."""
-    click.echo((printable(text) if sys.stdout.isatty() else text) + end, nl=False)
+                echo_exactly(f"\n{_markdown(entry)}\n")
 
 
 def _warn_of_problems(sessions: SessionStore) -> None:
     for problem in sessions.take_problems():
-        warn(printable(f"{problem.path}: {problem.reason.rstrip('.')}."))
+        warn(f"{problem.path}: {problem.reason.rstrip('.')}.")
 
 
 # JSON
@@ -174,11 +181,11 @@ def _warn_of_problems(sessions: SessionStore) -> None:
 def record_json(record: SessionRecord) -> dict[str, Any]:
     return {
         "sessionId": record.id,
-        "sessionKey": record.key or None,
+        "sessionKey": redact(record.key) or None,
         "channel": record.channel,
         "accountId": record.account_id,
         "chatType": record.chat_type,
-        "userId": record.user_id,
+        "userId": redact(record.user_id),
         "createdAt": format_time(record.created),
         "updatedAt": format_time(record.updated),
         "messageCount": record.messages,
@@ -228,12 +235,12 @@ def _show_table(records: list[SessionRecord]) -> None:
     for record in records:
         name = f"{record.channel}:{record.user_id}" if record.key else "(unknown)"
         table.add_row(
-            Cell(record.id),
-            Cell(printable(name)),
+            Cell(printable(record.id)),
+            Cell(printable(redact(name))),
             Cell(f"{record.updated:%Y-%m-%d %H:%M}"),
             Cell(f"{record.messages:,}", justify="right"),
             Cell(f"{record.tokens_total:,}", justify="right"),
-            Cell(_remarks(record), style="dim"),
+            Cell(printable(redact(_remarks(record))), style="dim"),
         )
     console().print(table)
 
@@ -255,22 +262,22 @@ def _title(record: SessionRecord) -> str:
 
 def _show_line(line: Line) -> None:
     for text in _shown(line.content, line.number):
-        click.echo(text)
+        echo(text)
 
 
 def _shown(content: AnyEntry | Damage, number: int) -> Iterator[str]:
     match content:
         case Entry(body=Message() as message, timestamp=when):
-            speaker = style(printable(_speaker(message)), fg=_COLOURS[message.role], bold=True)
+            speaker = style(_speaker(message), fg=_COLOURS[message.role], bold=True)
             yield f"\n{style(_time(when), dim=True)} {speaker}"
             for block in message.content:
-                yield printable(_block(block))
+                yield _block(block)
         case Entry(timestamp=when, body=body):
             text = _event(body)
             if text:
-                yield style(f"\n{_time(when)} ── {printable(text)}", dim=True)
+                yield style(f"\n{_time(when)} ── {text}", dim=True)
         case UnknownEntry(type=kind):
-            yield style(f"\n(line {number} is of a kind this version does not know: {printable(kind)})", dim=True)
+            yield style(f"\n(line {number} is of a kind this version does not know: {kind})", dim=True)
         case Damage(reason=reason):
             yield style(f"\n(line {number} cannot be read: {reason})", fg="red")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept.cli.index import report_line
-from kept.cli.output import console, json_option, json_text, plural, printable
+from kept.cli.output import console, echo, json_option, json_text, plural
 from kept.cli.root import Globals
 from kept.tools.shapes import as_shape
 
@@ -44,7 +44,7 @@ def command(options: Globals, as_json: bool) -> None:
         with LiveIndex(memory, watch=True, listener=events.put) as live:
             if as_json:
                 for event in _until_told(events):
-                    click.echo(json_text(event_json(event)))
+                    echo(json_text(event_json(event)))
             else:
                 _show(memory, live, events)
 
@@ -66,7 +66,7 @@ def event_json(event: LiveEvent) -> dict[str, Any]:
 def _show(memory: Memory, live: LiveIndex, events: queue.SimpleQueue[LiveEvent | None]) -> None:
     watching = f"Watching {memory.workspace.root}; stop with Ctrl-C."
     if sys.stdout.isatty():
-        click.echo(watching)
+        echo(watching)
         with _status_line(live) as say:
             for event in _until_told(events):
                 for line in (*notes_of(event), *filter(None, [result_of(event)])):
@@ -74,11 +74,11 @@ def _show(memory: Memory, live: LiveIndex, events: queue.SimpleQueue[LiveEvent |
         return
     for event in _until_told(events):
         for line in notes_of(event):
-            click.echo(line, err=True)
+            echo(line, err=True)
         if result := result_of(event):
-            click.echo(result)
+            echo(result)
         if event.kind == "synced" and event.state.syncs == 1:
-            click.echo(watching, err=True)  # said when there is something to show for it: a sign for scripts
+            echo(watching, err=True)  # said when there is something to show for it: a sign for scripts
 
 
 def notes_of(event: LiveEvent) -> list[str]:
@@ -88,10 +88,10 @@ def notes_of(event: LiveEvent) -> list[str]:
             return [f"Standing by: process {event.state.leader_pid or '?'} keeps the index current."]
         return ["Taking over: the process that kept the index current is gone."] if event.succeeds else []
     if event.report is None:
-        return [f"Note: {printable(event.message)}"]
+        return [f"Note: {event.message}"]
     rebuilt = [f"Rebuilt: {event.report.rebuilt.rstrip('.')}."] if event.report.rebuilt else []
     problems = [f"{problem.path}: {problem.reason}" for problem in event.report.problems]
-    return [f"Note: {printable(text)}" for text in (*rebuilt, *problems)]
+    return [f"Note: {text}" for text in (*rebuilt, *problems)]
 
 
 def result_of(event: LiveEvent) -> str | None:
@@ -106,7 +106,9 @@ def _status_line(live: LiveIndex) -> Iterator[Callable[[str], None]]:
     from rich.text import Text
 
     done = threading.Event()
-    with Live(Text(), console=console(), auto_refresh=False, transient=True) as line:
+    with Live(
+        Text(), console=console(), auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+    ) as line:
 
         def keep_current() -> None:
             shown = ""
@@ -137,9 +139,9 @@ def state_line(state: LiveState) -> str:
         doing = "up to date" if state.last_sync and not state.problem else "waiting to try again"
     parts = ["● leading", doing, plural(state.files, "file"), plural(state.chunks, "chunk")]
     if state.last_change:
-        parts.append(f"last change {printable(state.last_change)}")
+        parts.append(f"last change {state.last_change}")
     if state.watching == "polling":
         parts.append("looking from time to time")
     if state.problem:
-        parts.append(printable(state.problem))
+        parts.append(state.problem)
     return " · ".join(parts)

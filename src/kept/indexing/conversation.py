@@ -267,7 +267,7 @@ class _Reader:
     def _stored(self, chunk: TurnChunk) -> NewChunk:
         digest, model = sha256_hex(chunk.text), self.recipe.model or "none"
         key = _parse_key(self.key)
-        heading = _clean(f"{key.channel}:{key.user_id}") if key else ""
+        heading = redact(_clean(f"{key.channel}:{key.user_id}")) if key else ""
         context = f"{heading} {date_in_words(chunk.day)} {chunk.context}"
         return NewChunk(
             id=chunk_id(self.file, chunk.start_line, chunk.end_line, digest, model),

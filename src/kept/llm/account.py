@@ -13,7 +13,8 @@ from kept.config import KEY_VARIABLES, ProviderKeys
 from kept.config.schema import Model
 from kept.errors import ContextOverflow, ModelError, ModelFailed, ModelRefused, ModelUnavailable
 from kept.net import Endpoint, fits_header, parse_endpoint
-from kept.net.text import Redactor, one_line, shorten
+from kept.net.text import one_line, shorten
+from kept.redact import Redactor
 from kept.values import frozen
 
 OVERFLOW = re.compile(

@@ -10,14 +10,14 @@ from kept.errors import ContextOverflow, ModelError, ModelFailed, ModelRefused, 
 from kept.llm.account import OVERFLOW
 from kept.llm.base import ModelUsage
 from kept.llm.listen import clean
-from kept.net.text import Redactor, one_line, shorten
+from kept.net.text import one_line, shorten
+from kept.redact import redact
 
 LABEL = "Claude Code"
 _NO_ACCESS = re.compile(
     r"invalid api key|/login|not logged in|authenticat|oauth|credit balance|billing|selected model", re.IGNORECASE
 )
 _PASSING = re.compile(r"overloaded|rate.?limit|usage limit|timed? ?out|connection|50\d|529|429|temporar", re.IGNORECASE)
-_say = Redactor([])
 
 
 class ClaudeStream:
@@ -93,7 +93,7 @@ class ClaudeStream:
 
 def explain(said: str, *, status: object = None, reason: str = "") -> ModelError:
     """What the words of the program mean."""
-    line = shorten(one_line(_say(said))) or "it did not say why"
+    line = shorten(one_line(redact(said))) or "it did not say why"
     if reason == "prompt_too_long" or OVERFLOW.search(said):
         return ContextOverflow(f"{LABEL}: the request is longer than the model takes ({line}).")
     if status in (401, 402, 403, 404) or _NO_ACCESS.search(said):

@@ -25,8 +25,9 @@ from kept.net.answers import (
 )
 from kept.net.endpoint import parse_endpoint, request_headers, secrets_in
 from kept.net.line import Line, close_lines
-from kept.net.text import Redactor, one_line, shorten
+from kept.net.text import one_line, shorten
 from kept.net.timing import FIRST_DELAY_S, LONGEST_DELAY_S, TRIES, Breaker, Pace, Patience
+from kept.redact import Redactor
 from kept.values import frozen
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ REDACTED = "[redacted]"
 _SHORTEST_KEY = 16
 _PLACES = ("://", "auth", " -", "bearer", "basic ", "net user", "pass:", "identified", ":5432:", ":*:", "cookie")
 """Without one of these, nothing in a text stands where secrets do."""
+_SHORTEST_KNOWN = 4
 _MARGIN = 512
 """How far behind a cut the text is looked at: a secret is recognised within this many characters."""
 
@@ -64,7 +65,7 @@ def _find(text: str, lower: str) -> Iterator[tuple[int, int]]:
         from kept.redact.formats import find_keys
 
         yield from find_keys(text, words)
-    if any([sign in lower for sign in _PLACES]):
+    if any(sign in lower for sign in _PLACES):
         from kept.redact.places import find_placed
 
         yield from find_placed(text, lower)
@@ -78,13 +79,28 @@ class Redactor:
     """Takes out secrets that are known, such as the keys of the settings, and whatever looks like one."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
+        forms = {form for secret in secrets if len(secret) >= _SHORTEST_KNOWN for form in _forms(secret)}
         # The longest first: a part of a secret that is itself one must not leave the rest of the whole behind.
-        self._secrets = sorted({secret for secret in secrets if len(secret) >= 4}, key=len, reverse=True)
+        self._secrets = sorted(forms, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
+        from kept.redact.formats import REPEATED
+        from kept.redact.spans import compiled
+
         for secret in self._secrets:
             text = text.replace(secret, REDACTED)
-        return redact(text)
+        return compiled(REPEATED).sub(REDACTED, redact(text))
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """A secret as it is, and as it stands in an address or in JSON."""
+    yield secret
+    if not secret.isalnum():
+        from json import dumps
+        from urllib.parse import quote
+
+        yield quote(secret, safe="")
+        yield dumps(secret)[1:-1]
 
 
 __all__ = ["REDACTED", "REDACTION_VERSION", "Redactor", "find_secrets", "redact"]

@@ -101,6 +101,13 @@ PREFIXES: dict[str, str] = {
 """What a key begins with, and the pattern of the rest."""
 
 
+REPEATED = (
+    r"\b(?:sk|pa|pk|rk)[-_][A-Za-z0-9_*…-]{6,}+|\bAIza[A-Za-z0-9_*…-]{6,}+|[A-Za-z0-9_-]{2,}+\*{3,}+[A-Za-z0-9_-]{0,8}"
+)
+"""A key as services repeat it in an error: short, or with its middle masked. For messages only, where taking out a
+word too much does no harm."""
+
+
 @frozen
 class Shape:
     sign: str

@@ -64,7 +64,9 @@ _ADDRESSES = (
     Place(("hooks.zapier.com",), r"hooks\.zapier\.com/hooks/catch/(?P<secret>[A-Za-z0-9/_-]{8,}+)"),
     Place(("maker.ifttt.com",), r"maker\.ifttt\.com/\S{1,80}/key/(?P<secret>[A-Za-z0-9_-]{10,}+)"),
 )
-_SCHEMES = r"basic|bearer|token|digest|api-?key|key|oauth|ssws|negotiate|ntlm|bot|hawk|dpop|geniekey|splunk|aws4-\S{4,20}"
+_SCHEMES = (
+    r"basic|bearer|token|digest|api-?key|key|oauth|ssws|negotiate|ntlm|bot|hawk|dpop|geniekey|splunk|aws4-\S{4,20}"
+)
 _HEADERS = (
     Place(
         ("authorization",),
@@ -88,7 +90,9 @@ _COMMANDS = (
     Place(("mysql", "mariadb"), _program(r"mysql\w{0,12}|mariadb(?:-\w{1,12})?", r"-p(?!\s)")),
     Place(
         ("curl", "wget", "http -"),
-        _program("curl|wget|https?", r"(?:-u|--user|-a|--proxy-user)[ =]?", rf"{_QUOTE}[^\s:\"'`$]{{1,100}}:{_ARGUMENT}"),
+        _program(
+            "curl|wget|https?", r"(?:-u|--user|-a|--proxy-user)[ =]?", rf"{_QUOTE}[^\s:\"'`$]{{1,100}}:{_ARGUMENT}"
+        ),
     ),
     Place(("redis-cli",), _program("redis-cli", r"(?:-a|--pass)\s")),
     Place(
@@ -101,7 +105,10 @@ _COMMANDS = (
     Place(("htpasswd",), r"\bhtpasswd\s+-\w{0,4}b\w{0,4}\s+\S{1,200}\s+\S{1,80}\s+" + _ARGUMENT),
 )
 _OTHERS = (
-    Place(("bearer",), rf"(?i)\bbearer\s{{1,3}}{_QUOTE}(?P<secret>(?=[A-Za-z._~+/=-]{{0,80}}[0-9])[A-Za-z0-9._~+/=-]{{10,}}+)"),
+    Place(
+        ("bearer",),
+        rf"(?i)\bbearer\s{{1,3}}{_QUOTE}(?P<secret>(?=[A-Za-z._~+/=-]{{0,80}}[0-9])[A-Za-z0-9._~+/=-]{{10,}}+)",
+    ),
     Place(("basic ",), r"(?i)\bbasic (?P<secret>[A-Za-z0-9+/]{8,}+={0,2})", _is_userinfo),
     Place(("net user",), r"(?i)\bnet user\s+\S{1,80}\s+(?!/)" + _ARGUMENT),
     Place(("pass:",), r"(?i)(?:-pass(?:in|out)?\s|[\s/-])pass:(?P<secret>[^\s\"'`\\]{4,200})(?<![.,!?])"),

@@ -28,13 +28,21 @@ _REFERENCE = (
     r"|[a-z_]\w*(?:\.\w+){0,4}[(\[]"
 )
 """A variable, a call, a placeholder, a path or an address."""
-_PLACEHOLDER = r"(?i)(?:your|insert|enter|replace|put|add|change|fake|dummy|sample|example|placeholder|todo|tbd)[_a-z.-]*\Z"
+_PLACEHOLDER = (
+    r"(?i)(?:your|insert|enter|replace|put|add|change|fake|dummy|sample|example|placeholder|todo|tbd)[_a-z.-]*\Z"
+)
 _DOTTED = r"[A-Za-z_]+(?:\.[A-Za-z_]+)+\Z"
 _NUMBER = r"[0-9][0-9.,:/TZ+-]*[a-zA-Z%]{0,3}\Z"
 _MEASURE = r"(?i)[0-9]+[\s–-]?(?:char|digit|bit|letter|byte|word|symbol|min|day|hour|sec|token|k\b|m\b|ms\b)"
 _WORD_AND_NUMBER = r"[A-Za-z]{4,}[_-]?[0-9]{1,2}\Z"
-_ALGORITHM = r"(?i)(?:sha|md|base|utf|argon|oauth|ipv|aes|rsa|ed|pbkdf|http|ntlm|totp|web|v|python|windows)-?[0-9]{1,5}\w{0,4}\W?\Z"
-_NAME_INSIDE = r"(?i)(?:\A|[_.-]|\b)(?:\w{0,20}_)?(?:password|passwd|passphrase|pwd|secret|token|api_?key|credentials?)s?(?:\Z|[_.\s?!-])"
+_ALGORITHM = (
+    r"(?i)(?:sha|md|base|utf|argon|oauth|ipv|aes|rsa|ed|pbkdf|http|ntlm|totp|web|v|python|windows)-?[0-9]{1,5}"
+    r"\w{0,4}\W?\Z"
+)
+_NAME_INSIDE = (
+    r"(?i)(?:\A|[_.-]|\b)(?:\w{0,20}_)?"
+    r"(?:password|passwd|passphrase|pwd|secret|token|api_?key|credentials?)s?(?:\Z|[_.\s?!-])"
+)
 _CAMEL_NAME = r"[a-z]+[A-Za-z]*(?:Password|Token|Secret|Key|Credentials?)\Z"
 _IDENTIFIER = r"[A-Za-z_]+\Z"
 _CONSONANTS = r"(?i)[bcdfghjklmnpqrstvwxz]{5}"
@@ -71,7 +79,7 @@ def is_password(value: str, certainty: Certainty, *, follows: str) -> bool:
 def is_secret(value: str, certainty: Certainty, *, is_setting: bool) -> bool:
     """Whether a value after 'token', 'secret' or 'api key' is one. ``is_setting`` says that the name is written as in
     an environment or the query of an address: nobody begins a sentence with API_KEY=."""
-    if _is_reference(value) or len(value) < 5 or _matches(_NUMBER, value) and len(value) < 20 or " " in value:
+    if _is_reference(value) or len(value) < 5 or " " in value or (len(value) < 20 and _matches(_NUMBER, value)):
         return False
     if not _has_digit(value):
         return _is_secret_without_digit(value, certainty, is_setting=is_setting)
@@ -90,9 +98,7 @@ def _is_secret_without_digit(value: str, certainty: Certainty, *, is_setting: bo
 
 
 def _is_reference(value: str) -> bool:
-    return (
-        compiled(_REFERENCE).match(value) is not None or _matches(_PLACEHOLDER, value) or _matches(_DOTTED, value)
-    )
+    return compiled(_REFERENCE).match(value) is not None or _matches(_PLACEHOLDER, value) or _matches(_DOTTED, value)
 
 
 def _is_label(value: str) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from kept.records import Hit, Passage, SearchResult, Status, Written
+from kept.redact import redact
 
 
 def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
         "citation": hit.citation,
     }
     if hit.source == "sessions":
-        shape |= {"sessionKey": hit.session_key, "channel": hit.channel}
+        shape |= {"sessionKey": redact(hit.session_key or "") or None, "channel": hit.channel}
     if explain:
         shape["parts"] = [{"name": p.name, "value": round(p.value, 6), "detail": p.detail} for p in hit.parts]
     return shape

@@ -12,6 +12,7 @@ from kept.errors import KeptError, NoteNotFound, UsageError
 from kept.indexing.scan import CITED_FOLDER
 from kept.memory import Memory
 from kept.records import Hit, Progress
+from kept.redact import redact
 from kept.search.when import parse_when
 from kept.tools.arguments import check_arguments
 from kept.tools.catalogue import get_tool
@@ -206,9 +207,9 @@ def _session_json(record: SessionRecord) -> dict[str, Any]:
     title = record.state.get(_TITLE)
     return {
         "sessionId": record.id,
-        "sessionKey": record.key or None,
+        "sessionKey": redact(record.key) or None,
         "channel": record.channel,
-        "title": title if isinstance(title, str) and title.strip() else None,
+        "title": redact(title) if isinstance(title, str) and title.strip() else None,
         "createdAt": format_time(record.created),
         "updatedAt": format_time(record.updated),
         "messageCount": record.messages,
