@@ -131,7 +131,7 @@ def _start_bar(label: str, total: int) -> tuple[Any, Any]:
 
 
 def bars(*columns: Any, last: str | None = None) -> Bars:
-    """Progress bars on standard error, between a description and a field named ``last``."""
+    """Progress bars on a terminal, between a description and a field named ``last``; nothing elsewhere."""
     from rich.progress import Progress, TextColumn
 
     shown: list[Any] = [TextColumn("{task.description}", markup=False), *columns]

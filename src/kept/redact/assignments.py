@@ -35,7 +35,7 @@ _QUOTED = (
     rf"(?:(?P<quote>{_SLASHES}[\"'`])(?P<plain>(?:(?!(?<!\\)(?P=quote))[^\n]){{1,500}})"
     r"|[“„«‘「『](?P<curly>[^”“»’」』\n]{1,500}))"
 )
-_BARE = r"(?:\\(?![nrt\"'`\\])|[^\s\"'`,;<>\\，。；、）]){1,500}+"
+_BARE = r"(?:\\(?![nrt\"'`\\])|[^\s\"'`,;<>\\，。；、）]){1,200}+"
 _FLAG = r"(?:\A|[\s\"'`])--?(?:[A-Za-z0-9]{1,20}[_-]){0,3}\Z"
 _PARAMETER = r"[?&][A-Za-z0-9_.-]{0,40}\Z"
 _ACCOUNT = r"(?i)\b(?:login|user(?:name)?|account|e?mail|host|smtp)\b"
@@ -104,7 +104,7 @@ def _find_other(text: str, lower: str, stem: str) -> Iterator[Span]:
 
 def _find_value(text: str, name: _Name) -> Iterator[Span]:
     separator = compiled(_SEPARATOR).match(text, name.end)
-    if separator is None and not name.is_foreign:
+    if separator is None and not (name.is_foreign and text[name.end : name.end + 1].isascii()):
         return
     kind = (separator.lastgroup if separator else None) or "nothing"
     if kind == "space" and compiled(_FLAG).search(name.before[-70:]):

@@ -1,0 +1,168 @@
+"""Nothing that comes from a file, a name, a transcript or a server reaches a terminal raw, whatever the command."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from tests.models.server import ModelServer, Says
+
+from conftest import write
+from kept import Message, SessionStore
+from kept.cli.root import cli
+from kept.sessions.entries import State, Text, ToolCall, ToolResult
+
+CODES = "\x1b]52;c;AAAA\x07\x1b[38;5;201m\x1b[2J\x08\x0e\x7f\x9b31m\x9dx\u202eevil\u2066iso\u2028para\u2029"
+MARKUP = "[/nope][red]:smile:"
+HOSTILE = f"{CODES}{MARKUP}"
+NAME = HOSTILE.replace("/", "∕")
+RAW = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\udc80-\udcff]|\r(?!\r*\n)")
+OURS = re.compile(r"\x1b\[(?:[0-9;]*m|\?25[lh]|[0-9]*[AK])|\r(?=\x1b|$)|\^D\x08\x08")
+"""Colours, and what a bar moves the cursor with. The hostile colour is none of ours."""
+THEIRS = "\x1b[38;5;201m"
+EXACT = (["get"], ["sessions", "export"])
+"""What copies a text: into a pipe it goes as it is."""
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command there is, those of groups included."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        if not isinstance(command, click.Group) or command.invoke_without_command:
+            yield (*path, name), command
+
+
+def arguments(command: click.Command) -> list[str]:
+    """Hostile text wherever a command takes text."""
+    given: list[str] = []
+    for parameter in command.params:
+        if isinstance(parameter, click.Argument) and parameter.required:
+            choices = getattr(parameter.type, "choices", None)
+            given.append(choices[0] if choices else HOSTILE)
+        elif isinstance(parameter, click.Option) and parameter.required:
+            given += [parameter.opts[0], HOSTILE]
+    return given
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, environment: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """A workspace, a home and settings in which every name and text is hostile, and a model that answers likewise."""
+    workspace, home = tmp_path / f"ws{NAME}", tmp_path / "home"
+    for number in range(101):  # as many as get a bar
+        write(workspace / f"memory/zz/[/nope]{number}{NAME}.md", f"# {HOSTILE} {number}\n")
+    write(workspace / "memory/a.md", f"# Heading {HOSTILE}\n\nzebra {HOSTILE} crossing\n")
+    write(workspace / f"memory/binary{NAME}.md", b"\xff\xfe\x00")
+    with SessionStore.open(home=home) as store:
+        session = store.get_or_create("telegram", NAME)
+        store.append(session.id, Message.of("user", f"zebra {HOSTILE}", sender=HOSTILE))
+        call = (Text(HOSTILE), ToolCall("1", HOSTILE, {HOSTILE: HOSTILE}))
+        store.append(session.id, Message("assistant", call, model=HOSTILE))
+        store.append(session.id, Message("tool", (ToolResult("1", HOSTILE, name=HOSTILE),)))
+        store.append(session.id, State("title", HOSTILE))
+        store.append(session.id, State(HOSTILE, HOSTILE))
+        other = store.get_or_create("http", "5054")
+        store.append(other.id, Message.of("user", "zebra"))
+        path = Path(session.transcript_path)
+    stamp = "2026-03-14T15:09:26+00:00"
+    lines: list[dict[str, Any]] = [
+        {"type": HOSTILE, "id": "u1", "parentId": None, "timestamp": stamp},
+        {"type": "message", "id": "d1", "parentId": None, "timestamp": HOSTILE, "message": {}},
+        {"type": "reset", "id": "r1", "parentId": None, "timestamp": stamp, "reason": HOSTILE, "successor": HOSTILE},
+    ]
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    first = {"type": "session", "id": HOSTILE, "parentId": None, "timestamp": stamp, "version": 1, "key": HOSTILE}
+    write(path.parent / f"20260314T150926Z_{NAME[:60]}.jsonl", json.dumps(first, ensure_ascii=False) + "\n")
+    for name in ("models.jsonl", "spending.jsonl", "inbox.jsonl"):
+        spent = {"day": HOSTILE, "provider": HOSTILE, "model": HOSTILE, "purpose": HOSTILE, "calls": 1}
+        write(path.parent.parent / name, json.dumps(spent, ensure_ascii=False) + "\n")
+    record = {"type": HOSTILE, "sessionId": HOSTILE, "uuid": "1", "timestamp": HOSTILE, "message": {"role": HOSTILE}}
+    write(tmp_path / f"imported/{NAME}.jsonl", json.dumps(record, ensure_ascii=False) + "\nnot JSON\n")
+    write(tmp_path / "project/.cursor/mcp.json", json.dumps({"mcpServers": {HOSTILE: {"command": HOSTILE}}}, indent=1))
+    write(tmp_path / "set/corpus.jsonl", json.dumps({"id": "1", "text": "herons"}) + "\n")
+    write(tmp_path / "set/queries.jsonl", json.dumps({"id": "1", "text": "herons", "category": HOSTILE}) + "\n")
+    write(tmp_path / "set/qrels.tsv", "query-id\tcorpus-id\tscore\n1\t1\t1\n")
+    with ModelServer() as model:
+        model.otherwise = Says(HOSTILE)
+        settings = {
+            "workspace": str(workspace),
+            "memory_search": {"provider": "none"},
+            "model": {"provider": "openai", "name": HOSTILE, "base_url": model.openai_url},
+        }
+        tree = {"agents": {"defaults": settings}, "gateway": {"http": {"enabled": True, "port": 0}}}
+        write(home / "config.yaml", json.dumps(tree))
+        yield {"session": session.id, "other": other.id, "tmp": tmp_path}
+
+
+def runs(hostile: dict[str, Any]) -> list[list[str]]:
+    """The commands with arguments that lead to hostile text; any that is not named here with hostile arguments."""
+    tmp, session = hostile["tmp"], hostile["session"]
+    named = {
+        ("index",): [["--force"], ["--dry-run"], ["--json"]],
+        ("init",): [[]],
+        ("add",): [[HOSTILE, "--to", f"memory/{NAME[:40]}.md"], [HOSTILE, "--json"], ["x", "--to", HOSTILE]],
+        ("search",): [["zebra", "--explain"], ["zebra", "--json", "--explain"], [HOSTILE], ["x", "--path", HOSTILE]],
+        ("get",): [["memory/a.md"], ["memory/a.md", "--json"], [HOSTILE]],
+        ("sessions", "list"): [[], ["--json"], ["--channel", HOSTILE]],
+        ("sessions", "show"): [[session], [session, "--json"], [HOSTILE]],
+        ("sessions", "export"): [[session], [session, "--format", "jsonl"], [session, "--json"]],
+        ("sessions", "compact"): [[hostile["other"], "--summary", HOSTILE]],
+        ("sessions", "reset"): [[f"telegram:{NAME}"], [hostile["other"]]],
+        ("sessions", "delete"): [[hostile["other"]], [HOSTILE[:20]]],
+        **{("import", kind): [[str(tmp / "imported")]] for kind in ("openclaw", "claude-code", "codex", "pi")},
+        ("connect",): [["print"], ["cursor", "--scope", "project", "--project", str(tmp / "project"), "--dry-run"]],
+        ("chat",): [["-m", "hello"], ["-m", "hello", "--json"], ["-m", "x", "--session", HOSTILE]],
+        ("bench",): [[str(tmp / "set"), "--no-baselines", "--jobs", "1"], [HOSTILE]],
+        ("providers", "test"): [[], [HOSTILE]],
+        ("config", "explain"): [[], ["--json"], [HOSTILE]],
+        ("completion",): [["bash"]],
+        ("demo",): [],  # has no text but its own
+    }
+    chosen = [[]]
+    for path, command in commands(cli):
+        for given in named.get(path, [arguments(command)]):
+            chosen.append([*path, *given])
+    return [*chosen, ["--help"], [HOSTILE], ["--set", HOSTILE, "status"], ["--agent", HOSTILE, "status"]]
+
+
+def test_no_command_writes_to_a_terminal_what_the_terminal_obeys(hostile, environment):
+    hook = json.dumps({"cwd": HOSTILE, "session_id": HOSTILE, "transcript_path": f"{HOSTILE}.jsonl"})
+    wanted = [{"args": args, "stdin": hook if "hook" in args else ""} for args in runs(hostile)]
+    ended = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("hostile_commands.py"))],
+        input=json.dumps({"runs": wanted}).encode(),
+        capture_output=True,
+        env={**environment, "TERM": "xterm-256color", "COLUMNS": "200"},
+        cwd=hostile["tmp"],
+        timeout=300,
+    )
+    assert ended.returncode == 0, ended.stderr.decode()[-2000:]
+    done = json.loads(ended.stdout)
+    assert len(done) == 2 * len(wanted)
+    shown_by = {one["args"][0] for one in done if one["args"] and one["code"] == 0 and "evil" in one["out"]}
+    assert shown_by >= {"index", "search", "get", "sessions", "status", "chat", "config", "connect", "watch"}
+    for one in done:
+        where = f"{one['args']} on a {one['on']}: {one['out'][:3000]!r}"
+        assert one["code"] != 70, where
+        assert "Traceback" not in one["out"], where
+        if (
+            one["on"] == "pipe"
+            and any(one["args"][: len(path)] == path for path in EXACT)
+            and "json" not in str(one["args"])
+        ):
+            continue
+        assert THEIRS not in one["out"], where
+        shown = OURS.sub("", one["out"]) if one["on"] == "terminal" else one["out"]
+        raw = RAW.search(shown)
+        assert raw is None, f"{raw[0]!r} at {raw.start()}: {where}" if raw else where
