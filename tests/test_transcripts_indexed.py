@@ -33,6 +33,7 @@ from kept.sessions.keys import SessionKey
 from kept.sessions.transcript import Transcript
 from kept.store.integrity import check_index
 from kept.testing import FakeEmbedder, FrozenClock
+from kept.tools.shapes import hit_json
 from support import index_path, open_memory, write
 from test_crash import dump
 
@@ -233,6 +234,29 @@ def test_secrets_are_not_in_the_index_and_the_transcript_is_untouched(tmp_path):
         assert secret not in shown
     assert Path(record.transcript_path).read_bytes() == before
     assert KEY.encode() in before
+
+
+def test_no_cut_of_what_a_tool_answered_leaves_the_beginning_of_a_key(tmp_path):
+    with open_sessions(tmp_path) as store:
+        record = talk(store, "Look into the file.", "I look.")
+        for limit in (1_000, 4_000):
+            for shift in range(0, len(KEY), 3):
+                answer = f"{' ' * (limit - shift)}{KEY} is the key"
+                store.append(record.id, Message("tool", (ToolResult("1", answer),)))
+                store.append(record.id, Message("assistant", (ToolCall("1", "bash", {"command": answer}),)))
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        shown = memory.read(cited(record)).text
+        assert "sk-" not in shown
+        assert "sk-" not in "".join(text for _, _, text in texts_of(memory))
+
+
+def test_an_id_that_looks_like_a_key_is_not_shown_as_a_heading(tmp_path):
+    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
+        talk(store, "Where is the spare key?", "Under the pot.", channel="http", user=KEY)
+        hit = memory.search("spare key").hits[0]
+        assert hit.heading == "http:[redacted]"
+        assert KEY not in json.dumps(hit_json(hit))
 
 
 def test_secrets_in_notes_are_not_sent_to_an_embedder_and_are_still_found_by_word(tmp_path):

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from conftest import write
 from kept.errors import KeptError, UsageError
-from kept.sessions.entries import Message
+from kept.sessions.entries import Message, State
 from kept.sessions.store import SessionStore
 from kept.testing import FrozenClock
 from kept.tools import TOOLS, Toolbox, definitions, get_tool, plain_functions
@@ -260,3 +260,12 @@ def test_the_tools_are_plain_functions_too(toolbox):
     assert functions["memory_get"]().startswith("Error: ")
     with pytest.raises(TypeError):
         search()
+
+
+def test_the_title_of_a_conversation_is_redacted(toolbox):
+    session = talk(toolbox)
+    key = "sk-proj-" + "a1B2c3D4" * 4
+    toolbox.sessions.append(session.id, State("title", f"Rotate {key} today"))
+    outcome = toolbox.run("sessions_search", {})
+    assert outcome.data["sessions"][0]["title"] == "Rotate [redacted] today"
+    assert key not in outcome.text
