@@ -150,19 +150,23 @@ def test_no_command_writes_to_a_terminal_what_the_terminal_obeys(hostile, enviro
     assert ended.returncode == 0, ended.stderr.decode()[-2000:]
     done = json.loads(ended.stdout)
     assert len(done) == 2 * len(wanted)
-    shown_by = {one["args"][0] for one in done if one["args"] and one["code"] == 0 and "evil" in one["out"]}
+    shown_by = {
+        ended_run["args"][0]
+        for ended_run in done
+        if ended_run["args"] and ended_run["code"] == 0 and "evil" in ended_run["out"]
+    }
     assert shown_by >= {"index", "search", "get", "sessions", "status", "chat", "config", "connect", "watch"}
-    for one in done:
-        where = f"{one['args']} on a {one['on']}: {one['out'][:3000]!r}"
-        assert one["code"] != 70, where
-        assert "Traceback" not in one["out"], where
+    for ended_run in done:
+        where = f"{ended_run['args']} on a {ended_run['on']}: {ended_run['out'][:3000]!r}"
+        assert ended_run["code"] != 70, where
+        assert "Traceback" not in ended_run["out"], where
         if (
-            one["on"] == "pipe"
-            and any(one["args"][: len(path)] == path for path in EXACT)
-            and "json" not in str(one["args"])
+            ended_run["on"] == "pipe"
+            and any(ended_run["args"][: len(path)] == path for path in EXACT)
+            and "json" not in str(ended_run["args"])
         ):
             continue
-        assert THEIRS not in one["out"], where
-        shown = OURS.sub("", one["out"]) if one["on"] == "terminal" else one["out"]
+        assert THEIRS not in ended_run["out"], where
+        shown = OURS.sub("", ended_run["out"]) if ended_run["on"] == "terminal" else ended_run["out"]
         raw = RAW.search(shown)
         assert raw is None, f"{raw[0]!r} at {raw.start()}: {where}" if raw else where

@@ -115,14 +115,16 @@ def _find_value(text: str, name: _Name) -> Iterator[Span]:
         return
     certainty = _certainty(kind, value)
     if name.for_password:
+        if kind == "equals" and separator and separator[0][0].isspace() and not value.is_quoted:
+            certainty = Certainty.LOOSE  # 'password = is_given or …' is a line of a program
         end = value.start + len(value.text)
-        is_one = is_password(value.text, certainty, follows=text[end : end + _REACH].partition("\n")[0])
+        accepted = is_password(value.text, certainty, follows=text[end : end + _REACH].partition("\n")[0])
     else:
         is_setting = kind == "flag" or in_address or text[name.start : name.end].isupper()
         if certainty is Certainty.LOOSE and name.before.endswith("_"):
             certainty = Certainty.TIGHT  # nobody writes a sentence about a session_secret
-        is_one = is_secret(value.text, certainty, is_setting=is_setting)
-    if is_one:
+        accepted = is_secret(value.text, certainty, is_setting=is_setting)
+    if accepted:
         yield value.start, value.start + len(value.text)
 
 
@@ -152,6 +154,8 @@ def _belongs(text: str, name: _Name, kind: str, value: _Value) -> bool:
             return "<" in text[max(0, name.end - 60) : name.end] and not name.before.endswith("/")
         case "call":
             return name.for_password and value.is_quoted
+        case "cell":
+            return name.for_password
         case "nothing":
             return value.text.isascii()
         case "space":

@@ -30,10 +30,10 @@ class Place:
 def _is_userinfo(value: str) -> bool:
     """Whether it is base64 of 'user:password', as of the Basic scheme."""
     try:
-        decoded = base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
+        decoded = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).decode()
     except (binascii.Error, ValueError):
         return False
-    return b":" in decoded and all(32 <= byte < 127 or byte >= 128 for byte in decoded)
+    return ":" in decoded and decoded.isprintable()
 
 
 def _is_cookie_value(value: str) -> bool:
