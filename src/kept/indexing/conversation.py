@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import lru_cache
 from itertools import takewhile
 from typing import Any
 
@@ -267,7 +268,7 @@ class _Reader:
     def _stored(self, chunk: TurnChunk) -> NewChunk:
         digest, model = sha256_hex(chunk.text), self.recipe.model or "none"
         key = _parse_key(self.key)
-        heading = redact(_clean(f"{key.channel}:{key.user_id}")) if key else ""
+        heading = _heading(key) if key else ""
         context = f"{heading} {date_in_words(chunk.day)} {chunk.context}"
         return NewChunk(
             id=chunk_id(self.file, chunk.start_line, chunk.end_line, digest, model),
@@ -300,6 +301,12 @@ def _row(
         warning=warning,
         mark=write_mark(mark),
     )
+
+
+@lru_cache(maxsize=8)
+def _heading(key: SessionKey) -> str:
+    """Whose conversation it is. A user's id is whatever a client sends, even a key."""
+    return redact(_clean(f"{key.channel}:{key.user_id}"))
 
 
 def _parse_key(text: str) -> SessionKey | None:

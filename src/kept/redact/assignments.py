@@ -82,7 +82,7 @@ def _places(lower: str, stem: str) -> Iterator[int]:
 
 def _find_stem(text: str, lower: str, stem: str) -> Iterator[Span]:
     for at in _places(lower, stem):
-        if stem == "key" and not lower[max(0, at - _LONGEST_KIND) : at].rstrip(" _-").endswith(names.KEY_KINDS):
+        if stem == "key" and not names.is_kind(lower[max(0, at - _LONGEST_KIND) : at]):
             continue
         match = compiled(_NAME).match(text, at)
         if match is None or (match["suffix"] and compiled(names.METADATA).search(match["suffix"])):

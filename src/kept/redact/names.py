@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kept.redact.spans import compiled
+
 STEMS = ("pass", "pwd", "pw", "psk", "secret", "cred", "token", "key", "phpsess", "jsession")
 """What every name has in it, in lower case."""
 
@@ -42,22 +44,35 @@ OTHERS: dict[str, bool] = dict.fromkeys(OTHER_PASSWORDS, True) | dict.fromkeys(O
 """Names in other languages; True for those of a password."""
 OTHERS_ASCII = tuple([stem for stem in OTHERS if stem.isascii()])
 OTHERS_BEYOND_ASCII = tuple([stem for stem in OTHERS if not stem.isascii()])
+_LETTERS = f"[{''.join(sorted({max(stem) for stem in OTHERS_BEYOND_ASCII}))}]"
+"""A letter of each: in a long text, one search in the place of one for each name."""
+_LONG = 400
 
 
 def has_name(lower: str) -> bool:
     """Whether a text in lower case may name a secret."""
     for stem in STEMS:
-        if stem in lower:
+        if stem in lower and (stem != "key" or _has_key(lower)):
             return True
-    return any(find_others(lower))
+    return bool(find_others(lower))
+
+
+def is_kind(before: str) -> bool:
+    """Whether a word that says what kind of key it is stands at the end of a text."""
+    return before.rstrip(" _-").endswith(KEY_KINDS)
+
+
+def _has_key(lower: str) -> bool:
+    *heads, _ = lower.split("key")
+    return any(is_kind(head) for head in heads)
 
 
 def find_others(lower: str) -> list[str]:
     """Names of other languages that the text has."""
-    found = [stem for stem in OTHERS_ASCII if stem in lower]
-    if not lower.isascii():
-        found += [stem for stem in OTHERS_BEYOND_ASCII if stem in lower]
-    return found
+    stems = [stem for stem in OTHERS_ASCII if stem in lower]
+    if not lower.isascii() and (len(lower) < _LONG or compiled(_LETTERS).search(lower)):
+        stems += [stem for stem in OTHERS_BEYOND_ASCII if stem in lower]
+    return stems
 
 
 IS = r"(?:is|was|now|ist|lautet|est|es|è|é|är|er|je|jest|là|adalah|это)(?![A-Za-z])|是|为|為|は|คือ"
