@@ -13,12 +13,12 @@
     │   ├── NoteTooLarge
     │   ├── WriteFailed         a note could not be written; it is as it was before
     │   └── LockBusy            another process holds the lock for longer than we wait
-    ├── ForkedWhileBusy         a child process in which SQLite would hang
     ├── StoreError              the search index (derived: never a reason to lose a note)
     │   ├── StoreDamaged
     │   ├── StoreFull
     │   ├── StoreBusy
     │   ├── StoreTooNew
+    │   ├── ForkedWhileBusy     a forked child in which SQLite would hang
     │   └── StoreUnavailable
     ├── EmbeddingError
     │   ├── UnknownProvider
@@ -139,13 +139,6 @@ class LockBusy(WorkspaceError):
     default_hint = "Another Kept process is writing. Try again in a moment."
 
 
-class ForkedWhileBusy(KeptError):
-    code = "forked_while_busy"
-    default_hint = (
-        "Fork before other threads use the memory, or start processes with multiprocessing.get_context('spawn')."
-    )
-
-
 class StoreError(KeptError):
     code = "index"
 
@@ -170,6 +163,13 @@ class StoreBusy(StoreError):
 class StoreTooNew(StoreError):
     code = "index_too_new"
     default_hint = "Upgrade Kept, or delete the index: it is rebuilt from the notes."
+
+
+class ForkedWhileBusy(StoreError):
+    code = "forked_while_busy"
+    default_hint = (
+        "Fork before other threads use the memory, or start processes with multiprocessing.get_context('spawn')."
+    )
 
 
 class StoreUnavailable(StoreError):
