@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kept.database_files import database_files, delete_database
+from kept.database_files import create_private, database_files, delete_database
 from kept.store.connection import connect
 
 _PAGE = 4096
@@ -32,6 +32,7 @@ def with_first_page(path: str) -> Iterator[str]:
         connect(empty).close()
         for original, copied in zip(database_files(path)[:2], database_files(copy), strict=False):
             if os.path.exists(original):
+                create_private(copied)
                 shutil.copyfile(original, copied)
         with open(empty, "rb") as file:
             page = file.read(_PAGE)

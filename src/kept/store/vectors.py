@@ -120,7 +120,7 @@ class VectorTable:
             importlib.import_module("numpy")
         if sum(packs.values()) > self.bits_above:
             wanted = max(_LEAST_RESCORED, limit * _RESCORED_PER_RESULT)
-            near = self._scan(sign_bits(code), packs, "bits", wanted, allowed)
+            near = _about(self._scan(sign_bits(code), packs, "bits", wanted, allowed), wanted, least=limit)
             unpacked = [row for row, _ in self._unpacked(len(code))]
             return self._rescore(code, [row for _, row in near] + unpacked, limit, allowed)
         near = self._scan(code, packs, "codes", limit, allowed)
@@ -212,3 +212,11 @@ def _closest(near: list[tuple[float, int]], limit: int) -> list[tuple[float, int
         return near
     bound = heapq.nsmallest(limit, [distance for distance, _ in near])[-1]
     return [one for one in near if one[0] <= bound]
+
+
+def _about(near: list[tuple[float, int]], wanted: int, *, least: int) -> list[tuple[float, int]]:
+    """With or without those that are as near as the last, whichever is closer to how many are wanted: of sign bits,
+    hundreds differ in as many, and every one that is kept has to be read."""
+    bound = max((distance for distance, _ in near), default=0.0)
+    closer = [one for one in near if one[0] < bound]
+    return closer if len(near) - wanted > wanted - len(closer) and len(closer) >= least else near
