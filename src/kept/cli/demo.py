@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 
 import click
@@ -53,6 +54,8 @@ def command() -> None:
 
 
 def _index(memory: Memory) -> SyncReport:
+    if not sys.stderr.isatty():
+        return memory.sync()
     from rich.progress import BarColumn, TaskProgressColumn, TimeRemainingColumn
 
     with bars(BarColumn(), TaskProgressColumn(), TimeRemainingColumn()) as bar:
