@@ -20,6 +20,7 @@ from kept.config import Config
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import BackendFailed, KeptError
 from kept.indexing.prepare import note_timestamp_ms
+from kept.limits import is_amount, storable
 from kept.lock import locked
 from kept.records import Hit, Passage, ScorePart, SourceFile
 from kept.search.query import parse_query
@@ -33,7 +34,7 @@ EMBED_TIMEOUT_S = 3600.0
 _INDEX_NAME = "kept"
 _STATE_FILE = "updated"
 _WORD = re.compile(r"\w+")
-_LINE_RANGE = re.compile(r"@@ -(\d+),(\d+) @@[^\n]*\n")
+_LINE_RANGE = re.compile(r"@@ -(\d{1,9}),(\d{1,9}) @@[^\n]*\n")
 _RESULTS_PER_HIT = 3
 """More results are requested than needed: some may be outdated, and are left out."""
 
@@ -125,6 +126,7 @@ class QmdBackend:
 
     def search(self, query: str, *, max_results: int) -> list[Hit]:
         """Return notes, best first. There may be fewer than ``max_results`` if some results are outdated."""
+        query = storable(query.replace("\0", " "))
         text = self._keywords(query) if self.settings.mode == "search" else " ".join(query.split())
         count = str(max_results * _RESULTS_PER_HIT)
         command = [self.settings.mode, "--format", "json", "--full-path", "-n", count, "--", text]
@@ -191,7 +193,7 @@ def read_answers(output: bytes) -> list[QmdAnswer]:
     try:
         text = output.decode("utf-8")
         results = json.loads(text[text.index("[") :]) if "[" in text else None
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise BackendFailed(f"the output of qmd cannot be parsed ({exc}).") from exc
     if not isinstance(results, list):
         raise BackendFailed("the output of qmd cannot be parsed (no list of results).")
@@ -208,7 +210,7 @@ def _read_answer(result: Any) -> QmdAnswer | None:
         raise BackendFailed("the output of qmd cannot be parsed (a result without a file or a snippet).")
     line_range = _LINE_RANGE.match(result["snippet"])
     score = result.get("score")
-    if line_range is None or "://" in result["file"] or isinstance(score, bool) or not isinstance(score, int | float):
+    if line_range is None or "://" in result["file"] or not is_amount(score):
         return None  # qmd still lists a file that is gone, by a URL instead of a path
     text = result["snippet"][line_range.end() :]
     return QmdAnswer(result["file"], min(1.0, max(0.0, float(score))), int(line_range[1]), int(line_range[2]), text)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from kept.embedding.base import Calibration, Role
 from kept.embedding.remote import RemoteEmbedder
 from kept.errors import BadAnswer
+from kept.limits import is_count
 
 
 class OpenAIEmbedder(RemoteEmbedder):
@@ -42,7 +43,7 @@ def order_by_index(answer: Any, count: int, origin: str) -> list[Any]:
         raise BadAnswer(f"{origin} gave {len(entries)} vectors for {count} texts.")
     if all("index" not in entry for entry in entries):
         return [entry.get("embedding") for entry in entries]
-    by_index = {entry.get("index"): entry.get("embedding") for entry in entries}
+    by_index = {entry["index"]: entry.get("embedding") for entry in entries if is_count(entry.get("index"))}
     if set(by_index) != set(range(count)):
         raise BadAnswer(f"{origin} gave vectors that cannot be matched to their texts.")
     return [by_index[index] for index in range(count)]

@@ -22,6 +22,7 @@ from kept.errors import (
     RemoteError,
     RequestRefused,
 )
+from kept.limits import MAX_TOKENS, is_count
 from kept.net import (
     DOCUMENT_TIMEOUTS,
     QUERY_TIMEOUTS,
@@ -243,13 +244,13 @@ _TOKEN_FIELDS = ("usage", "total_tokens"), ("usageMetadata", "promptTokenCount")
 
 
 def tokens_used(answer: Any) -> int | None:
-    """Return the tokens that an answer reports, or None."""
+    """Return the tokens that an answer reports, or None if it reports none that can be true."""
     if not isinstance(answer, dict):
         return None
     for group, name in _TOKEN_FIELDS:
         fields = answer.get(group) if group else answer
         tokens = fields.get(name) if isinstance(fields, dict) else None
-        if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0:
+        if is_count(tokens, MAX_TOKENS):
             return tokens
     return None
 

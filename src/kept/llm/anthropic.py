@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from typing import Any, Literal
 
 from kept.errors import ContextOverflow
+from kept.limits import storable
 from kept.llm.base import (
     ChatRequest,
     Finished,
@@ -19,7 +20,7 @@ from kept.llm.base import (
     ToolUse,
     Turn,
 )
-from kept.llm.listen import clean, parse_arguments, usage_or_estimate
+from kept.llm.listen import clean, count_told, parse_arguments, usage_or_estimate
 from kept.llm.model_service import ModelService, error_fields
 from kept.llm.sdk import CONNECT_TIMEOUT_S, MAX_RETRIES, SdkChat
 from kept.llm.turns import tidy_turns
@@ -78,7 +79,9 @@ class AnthropicChat(SdkChat):
         }
         if request.system.strip():
             # Tools and system prompt come first and change least: the next request finds them in the cache.
-            body["system"] = [{"type": "text", "text": request.system, "cache_control": {"type": "ephemeral"}}]
+            body["system"] = [
+                {"type": "text", "text": storable(request.system), "cache_control": {"type": "ephemeral"}}
+            ]
         if request.tools:
             body["tools"] = [
                 {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
@@ -161,8 +164,8 @@ def _add_usage(used: dict[str, int], told: Any) -> None:
     """Later figures are totals, and take the place of earlier ones."""
     for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
         value = getattr(told, name, None)
-        if isinstance(value, int):
-            used[name] = value
+        if value is not None:
+            used[name] = count_told(value)
 
 
 def _usage(used: Mapping[str, int]) -> ModelUsage:

@@ -6,8 +6,9 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from typing import Any, Literal
 
+from kept.limits import storable
 from kept.llm.base import ChatRequest, Finished, ModelEvent, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
-from kept.llm.listen import clean, parse_arguments, usage_or_estimate
+from kept.llm.listen import clean, count_told, parse_arguments, usage_or_estimate
 from kept.llm.model_service import ModelService, error_fields
 from kept.llm.sdk import CONNECT_TIMEOUT_S, MAX_RETRIES, SdkChat
 from kept.llm.turns import tidy_turns
@@ -60,7 +61,7 @@ class OpenAIChat(SdkChat):
             raise self.service.garbled() from exc
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
-        system = [{"role": "system", "content": request.system}] if request.system.strip() else []
+        system = [{"role": "system", "content": storable(request.system)}] if request.system.strip() else []
         body: dict[str, Any] = {
             "model": self.name,
             "messages": [*system, *(one for turn in tidy_turns(request.turns) for one in _messages(turn))],
@@ -173,5 +174,8 @@ class OpenAIStreamReader:
 
 def _usage(told: Any) -> ModelUsage:
     details = getattr(told, "prompt_tokens_details", None)
-    cached = getattr(details, "cached_tokens", None) or 0
-    return ModelUsage(told.prompt_tokens or 0, told.completion_tokens or 0, cached)
+    return ModelUsage(
+        count_told(getattr(told, "prompt_tokens", None)),
+        count_told(getattr(told, "completion_tokens", None)),
+        count_told(getattr(details, "cached_tokens", None)),
+    )

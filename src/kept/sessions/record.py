@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from kept.errors import SessionKeyInvalid
+from kept.limits import is_time, time_from_ms
 from kept.sessions.entries import (
     FLUSH,
     MODEL,
@@ -147,7 +148,7 @@ class RecordBuilder:
                 assert_never(line.content)
 
     def _add_entry(self, entry: Entry) -> None:
-        at = to_ms(entry.timestamp)
+        at = to_ms(entry.timestamp) or self.updated_ms  # 0 where its time is not known
         self.updated_ms = max(self.updated_ms, at)
         match entry.body:
             case Message(usage=usage):
@@ -198,11 +199,11 @@ class RecordBuilder:
         same = {name: getattr(self, name) for name in _SHARED}
         return SessionRecord(
             **same,
-            created=_from_ms(self.created_ms),
-            updated=_from_ms(self.updated_ms),
-            active=_from_ms(self.active_ms),
-            flushed=None if self.flushed_ms is None else _from_ms(self.flushed_ms),
-            ended=None if self.ended_ms is None else _from_ms(self.ended_ms),
+            created=time_from_ms(self.created_ms),
+            updated=time_from_ms(self.updated_ms),
+            active=time_from_ms(self.active_ms),
+            flushed=None if self.flushed_ms is None else time_from_ms(self.flushed_ms),
+            ended=None if self.ended_ms is None else time_from_ms(self.ended_ms),
             transcript_path=os.path.join(folder, self.file),
             end=Position(self.size, self.lines),
         )
@@ -217,11 +218,8 @@ def file_name(session_id: str, created: dt.datetime) -> str:
 
 
 def to_ms(when: dt.datetime) -> int:
-    return int(when.timestamp() * 1000 + 0.5)
-
-
-def _from_ms(ms: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(ms / 1000, dt.UTC).astimezone()
+    """Return milliseconds since 1970; 0 for a time that is out of range."""
+    return int(when.timestamp() * 1000 + 0.5) if is_time(when) else 0
 
 
 def _text(value: Any) -> str | None:

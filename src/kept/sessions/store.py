@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeGuard
 
 from kept.clock import Clock, SystemClock, new_id
 from kept.config import Config, load_config
@@ -28,6 +28,7 @@ from kept.errors import (
 )
 from kept.forking import register
 from kept.lock import locked
+from kept.quarantine import TORN_ENDING
 from kept.records import Problem
 from kept.sessions.branches import active_branch
 from kept.sessions.catalogue import Catalogue
@@ -42,20 +43,13 @@ from kept.sessions.entries import (
     Message,
     ResetEntry,
     SessionStart,
+    believable,
     whole_ms,
 )
 from kept.sessions.freshness import policy_for, staleness
 from kept.sessions.keys import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
 from kept.sessions.record import SessionRecord, file_name
-from kept.sessions.transcript import (
-    LOCK_WAIT_S,
-    TORN_ENDING,
-    Damage,
-    Position,
-    Transcript,
-    TranscriptAppend,
-    TranscriptLine,
-)
+from kept.sessions.transcript import LOCK_WAIT_S, Damage, Position, Transcript, TranscriptAppend, TranscriptLine
 from kept.values import frozen
 
 _CARRIED_OVER = (MODEL, THINKING)
@@ -252,7 +246,7 @@ class SessionStore:
         successor = new_id()
         if not old.ended:
             self.append(old.id, ResetEntry(reason, successor))
-        elif old.successor and not any(old.successor in name for name in os.listdir(self.folder)):
+        elif self._can_be_made(old.successor):
             successor = old.successor
         carried = {name: old.state[name] for name in _CARRIED_OVER if name in old.state}
         start = SessionStart(
@@ -263,6 +257,12 @@ class SessionStore:
             metadata=dict(metadata or old.metadata),
         )
         return self._create(start, successor)
+
+    def _can_be_made(self, successor: str | None) -> TypeGuard[str]:
+        """Return whether a reset names a session that is not there yet, by an id that a session can have."""
+        if not successor or not _ID.fullmatch(successor):
+            return False
+        return not any(successor in name for name in os.listdir(self.folder))
 
     def adopt(
         self,
@@ -368,7 +368,7 @@ class SessionStore:
         parent = adding.transcript.find_last_id()
         entries = []
         for body in bodies:
-            entries.append(Entry(new_id(), parent, when, body))
+            entries.append(Entry(new_id(), parent, when, believable(body)))
             parent = entries[-1].id
         return tuple(entries)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from kept.durable import append_durably, cut_durably, write_atomic
+from kept.durable import append_durably, write_atomic
 from kept.errors import (
     LockMissing,
     SessionExists,
@@ -21,12 +21,13 @@ from kept.errors import (
     TranscriptUnwritable,
     WriteFailed,
 )
+from kept.limits import int64
 from kept.lock import locked
+from kept.quarantine import move_torn_end
 from kept.sessions.entries import AnyEntry, DamagedEntry, Entry, Message, format_entry, parse_entry
 from kept.values import frozen
 
 LOCK_WAIT_S = 30.0
-TORN_ENDING = ".torn"
 _BLOCK = 1 << 16
 _LARGEST_BLOCK = 1 << 22
 _SEAM_BYTES = 512
@@ -94,10 +95,13 @@ class FileState:
     @classmethod
     def of(cls, path: str) -> FileState | None:
         try:
-            found = os.stat(path)
+            return cls.from_stat(os.stat(path))
         except OSError:
             return None
-        return cls(found.st_ino, found.st_size, found.st_mtime_ns)
+
+    @classmethod
+    def from_stat(cls, stat: os.stat_result) -> FileState:
+        return cls(int64(stat.st_ino), stat.st_size, int64(stat.st_mtime_ns))
 
 
 class Transcript:
@@ -196,7 +200,7 @@ class Transcript:
     def _locked(self) -> Iterator[None]:
         try:
             with locked(self.path, wait_s=LOCK_WAIT_S, purpose="writing to this session", create=False) as handle:
-                if os.fstat(handle).st_ino != _inode(self.path):
+                if FileState.from_stat(os.fstat(handle)).inode != _inode(self.path):
                     raise SessionNotFound(f"{self.path}: was deleted.")
                 yield
         except LockMissing as exc:
@@ -212,10 +216,7 @@ class Transcript:
             try:
                 parse_entry(rest)
             except DamagedEntry:
-                kept_in = self.path + TORN_ENDING
-                append_durably(kept_in, rest + b"\n")
-                cut_durably(self.path, start)
-                return TornLine(len(rest), kept_in)
+                return TornLine(len(rest), move_torn_end(self.path, start, rest))
             append_durably(self.path, b"\n")
             return TornLine(len(rest), None)
 
@@ -258,6 +259,17 @@ class TranscriptAppend:
 
 def parse_line(line: RawLine) -> TranscriptLine:
     return TranscriptLine(line.number, line.start, line.end, _parse(line.raw[:-1], line.number))
+
+
+def faults_of(line: TranscriptLine) -> tuple[str, ...]:
+    """Return what is wrong with a line: it cannot be read, or some fields of it are ignored."""
+    match line.content:
+        case Damage(reason=reason):
+            return (f"{reason}; the rest is read",)
+        case Entry(faults=faults):
+            return faults
+        case _:
+            return ()
 
 
 def is_message(line: TranscriptLine) -> bool:

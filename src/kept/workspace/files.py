@@ -7,6 +7,7 @@ import os
 import stat
 
 from kept.errors import NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError
+from kept.limits import int64
 from kept.values import frozen
 
 _BOM = b"\xef\xbb\xbf"
@@ -48,7 +49,7 @@ def read_note(absolute: str, *, max_bytes: int, dir_fd: int | None = None) -> No
     finally:
         os.close(handle)
     text, warning = decode(raw)
-    return NoteText(raw, text, state.st_size, state.st_mtime_ns, state.st_ctime_ns, warning)
+    return NoteText(raw, text, state.st_size, int64(state.st_mtime_ns), int64(state.st_ctime_ns), warning)
 
 
 def _read_regular(handle: int, state: os.stat_result, absolute: str, max_bytes: int) -> bytes:

@@ -7,6 +7,7 @@ import os
 import stat
 from operator import itemgetter
 
+from kept.limits import int64
 from kept.records import Problem, SourceFile
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
@@ -161,8 +162,8 @@ class _Walk:
                 absolute=absolute,
                 source="memory",
                 size=state.st_size,
-                mtime_ns=state.st_mtime_ns,
-                ctime_ns=state.st_ctime_ns,
+                mtime_ns=int64(state.st_mtime_ns),
+                ctime_ns=int64(state.st_ctime_ns),
             ),
         )
 

@@ -26,6 +26,7 @@ from kept.embedding.batch_api.base import (
 )
 from kept.embedding.gemini import GeminiEmbedder
 from kept.errors import BadAnswer
+from kept.limits import MAX_TOKENS, count_or_zero
 
 _FILE = re.compile(r"files/[\w-]+")
 _BATCH = re.compile(r"batches/[\w-]+")
@@ -65,16 +66,17 @@ class GeminiBatches(BatchApi):
         for _ in range(LIST_PAGES):
             query = f"pageSize={LIST_PAGE}" + (f"&pageToken={quote(token, safe='')}" if token else "")
             answer = self.client.get_json("/batches", query=query, timeouts=self.timeouts)
-            if not isinstance(answer, dict):
+            operations = answer.get("operations") or [] if isinstance(answer, dict) else None
+            if not isinstance(operations, list):
                 raise BadAnswer(f"{self.origin} answered without a list of batches.")
-            for operation in answer.get("operations") or ():
+            for operation in operations:
                 match operation:
                     case {"name": str(name), "metadata": {"displayName": mark}} if mark == key:
                         return self._checked(name, _BATCH)
                     case {"name": str(name), "metadata": {"inputConfig": {"fileName": source}}} if source == file_id:
                         return self._checked(name, _BATCH)
-            token = answer.get("nextPageToken") or ""
-            if not token:
+            token = answer.get("nextPageToken")
+            if not isinstance(token, str) or not token:
                 return None
         return None
 
@@ -142,6 +144,6 @@ def _object(tree: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _tokens(response: dict[str, Any]) -> int:
     match response:
-        case {"usageMetadata": {"promptTokenCount": int(count)}} | {"tokenCount": int(count)}:
-            return count
+        case {"usageMetadata": {"promptTokenCount": count}} | {"tokenCount": count}:
+            return count_or_zero(count, MAX_TOKENS)
     return 0
