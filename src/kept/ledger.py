@@ -1,25 +1,29 @@
 """What embedding and models have used, by day: JSON lines beside the index, not in it, which may be thrown away.
 
-A line is a value whose texts say what it is about and whose numbers are added up.
+A line is a value whose texts say what it is about and whose numbers are added up. A line that cannot be read, or whose
+numbers cannot be true, counts nowhere.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from typing import Any, Generic, TypeVar
 
 from kept.clock import Clock
 from kept.durable import append_durably, make_private_folder, write_atomic
-from kept.errors import KeptError
+from kept.errors import KeptError, WorkspaceError
+from kept.limits import MAX_COUNT, is_amount, is_storable
 from kept.lock import locked
+from kept.quarantine import Fault, mend_end, set_aside
 from kept.records import ModelSpending, Spending
 
 COMPACT_ABOVE_BYTES = 256_000
 _LOCK_WAIT_S = 5.0
+_NO_SPENDING = "it is no account of what was spent, or its numbers cannot be true; it is not counted"
 
 Line = TypeVar("Line", Spending, ModelSpending)
 
@@ -54,32 +58,50 @@ class Ledger(Generic[Line]):
 
     def add(self, spent: Line) -> None:
         """The caller holds the ledger."""
+        mend_end(self.path, lambda raw: self._parse(raw) is not None)
         append_durably(self.path, _line(spent if spent.day else replace(spent, day=self.today())))
         if os.path.getsize(self.path) > COMPACT_ABOVE_BYTES:
+            set_aside(self.path, self._damaged())
             write_atomic(self.path, b"".join(map(_line, self.by_day())))
 
     def by_day(self) -> list[Line]:
         """One line for each day and what else it is about, oldest first."""
         sums: dict[tuple[str, ...], Line] = {}
-        for one in self._lines():
+        for one in filter(None, map(self._parse, self._raw_lines())):
             key = _about(one)
             sums[key] = _sum(sums[key], one) if key in sums else one
         return [sums[key] for key in sorted(sums)]
 
-    def _lines(self) -> Iterable[Line]:
-        try:
-            with open(self.path, encoding="utf-8", errors="replace") as file:
-                for line in file:
-                    found = self._parse(line)
-                    if found is not None:
-                        yield found
-        except FileNotFoundError:
-            return
+    # damage
 
-    def _parse(self, line: str) -> Line | None:
-        """None for a line that was torn by a crash: it is counted nowhere, and stands in nobody's way."""
+    def faults(self) -> list[Fault]:
+        """Return the lines that count nowhere. Change nothing."""
+        lines = enumerate(self._raw_lines(), 1)
+        return [Fault(self.path, number, _NO_SPENDING) for number, raw in lines if self._parse(raw) is None]
+
+    def mend(self) -> None:
+        """Move the lines that count nowhere into a file beside the ledger."""
+        with self.held():
+            damaged = self._damaged()
+            if damaged:
+                set_aside(self.path, damaged)
+                write_atomic(self.path, b"".join(raw + b"\n" for raw in self._raw_lines() if self._parse(raw)))
+
+    def _damaged(self) -> list[bytes]:
+        return [raw for raw in self._raw_lines() if self._parse(raw) is None]
+
+    def _raw_lines(self) -> Sequence[bytes]:
         try:
-            spent = self._kind(**json.loads(line))
+            with open(self.path, "rb") as file:
+                return file.read().splitlines()
+        except FileNotFoundError:
+            return ()
+        except OSError as exc:
+            raise WorkspaceError(f"{self.path}: cannot be read ({exc.strerror}).") from exc
+
+    def _parse(self, raw: bytes) -> Line | None:
+        try:
+            spent = self._kind(**json.loads(raw))
         except (ValueError, TypeError, RecursionError):
             return None
         return spent if all(_fits(spec.default, getattr(spent, spec.name)) for spec in fields(spent)) else None
@@ -94,11 +116,12 @@ def tokens_of_day(lines: Iterable[ModelSpending], day: str) -> int:
 
 
 def _fits(default: object, value: object) -> bool:
+    """Corrections of an estimate are negative, so a sign is no fault."""
     if isinstance(default, int):
-        return isinstance(value, int)
+        return type(value) is int and abs(value) <= MAX_COUNT
     if default is None:
-        return value is None or isinstance(value, int | float)
-    return isinstance(value, str)
+        return value is None or is_amount(value)
+    return isinstance(value, str) and is_storable(value)
 
 
 def _line(spent: Spending | ModelSpending) -> bytes:

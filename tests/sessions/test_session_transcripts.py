@@ -133,7 +133,7 @@ def test_a_torn_end_that_cannot_be_mended_does_not_hide_the_rest(tmp_path, monke
     def refuse(absolute, data):
         raise TranscriptUnwritable("It is a read-only disk.")
 
-    monkeypatch.setattr("kept.sessions.transcript.append_durably", refuse)
+    monkeypatch.setattr("kept.quarantine.append_durably", refuse)
     with open_sessions(tmp_path) as store:
         session = store.list()[0]
         assert len(store.load(session.id)) == len(lines) - 1

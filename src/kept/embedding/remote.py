@@ -28,6 +28,7 @@ from kept.errors import (
     RemoteError,
     RequestRefused,
 )
+from kept.limits import MAX_TOKENS, is_count
 from kept.net import (
     DOCUMENTS,
     QUERY,
@@ -338,14 +339,14 @@ def fingerprint(endpoint: Endpoint, headers: Mapping[str, str]) -> str:
 
 
 def tokens_used(answer: Any) -> int | None:
-    """What the answer says it cost, under the names that providers have for it."""
+    """What the answer says it cost, under the names that providers have for it. None where it says nothing believable."""
     if not isinstance(answer, dict):
         return None
     places = ("usage", "total_tokens"), ("usageMetadata", "promptTokenCount"), ("", "prompt_eval_count")
     for group, name in places:
         told = answer.get(group) if group else answer
         tokens = told.get(name) if isinstance(told, dict) else None
-        if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0:
+        if is_count(tokens, MAX_TOKENS):
             return tokens
     return None
 

@@ -20,7 +20,7 @@ from kept.llm.base import (
     ToolUse,
     Turn,
 )
-from kept.llm.listen import clean, parse_arguments, usage_or_estimate
+from kept.llm.listen import clean, count_told, parse_arguments, usage_or_estimate
 from kept.llm.sdk import CONNECT_TIMEOUT_S, MAX_RETRIES, SdkChat
 from kept.llm.turns import tidy_turns
 
@@ -161,8 +161,8 @@ def _add_usage(used: dict[str, int], told: Any) -> None:
     """Later figures are totals, and take the place of earlier ones."""
     for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
         value = getattr(told, name, None)
-        if isinstance(value, int):
-            used[name] = value
+        if value is not None:
+            used[name] = count_told(value)
 
 
 def _usage(used: Mapping[str, int]) -> ModelUsage:

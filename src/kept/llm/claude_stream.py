@@ -9,7 +9,7 @@ from typing import Any
 from kept.errors import ContextOverflow, ModelError, ModelFailed, ModelRefused, ModelUnavailable
 from kept.llm.account import OVERFLOW
 from kept.llm.base import ModelUsage
-from kept.llm.listen import clean
+from kept.llm.listen import clean, count_told
 from kept.net.text import Redactor, one_line, shorten
 
 LABEL = "Claude Code"
@@ -109,8 +109,7 @@ def explain(said: str, *, status: object = None, reason: str = "") -> ModelError
 
 def _usage(told: dict[str, Any]) -> ModelUsage:
     def count(name: str) -> int:
-        value = told.get(name)
-        return value if isinstance(value, int) else 0
+        return count_told(told.get(name))
 
     cached = count("cache_read_input_tokens")
     return ModelUsage(

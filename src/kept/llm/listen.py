@@ -10,6 +10,7 @@ from contextlib import aclosing
 from typing import Any, NoReturn
 
 from kept.errors import ModelFailed
+from kept.limits import MAX_TOKENS, count_or_zero
 from kept.llm.base import MALFORMED, ChatRequest, ModelEvent, ModelUsage, TextDelta
 from kept.llm.measure import count_tokens
 from kept.tokens import estimate_tokens
@@ -69,8 +70,13 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
 
 
+def count_told(value: Any) -> int:
+    """Return a number of tokens as a server tells it; 0, as if it had told none, where it cannot be true."""
+    return count_or_zero(value, MAX_TOKENS)
+
+
 def usage_or_estimate(used: ModelUsage, request: ChatRequest, said: str) -> ModelUsage:
-    """Many compatible servers do not count."""
-    if used.input or used.output:
+    """Fill in what a server did not count: many compatible ones do not, and some count nonsense."""
+    if used.input and (used.output or not said):
         return used
-    return ModelUsage(count_tokens(request), estimate_tokens(said))
+    return ModelUsage(used.input or count_tokens(request), used.output or estimate_tokens(said), used.cached)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from kept.llm.account import Account, error_fields
 from kept.llm.base import ChatRequest, Finished, ModelEvent, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
-from kept.llm.listen import clean, parse_arguments, usage_or_estimate
+from kept.llm.listen import clean, count_told, parse_arguments, usage_or_estimate
 from kept.llm.sdk import CONNECT_TIMEOUT_S, MAX_RETRIES, SdkChat
 from kept.llm.turns import tidy_turns
 
@@ -173,5 +173,8 @@ class Reader:
 
 def _usage(told: Any) -> ModelUsage:
     details = getattr(told, "prompt_tokens_details", None)
-    cached = getattr(details, "cached_tokens", None) or 0
-    return ModelUsage(told.prompt_tokens or 0, told.completion_tokens or 0, cached)
+    return ModelUsage(
+        count_told(getattr(told, "prompt_tokens", None)),
+        count_told(getattr(told, "completion_tokens", None)),
+        count_told(getattr(details, "cached_tokens", None)),
+    )

@@ -26,11 +26,12 @@ from kept.errors import (
     TranscriptUnwritable,
     WorkspaceError,
 )
+from kept.limits import is_storable
 from kept.lock import locked
 from kept.records import Problem
 from kept.sessions.entries import Entry
 from kept.sessions.record import COLUMNS, ENDING, SessionRecord, Tally
-from kept.sessions.transcript import Damage, FileState, Line, Position, Transcript
+from kept.sessions.transcript import FileState, Line, Position, Transcript, faults_of
 from kept.sqlite import connect, connect_in_memory, delete_database, file_number, immediate, translated
 
 HEAL_WAIT_S = 30.0
@@ -43,7 +44,7 @@ _SAVE = (
 )
 _JSON = ("state", "metadata")
 _NOTICES_KEPT = 100
-_DAMAGE_NAMED = 10
+_FAULTS_NAMED = 10
 _TICK_NS = 50_000_000
 
 T = TypeVar("T")
@@ -82,7 +83,7 @@ class Catalogue:
     def locate(self, session_id: str) -> tuple[str, int] | None:
         """The transcript of a session and its version: all that adding to it needs to know."""
         query = "SELECT file, version FROM sessions WHERE id = ? ORDER BY updated_ms DESC LIMIT 1"
-        return self._healing(lambda db: db.execute(query, (session_id,)).fetchone())
+        return self._healing(lambda db: db.execute(query, (_storable(session_id),)).fetchone())
 
     def find_by_prefix(self, prefix: str, limit: int) -> list[SessionRecord]:
         return self._records("WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?", [len(prefix), prefix, limit])
@@ -100,7 +101,8 @@ class Catalogue:
 
     def _records(self, rest: str, values: Sequence[Any]) -> list[SessionRecord]:
         def ask(db: apsw.Connection) -> list[SessionRecord]:
-            return [_tally(row).record(self.folder) for row in db.execute(f"{_SELECT} {rest}", values)]
+            found = db.execute(f"{_SELECT} {rest}", [_storable(value) for value in values])
+            return [_tally(row).record(self.folder) for row in found]
 
         return self._healing(ask)
 
@@ -109,7 +111,7 @@ class Catalogue:
     def refresh(self) -> None:
         """Compares every transcript with its row, by name, size and time, and reads what is new."""
         folder_state = FileState.of(self.folder)
-        on_disk = _scan(self.folder)
+        on_disk = self._scan()
         known = self._healing(_known)
         for file, state in on_disk.items():
             if known.get(file) != state:
@@ -160,11 +162,13 @@ class Catalogue:
         self._repair(transcript)
         state = FileState.of(path) or state
         tally = row if row is not None and _has_only_grown(row, state, transcript) else Tally.begin(file)
-        damaged_before = tally.damaged_lines
+        faults: list[str] = []
         for line in transcript.iter_lines(Position(tally.size, tally.lines), stop=state.size):
             tally.add(line)
-            if isinstance(line.content, Damage) and tally.damaged_lines <= damaged_before + _DAMAGE_NAMED:
-                self.say(file, f"{line.content}; the rest is read")
+            if len(faults) < _FAULTS_NAMED:
+                faults += (f"line {line.number}: {reason}" for reason in faults_of(line))
+        for fault in faults:
+            self.say(file, fault)
         tally.inode, tally.mtime_ns, tally.seam = state.inode, state.mtime_ns, transcript.seam(tally.size)
         self._healing(lambda db: _save(db, tally, expected=row))
 
@@ -253,23 +257,28 @@ class Catalogue:
 
     def _fill(self) -> None:
         """A fresh catalogue is empty; what was being asked wants it full."""
-        for file in _scan(self.folder):
+        for file in self._scan():
             self._read_guarded(file)
 
+    def _scan(self) -> dict[str, FileState]:
+        """Return the transcripts by name. One whose name is not UTF-8 cannot have a row."""
+        found = {}
+        try:
+            with os.scandir(self.folder) as items:
+                for item in filter(_is_transcript, items):
+                    if is_storable(item.name):
+                        found[item.name] = FileState.from_stat(item.stat(follow_symlinks=False))
+                    else:
+                        self.say(item.name.encode("utf-8", "replace").decode(), "its name is not valid UTF-8")
+        except FileNotFoundError:
+            pass
+        except OSError as exc:
+            raise TranscriptUnreadable(f"{self.folder}: cannot be read ({exc.strerror}).") from exc
+        return found
 
-def _scan(folder: str) -> dict[str, FileState]:
-    found = {}
-    try:
-        with os.scandir(folder) as items:
-            for item in items:
-                if item.name.endswith(ENDING) and not item.name.startswith(".") and item.is_file(follow_symlinks=False):
-                    state = item.stat(follow_symlinks=False)
-                    found[item.name] = FileState(state.st_ino, state.st_size, state.st_mtime_ns)
-    except FileNotFoundError:
-        pass
-    except OSError as exc:
-        raise TranscriptUnreadable(f"{folder}: cannot be read ({exc.strerror}).") from exc
-    return found
+
+def _is_transcript(item: os.DirEntry[str]) -> bool:
+    return item.name.endswith(ENDING) and not item.name.startswith(".") and item.is_file(follow_symlinks=False)
 
 
 def _is_settled(state: FileState) -> bool:

@@ -8,7 +8,8 @@
     └── State           a setting or an event that has to survive: model, thinking, flush
     UnknownEntry        a line of a kind this version does not know, kept to the byte
 
-Writing and reading are each other's inverse. What is of a known kind but not as it should be is a `DamagedEntry`.
+Writing and reading are each other's inverse. What is of a known kind but not as it should be is a `DamagedEntry`. A count
+or a time that is out of range damages only itself: it is read as unknown, and `Entry.faults` says so.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from dataclasses import field
 from typing import Any, Literal, assert_never, cast
 
 from kept.errors import EntryRefused
+from kept.limits import UNKNOWN_TIME, count_or_zero, is_count, is_deep, is_time, strict_json
 from kept.values import frozen
 
 VERSION = 1
 
 Role = Literal["user", "assistant", "tool", "system"]
 ROLES: tuple[Role, ...] = ("user", "assistant", "tool", "system")
+
+_MAX_DEPTH = 200
 
 MODEL, THINKING, FLUSH = "model", "thinking", "flush"
 """Names of states that are counted or shown; others are kept as they are."""
@@ -154,6 +158,8 @@ class Entry:
     body: Body
     extra: dict[str, Any] = field(default_factory=dict)
     """Fields that a later version has added to an entry of a known kind."""
+    faults: tuple[str, ...] = ()
+    """What was ignored of its line because it cannot be true. The line itself stays as it is."""
 
 
 @frozen
@@ -260,7 +266,7 @@ def _message_fields(message: Message) -> dict[str, Any]:
         "content": _content(message.content),
         **_given(
             model=message.model,
-            usage=usage and {"input": usage.input, "output": usage.output, "context": usage.context},
+            usage=usage and {name: count_or_zero(getattr(usage, name)) for name in ("input", "output", "context")},
             metadata=message.metadata or None,
         ),
     }
@@ -306,13 +312,15 @@ def parse_entry(line: bytes) -> AnyEntry:
     if not line:
         raise DamagedEntry("it is empty")
     try:
-        tree = _decoder.decode(line.decode("utf-8"))
+        tree = strict_json.decode(line.decode("utf-8"))
     except UnicodeDecodeError:
         raise DamagedEntry("it is not UTF-8") from None
     except (ValueError, RecursionError):
         raise DamagedEntry("it is not JSON") from None
     if not isinstance(tree, dict):
         raise DamagedEntry("it is not an object")
+    if line.count(b"[") + line.count(b"{") > _MAX_DEPTH and is_deep(tree, _MAX_DEPTH):
+        raise DamagedEntry("it is nested too deeply")
     kind = tree.pop("type", None)
     if not isinstance(kind, str):
         raise DamagedEntry("it has no type")
@@ -321,23 +329,18 @@ def parse_entry(line: bytes) -> AnyEntry:
     fields = _Fields(tree)
     entry_id = fields.take("id", str)
     parent_id = fields.take_or("parentId", str, None)
-    timestamp = parse_time(tree.pop("timestamp", None))
+    timestamp = fields.take_time("timestamp")
     body = _BODIES[kind](fields)
-    return Entry(entry_id, parent_id, timestamp, body, tree)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(name)
-
-
-_decoder = json.JSONDecoder(parse_constant=_refuse_constant)  # NaN and Infinity are not JSON
+    return Entry(entry_id, parent_id, timestamp, body, tree, tuple(fields.faults))
 
 
 def _unknown(line: bytes, kind: str, tree: dict[str, Any]) -> UnknownEntry:
     own, parent = tree.get("id"), tree.get("parentId")
     try:
-        timestamp = parse_time(tree.get("timestamp"))
+        timestamp: dt.datetime | None = parse_time(tree.get("timestamp"))
     except DamagedEntry:
+        timestamp = None
+    if timestamp is not None and not is_time(timestamp):
         timestamp = None
     return UnknownEntry(
         line, kind, own if isinstance(own, str) else None, parent if isinstance(parent, str) else None, timestamp
@@ -347,10 +350,11 @@ def _unknown(line: bytes, kind: str, tree: dict[str, Any]) -> UnknownEntry:
 class _Fields:
     """A JSON object whose fields are taken one by one; what is left was not known."""
 
-    __slots__ = ("tree",)
+    __slots__ = ("faults", "tree")
 
-    def __init__(self, tree: dict[str, Any]) -> None:
+    def __init__(self, tree: dict[str, Any], faults: list[str] | None = None) -> None:
         self.tree = tree
+        self.faults: list[str] = [] if faults is None else faults
 
     def take(self, name: str, kind: type) -> Any:
         value = self.tree.pop(name, None)
@@ -366,23 +370,43 @@ class _Fields:
             raise DamagedEntry(f"its '{name}' is of the wrong kind")
         return value
 
+    def take_count(self, name: str, default: Any) -> Any:
+        """Return an optional count; the default, and a fault, where it cannot be one."""
+        value = self.tree.pop(name, None)
+        if value is None:
+            return default
+        if not is_count(value):
+            self.faults.append(f"its '{name}' is not a believable number and is ignored")
+            return default
+        return value
+
+    def take_time(self, name: str) -> dt.datetime:
+        when = parse_time(self.tree.pop(name, None))
+        if is_time(when):
+            return when
+        self.faults.append(f"its '{name}' is not between 1970 and 2200 and is ignored")
+        return UNKNOWN_TIME
+
     def rest_into(self, metadata: dict[str, Any]) -> dict[str, Any]:
         return {**self.tree, **metadata} if self.tree else metadata
 
 
 def _parse_start(fields: _Fields) -> SessionStart:
+    key, version = fields.take("key", str), fields.take("version", int)
+    if not is_count(version):
+        raise DamagedEntry("its 'version' is out of range")
     return SessionStart(
-        key=fields.take("key", str),
-        version=fields.take("version", int),
+        key=key,
+        version=version,
         predecessor=fields.take_or("predecessor", str, None),
-        compactions=fields.take_or("compactions", int, 0),
+        compactions=fields.take_count("compactions", 0),
         state=fields.take_or("state", dict, None) or {},
         metadata=fields.take_or("metadata", dict, None) or {},
     )
 
 
 def _parse_message(fields: _Fields) -> Message:
-    inner = _Fields(fields.take("message", dict))
+    inner = _Fields(fields.take("message", dict), fields.faults)
     role = inner.take("role", str)
     if role not in ROLES:
         raise DamagedEntry(f"its role is not one of {', '.join(ROLES)}")
@@ -393,13 +417,13 @@ def _parse_message(fields: _Fields) -> Message:
         content=_parse_content(content),
         sender=inner.take_or("sender", str, None),
         model=inner.take_or("model", str, None),
-        usage=None if usage is None else _parse_usage(_Fields(usage)),
+        usage=None if usage is None else _parse_usage(_Fields(usage, fields.faults)),
         metadata=inner.rest_into(inner.take_or("metadata", dict, None) or {}),
     )
 
 
 def _parse_usage(fields: _Fields) -> Usage:
-    return Usage(fields.take_or("input", int, 0), fields.take_or("output", int, 0), fields.take_or("context", int, 0))
+    return Usage(fields.take_count("input", 0), fields.take_count("output", 0), fields.take_count("context", 0))
 
 
 def _parse_content(content: Any) -> tuple[Block, ...]:
@@ -437,8 +461,8 @@ def _parse_compaction(fields: _Fields) -> Compaction:
     return Compaction(
         summary=fields.take("summary", str),
         first_kept_id=fields.take_or("firstKeptId", str, None),
-        tokens_before=fields.take_or("tokensBefore", int, None),
-        tokens_after=fields.take_or("tokensAfter", int, None),
+        tokens_before=fields.take_count("tokensBefore", None),
+        tokens_after=fields.take_count("tokensAfter", None),
         source=fields.take_or("source", str, "manual"),
         receipt=fields.take_or("receipt", dict, None),
         metadata=fields.take_or("metadata", dict, None) or {},

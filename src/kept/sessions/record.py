@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from kept.errors import SessionKeyInvalid
+from kept.limits import INT64_MAX, count_or_zero, is_time, time_from_ms
 from kept.sessions.entries import (
     FLUSH,
     MODEL,
@@ -147,19 +148,19 @@ class Tally:
                 assert_never(line.content)
 
     def _add_entry(self, entry: Entry) -> None:
-        at = to_ms(entry.timestamp)
+        at = to_ms(entry.timestamp) or self.updated_ms  # 0 where its time is not known
         self.updated_ms = max(self.updated_ms, at)
         match entry.body:
             case Message(usage=usage):
                 self.messages += 1
                 self.active_ms = max(self.active_ms, at)
                 if usage:
-                    self.tokens_in += usage.input
-                    self.tokens_out += usage.output
-                    self.tokens_context = usage.context or self.tokens_context
+                    self.tokens_in = _sum(self.tokens_in, usage.input)
+                    self.tokens_out = _sum(self.tokens_out, usage.output)
+                    self.tokens_context = count_or_zero(usage.context) or self.tokens_context
             case Compaction(tokens_after=after):
-                self.compactions += 1
-                self.tokens_context = self.tokens_context if after is None else after
+                self.compactions = _sum(self.compactions, 1)
+                self.tokens_context = self.tokens_context if after is None else count_or_zero(after)
             case State(name, value):
                 self._set_state(name, value, at)
             case Reset(reason, successor):
@@ -184,7 +185,7 @@ class Tally:
         self.id, self.version, self.key = entry.id, start.version, start.key
         self.created_ms = self.active_ms = at
         self.predecessor = start.predecessor
-        self.compactions += start.compactions
+        self.compactions = _sum(self.compactions, start.compactions)
         self.state, self.metadata = dict(start.state), dict(start.metadata)
         try:
             parts = parse_key(start.key, agent_id="main")
@@ -198,11 +199,11 @@ class Tally:
         same = {name: getattr(self, name) for name in _SHARED}
         return SessionRecord(
             **same,
-            created=_from_ms(self.created_ms),
-            updated=_from_ms(self.updated_ms),
-            active=_from_ms(self.active_ms),
-            flushed=None if self.flushed_ms is None else _from_ms(self.flushed_ms),
-            ended=None if self.ended_ms is None else _from_ms(self.ended_ms),
+            created=time_from_ms(self.created_ms),
+            updated=time_from_ms(self.updated_ms),
+            active=time_from_ms(self.active_ms),
+            flushed=None if self.flushed_ms is None else time_from_ms(self.flushed_ms),
+            ended=None if self.ended_ms is None else time_from_ms(self.ended_ms),
             transcript_path=os.path.join(folder, self.file),
             end=Position(self.size, self.lines),
         )
@@ -217,11 +218,13 @@ def file_name(session_id: str, created: dt.datetime) -> str:
 
 
 def to_ms(when: dt.datetime) -> int:
-    return int(when.timestamp() * 1000 + 0.5)
+    """Return milliseconds since 1970; 0 for a time that is out of range."""
+    return int(when.timestamp() * 1000 + 0.5) if is_time(when) else 0
 
 
-def _from_ms(ms: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(ms / 1000, dt.UTC).astimezone()
+def _sum(total: int, more: int) -> int:
+    """Add a count, within what the column can hold."""
+    return min(INT64_MAX, total + count_or_zero(more))
 
 
 def _text(value: Any) -> str | None:

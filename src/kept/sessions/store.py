@@ -27,6 +27,7 @@ from kept.errors import (
     UsageError,
 )
 from kept.lock import locked
+from kept.quarantine import TORN_ENDING
 from kept.records import Problem
 from kept.sessions.branches import active_branch
 from kept.sessions.catalogue import Catalogue
@@ -46,7 +47,7 @@ from kept.sessions.entries import (
 from kept.sessions.freshness import policy_for, staleness
 from kept.sessions.keys import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
 from kept.sessions.record import SessionRecord, file_name
-from kept.sessions.transcript import LOCK_WAIT_S, TORN_ENDING, Adding, Damage, Line, Position, Transcript
+from kept.sessions.transcript import LOCK_WAIT_S, Adding, Damage, Line, Position, Transcript
 from kept.values import frozen
 
 _CARRIED_OVER = (MODEL, THINKING)

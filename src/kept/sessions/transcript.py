@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from kept.durable import append_durably, cut_durably, write_atomic
+from kept.durable import append_durably, write_atomic
 from kept.errors import (
     LockBusy,
     SessionExists,
@@ -22,12 +22,13 @@ from kept.errors import (
     WorkspaceError,
     WriteFailed,
 )
+from kept.limits import INT64_MAX
 from kept.lock import locked
+from kept.quarantine import move_torn_end
 from kept.sessions.entries import AnyEntry, DamagedEntry, Entry, Message, format_entry, parse_entry
 from kept.values import frozen
 
 LOCK_WAIT_S = 30.0
-TORN_ENDING = ".torn"
 _BLOCK = 1 << 16
 _LARGEST_BLOCK = 1 << 22
 _SEAM_BYTES = 512
@@ -95,10 +96,14 @@ class FileState:
     @classmethod
     def of(cls, path: str) -> FileState | None:
         try:
-            found = os.stat(path)
+            return cls.from_stat(os.stat(path))
         except OSError:
             return None
-        return cls(found.st_ino, found.st_size, found.st_mtime_ns)
+
+    @classmethod
+    def from_stat(cls, stat: os.stat_result) -> FileState:
+        """Within what a column can hold: some file systems have times after 2262 and inodes of 64 bits."""
+        return cls(min(INT64_MAX, stat.st_ino), stat.st_size, min(INT64_MAX, stat.st_mtime_ns))
 
 
 class Transcript:
@@ -217,10 +222,7 @@ class Transcript:
             try:
                 parse_entry(rest)
             except DamagedEntry:
-                kept_in = self.path + TORN_ENDING
-                append_durably(kept_in, rest + b"\n")
-                cut_durably(self.path, start)
-                return Torn(len(rest), kept_in)
+                return Torn(len(rest), move_torn_end(self.path, start, rest))
             append_durably(self.path, b"\n")
             return Torn(len(rest), None)
 
@@ -263,6 +265,17 @@ class Adding:
 
 def parse_line(line: RawLine) -> Line:
     return Line(line.number, line.start, line.end, _parse(line.raw[:-1], line.number))
+
+
+def faults_of(line: Line) -> tuple[str, ...]:
+    """Return what is wrong with a line: it cannot be read, or some fields of it are ignored."""
+    match line.content:
+        case Damage(reason=reason):
+            return (f"{reason}; the rest is read",)
+        case Entry(faults=faults):
+            return faults
+        case _:
+            return ()
 
 
 def is_message(line: Line) -> bool:

@@ -12,6 +12,7 @@ from kept.clock import Clock
 from kept.durable import append_durably, make_private_folder, write_atomic
 from kept.errors import KeptError, WriteFailed
 from kept.lock import locked
+from kept.quarantine import mend_end
 from kept.values import frozen
 from kept.workspace.files import NoteText, read_note
 from kept.workspace.notes import LOCK_WAIT_S
@@ -98,6 +99,7 @@ def _keep(kept_in: str, path: str, lines: list[str], cuts: list[Cut], clock: Clo
     except OSError as exc:
         raise WriteFailed(f"{folder}: could not be made ({exc.strerror}).") from exc
     with locked(folder, wait_s=LOCK_WAIT_S, purpose="forgetting"):
+        mend_end(kept_in, lambda raw: raw.endswith(b"}"))
         append_durably(kept_in, data.encode("utf-8", "backslashreplace"))
 
 

@@ -26,6 +26,7 @@ from kept.embedding.batch_api.base import (
 )
 from kept.embedding.gemini import GeminiEmbedder
 from kept.errors import BadAnswer
+from kept.limits import MAX_TOKENS, count_or_zero
 
 _FILE = re.compile(r"files/[\w-]+")
 _BATCH = re.compile(r"batches/[\w-]+")
@@ -134,6 +135,6 @@ def _object(tree: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _tokens(response: dict[str, Any]) -> int:
     match response:
-        case {"usageMetadata": {"promptTokenCount": int(count)}} | {"tokenCount": int(count)}:
-            return count
+        case {"usageMetadata": {"promptTokenCount": count}} | {"tokenCount": count}:
+            return count_or_zero(count, MAX_TOKENS)
     return 0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+from kept.limits import is_deep, strict_json
 from kept.records import Problem
 from kept.values import frozen
 
@@ -105,7 +105,7 @@ class Source:
         for place, tree in enumerate(trees):
             if not isinstance(tree, dict):
                 self._say_damaged("it is not an object", number)
-            elif _is_deep(tree):
+            elif is_deep(tree, MAX_DEPTH):
                 self.say(f"the line is nested more than {MAX_DEPTH} deep and is left out", line=number)
             else:
                 self.records_read += 1
@@ -132,10 +132,10 @@ def shown(path: str) -> str:
 def load_json(raw: bytes) -> Any:
     """A whole document from elsewhere; None where it is none that can be used."""
     try:
-        tree = _decoder.decode(raw.removeprefix(_BOM).decode("utf-8"))
+        tree = strict_json.decode(raw.removeprefix(_BOM).decode("utf-8"))
     except (ValueError, RecursionError):
         return None
-    return None if _is_deep(tree) else tree
+    return None if is_deep(tree, MAX_DEPTH) else tree
 
 
 def _decode_all(text: str) -> tuple[list[Any], str | None]:
@@ -144,34 +144,13 @@ def _decode_all(text: str) -> tuple[list[Any], str | None]:
     at = 0
     while at < len(text):
         try:
-            tree, at = _decoder.raw_decode(text, at)
+            tree, at = strict_json.raw_decode(text, at)
         except (ValueError, RecursionError):
             return trees, "it is not JSON" if not trees else "what follows in it is not JSON"
         trees.append(tree)
         while at < len(text) and text[at].isspace():
             at += 1
     return trees, None
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(name)
-
-
-_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
-
-
-def _is_deep(tree: Any) -> bool:
-    level = [tree]
-    for _ in range(MAX_DEPTH):
-        level = [inner for one in level for inner in _inside(one)]
-        if not level:
-            return False
-    return True
-
-
-def _inside(tree: Any) -> Iterator[Any]:
-    values = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
-    return (value for value in values if isinstance(value, dict | list))
 
 
 def _describe_foreign(path: str) -> str:

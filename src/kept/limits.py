@@ -1,0 +1,90 @@
+"""The range of values that every part of Kept can store and show. Readers of files and providers check against it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from collections.abc import Iterator
+from typing import Any, TypeGuard
+
+MAX_COUNT = 10**12
+"""The largest believable count in a file. Sums of millions of them still fit a 64-bit column."""
+MAX_TOKENS = 10**9
+"""The largest believable number of tokens of one call: a hundred times the largest context window."""
+INT64_MAX = (1 << 63) - 1
+
+UNKNOWN_TIME = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+"""Stands for a time that is out of range."""
+# A clock that was reset to 1970 is in range, in every time zone.
+_FIRST = UNKNOWN_TIME - dt.timedelta(days=1)
+_LAST = dt.datetime(2200, 1, 1, tzinfo=dt.UTC)
+
+
+def is_count(value: Any, limit: int = MAX_COUNT) -> TypeGuard[int]:
+    """Return whether a value is an int from 0 to ``limit``. A bool is not an int here."""
+    return type(value) is int and 0 <= value <= limit
+
+
+def count_or_zero(value: Any, limit: int = MAX_COUNT) -> int:
+    """Return a count, or 0 for anything else: a number that cannot be true counts as not given."""
+    return value if is_count(value, limit) else 0
+
+
+def is_amount(value: Any) -> TypeGuard[float]:
+    """Return whether a value is a finite number of believable size, negative or not."""
+    return type(value) in (int, float) and math.isfinite(value) and abs(value) <= MAX_COUNT
+
+
+def is_time(when: dt.datetime) -> bool:
+    """Return whether a time has an offset and is in range in UTC, so that every conversion of it works."""
+    return when.tzinfo is not None and _FIRST <= when <= _LAST
+
+
+def time_from_ms(ms: int) -> dt.datetime:
+    """Return the local time of milliseconds since 1970; UNKNOWN_TIME where they are out of range."""
+    in_range = _FIRST.timestamp() * 1000 <= ms <= _LAST.timestamp() * 1000
+    return (dt.datetime.fromtimestamp(ms / 1000, dt.UTC) if in_range else UNKNOWN_TIME).astimezone()
+
+
+def is_storable(text: str) -> bool:
+    """Return whether a text has a UTF-8 form. Half a surrogate pair, which JSON and argv can hold, has none."""
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def storable(text: str) -> str:
+    """Return a text with U+FFFD in place of each half surrogate pair."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+# JSON
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+strict_json = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+"""Refuses NaN and Infinity, which are not JSON, and 1e999, which would become one of them."""
+
+
+def is_deep(tree: Any, max_depth: int) -> bool:
+    """Return whether a JSON value is nested deeper than that. Writing it again could exceed Python's own limit."""
+    level = [tree]
+    for _ in range(max_depth):
+        level = [inner for group in level for inner in _groups_in(group)]
+        if not level:
+            return False
+    return True
+
+
+def _groups_in(tree: Any) -> Iterator[Any]:
+    values = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    return (value for value in values if isinstance(value, dict | list))

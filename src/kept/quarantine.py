@@ -1,0 +1,79 @@
+"""What becomes of a record that cannot be read: its bytes are kept beside the file, and its neighbours are served.
+
+    FILE.damaged    whole lines that do not say what they should, copied as they are
+    FILE.torn       the end of a line that a crash cut short, moved there
+
+The caller holds whatever lock the file has. Readers without a lock skip such records and leave the files alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+from kept.durable import append_durably, cut_durably
+from kept.errors import WriteFailed
+from kept.values import frozen
+
+DAMAGED_ENDING = ".damaged"
+TORN_ENDING = ".torn"
+
+
+@frozen
+class Fault:
+    """A record that cannot be used, or a field of one that is ignored."""
+
+    path: str
+    line: int | None
+    """Counted from 1; None where the file does not consist of lines."""
+    reason: str
+
+    def __str__(self) -> str:
+        place = os.path.basename(self.path) + ("" if self.line is None else f", line {self.line}")
+        return f"{place}: {self.reason}"
+
+
+def set_aside(path: str, records: Iterable[bytes]) -> str:
+    """Copy records into FILE.damaged, each once. Return the path of that file."""
+    beside = path + DAMAGED_ENDING
+    known = set(_read(beside).splitlines())
+    fresh = [raw for raw in dict.fromkeys(records) if raw not in known]
+    if fresh:
+        append_durably(beside, b"".join(raw + b"\n" for raw in fresh))
+    return beside
+
+
+def move_torn_end(path: str, start: int, torn: bytes) -> str:
+    """Move the bytes from ``start`` on into FILE.torn. Return the path of that file."""
+    beside = path + TORN_ENDING
+    append_durably(beside, torn + b"\n")
+    cut_durably(path, start)
+    return beside
+
+
+def mend_end(path: str, is_whole: Callable[[bytes], bool]) -> None:
+    """Make sure that what is appended next begins on a line of its own. A last line without a line break gets one
+    where it is whole, and is moved into FILE.torn otherwise."""
+    data = _read(path)
+    start = data.rfind(b"\n") + 1
+    if start == len(data):
+        return
+    if is_whole(data[start:]):
+        append_durably(path, b"\n")
+    else:
+        move_torn_end(path, start, data[start:])
+
+
+def count_set_aside(path: str) -> int:
+    """Return how many lines stand in FILE.damaged."""
+    return len(_read(path + DAMAGED_ENDING).splitlines())
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
+    except OSError as exc:
+        raise WriteFailed(f"{path}: cannot be read ({exc.strerror}).") from exc
