@@ -43,6 +43,15 @@ def set_aside(path: str, records: Iterable[bytes]) -> str:
     return beside
 
 
+def set_file_aside(path: str, content: bytes) -> str:
+    """Copy the whole of a file into FILE.damaged, behind what is there. Return the path of that file."""
+    beside = path + DAMAGED_ENDING
+    known = _read(beside)
+    if not known or content not in known:
+        append_durably(beside, (b"\n" if known and not known.endswith(b"\n") else b"") + content)
+    return beside
+
+
 def move_torn_end(path: str, start: int, torn: bytes) -> str:
     """Move the bytes from ``start`` on into FILE.torn. Return the path of that file."""
     beside = path + TORN_ENDING

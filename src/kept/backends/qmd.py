@@ -19,6 +19,7 @@ from kept.config import Config
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import BackendFailed, KeptError
 from kept.indexing.prepare import note_timestamp_ms
+from kept.limits import is_amount
 from kept.lock import locked
 from kept.records import Hit, Passage, ScorePart, SourceFile
 from kept.search.query import parse_query
@@ -32,7 +33,7 @@ EMBED_TIMEOUT_S = 3600.0
 _NAME = "kept"
 _UPDATED = "updated"
 _WORD = re.compile(r"\w+")
-_PLACE = re.compile(r"@@ -(\d+),(\d+) @@[^\n]*\n")
+_PLACE = re.compile(r"@@ -(\d{1,9}),(\d{1,9}) @@[^\n]*\n")
 _MORE_THAN_ASKED = 3
 """Some of what it finds may be outdated, and is left out."""
 
@@ -181,7 +182,7 @@ def read_answers(printed: bytes) -> list[Answer]:
     try:
         text = printed.decode("utf-8")
         listed = json.loads(text[text.index("[") :]) if "[" in text else None
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise BackendFailed(f"what qmd answers cannot be understood ({exc}).") from exc
     if not isinstance(listed, list):
         raise BackendFailed("what qmd answers cannot be understood (no list of results).")
@@ -193,7 +194,7 @@ def _answer(one: Any) -> Answer | None:
         raise BackendFailed("what qmd answers cannot be understood (a result without a file or a snippet).")
     place = _PLACE.match(one["snippet"])
     score = one.get("score")
-    if place is None or "://" in one["file"] or isinstance(score, bool) or not isinstance(score, int | float):
+    if place is None or "://" in one["file"] or not is_amount(score):
         return None  # a file that is gone is still named, by another name
     text = one["snippet"][place.end() :]
     return Answer(one["file"], min(1.0, max(0.0, float(score))), int(place[1]), int(place[2]), text)

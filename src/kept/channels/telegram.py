@@ -27,6 +27,8 @@ LIMIT = 4096
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 60.0
 _SEND_TIMEOUT_S = 30.0
+_LONGEST_RETRY_S = 3_600.0
+"""However long Telegram, or what stands between, asks to wait."""
 ONLY_TEXT = "I can only read text. What you sent was not kept."
 
 log = logging.getLogger(__name__)
@@ -155,8 +157,11 @@ class TelegramChannel:
     async def send(self, to: Mapping[str, Any], text: str) -> None:
         from telegram.error import BadRequest, ChatMigrated, Forbidden, InvalidToken, NetworkError, RetryAfter
 
+        chat = to.get("chat")
+        if not isinstance(chat, int):
+            raise DeliveryRefused("The message does not say which chat it came from.")
         try:
-            await self._send(to["chat"], to.get("thread"), text)
+            await self._send(chat, to.get("thread"), text)
         except RetryAfter as exc:
             raise NotSent("Telegram asks to wait", retry_after_s=_seconds(exc)) from exc
         except ChatMigrated as exc:
@@ -174,8 +179,11 @@ class TelegramChannel:
     async def show_typing(self, to: Mapping[str, Any]) -> None:
         from telegram.error import TelegramError
 
+        chat = to.get("chat")
+        if not isinstance(chat, int):
+            return
         try:
-            await self._bot.send_chat_action(to["chat"], "typing", message_thread_id=to.get("thread"))
+            await self._bot.send_chat_action(chat, "typing", message_thread_id=to.get("thread"))
         except TelegramError as exc:
             log.debug("telegram: typing could not be shown (%s)", type(exc).__name__)
 
@@ -191,7 +199,8 @@ def _never_left(error: Exception) -> bool:
 
 def _seconds(error: telegram.error.RetryAfter) -> float:
     after = error.retry_after
-    return float(after if isinstance(after, int | float) else after.total_seconds())
+    seconds = after if isinstance(after, int | float) else after.total_seconds()
+    return float(min(max(0, seconds), _LONGEST_RETRY_S))
 
 
 def _make_bot(token: str, base_url: str | None, *, poll_timeout_s: int) -> telegram.Bot:

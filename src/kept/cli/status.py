@@ -42,6 +42,7 @@ def inbox_rows(inbox: InboxState | None) -> list[tuple[str, str]]:
     parts = [f"{plural(inbox.waiting, 'message')} without an answer"] if inbox.waiting else []
     parts += [f"{plural(inbox.undelivered, 'reply', 'replies')} to be sent"] if inbox.undelivered else []
     parts += [f"{plural(inbox.unsure, 'reply', 'replies')} that may not have arrived"] if inbox.unsure else []
+    parts += [f"{plural(inbox.damaged, 'damaged line')}, which 'kept doctor' names"] if inbox.damaged else []
     return [("Inbox", ", ".join(parts) or "everything is answered")]
 
 

@@ -24,10 +24,11 @@ from kept.connect.toml_text import remove_table, set_table
 from kept.durable import make_private_folder, sync_folder, write_atomic
 from kept.errors import ConfigError, LockBusy, WriteFailed
 from kept.lock import locked
+from kept.quarantine import set_file_aside
 from kept.values import frozen
 
 Kind = Literal["created", "changed", "unchanged", "removed"]
-_JOURNAL = "journal.json"
+JOURNAL = "journal.json"
 _LOCK_WAIT_S = 10.0
 _MAX_BYTES = 50_000_000
 
@@ -193,19 +194,30 @@ class Connection:
         return kept
 
     def _journal(self) -> dict[str, Any]:
-        raw = _read(os.path.join(self.folder, _JOURNAL))
-        try:
-            tree = json.loads(raw) if raw else {}
-        except ValueError:
-            return {}
-        return {
-            path: noted
-            for path, noted in (tree.items() if isinstance(tree, dict) else ())
-            if isinstance(noted, dict) and isinstance(noted.get("after"), str) and "copy" in noted
-        }
+        return read_journal(_read(os.path.join(self.folder, JOURNAL)))[0]
 
     def _write_journal(self, journal: dict[str, Any]) -> None:
-        write_atomic(os.path.join(self.folder, _JOURNAL), (json.dumps(journal, indent=2) + "\n").encode())
+        path = os.path.join(self.folder, JOURNAL)
+        before = _read(path)
+        if read_journal(before)[1]:
+            set_file_aside(path, before or b"")
+        write_atomic(path, (json.dumps(journal, indent=2) + "\n").encode())
+
+
+def read_journal(raw: bytes | None) -> tuple[dict[str, Any], list[str]]:
+    """Return what is noted of each file, and in words what of the journal cannot be read."""
+    try:
+        tree = json.loads(raw) if raw else {}
+    except (ValueError, RecursionError):
+        return {}, ["it is not JSON"]
+    if not isinstance(tree, dict):
+        return {}, ["it is not an object"]
+    noted = {path: note for path, note in tree.items() if _is_note(note)}
+    return noted, [f"what is noted of {path} cannot be read" for path in tree if path not in noted]
+
+
+def _is_note(note: Any) -> bool:
+    return isinstance(note, dict) and isinstance(note.get("after"), str) and isinstance(note.get("copy", 0), str | None)
 
 
 def _check_only_that_changed(text: str, made: str, path: tuple[str, ...], entry: Any, dialect: str) -> None:

@@ -9,6 +9,7 @@ from kept.config import MemorySearch, ProviderKeys
 from kept.embedding.base import Calibration, Role
 from kept.embedding.remote import RemoteEmbedder, find_account
 from kept.errors import BadAnswer
+from kept.limits import is_count
 
 BASE_URL = "https://api.openai.com/v1"
 
@@ -49,7 +50,7 @@ def rows_by_index(answer: Any, count: int, origin: str) -> list[Any]:
         raise BadAnswer(f"{origin} gave {len(data)} vectors for {count} texts.")
     if all("index" not in one for one in data):
         return [one.get("embedding") for one in data]
-    by_index = {one.get("index"): one.get("embedding") for one in data}
+    by_index = {one["index"]: one.get("embedding") for one in data if is_count(one.get("index"))}
     if set(by_index) != set(range(count)):
         raise BadAnswer(f"{origin} gave vectors that cannot be matched to their texts.")
     return [by_index[at] for at in range(count)]

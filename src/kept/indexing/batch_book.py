@@ -9,13 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import WriteFailed
+from kept.limits import is_count, is_storable, strict_json
 from kept.lock import locked
+from kept.quarantine import Fault, set_file_aside
 from kept.values import frozen
 
 BOOK_NAME = "batches.json"
@@ -24,6 +27,9 @@ MAX_FAILURES = 2
 FORGET_AFTER_S = 30 * 86_400
 """No provider keeps answers that long."""
 _LOCK_WAIT_S = 10.0
+_LATEST_S = 7_258_118_400
+"""The year 2200."""
+_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @frozen
@@ -98,9 +104,8 @@ class Book:
 def jobs_under_way(folder: str, root: str) -> tuple[Job, ...]:
     """Those of a workspace, for showing: nothing is changed, whatever the file is like."""
     try:
-        with open(os.path.join(folder, BOOK_NAME), "rb") as file:
-            jobs = parse_book(file.read()).jobs
-    except (OSError, ValueError, RecursionError):
+        jobs = BookFile(os.path.join(folder, BOOK_NAME)).read().jobs
+    except WriteFailed:
         return ()
     return tuple(job for job in jobs if job.workspace == workspace_key(root))
 
@@ -111,37 +116,46 @@ class BookFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self.notices: list[str] = []
+        self.faults: list[Fault] = []
+        """What the last reading left out, and why."""
 
     def read(self) -> Book:
-        """A file that cannot be understood is put aside and reported; the work goes on without it."""
-        try:
-            with open(self.path, "rb") as file:
-                return parse_book(file.read())
-        except FileNotFoundError:
-            return Book()
-        except OSError as exc:
-            raise WriteFailed(f"{self.path}: cannot be read ({exc.strerror}).", hint="Check its permissions.") from exc
-        except (ValueError, RecursionError):
-            self._put_aside()
-            return Book()
+        """Return what can be read; the next change puts the rest aside. Nothing is changed by reading."""
+        return self._parse(self._content())
 
     def change(self, change: Callable[[Book], Book]) -> Book:
         make_private_folder(os.path.dirname(self.path))
         with locked(f"{self.path}.lock", wait_s=_LOCK_WAIT_S, purpose="writing down a batch"):
-            before = self.read()
+            content = self._content()
+            before = self._parse(content)
+            if self.faults:
+                self._put_aside(content or b"")
             after = change(before)
-            if after != before:
+            if after != before or self.faults:
                 write_atomic(self.path, dump_book(after))
             return after
 
-    def _put_aside(self) -> None:
-        aside = f"{self.path}.damaged"
+    def _content(self) -> bytes | None:
         try:
-            os.replace(self.path, aside)
+            with open(self.path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
         except OSError as exc:
-            raise WriteFailed(f"{self.path} is damaged and cannot be put aside ({exc.strerror}).") from exc
+            raise WriteFailed(f"{self.path}: cannot be read ({exc.strerror}).", hint="Check its permissions.") from exc
+
+    def _parse(self, content: bytes | None) -> Book:
+        self.faults = []
+        if content is None:
+            return Book()
+        book, reasons = parse_book(content)
+        self.faults = [Fault(self.path, None, reason) for reason in reasons]
+        return book
+
+    def _put_aside(self, content: bytes) -> None:
+        aside = set_file_aside(self.path, content)
         self.notices.append(
-            f"It was damaged and is now {os.path.basename(aside)}. Batches that were under way are not collected;"
+            f"It was damaged; {os.path.basename(aside)} is a copy of it. Batches that could not be read are not collected;"
             " their texts may be paid for again."
         )
 
@@ -168,36 +182,57 @@ def dump_book(book: Book) -> bytes:
     return json.dumps({"version": VERSION, "trouble": trouble, "jobs": jobs}, indent=1).encode() + b"\n"
 
 
-def parse_book(raw: bytes) -> Book:
-    """Raises ValueError unless every part is as it was written."""
-    match json.loads(raw):
+def parse_book(raw: bytes) -> tuple[Book, list[str]]:
+    """Return what can be read, and in words what cannot."""
+    try:
+        tree = strict_json.decode(raw.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return Book(), ["it is not JSON"]
+    match tree:
         case {"version": 1, "jobs": [*jobs], "trouble": trouble}:
-            return Book(tuple(map(_parse_job, jobs)), _parse_trouble(trouble))
-    raise ValueError("not a list of batches")
+            return _parse_parts(jobs, trouble)
+    return Book(), ["it is no list of batches"]
 
 
-def _parse_job(tree: Any) -> Job:
+def _parse_parts(jobs: list[Any], trouble: Any) -> tuple[Book, list[str]]:
+    reasons: list[str] = []
+    parsed: list[Job] = []
+    for number, tree in enumerate(jobs, 1):
+        job = _parse_job(tree)
+        if job is None:
+            reasons.append(f"batch {number} cannot be read")
+        else:
+            parsed.append(job)
+    failures = _parse_trouble(trouble)
+    if trouble is not None and failures is None:
+        reasons.append("the count of failures cannot be read")
+    return Book(tuple(parsed), failures), reasons
+
+
+def _parse_job(tree: Any) -> Job | None:
     match tree:
         case {
             "key": str(key),
             "workspace": str(workspace),
             "identity": str(identity),
             "provider": str(provider),
-            "intended_s": int(intended_s),
+            "intended_s": intended_s,
             "file_id": str() | None as file_id,
             "batch_id": str() | None as batch_id,
             "hashes": [*hashes],
-        }:
-            if not all(isinstance(one, str) and len(bytes.fromhex(one)) == 32 for one in hashes):
-                raise ValueError("not a hash")
-            return Job(key, workspace, identity, provider, intended_s, tuple(hashes), file_id, batch_id)
-    raise ValueError("not a batch")
+        } if is_count(intended_s, _LATEST_S) and all(map(_is_hash, hashes)):
+            texts = (key, workspace, identity, provider, file_id or "", batch_id or "")
+            if all(map(is_storable, texts)):
+                return Job(key, workspace, identity, provider, intended_s, tuple(hashes), file_id, batch_id)
+    return None
+
+
+def _is_hash(value: Any) -> bool:
+    return isinstance(value, str) and _HASH.fullmatch(value) is not None
 
 
 def _parse_trouble(tree: Any) -> Trouble | None:
     match tree:
-        case None:
-            return None
-        case {"identity": str(identity), "failures": int(failures), "reason": str(reason)}:
+        case {"identity": str(identity), "failures": failures, "reason": str(reason)} if is_count(failures):
             return Trouble(identity, failures, reason)
-    raise ValueError("not a count of failures")
+    return None

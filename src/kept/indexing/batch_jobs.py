@@ -140,7 +140,7 @@ class BatchJobs:
 
     def _begin(self, run: _Run) -> None:
         book = self.book.read()
-        if self.book.notices or any(job.file_id is None for job in book.of(self._identity, self.workspace)):
+        if self.book.faults or any(job.file_id is None for job in book.of(self._identity, self.workspace)):
             book = self.book.change(self._tidy)
         now_s = self._now_s()
         mine = book.of(self._identity, self.workspace)

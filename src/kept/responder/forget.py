@@ -98,7 +98,7 @@ def pending_cuts(sessions: SessionStore, session_id: str) -> list[Cut]:
         if sessions.clock.now() - dt.datetime.fromisoformat(value["asked"]) > _VALID:
             return []
         return [Cut(str(path), int(start), int(end), str(digest)) for path, start, end, digest in value["cuts"]]
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError, ValueError, OverflowError):
         return []
 
 

@@ -24,6 +24,7 @@ from dataclasses import replace
 from kept.agent.events import Inbound
 from kept.clock import Clock, new_id
 from kept.errors import MessageConflict, WriteFailed
+from kept.quarantine import Fault
 from kept.responder.journal import Journal
 from kept.responder.letters import Letter, Record, Turn, letter_of, record_of_letter, records_of_turn
 from kept.sessions.keys import SessionKey
@@ -78,6 +79,11 @@ class Inbox:
     def unfinished(self) -> list[Turn]:
         with self._lock:
             return [turn for turn in self._turns.values() if not turn.finished]
+
+    @property
+    def faults(self) -> list[Fault]:
+        """Lines of the journal that were left out, and why."""
+        return self._journal.faults
 
     def unsure(self) -> list[Turn]:
         """Turns of which a part may not have arrived."""

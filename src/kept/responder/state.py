@@ -22,6 +22,8 @@ class InboxState:
     """Replies that are still to be sent."""
     unsure: int
     """Replies that may not have arrived, and are not sent again."""
+    damaged: int = 0
+    """Lines of the inbox that cannot be read. The gateway moves them away when it starts."""
 
 
 def find_inbox_state(config: Config) -> InboxState | None:
@@ -33,4 +35,4 @@ def find_inbox_state(config: Config) -> InboxState | None:
     unfinished = inbox.unfinished()
     answering = sum(len(turn.ids) for turn in unfinished if turn.parts is None)
     undelivered = sum(turn.parts is not None for turn in unfinished)
-    return InboxState(len(inbox.waiting()) + answering, undelivered, len(inbox.unsure()))
+    return InboxState(len(inbox.waiting()) + answering, undelivered, len(inbox.unsure()), len(inbox.faults))

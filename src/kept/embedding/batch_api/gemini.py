@@ -62,16 +62,17 @@ class GeminiBatches(BatchApi):
         for _ in range(LIST_PAGES):
             query = f"pageSize={LIST_PAGE}" + (f"&pageToken={quote(token, safe='')}" if token else "")
             answer = self.client.get_json("/batches", query=query, patience=self.patience)
-            if not isinstance(answer, dict):
+            operations = answer.get("operations") or [] if isinstance(answer, dict) else None
+            if not isinstance(operations, list):
                 raise BadAnswer(f"{self.origin} answered without a list of batches.")
-            for operation in answer.get("operations") or ():
+            for operation in operations:
                 match operation:
                     case {"name": str(name), "metadata": {"displayName": mark}} if mark == key:
                         return self._checked(name, _BATCH)
                     case {"name": str(name), "metadata": {"inputConfig": {"fileName": source}}} if source == file_id:
                         return self._checked(name, _BATCH)
-            token = answer.get("nextPageToken") or ""
-            if not token:
+            token = answer.get("nextPageToken")
+            if not isinstance(token, str) or not token:
                 return None
         return None
 
