@@ -57,6 +57,19 @@ def storable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def storable_tree(value: Any) -> Any:
+    """Return a JSON value with `storable` texts and names."""
+    match value:
+        case str():
+            return storable(value)
+        case dict():
+            return {storable_tree(name): storable_tree(inner) for name, inner in value.items()}
+        case list():
+            return [storable_tree(inner) for inner in value]
+        case _:
+            return value
+
+
 # JSON
 
 

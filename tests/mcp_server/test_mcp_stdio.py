@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -309,3 +310,32 @@ def test_it_keeps_the_index_live_and_another_takes_over(start, notes, kept):
     leader.process.wait()
     while kept("status", "--json").json["watcher"] != other.process.pid:
         pass
+
+
+def test_half_a_surrogate_pair_is_answered(client, notes):
+    """JavaScript sends a text that was cut in the middle of an emoji like this."""
+    asked = {"jsonrpc": "2.0", "id": "cut", "method": "tools/call"}
+    params = '{"name": "memory_search", "arguments": {"query": "staging port \\ud83d"}}'
+    client.send_line(json.dumps(asked)[:-1] + f', "params": {params}}}')
+    answer = client.read_until(lambda message: message.get("id") == "cut")
+    assert "5433" in text_of(answer["result"])
+
+
+NO_MESSAGES = [
+    ("not JSON", -32700, None),
+    ('{"jsonrpc": "2.0", "id": 7, "meth', -32700, None),
+    ("[" * 100_000, -32700, None),
+    ("[1]", -32600, None),
+    ("{}", -32600, None),
+    ('{"jsonrpc": "2.0", "id": "seven", "params": {}}', -32600, "seven"),
+    ('{"jsonrpc": "2.0", "id": 8, "params": {"a": "\\udcff"}}', -32600, 8),
+]
+
+
+def test_a_line_that_is_no_message_is_answered_and_the_next_one_too(client):
+    for line, code, id_ in NO_MESSAGES:
+        client.send_line("")
+        client.send_line(line)
+        answer = client.read()
+        assert (answer["error"]["code"], answer["id"]) == (code, id_)
+    assert client.ask("tools/list")["result"]["tools"]

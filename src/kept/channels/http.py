@@ -20,6 +20,7 @@ from kept.errors import (
     MessageRefused,
     QueueFull,
 )
+from kept.limits import storable
 from kept.net.guard import App, Guard
 from kept.responder.inbox import describe
 from kept.responder.letters import Letter, Turn
@@ -126,11 +127,16 @@ class Endpoints:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise MessageRefused("The body has to be JSON.", hint="Send 'Content-Type: application/json'.")
+        from starlette.requests import ClientDisconnect
+
         body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > self._settings.max_body_bytes:
-                raise MessageRefused(f"The body has more than {self._settings.max_body_bytes:,} bytes.")
+        try:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > self._settings.max_body_bytes:
+                    raise MessageRefused(f"The body has more than {self._settings.max_body_bytes:,} bytes.")
+        except ClientDisconnect as exc:
+            raise MessageRefused("The client hung up before the end of the body.") from exc
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as exc:
@@ -261,7 +267,7 @@ def _text(body: dict[str, Any]) -> str:
     text = body.get("text")
     if not isinstance(text, str) or not text.strip():
         raise MessageRefused("'text' is missing.", hint='Such as {"user": "ada", "text": "Hello"}.')
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # half a pair is no text
+    return storable(text)
 
 
 def _flag(body: dict[str, Any], field: str, *, default: bool) -> bool:

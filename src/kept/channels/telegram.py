@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import warnings
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import Inbound
+from kept.channels.telegram_bot import make_bot
 from kept.channels.telegram_messages import Addressed, Overheard, Person, Unreadable, read_message
 from kept.config import Config
-from kept.errors import ChannelUnavailable, ConfigError, DeliveryRefused, MessageConflict, NotSent, QueueFull
+from kept.errors import (
+    ChannelUnavailable,
+    ConfigError,
+    DeliveryRefused,
+    KeptError,
+    MessageConflict,
+    NotSent,
+    QueueFull,
+)
+from kept.quarantine import set_aside
 from kept.responder.responder import Responder
 from kept.responder.split import utf16_length
 
@@ -30,6 +40,8 @@ _SEND_TIMEOUT_S = 30.0
 _LONGEST_RETRY_S = 3_600.0
 """However long Telegram, or what stands between, asks to wait."""
 ONLY_TEXT = "I can only read text. What you sent was not kept."
+
+Meaning = Addressed | Overheard | Unreadable | Person | None
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +69,13 @@ class TelegramChannel:
                 "gateway.telegram.allow_users is empty: nobody could write to the bot.",
                 hint="Name the people it answers, by their numeric ids.",
             )
-        self._bot = _make_bot(token, self._settings.base_url, poll_timeout_s=self._settings.poll_timeout_s)
+        self._damaged = os.path.join(config.home, "agents", config.agent_id, "telegram")
+        self._bot = make_bot(
+            token,
+            self._settings.base_url,
+            poll_timeout_s=self._settings.poll_timeout_s,
+            on_unreadable=self._set_aside,
+        )
         self._me = Person(0, "")
         self._told: set[int] = set()
         """Chats that know that only text is read: a series of pictures is answered once."""
@@ -112,10 +130,27 @@ class TelegramChannel:
                 await self._take(responder, update)
                 offset = update.update_id + 1
 
-    async def _take(self, responder: Responder, update: telegram.Update) -> None:
+    def _read(self, update: telegram.Update) -> Meaning:
         if update.message is None:
-            return
-        match read_message(update.message, me=self._me, agent_id=self._agent_id, allowed=self.allowed):
+            return None
+        try:
+            return read_message(update.message, me=self._me, agent_id=self._agent_id, allowed=self.allowed)
+        except (AttributeError, TypeError, ValueError, LookupError):
+            # Fields that the library does not check. Fetching the update again would not change them.
+            self._set_aside(update.to_json().encode("utf-8", "backslashreplace"))
+            return None
+
+    def _set_aside(self, update: bytes) -> None:
+        """Keep an update that cannot be read, so that the ones after it are answered."""
+        try:
+            beside = set_aside(self._damaged, [update])
+        except KeptError as exc:
+            log.warning("telegram: an update could not be read, and not be kept either (%s)", exc.message)
+        else:
+            log.warning("telegram: an update could not be read; it is kept in %s", beside)
+
+    async def _take(self, responder: Responder, update: telegram.Update) -> None:
+        match self._read(update):
             case Overheard(key, line):
                 responder.hear(key, line)
             case Addressed(key, message):
@@ -201,22 +236,3 @@ def _seconds(error: telegram.error.RetryAfter) -> float:
     after = error.retry_after
     seconds = after if isinstance(after, int | float) else after.total_seconds()
     return float(min(max(0, seconds), _LONGEST_RETRY_S))
-
-
-def _make_bot(token: str, base_url: str | None, *, poll_timeout_s: int) -> telegram.Bot:
-    try:
-        import telegram
-        from telegram.request import HTTPXRequest
-        from telegram.warnings import PTBDeprecationWarning
-    except ImportError as exc:
-        raise ChannelUnavailable(
-            "The Telegram channel needs python-telegram-bot.", hint="pip install 'kept[telegram]'"
-        ) from exc
-    # Its own errors warn about themselves: the time to wait will be of another type one day, and both are read here.
-    warnings.filterwarnings("ignore", message=".*retry_after", category=PTBDeprecationWarning)
-    polling = HTTPXRequest(connection_pool_size=1, read_timeout=poll_timeout_s + 10)
-    sending = HTTPXRequest(connection_pool_size=16, pool_timeout=30)
-    if base_url is None:
-        return telegram.Bot(token, request=sending, get_updates_request=polling)
-    base = base_url.rstrip("/") + "/bot"
-    return telegram.Bot(token, base_url=base, request=sending, get_updates_request=polling)

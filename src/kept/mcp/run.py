@@ -71,8 +71,10 @@ def run_stdio(server: MemoryServer) -> None:
     import anyio
     from mcp.server.stdio import stdio_server
 
+    from kept.mcp.wire import answering_bad_lines
+
     async def serve() -> None:
-        async with stdio_server() as (reading, writing):
+        async with stdio_server() as (lines, writing), answering_bad_lines(lines, writing) as reading:
             await server.protocol.run(reading, writing, server.protocol.create_initialization_options())
 
     # A thread that waits for standard input cannot be told to stop, and nothing is lost by simply being ended.

@@ -21,6 +21,7 @@ from kept.workspace.removal import Removed
 T = TypeVar("T")
 
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:@\w+)?(?:\s+(.*))?\Z", re.DOTALL)
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _FOUND = 5
 _SNIPPET_CHARS = 300
 
@@ -164,10 +165,10 @@ class Commands:
 
     async def _forget(self, asked: Asked) -> str:
         rest = asked.command.rest
-        if not rest:
-            return "Say what to forget: /forget QUERY. You will see what would go before anything does."
         answer = rest.lower().replace(",", " ").split()
-        if answer in (["no"], ["yes"]) or all(word.isdigit() for word in answer):
+        if not answer:
+            return "Say what to forget: /forget QUERY. You will see what would go before anything does."
+        if answer in (["no"], ["yes"]) or all(map(_NUMBER.fullmatch, answer)):
             return await asyncio.to_thread(self._settle, asked.session_id, answer)
         return await asyncio.to_thread(self._ask, asked.session_id, rest)
 

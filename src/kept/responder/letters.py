@@ -6,6 +6,7 @@ import datetime as dt
 from typing import Any
 
 from kept.agent.events import Inbound
+from kept.limits import is_time
 from kept.values import frozen
 
 Record = dict[str, Any]
@@ -56,7 +57,9 @@ class Turn:
 
 
 def record_of_letter(letter: Letter) -> Record:
+    """What is written here can be read again: a time that is out of range counts as not given."""
     message = letter.message
+    sent = message.timestamp if message.timestamp and is_time(message.timestamp) else None
     return {
         "type": "received",
         "channel": letter.channel,
@@ -65,7 +68,7 @@ def record_of_letter(letter: Letter) -> Record:
         "at": letter.accepted.isoformat(),
         "text": message.text,
         "sender": message.sender,
-        "timestamp": message.timestamp.isoformat() if message.timestamp else None,
+        "timestamp": sent.isoformat() if sent else None,
         "metadata": dict(message.metadata or {}),
     }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, UsageError
 from kept.indexing.scan import CITED_FOLDER
+from kept.limits import storable, storable_tree
 from kept.memory import Memory
 from kept.records import Hit, Progress
 from kept.search.when import parse_when
@@ -68,7 +69,8 @@ class Toolbox:
             outcome = self._run(name, check_arguments(get_tool(name), arguments), progress, leave_out)
         except KeptError as exc:
             outcome = error_outcome(exc)
-        return ToolOutcome(_sendable(outcome.text), _sendable(outcome.data), outcome.is_error)
+        # Names and what was asked may hold half surrogate pairs, which no transport can send.
+        return ToolOutcome(storable(outcome.text), storable_tree(outcome.data), outcome.is_error)
 
     def _run(
         self, name: str, given: dict[str, Any], progress: Progress | None, leave_out: LeaveOut | None
@@ -185,19 +187,6 @@ def daily_path(date: str, now: dt.datetime) -> str:
 def error_outcome(error: KeptError) -> ToolOutcome:
     shape = {"code": error.code, "message": error.message, "hint": error.hint}
     return ToolOutcome(f"Error: {error.message} {error.hint}".strip(), {"error": shape}, is_error=True)
-
-
-def _sendable(value: Any) -> Any:
-    """Names and what was asked may hold half surrogate pairs, which no transport can send."""
-    match value:
-        case str():
-            return value.encode("utf-8", "replace").decode()
-        case dict():
-            return {_sendable(key): _sendable(one) for key, one in value.items()}
-        case list():
-            return [_sendable(one) for one in value]
-        case _:
-            return value
 
 
 def _session_json(record: SessionRecord) -> dict[str, Any]:

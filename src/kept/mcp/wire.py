@@ -1,0 +1,80 @@
+"""Lines on standard input that the SDK cannot read. By itself it drops them, and the client waits for ever."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from kept.limits import storable_tree
+
+Item = SessionMessage | Exception
+
+
+class Reading(Protocol):
+    def __aiter__(self) -> AsyncIterator[Item]: ...
+
+
+class Writing(Protocol):
+    async def send(self, item: SessionMessage, /) -> None: ...
+
+
+@asynccontextmanager
+async def answering_bad_lines(reading: Reading, writing: Writing) -> AsyncIterator[MemoryObjectReceiveStream[Item]]:
+    """Yield the messages of a transport. A line that is none is answered with an error; one that only has half a
+    surrogate pair in it, as JavaScript sends a cut emoji, is a message with U+FFFD in its place."""
+    sending, receiving = anyio.create_memory_object_stream[Item](0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_relay, reading, sending, writing)
+        yield receiving
+        tasks.cancel_scope.cancel()
+
+
+async def _relay(reading: Reading, sending: MemoryObjectSendStream[Item], writing: Writing) -> None:
+    async with sending:
+        try:
+            async for item in reading:
+                read = read_again(item) if isinstance(item, ValidationError) else item
+                if isinstance(read, types.JSONRPCError):
+                    await writing.send(SessionMessage(read))
+                elif read is not None:
+                    await sending.send(read)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # the server has ended
+
+
+def read_again(error: ValidationError) -> SessionMessage | types.JSONRPCError | None:
+    """Return the message in a line that the SDK could not read, or the answer to it. A blank line needs none."""
+    faults = error.errors(include_url=False)
+    if faults[0]["type"] != "json_invalid":
+        return _refusal(types.INVALID_REQUEST, "This is not a JSON-RPC message.", _find_id(faults))
+    if not faults[0]["input"].strip():
+        return None
+    try:
+        tree = storable_tree(json.loads(faults[0]["input"]))
+    except (ValueError, TypeError, RecursionError):
+        return _refusal(types.PARSE_ERROR, "This line is not JSON.", None)
+    try:
+        return SessionMessage(types.jsonrpc_message_adapter.validate_python(tree, by_name=False))
+    except ValidationError as exc:
+        return _refusal(types.INVALID_REQUEST, "This is not a JSON-RPC message.", _find_id(exc.errors()))
+
+
+def _find_id(faults: list[Any]) -> str | int | None:
+    """Return the id of the message, where it has one: the whole message is the input of a missing field."""
+    for fault in faults:
+        message = fault["input"]
+        if isinstance(message, dict) and type(message.get("id")) in (str, int):
+            return message["id"]  # type: ignore[no-any-return]
+    return None
+
+
+def _refusal(code: int, message: str, request_id: str | int | None) -> types.JSONRPCError:
+    return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=message))
