@@ -8,16 +8,19 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from kept.damage import count_quarantined, find_faults, mend_faults
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreError
 from kept.indexing.scan import scan_transcripts
 from kept.memory import Memory
 from kept.records import Progress
-from kept.sessions.transcript import Damage, Transcript
+from kept.sessions.transcript import Transcript, faults_of
 from kept.sqlite import checksum_vfs, database_files
 from kept.store.integrity import check_index
 from kept.values import frozen
 
 _TRANSCRIPTS_NAMED = 5
+_RECORDS_NAMED = 10
+_DAMAGED = "move it into a file beside, which ends in .damaged; while a gateway runs, its inbox is left alone"
 _TORN = "mend it; what cannot be read is kept beside it"
 
 
@@ -32,7 +35,7 @@ class Check:
 
 def examine(memory: Memory) -> list[Check]:
     checks: list[Check] = []
-    for check in (_workspace, _permissions, _integrity, _freshness, _sessions, _embedder):
+    for check in (_workspace, _permissions, _integrity, _freshness, _sessions, _records, _embedder):
         try:
             checks.extend(check(memory))
         except KeptError as exc:
@@ -47,6 +50,7 @@ def mend(memory: Memory, before: list[Check], *, progress: Progress | None = Non
         "permissions": lambda: _make_private(memory),
         "integrity": lambda: memory.sync(force=True, progress=progress),
         "sessions": lambda: _mend_ends(memory),
+        "records": lambda: mend_faults(memory.config, memory.clock),
         "freshness": lambda: memory.sync(force=_changed_unseen(memory), progress=progress),
     }
     wrong = {check.name for check in before if not check.ok}
@@ -146,18 +150,31 @@ def _sessions(memory: Memory) -> Iterator[Check]:
 def _faults_of(transcript: Transcript) -> Check | None:
     name = os.path.basename(transcript.path)
     try:
-        damaged = [line.content for line in transcript.iter_lines() if isinstance(line.content, Damage)]
+        faults = [f"line {line.number}: {reason}" for line in transcript.iter_lines() for reason in faults_of(line)]
         torn = transcript.is_torn()
     except SessionNotFound:  # deleted meanwhile
         return None
     except SessionError as exc:
         return Check("sessions", False, exc.message)
-    if damaged:
-        more = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
-        detail = f"{name}, {damaged[0]}{more}. The rest of it is read."
+    if faults:
+        more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+        detail = f"{name}, {faults[0]}{more}. Correct the line by hand, or restore the file from a copy."
     else:
         detail = f"{name}: its last line is torn."
-    return Check("sessions", False, detail, _TORN if torn else "") if damaged or torn else None
+    return Check("sessions", False, detail, _TORN if torn else "") if faults or torn else None
+
+
+def _records(memory: Memory) -> Iterator[Check]:
+    """The inbox, the ledgers and the batch book: nothing can rebuild them, and any record can be set aside."""
+    faults = find_faults(memory.config, memory.clock)
+    for fault in faults[:_RECORDS_NAMED]:
+        yield Check("records", False, f"{fault}. The rest is read.", _DAMAGED)
+    if len(faults) > _RECORDS_NAMED:
+        yield Check("records", False, f"{len(faults) - _RECORDS_NAMED} more records cannot be read.", _DAMAGED)
+    if not faults:
+        quarantined = count_quarantined(memory.config)
+        told = "; ".join(f"{count} lines were set aside in {path}" for path, count in quarantined.items())
+        yield Check("records", True, told or "inbox, ledgers and batches, every record can be read")
 
 
 def _mend_ends(memory: Memory) -> None:

@@ -81,11 +81,11 @@ class Ledger(Generic[Line]):
 
     def mend(self) -> None:
         """Move the lines that count nowhere into a file beside the ledger."""
+        if not self._damaged():
+            return
         with self.held():
-            damaged = self._damaged()
-            if damaged:
-                set_aside(self.path, damaged)
-                write_atomic(self.path, b"".join(raw + b"\n" for raw in self._raw_lines() if self._parse(raw)))
+            set_aside(self.path, self._damaged())
+            write_atomic(self.path, b"".join(raw + b"\n" for raw in self._raw_lines() if self._parse(raw)))
 
     def _damaged(self) -> list[bytes]:
         return [raw for raw in self._raw_lines() if self._parse(raw) is None]

@@ -15,13 +15,14 @@ from kept.clock import Clock, SystemClock
 from kept.config import Config, Query, load_config
 from kept.embedding.base import Embedder, Identity
 from kept.embedding.registry import Chain, chain_of, choose_chain
-from kept.errors import ConfigError, EmbeddingError, KeptError, StoreDamaged, WorkspaceMissing
+from kept.errors import ConfigError, EmbeddingError, KeptError, StoreDamaged, UsageError, WorkspaceMissing
 from kept.indexing.keeper import IndexKeeper
 from kept.indexing.meter import usage_of
 from kept.indexing.scan import CITED_FOLDER, is_transcript, is_transcript_path
 from kept.indexing.sync import Syncer
 from kept.indexing.triggers import should_sync
 from kept.ledger import open_model_ledger, tokens_of_day
+from kept.limits import is_storable
 from kept.records import Dropped, Filter, Hit, Passage, Preview, Progress, SearchResult, Status, SyncReport, Written
 from kept.search.query import ParsedQuery, parse_query
 from kept.search.search import Found, QueryVector, embed_query, search_index
@@ -405,6 +406,7 @@ class Memory:
         session_key: str | None,
         channel: str | None,
     ) -> Filter:
+        _require_text(source=source, path=path, channel=channel)
         now = self.clock.now()
         enabled = tuple(self.settings.sources)
         return Filter(
@@ -468,3 +470,9 @@ class Memory:
         except KeptError:
             return False
         return text in passage.text
+
+
+def _require_text(**filters: str | None) -> None:
+    for name, value in filters.items():
+        if value is not None and not is_storable(value):
+            raise UsageError(f"The {name} is not valid text, so nothing can match it.", hint="Write it in UTF-8.")

@@ -22,6 +22,7 @@ from kept.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
+from kept.limits import is_storable
 
 BUSY_TIMEOUT_MS = 5_000
 _WAL_TRIES = 50
@@ -32,6 +33,8 @@ _CHECKSUM_BYTES = 8
 def connect(path: str, migrations: str) -> apsw.Connection:
     """A connection, to a file that is created with its folder where there is none, brought to the current schema
     by the numbered files of a folder."""
+    if not is_storable(path):
+        raise StoreUnavailable(f"{path}: SQLite needs a path in UTF-8.", hint="Choose a home with another name.")
     with translated(path):
         folder = os.path.dirname(path)
         try:

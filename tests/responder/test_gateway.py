@@ -151,12 +151,12 @@ def test_status_says_what_is_still_to_be_answered(tmp_path, kept, started):
     for number in range(2):
         httpx.post(f"{url}/v1/messages", json={"user": "a", "text": f"Hi {number}", "wait": False}, timeout=60)
     gateway.kill()
-    assert state() == {"waiting": 2, "undelivered": 0, "unsure": 0}
+    assert state() == {"waiting": 2, "undelivered": 0, "unsure": 0, "damaged": 0}
     assert "2 messages without an answer" in kept("status").out
     again = started()
     again.url()
     assert again.stop() == 0
-    assert state() == {"waiting": 0, "undelivered": 0, "unsure": 0}
+    assert state() == {"waiting": 0, "undelivered": 0, "unsure": 0, "damaged": 0}
 
 
 def wait_for(is_so):

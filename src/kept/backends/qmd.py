@@ -19,7 +19,7 @@ from kept.config import Config
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import BackendFailed, KeptError
 from kept.indexing.prepare import note_timestamp_ms
-from kept.limits import is_amount
+from kept.limits import is_amount, storable
 from kept.lock import locked
 from kept.records import Hit, Passage, ScorePart, SourceFile
 from kept.search.query import parse_query
@@ -119,6 +119,7 @@ class Qmd:
 
     def search(self, query: str, *, max_results: int) -> list[Hit]:
         """Notes, best first. Fewer than were asked for, where some are not in the notes any more."""
+        query = storable(query.replace("\0", " "))
         asked = self._words(query) if self.settings.mode == "search" else " ".join(query.split())
         count = str(max_results * _MORE_THAN_ASKED)
         command = [self.settings.mode, "--format", "json", "--full-path", "-n", count, "--", asked]

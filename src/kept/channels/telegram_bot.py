@@ -17,9 +17,7 @@ OnUnreadable = Callable[[bytes], None]
 """Called with an update, as JSON, that the library cannot read."""
 
 
-def make_bot(
-    token: str, base_url: str | None, *, poll_timeout_s: int, on_unreadable: OnUnreadable
-) -> telegram.Bot:
+def make_bot(token: str, base_url: str | None, *, poll_timeout_s: int, on_unreadable: OnUnreadable) -> telegram.Bot:
     try:
         import telegram
         from telegram.request import HTTPXRequest

@@ -9,6 +9,8 @@ import click
 from kept.cli.output import json_option, print_json, style
 from kept.cli.root import Globals
 from kept.durable import write_atomic
+from kept.errors import UsageError
+from kept.limits import is_storable
 from kept.workspace.notes import create_note
 from kept.workspace.paths import Workspace
 
@@ -29,6 +31,8 @@ def command(options: Globals, workspace: str | None, as_json: bool) -> None:
     """
     loaded = options.load(workspace=workspace)
     root = loaded.config.workspace
+    if not is_storable(root):
+        raise UsageError("The path of the workspace is not valid UTF-8.", hint="Choose a folder with another name.")
     place = Workspace.at(root)
     place.make()
     made = [name for name, text in _NOTES.items() if create_note(place, name, text)]

@@ -339,7 +339,7 @@ def fingerprint(endpoint: Endpoint, headers: Mapping[str, str]) -> str:
 
 
 def tokens_used(answer: Any) -> int | None:
-    """What the answer says it cost, under the names that providers have for it. None where it says nothing believable."""
+    """What the answer says it cost, under the names that providers have for it; None where that cannot be true."""
     if not isinstance(answer, dict):
         return None
     places = ("usage", "total_tokens"), ("usageMetadata", "promptTokenCount"), ("", "prompt_eval_count")

@@ -155,8 +155,8 @@ class BookFile:
     def _put_aside(self, content: bytes) -> None:
         aside = set_file_aside(self.path, content)
         self.notices.append(
-            f"It was damaged; {os.path.basename(aside)} is a copy of it. Batches that could not be read are not collected;"
-            " their texts may be paid for again."
+            f"It was damaged; {os.path.basename(aside)} is a copy of it. Batches that could not be read are not"
+            " collected; their texts may be paid for again."
         )
 
 

@@ -134,7 +134,11 @@ class Known:
         return _FIELDS.get(kind)
 
     def _why_out_of_place(self, record: Record) -> str | None:
-        if "channel" in record and "key" in record and parse_key(record["key"], agent_id="").channel != record["channel"]:
+        if (
+            "channel" in record
+            and "key" in record
+            and parse_key(record["key"], agent_id="").channel != record["channel"]
+        ):
             return "its 'channel' is not that of its 'key'"
         match record["type"]:
             case "inbox":

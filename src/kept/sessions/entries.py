@@ -8,8 +8,8 @@
     └── State           a setting or an event that has to survive: model, thinking, flush
     UnknownEntry        a line of a kind this version does not know, kept to the byte
 
-Writing and reading are each other's inverse. What is of a known kind but not as it should be is a `DamagedEntry`. A count
-or a time that is out of range damages only itself: it is read as unknown, and `Entry.faults` says so.
+Writing and reading are each other's inverse. What is of a known kind but not as it should be is a `DamagedEntry`. A
+count or a time that is out of range damages only itself: it is read as unknown, and `Entry.faults` says so.
 """
 
 from __future__ import annotations

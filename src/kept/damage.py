@@ -1,0 +1,95 @@
+"""Records that cannot be read, in every file that is not derived from others. Transcripts have a check of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kept.clock import Clock
+from kept.config import Config
+from kept.errors import KeptError, LockBusy
+from kept.indexing.batch_book import BOOK_NAME, BookFile
+from kept.ledger import Ledger, open_model_ledger
+from kept.lock import locked
+from kept.quarantine import DAMAGED_ENDING, Fault, count_set_aside
+from kept.records import Spending
+from kept.responder.inbox import Inbox
+from kept.responder.state import inbox_path
+
+
+def find_faults(config: Config, clock: Clock) -> list[Fault]:
+    """Return what cannot be read. Change nothing."""
+    faults: list[Fault] = []
+    faults += _read(inbox_path(config), lambda: _inbox_faults(config, clock))
+    for ledger in _ledgers(config, clock):
+        faults += _read(ledger.path, ledger.faults)
+    book = BookFile(os.path.join(_folder(config), BOOK_NAME))
+    faults += _read(book.path, lambda: _book_faults(book))
+    return faults
+
+
+def mend_faults(config: Config, clock: Clock) -> None:
+    """Move what cannot be read into files beside. What cannot be moved now is found again by the next look."""
+    for ledger in _ledgers(config, clock):
+        _try(ledger.mend)
+    _try(lambda: _mend_book(BookFile(os.path.join(_folder(config), BOOK_NAME))))
+    _try(lambda: _mend_inbox(config, clock))
+
+
+def count_quarantined(config: Config) -> dict[str, int]:
+    """Return how many lines were set aside, by the file they are in now."""
+    folder = _folder(config)
+    names = (
+        sorted(name for name in os.listdir(folder) if name.endswith(DAMAGED_ENDING)) if os.path.isdir(folder) else []
+    )
+    paths = [os.path.join(folder, name) for name in names]
+    return {path: count_set_aside(path.removesuffix(DAMAGED_ENDING)) for path in paths if os.path.isfile(path)}
+
+
+def _folder(config: Config) -> str:
+    return os.path.join(config.home, "agents", config.agent_id)
+
+
+def _ledgers(config: Config, clock: Clock) -> Sequence[Ledger[Any]]:
+    spending = Ledger(os.path.join(_folder(config), "ledger.jsonl"), clock, Spending)
+    return spending, open_model_ledger(config.home, config.agent_id, clock)
+
+
+def _inbox_faults(config: Config, clock: Clock) -> list[Fault]:
+    return Inbox(inbox_path(config), clock=clock, read_only=True).faults
+
+
+def _book_faults(book: BookFile) -> list[Fault]:
+    book.read()
+    return book.faults
+
+
+def _mend_book(book: BookFile) -> None:
+    if _book_faults(book):
+        book.change(lambda unchanged: unchanged)
+
+
+def _mend_inbox(config: Config, clock: Clock) -> None:
+    """A gateway that runs has the inbox open, and has set aside what it found when it started."""
+    if _inbox_faults(config, clock):
+        try:
+            with locked(os.path.join(config.home, "gateway.lock"), wait_s=0, purpose="mending the inbox"):
+                Inbox(inbox_path(config), clock=clock)
+        except LockBusy:
+            pass
+
+
+def _read(path: str, look: Callable[[], list[Fault]]) -> list[Fault]:
+    """A file that cannot be read at all is one fault, and the others are looked at all the same."""
+    try:
+        return look()
+    except KeptError as exc:
+        return [Fault(path, None, exc.message)]
+
+
+def _try(mend: Callable[[], None]) -> None:
+    try:
+        mend()
+    except KeptError:
+        pass
