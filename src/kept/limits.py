@@ -36,6 +36,11 @@ def is_amount(value: Any) -> TypeGuard[float]:
     return type(value) in (int, float) and math.isfinite(value) and abs(value) <= MAX_COUNT
 
 
+def int64(number: int) -> int:
+    """Return a number within what a column can hold. Some file systems have times after 2262 and inodes of 64 bits."""
+    return min(INT64_MAX, max(-INT64_MAX, number))
+
+
 def is_time(when: dt.datetime) -> bool:
     """Return whether a time has an offset and is in range in UTC, so that every conversion of it works."""
     return when.tzinfo is not None and _FIRST <= when <= _LAST

@@ -31,6 +31,7 @@ from kept.indexing.plan import is_unchanged
 from kept.indexing.prepare import PreparedFile, Recipe, chunk_id, date_in_words, sha256, sha256_hex
 from kept.indexing.scan import CITED_FOLDER, is_transcript
 from kept.indexing.triggers import Growth
+from kept.limits import int64
 from kept.records import Passage, SourceFile
 from kept.redact import redact
 from kept.sessions.entries import (
@@ -108,7 +109,8 @@ def find_mark(file: SourceFile, row: FileRow | None, state: os.stat_result) -> M
     mark = read_mark(row)
     if row is None or mark is None or mark.inode != state.st_ino or state.st_size < mark.end:
         return None
-    if state.st_size == row.size and (state.st_mtime_ns, state.st_ctime_ns) != (row.mtime_ns, row.ctime_ns):
+    times = int64(state.st_mtime_ns), int64(state.st_ctime_ns)
+    if state.st_size == row.size and times != (row.mtime_ns, row.ctime_ns):
         return None
     return mark if Transcript(file.absolute).seam(mark.end) == mark.seam else None
 
@@ -294,8 +296,8 @@ def _row(
         path=file.path,
         hash=digest,
         size=state.st_size,
-        mtime_ns=state.st_mtime_ns,
-        ctime_ns=state.st_ctime_ns,
+        mtime_ns=int64(state.st_mtime_ns),
+        ctime_ns=int64(state.st_ctime_ns),
         checked_ns=checked_ns,
         warning=warning,
         mark=write_mark(mark),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from kept.config import MemorySearch
+from kept.limits import int64
 from kept.records import Problem, SourceFile
 from kept.workspace.paths import Workspace
 from kept.workspace.scan import Scan, scan_workspace
@@ -63,7 +64,7 @@ def _look_at(entry: os.DirEntry[str], files: list[SourceFile], problems: list[Pr
     except FileNotFoundError:
         pass
     else:
-        times = (state.st_mtime_ns, state.st_ctime_ns)
+        times = (int64(state.st_mtime_ns), int64(state.st_ctime_ns))
         files.append(SourceFile(cited, entry.path, "sessions", state.st_size, *times))
 
 

@@ -193,9 +193,9 @@ def parse_time(text: Any) -> dt.datetime:
     try:
         when = dt.datetime.fromisoformat(text)
     except ValueError:
-        raise DamagedEntry(f"its timestamp is not a time ('{text[:40]}')") from None
+        raise DamagedEntry(f"its timestamp is not a time ({text[:40]!a})") from None
     if when.tzinfo is None:
-        raise DamagedEntry(f"its timestamp has no offset ('{text[:40]}')")
+        raise DamagedEntry(f"its timestamp has no offset ({text[:40]!a})")
     return when
 
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeGuard
 
 from kept.clock import Clock, SystemClock, new_id
 from kept.config import Config, load_config
@@ -239,7 +239,7 @@ class SessionStore:
         successor = new_id()
         if not old.ended:
             self.append(old.id, Reset(reason, successor))
-        elif old.successor and not any(old.successor in name for name in os.listdir(self.folder)):
+        elif self._can_be_made(old.successor):
             successor = old.successor
         carried = {name: old.state[name] for name in _CARRIED_OVER if name in old.state}
         start = SessionStart(
@@ -250,6 +250,12 @@ class SessionStore:
             metadata=dict(metadata or old.metadata),
         )
         return self._create(start, successor)
+
+    def _can_be_made(self, successor: str | None) -> TypeGuard[str]:
+        """Return whether a reset names a session that is not there yet, by an id that a session can have."""
+        if not successor or not _ID.fullmatch(successor):
+            return False
+        return not any(successor in name for name in os.listdir(self.folder))
 
     def adopt(
         self,

@@ -22,7 +22,7 @@ from kept.errors import (
     WorkspaceError,
     WriteFailed,
 )
-from kept.limits import INT64_MAX
+from kept.limits import int64
 from kept.lock import locked
 from kept.quarantine import move_torn_end
 from kept.sessions.entries import AnyEntry, DamagedEntry, Entry, Message, format_entry, parse_entry
@@ -102,8 +102,7 @@ class FileState:
 
     @classmethod
     def from_stat(cls, stat: os.stat_result) -> FileState:
-        """Within what a column can hold: some file systems have times after 2262 and inodes of 64 bits."""
-        return cls(min(INT64_MAX, stat.st_ino), stat.st_size, min(INT64_MAX, stat.st_mtime_ns))
+        return cls(int64(stat.st_ino), stat.st_size, int64(stat.st_mtime_ns))
 
 
 class Transcript:
@@ -202,7 +201,7 @@ class Transcript:
     def _locked(self) -> Iterator[None]:
         try:
             with locked(self.path, wait_s=LOCK_WAIT_S, purpose="writing to this session", create=False) as handle:
-                if os.fstat(handle).st_ino != _inode(self.path):
+                if FileState.from_stat(os.fstat(handle)).inode != _inode(self.path):
                     raise SessionNotFound(f"{self.path}: was deleted.")
                 yield
         except LockBusy:

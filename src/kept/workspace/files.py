@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from kept.errors import NoteNotFound, NoteTooLarge, WorkspaceError
+from kept.limits import int64
 from kept.values import frozen
 
 _BOM = b"\xef\xbb\xbf"
@@ -45,7 +46,7 @@ def read_note(absolute: str, *, max_bytes: int) -> NoteText:
     if len(raw) > max_bytes:
         raise NoteTooLarge(f"{absolute}: more than the limit of {max_bytes:,} bytes.")
     text, warning = decode(raw)
-    return NoteText(raw, text, state.st_size, state.st_mtime_ns, state.st_ctime_ns, warning)
+    return NoteText(raw, text, state.st_size, int64(state.st_mtime_ns), int64(state.st_ctime_ns), warning)
 
 
 def decode(raw: bytes) -> tuple[str, str | None]:

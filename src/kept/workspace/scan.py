@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 
+from kept.limits import int64
 from kept.records import Problem, SourceFile
 from kept.values import frozen
 from kept.workspace.paths import MEMORY_FOLDER, ROOT_NOTES, Workspace, is_markdown
@@ -124,8 +125,8 @@ class _Walk:
                 absolute=path,
                 source="memory",
                 size=state.st_size,
-                mtime_ns=state.st_mtime_ns,
-                ctime_ns=state.st_ctime_ns,
+                mtime_ns=int64(state.st_mtime_ns),
+                ctime_ns=int64(state.st_ctime_ns),
             ),
         )
 
