@@ -14,6 +14,8 @@ import pytest
 from damaged.commands import Commands
 from damaged.mutations import flipped_bits, wrong_fields
 from kept import Memory, SessionStore
+from kept.agent.agent import Agent
+from kept.agent.events import Inbound
 from kept.doctor import examine
 from kept.llm.base import Finished, ModelUsage, TextDelta
 from kept.sessions.entries import Message, Usage
@@ -245,9 +247,6 @@ class Boastful:
 
 
 def test_what_a_model_claims_to_have_used_takes_no_conversation_down(place):
-    from kept.agent.agent import Agent
-    from kept.agent.events import Inbound
-
     async def talk() -> None:
         with place.memory() as memory, place.sessions() as sessions:
             agent = Agent(memory, sessions, Boastful())

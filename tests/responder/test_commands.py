@@ -189,6 +189,17 @@ def test_only_what_is_chosen_goes(office):
     assert ("spare key" in note.read_text()) != ("car key" in note.read_text())
 
 
+@pytest.mark.parametrize("words", [",", ", ,", "²", "①", "٣ apples", "1²", "9" * 5_000])
+def test_what_is_no_choice_is_answered_in_words_and_withdraws_nothing(office, words):
+    note = write(Path(office.memory.workspace.root), "MEMORY.md", NOTE)
+    say(office, "/forget bicycle lock 4711")
+    (reply,) = say(office, f"/forget {words}")
+    assert reply
+    assert "went wrong" not in reply
+    assert note.read_text() == NOTE
+    assert say(office, "/forget yes")[0].startswith("Forgotten: 1 passage")
+
+
 def test_what_conversations_say_stays_and_that_is_said(office):
     say(office, "My bicycle lock opens with 4711, you know.")
     reply = say(office, "/forget bicycle lock 4711")[0]

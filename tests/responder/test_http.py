@@ -319,3 +319,20 @@ def test_every_error_has_a_status(tmp_path):
     assert status_code(WriteFailed("disk full")) == 503
     assert status_code(KeptError("x")) == 500
     assert all(issubclass(kind, KeptError) for kind in below(KeptError))
+
+
+def test_a_client_that_hangs_up_in_the_middle_of_a_body_leaves_no_traceback(tmp_path, caplog):
+    async def scenario():
+        async with serving(tmp_path) as at:
+            host, port = at.url.removeprefix("http://").split(":")
+            reading, writing = await asyncio.open_connection(host, int(port))
+            head = f"POST /v1/messages HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
+            writing.write((head + 'Content-Length: 1000\r\n\r\n{"user": ').encode())
+            await writing.drain()
+            writing.close()
+            await writing.wait_closed()
+            assert (await at.post(user="ada", text="Hello")).status_code == 200
+
+    asyncio.run(scenario())
+    assert "Traceback" not in caplog.text
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 
 import pytest
@@ -303,3 +304,73 @@ def test_a_bot_that_would_answer_nobody_is_not_started(tmp_path, api):
 
     with pytest.raises(ConfigError, match="allow_users is empty"):
         asyncio.run(scenario())
+
+
+def update_of(number: int, **wrong) -> dict:
+    chat = {"id": 7, "type": "private"}
+    sender = {"id": 7, "is_bot": False, "first_name": "Ada"}
+    message = {"message_id": number, "date": 1_770_000_000, "chat": chat, "from": sender, "text": "Hello"}
+    return {"update_id": number, "message": {**message, **wrong}}
+
+
+UNREADABLE = [
+    {"date": "yesterday"},
+    {"date": 10**19},
+    {"date": -(10**19)},
+    {"date": None},
+    {"chat": None},
+    {"chat": "7"},
+    {"chat": {}},
+    {"from": [1]},
+    {"from": {"id": 7}},
+    {"text": 7},
+    {"entities": 7},
+    {"reply_to_message": "x"},
+    {"message_id": "x"},
+]
+
+
+def test_updates_that_cannot_be_read_are_set_aside_and_the_next_ones_answered(tmp_path, api, caplog):
+    async def scenario():
+        async with bot(tmp_path, api):
+            for number, wrong in enumerate(UNREADABLE, 1):
+                api.redeliver(update_of(number, **wrong))
+            api.redeliver({"update_id": 900, "message": "no message"})
+            api.redeliver({"update_id": 901})
+            api.write("Good morning", user=7)
+            await until(lambda: any("Good morning" in one for one in texts(api)))
+            await until(lambda: api.pending == [])
+
+    asyncio.run(scenario())
+    aside = (tmp_path / "home/agents/main/telegram.damaged").read_text().splitlines()
+    assert any('"yesterday"' in line for line in aside)
+    assert "telegram.damaged" in caplog.text
+
+
+def test_updates_without_a_number_are_not_fetched_in_a_loop(tmp_path, api):
+    nobody = {"ok": True, "result": [{"message": {}}, 7, {"update_id": "x"}]}
+    api.fail_raw("getUpdates", Fault(200, json.dumps(nobody).encode()))
+
+    async def scenario():
+        async with bot(tmp_path, api):
+            api.write("Good morning", user=7)
+            await until(lambda: len(api.sent) == 1)
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_that_is_not_the_bot_apis_puts_no_token_into_the_log(tmp_path, api, caplog):
+    """A proxy's page may repeat the address, which has the token in it."""
+    page = f"<html>No route to /bot{TOKEN}/getUpdates</html>".encode()
+    for status in (200, 502):
+        api.fail_raw("getUpdates", Fault(status, page))
+    api.fail_raw("sendMessage", Fault(200, page))
+
+    async def scenario():
+        async with bot(tmp_path, api):
+            api.write("Good morning", user=7)
+            await until(lambda: api.calls.count("sendMessage") == 1)
+
+    asyncio.run(scenario())
+    assert "messages cannot be fetched" in caplog.text
+    assert TOKEN not in caplog.text

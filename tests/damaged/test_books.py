@@ -1,0 +1,128 @@
+"""One bad record in a ledger, in the batch book or in the journal of `kept connect`: the others count."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from damaged.commands import Commands
+from damaged.mutations import flipped_bits, wrong_fields
+from kept.connect.change import read_journal
+from kept.indexing.batch_book import BOOK_NAME, Book, BookFile, Job, Trouble, dump_book, jobs_under_way, workspace_key
+from kept.ledger import Ledger, open_model_ledger, tokens_of_day
+from kept.records import ModelSpending, Spending
+from kept.testing import FrozenClock
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch):
+    monkeypatch.setattr("kept.durable.os.fsync", lambda handle: None)
+
+
+@pytest.fixture
+def folder(home: Path) -> Path:
+    made = home / "agents" / "main"
+    made.mkdir(parents=True)
+    return made
+
+
+def model_line(**more) -> ModelSpending:
+    return ModelSpending("good", "m", "reply", "2026-03-14", **more)
+
+
+# ledgers
+
+
+def test_absurd_numbers_in_a_ledger_use_up_no_budget(home, folder):
+    ledger = open_model_ledger(str(home), "main", FrozenClock())
+    assert ledger.record(model_line(calls=1, input=100)) is None
+    victim = json.dumps({"provider": "victim", "model": "m", "purpose": "reply", "day": "2026-03-14", "input": 5})
+    wrong = [*wrong_fields(json.loads(victim)), *flipped_bits(victim.encode())]
+    with open(ledger.path, "ab") as file:
+        file.write(b"\n".join(wrong) + b"\n")
+    assert ledger.record(model_line(calls=1, input=20)) is None
+    spent = ledger.by_day()
+    (good,) = [line for line in spent if line.provider == "good"]
+    assert (good.calls, good.input) == (2, 120)
+    assert 120 <= tokens_of_day(spent, "2026-03-14") < 120 + 100 * len(wrong)
+
+
+def test_what_is_recorded_after_a_torn_line_counts(folder):
+    ledger = Ledger(str(folder / "ledger.jsonl"), FrozenClock(), Spending)
+    ledger.record(Spending("openai", "m", tokens=100))
+    whole = Path(ledger.path).read_bytes()
+    for size in range(len(whole) + 1):
+        Path(ledger.path).write_bytes(whole + whole[:size])
+        ledger.record(Spending("openai", "m", tokens=5_000))
+        complete = len(whole) - 1 <= size  # all but its line break is enough
+        assert sum(line.tokens for line in ledger.by_day()) == (5_200 if complete else 5_100), size
+        assert ledger.faults() == []
+
+
+def test_summing_up_a_ledger_keeps_what_it_could_not_read(folder, monkeypatch):
+    monkeypatch.setattr("kept.ledger.COMPACT_ABOVE_BYTES", 300)
+    ledger = Ledger(str(folder / "ledger.jsonl"), FrozenClock(), Spending)
+    Path(ledger.path).write_bytes(b'{"provider":"x","model":"y","tokens":1e19}\n')
+    for _ in range(5):
+        ledger.record(Spending("openai", "m", tokens=3))
+    assert sum(line.tokens for line in ledger.by_day()) == 15
+    assert Path(f"{ledger.path}.damaged").read_bytes() == b'{"provider":"x","model":"y","tokens":1e19}\n'
+
+
+def test_doctor_names_a_line_of_a_ledger_and_moves_it_aside(home, folder, workspace):
+    ledger = open_model_ledger(str(home), "main", FrozenClock())
+    ledger.record(model_line(calls=1, input=100))
+    before = Path(ledger.path).read_bytes()
+    bad = json.dumps({"provider": "x", "model": "m", "purpose": "reply", "day": "2026-03-14", "input": 10**19})
+    Path(ledger.path).write_bytes(before + bad.encode() + b"\n")
+    commands = Commands(home, workspace)
+    assert "models.jsonl, line 2" in commands.run("doctor")
+    assert "10,000,000,000,000,000,000" not in commands.run("status")
+    commands.run("doctor", "--fix")
+    assert Path(ledger.path).read_bytes() == before
+    assert Path(f"{ledger.path}.damaged").read_text() == bad + "\n"
+
+
+# batches
+
+
+def job(key: str, workspace: Path) -> Job:
+    return Job(key, workspace_key(str(workspace)), "i", "openai", 1_773_500_000, ("ab" * 32,), "file-1", "batch-1")
+
+
+def test_one_bad_batch_leaves_the_others_under_way(home, folder, workspace):
+    path = folder / BOOK_NAME
+    book = json.loads(dump_book(Book((job("good", workspace), job("victim", workspace)), Trouble("i", 1, "expired"))))
+    good, victim = book["jobs"]
+    for wrong in wrong_fields(victim):
+        path.write_bytes(json.dumps({**book, "jobs": [good, "@"]}).encode().replace(b'"@"', wrong))
+        if b"1e999" in wrong or b"NaN" in wrong or b"Infinity" in wrong:
+            continue  # is not JSON, and with it nothing in the file is
+        assert "good" in [one.key for one in jobs_under_way(str(folder), str(workspace))], wrong
+    commands = Commands(home, workspace)
+    commands.run("status")
+    path.write_bytes(json.dumps({**book, "jobs": [{"key": 1}, good]}).encode())
+    before = path.read_bytes()
+    assert "batches.json: batch 1 cannot be read" in commands.run("doctor")
+    commands.run("doctor", "--fix")
+    assert [one.key for one in BookFile(str(path)).read().jobs] == ["good"]
+    assert Path(f"{path}.damaged").read_bytes() == before
+
+
+def test_a_batch_book_with_a_flipped_bit_never_fails_a_command(folder, workspace):
+    path = folder / BOOK_NAME
+    for wrong in flipped_bits(dump_book(Book((job("good", workspace),), Trouble("i", 1, "x"))), every=19):
+        path.write_bytes(wrong)
+        jobs_under_way(str(folder), str(workspace))
+
+
+def test_what_is_noted_of_one_file_does_not_hide_the_others():
+    noted = {"/good": {"copy": None, "after": "00"}, "/victim": {"copy": "/copy", "after": "00"}}
+    for wrong in wrong_fields(noted):
+        journal, reasons = read_journal(wrong)
+        for note in journal.values():
+            assert isinstance(note["after"], str)
+            assert note["copy"] is None or isinstance(note["copy"], str)
+        assert ("/good" in journal) or reasons or b"/good" not in wrong

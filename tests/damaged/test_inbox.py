@@ -1,0 +1,157 @@
+"""One bad line in the inbox, a ledger or the batch book: the others count, the gateway starts, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+from pathlib import Path
+
+import pytest
+
+from damaged.commands import Commands
+from damaged.mutations import flipped_bits, wrong_fields
+from kept import Memory, SessionStore
+from kept.agent.events import Inbound
+from kept.app import open_answerer
+from kept.channels.gateway import Gateway, only_gateway
+from kept.clock import SystemClock
+from kept.responder.inbox import Inbox, describe
+from kept.sessions.keys import SessionKey
+from kept.testing import FakeEmbedder, ScriptedChat
+
+KEY = SessionKey("main", "http", "default", "direct", "ada")
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch):
+    """Thousands of writes that need not outlast a power cut."""
+    monkeypatch.setattr("kept.durable.os.fsync", lambda handle: None)
+
+
+@pytest.fixture
+def journal(home: Path) -> Path:
+    return home / "agents" / "main" / "inbox.jsonl"
+
+
+def opened(path: Path, **more) -> Inbox:
+    return Inbox(str(path), clock=SystemClock(), **more)
+
+
+def receive(inbox: Inbox, message_id: str):
+    return inbox.receive(KEY, Inbound(message_id, "Hello", "Ada", inbox.clock.now(), {"chat": 7}))
+
+
+def fill(journal: Path) -> None:
+    """One message that waits and one that was answered."""
+    inbox = opened(journal)
+    inbox.answer(inbox.begin([receive(inbox, "answered")], "s1"), ["Hi."], push=False, entry_id=None)
+    receive(inbox, "waiting")
+
+
+def victim_lines(journal: Path) -> list[bytes]:
+    """A record of every type, about a message of its own."""
+    size = journal.stat().st_size
+    inbox = opened(journal)
+    turn = inbox.answer(
+        inbox.begin([receive(inbox, "victim")], "s2"), ["a", "b", "c"], push=True, entry_id="e", error="model_failed"
+    )
+    turn = inbox.mark(inbox.mark(turn, "sending"), "unsent")
+    turn = inbox.mark(inbox.mark(turn, "sending"), "sent")
+    inbox.mark(turn, "unsure", reason="a kill")
+    inbox.begin_again(turn)
+    inbox.cancel(turn)
+    whole = journal.read_bytes()
+    journal.write_bytes(whole[:size])
+    return whole[size:].splitlines()
+
+
+def bystanders(inbox: Inbox) -> dict[str, str]:
+    found = {name: inbox.find("http", name) for name in ("answered", "waiting")}
+    return {name: describe(inbox.turn_of(letter)) for name, letter in found.items() if letter}
+
+
+def test_a_wrong_line_anywhere_changes_nothing_for_other_messages(journal):
+    fill(journal)
+    good = journal.read_bytes()
+    lines = victim_lines(journal)
+    for place, line in enumerate(lines):
+        for wrong in (*wrong_fields(json.loads(line)), *flipped_bits(line, every=13)):
+            mixed = [*lines[:place], wrong, *lines[place + 1 :]]
+            journal.write_bytes(good + b"\n".join(mixed) + b"\n")
+            inbox = opened(journal, read_only=True)
+            assert bystanders(inbox) == {"answered": "answered", "waiting": "waiting"}, wrong
+            for turn in inbox.unfinished():
+                assert inbox.letters_of(turn)
+
+
+def test_a_flipped_bit_in_the_first_line_is_no_later_version(journal):
+    fill(journal)
+    head, _, rest = journal.read_bytes().partition(b"\n")
+    later = 0
+    for wrong in flipped_bits(head):
+        journal.write_bytes(wrong + b"\n" + rest)
+        try:
+            assert bystanders(opened(journal, read_only=True)) == {"answered": "answered", "waiting": "waiting"}
+        except Exception as exc:
+            assert "later version" in str(exc), wrong
+            later += 1
+    assert later <= 3, "only another digit is another version"
+
+
+def test_the_gateway_starts_sets_aside_what_is_damaged_and_answers_the_rest(journal, home, workspace):
+    fill(journal)
+    lines = victim_lines(journal)
+    wrong = [bad for line in lines for bad in wrong_fields(json.loads(line))]
+    journal.write_bytes(journal.read_bytes() + b"\n".join(wrong) + b"\n")
+    commands = Commands(home, workspace)
+    assert "damaged lines" in commands.run("status")
+    status = json.loads(commands.run("status", "--json"))
+    assert status["inbox"]["waiting"] >= 1
+    told = [one for one in json.loads(commands.run("doctor", "--json"))["checks"] if one["name"] == "records"]
+    assert "inbox.jsonl, line " in told[0]["detail"]
+    assert ".damaged" in told[0]["remedy"]
+    asyncio.run(answer_everything(home, workspace))
+    inbox = opened(journal)
+    assert describe(inbox.turn_of(inbox.find("http", "waiting"))) == "answered"
+    assert inbox.faults == []
+    aside = Path(f"{journal}.damaged").read_bytes().splitlines()
+    assert len(aside) > len(wrong) / 2
+    assert set(aside) <= set(wrong)
+    (check,) = [one for one in json.loads(commands.run("doctor", "--json"))["checks"] if one["name"] == "records"]
+    assert check["ok"]
+    assert "inbox.jsonl.damaged" in check["detail"]
+
+
+async def answer_everything(home: Path, workspace: Path) -> None:
+    settings = {"gateway.http.port": 0}
+    memory = Memory.open(workspace, home=home, embedder=FakeEmbedder(), settings=settings)
+    with memory, SessionStore(memory.config) as sessions:
+        model = ScriptedChat(lambda request: "Yes.")
+        gateway = Gateway(memory.config, open_answerer(memory, sessions, model), say=lambda line: None)
+        gateway.stop()  # it finishes what was accepted, and ends
+        await gateway.run()
+
+
+def test_doctor_moves_damaged_lines_aside_and_leaves_a_running_gateway_alone(journal, home, workspace):
+    fill(journal)
+    bad = b'{"type":"received","id":"x"}'
+    journal.write_bytes(journal.read_bytes() + bad + b"\n")
+    before = journal.read_bytes()
+    commands = Commands(home, workspace)
+    with only_gateway(str(home)):
+        commands.run("doctor", "--fix")
+        assert journal.read_bytes() == before
+    commands.run("doctor", "--fix")
+    assert journal.read_bytes() == before.replace(bad + b"\n", b"")
+    assert Path(f"{journal}.damaged").read_bytes() == bad + b"\n"
+
+
+def test_a_message_with_an_absurd_time_is_accepted_and_still_there_after_a_restart(journal):
+    inbox = opened(journal)
+    for number, year in enumerate((1, 1066, 9999)):
+        when = dt.datetime(year, 6, 1, tzinfo=dt.UTC)
+        inbox.receive(KEY, Inbound(f"m{number}", "Hello \ud83d", "\udcff", when, {"a": 10**30}))
+    again = opened(journal)
+    assert [letter.id for letter in again.waiting()] == ["m0", "m1", "m2"]
+    assert again.faults == []
