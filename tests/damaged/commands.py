@@ -1,4 +1,4 @@
-"""The command line in this process: hundreds of damaged files are read by it, and a process for each would take minutes."""
+"""The command line in this process: a process for each of hundreds of damaged files would take minutes."""
 
 from __future__ import annotations
 

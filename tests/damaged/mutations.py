@@ -1,4 +1,4 @@
-"""Every way in which one record can be wrong: each field missing or with a value that cannot be true, and flipped bits."""
+"""Every way in which one record can be wrong: fields that are missing or cannot be true, and flipped bits."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from kept.agent.events import Inbound
 from kept.app import open_answerer
 from kept.channels.gateway import Gateway, only_gateway
 from kept.clock import SystemClock
+from kept.errors import ConfigError
 from kept.responder.inbox import Inbox, describe
 from kept.sessions.keys import SessionKey
 from kept.testing import FakeEmbedder, ScriptedChat
@@ -93,8 +94,7 @@ def test_a_flipped_bit_in_the_first_line_is_no_later_version(journal):
         journal.write_bytes(wrong + b"\n" + rest)
         try:
             assert bystanders(opened(journal, read_only=True)) == {"answered": "answered", "waiting": "waiting"}
-        except Exception as exc:
-            assert "later version" in str(exc), wrong
+        except ConfigError:
             later += 1
     assert later <= 3, "only another digit is another version"
 

@@ -210,7 +210,9 @@ def test_files_from_the_far_future_take_no_others_down(place):
 def test_what_is_ignored_is_said_with_its_line_and_what_to_do(place):
     message = record_of("message")
     message["message"]["usage"]["input"] = 10**19
-    path = place.write([to_line(START), to_line(message), to_line({**message, "timestamp": "9999-12-31T23:59:59-12:00"})])
+    path = place.write(
+        [to_line(START), to_line(message), to_line({**message, "timestamp": "9999-12-31T23:59:59-12:00"})]
+    )
     with place.sessions() as sessions:
         (record,) = [one for one in sessions.list() if one.id == "bad"]
         said = [str(problem.reason) for problem in sessions.take_problems()]

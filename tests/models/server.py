@@ -343,7 +343,8 @@ class _Anthropic(_Wire):
     def _usage(self, says: Says) -> dict[str, int]:
         read, said, cached = says.usage
         cache = {"cache_read_input_tokens": cached, "cache_creation_input_tokens": 0}
-        return {"input_tokens": read - cached, "output_tokens": said, **cache}
+        fresh = read - cached if cached else read  # what is no number is sent as it is
+        return {"input_tokens": fresh, "output_tokens": said, **cache}
 
     def _stop(self, says: Says) -> str:
         return says.stop or ("tool_use" if says.calls else "end_turn")
@@ -399,7 +400,7 @@ class _OpenAI(_Wire):
     def _usage(self, says: Says) -> dict[str, Any]:
         read, said, cached = says.usage
         details = {"prompt_tokens_details": {"cached_tokens": cached}}
-        return {"prompt_tokens": read, "completion_tokens": said, "total_tokens": read + said, **details}
+        return {"prompt_tokens": read, "completion_tokens": said, "total_tokens": 0, **details}
 
     def _stop(self, says: Says) -> str:
         return says.stop or ("tool_calls" if says.calls else "stop")

@@ -10,7 +10,7 @@ import pytest
 
 from kept.config import load_config
 from kept.errors import ContextOverflow, ModelFailed, ModelRefused, ModelUnavailable
-from kept.llm.base import MALFORMED, ChatModel, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
+from kept.llm.base import MALFORMED, ChatModel, ChatRequest, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
 from kept.llm.registry import make_model
 from models.asking import SEARCH, ask, end_of, request, text_of, tools_of
 from models.server import (
@@ -46,6 +46,18 @@ def test_text_is_streamed_in_pieces_with_usage_and_the_reason_of_its_end(server,
     assert len([event for event in events if isinstance(event, TextDelta)]) == 4
     assert text_of(events) == "The parrot is green. Grün! 绿"
     assert (end_of(events).reason, end_of(events).usage) == ("end", ModelUsage(120, 30, 100))
+
+
+@both
+@pytest.mark.parametrize("told", [10**19, -(10**19), 10**400, True, 1.5, "many", None, [], float("nan")])
+def test_a_number_of_tokens_that_cannot_be_true_counts_as_not_told(server, provider, told):
+    server.script(Says("The parrot is green.", usage=(told, 30, 0)), Says("The parrot is green.", usage=(120, told, 0)))
+    model = model_at(server, provider)
+    first, second = (end_of(ask(model, "What colour is it?")).usage for _ in range(2))
+    assert 0 < first.input < 1_000, "it is estimated"
+    assert first.output == 30
+    assert second.input == 120
+    assert 0 < second.output < 1_000
 
 
 @both
@@ -88,6 +100,16 @@ CONVERSATION = (
     Turn.of("user", "   "),
     Turn.of("user", "And?"),
 )
+
+
+@both
+def test_half_a_surrogate_pair_in_a_conversation_does_not_end_it(server, provider):
+    server.script(Says("Fine."))
+    use, output = ToolUse("c\udcff", "search\ud83d", {"q\ud83d": ["\ud83d"]}), ToolOutput("c\udcff", "cut \ud83d")
+    turns = (Turn.of("user", "cut \ud83d"), Turn("assistant", (use,)), Turn("user", (output,)))
+    asked = ChatRequest("A system \ud83d", turns)
+    assert text_of(ask(model_at(server, provider), asked)) == "Fine."
+    assert "cut \ufffd" in json.dumps(server.requests[-1].body, ensure_ascii=False)
 
 
 def test_anthropic_is_sent_what_it_documents(server):

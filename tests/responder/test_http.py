@@ -325,7 +325,7 @@ def test_a_client_that_hangs_up_in_the_middle_of_a_body_leaves_no_traceback(tmp_
     async def scenario():
         async with serving(tmp_path) as at:
             host, port = at.url.removeprefix("http://").split(":")
-            reading, writing = await asyncio.open_connection(host, int(port))
+            _, writing = await asyncio.open_connection(host, int(port))
             head = f"POST /v1/messages HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
             writing.write((head + 'Content-Length: 1000\r\n\r\n{"user": ').encode())
             await writing.drain()

@@ -31,7 +31,7 @@ from kept.indexing.plan import is_unchanged
 from kept.indexing.prepare import PreparedFile, Recipe, chunk_id, date_in_words, sha256, sha256_hex
 from kept.indexing.scan import CITED_FOLDER, is_transcript
 from kept.indexing.triggers import Growth
-from kept.limits import int64
+from kept.limits import int64, is_storable
 from kept.records import Passage, SourceFile
 from kept.redact import redact
 from kept.sessions.entries import (
@@ -446,6 +446,8 @@ def _locate(folder: str, path: str) -> str:
     name = path.removeprefix(CITED_FOLDER)
     if "/" in name or "\\" in name or "\0" in name or len(name) > 255 or not is_transcript(name):
         raise PathRefused(f"{path}: not a transcript.", hint="Name one as a search cites it: sessions/….jsonl.")
+    if not is_storable(name):
+        raise SessionNotFound(f"{path}: there is no such transcript.")
     absolute = os.path.join(folder, name)
     if not stat.S_ISREG(_state_of(absolute).st_mode):
         raise PathRefused(f"{path}: symbolic links are not followed.", hint="Name a transcript that is a file.")

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from typing import Any, Literal
 
 from kept.errors import ContextOverflow
+from kept.limits import storable
 from kept.llm.account import Account, error_fields
 from kept.llm.base import (
     ChatRequest,
@@ -78,7 +79,9 @@ class AnthropicChat(SdkChat):
         }
         if request.system.strip():
             # Tools and system prompt come first and change least: the next request finds them in the cache.
-            body["system"] = [{"type": "text", "text": request.system, "cache_control": {"type": "ephemeral"}}]
+            body["system"] = [
+                {"type": "text", "text": storable(request.system), "cache_control": {"type": "ephemeral"}}
+            ]
         if request.tools:
             body["tools"] = [
                 {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from typing import Any, Literal
 
+from kept.limits import storable
 from kept.llm.account import Account, error_fields
 from kept.llm.base import ChatRequest, Finished, ModelEvent, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
 from kept.llm.listen import clean, count_told, parse_arguments, usage_or_estimate
@@ -60,7 +61,7 @@ class OpenAIChat(SdkChat):
             raise self.account.garbled() from exc
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
-        system = [{"role": "system", "content": request.system}] if request.system.strip() else []
+        system = [{"role": "system", "content": storable(request.system)}] if request.system.strip() else []
         body: dict[str, Any] = {
             "model": self.name,
             "messages": [*system, *(one for turn in tidy_turns(request.turns) for one in _messages(turn))],

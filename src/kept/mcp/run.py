@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import signal
 import socket
 from collections.abc import Callable, Iterable
@@ -39,7 +40,7 @@ def parse_address(text: str) -> Address:
     if text.endswith("]") or (not colon and not text.isdigit()):
         host, port = text, default_port
     host = host.strip("[]") or default_host
-    if not port.isdigit() or int(port) > 65_535:
+    if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
         raise UsageError(f"--http {text}: not an address.", hint=f"Write it as {DEFAULT_ADDRESS}.")
     return Address(host, int(port))
 
