@@ -26,7 +26,7 @@ from kept.errors import (
     TranscriptUnwritable,
     WorkspaceError,
 )
-from kept.limits import is_storable
+from kept.limits import int64, is_storable
 from kept.lock import locked
 from kept.records import Problem
 from kept.sessions.entries import Entry
@@ -330,6 +330,8 @@ def _storable(value: Any) -> Any:
     """Half of a surrogate pair, which JSON can hold and SQLite cannot, is spelt out. The key has it escaped anyway."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, int):
+        return int64(value)
     return json.dumps(value) if isinstance(value, dict) else value
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Literal, assert_never, cast
 
 from kept.errors import EntryRefused
@@ -205,6 +205,22 @@ def whole_ms(when: dt.datetime) -> dt.datetime:
     return when if when.tzinfo else when.astimezone()
 
 
+def believable(body: Body) -> Body:
+    """Return a body without numbers that could not be read again: they count as not given."""
+    match body:
+        case Message(usage=Usage() as usage):
+            counts = (usage.input, usage.output, usage.context)
+            return body if all(map(is_count, counts)) else replace(body, usage=Usage(*map(count_or_zero, counts)))
+        case Compaction(tokens_before=before, tokens_after=after):
+            return replace(body, tokens_before=_count_or_none(before), tokens_after=_count_or_none(after))
+        case _:
+            return body
+
+
+def _count_or_none(value: Any) -> int | None:
+    return value if is_count(value) else None
+
+
 # writing
 
 
@@ -266,7 +282,7 @@ def _message_fields(message: Message) -> dict[str, Any]:
         "content": _content(message.content),
         **_given(
             model=message.model,
-            usage=usage and {name: count_or_zero(getattr(usage, name)) for name in ("input", "output", "context")},
+            usage=usage and {"input": usage.input, "output": usage.output, "context": usage.context},
             metadata=message.metadata or None,
         ),
     }
@@ -319,7 +335,7 @@ def parse_entry(line: bytes) -> AnyEntry:
         raise DamagedEntry("it is not JSON") from None
     if not isinstance(tree, dict):
         raise DamagedEntry("it is not an object")
-    if line.count(b"[") + line.count(b"{") > _MAX_DEPTH and is_deep(tree, _MAX_DEPTH):
+    if len(line) > 2 * _MAX_DEPTH and line.count(b"[") + line.count(b"{") > _MAX_DEPTH and is_deep(tree, _MAX_DEPTH):
         raise DamagedEntry("it is nested too deeply")
     kind = tree.pop("type", None)
     if not isinstance(kind, str):

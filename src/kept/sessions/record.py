@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from kept.errors import SessionKeyInvalid
-from kept.limits import INT64_MAX, count_or_zero, is_time, time_from_ms
+from kept.limits import is_time, time_from_ms
 from kept.sessions.entries import (
     FLUSH,
     MODEL,
@@ -155,12 +155,12 @@ class Tally:
                 self.messages += 1
                 self.active_ms = max(self.active_ms, at)
                 if usage:
-                    self.tokens_in = _sum(self.tokens_in, usage.input)
-                    self.tokens_out = _sum(self.tokens_out, usage.output)
-                    self.tokens_context = count_or_zero(usage.context) or self.tokens_context
+                    self.tokens_in += usage.input
+                    self.tokens_out += usage.output
+                    self.tokens_context = usage.context or self.tokens_context
             case Compaction(tokens_after=after):
-                self.compactions = _sum(self.compactions, 1)
-                self.tokens_context = self.tokens_context if after is None else count_or_zero(after)
+                self.compactions += 1
+                self.tokens_context = self.tokens_context if after is None else after
             case State(name, value):
                 self._set_state(name, value, at)
             case Reset(reason, successor):
@@ -185,7 +185,7 @@ class Tally:
         self.id, self.version, self.key = entry.id, start.version, start.key
         self.created_ms = self.active_ms = at
         self.predecessor = start.predecessor
-        self.compactions = _sum(self.compactions, start.compactions)
+        self.compactions += start.compactions
         self.state, self.metadata = dict(start.state), dict(start.metadata)
         try:
             parts = parse_key(start.key, agent_id="main")
@@ -220,11 +220,6 @@ def file_name(session_id: str, created: dt.datetime) -> str:
 def to_ms(when: dt.datetime) -> int:
     """Return milliseconds since 1970; 0 for a time that is out of range."""
     return int(when.timestamp() * 1000 + 0.5) if is_time(when) else 0
-
-
-def _sum(total: int, more: int) -> int:
-    """Add a count, within what the column can hold."""
-    return min(INT64_MAX, total + count_or_zero(more))
 
 
 def _text(value: Any) -> str | None:

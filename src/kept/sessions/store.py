@@ -42,6 +42,7 @@ from kept.sessions.entries import (
     Message,
     Reset,
     SessionStart,
+    believable,
     whole_ms,
 )
 from kept.sessions.freshness import policy_for, staleness
@@ -359,7 +360,7 @@ class SessionStore:
         parent = adding.transcript.find_last_id()
         entries = []
         for body in bodies:
-            entries.append(Entry(new_id(), parent, when, body))
+            entries.append(Entry(new_id(), parent, when, believable(body)))
             parent = entries[-1].id
         return tuple(entries)
 
