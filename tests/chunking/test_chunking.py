@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+import unicodedata
 from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kept.chunking.blocks import Budget
 from kept.chunking.folding import fold
-from kept.chunking.markdown import ChunkSize, chunk_markdown
+from kept.chunking.markdown import ChunkSize, chunk_markdown, cut_note
 from kept.chunking.segment import normalise, segment, segment_run, split_scripts
 from kept.records import Chunk
 from kept.tokens import estimate_tokens, weigh
@@ -387,6 +389,52 @@ def test_headings_of_every_level_as_long_as_they_may_be_keep_what_is_embedded_bo
     assert max(len(chunk.embed_text) for chunk in chunk_markdown(note)) < 1200
 
 
+# budgets
+
+TINY = Budget(lines=12, steps=40, tokens=20, chunks=6)
+QUOTES = "> " * 19 + "a\n"
+
+
+@given(st.lists(PIECES, max_size=60).map("\n".join), st.sampled_from(["a.md", "MEMORY.md"]))
+def test_a_note_beyond_its_budget_is_cut_as_correctly_as_any(note, name):
+    check(note, cut_note(note, name=name, size=SMALL, budget=TINY).chunks, SMALL)
+
+
+@pytest.mark.parametrize("budget", [Budget(lines=3), Budget(steps=3), Budget(tokens=3), Budget(chunks=1)])
+def test_each_part_of_the_budget_makes_a_note_be_cut_by_lines_alone(budget):
+    note = "# One\n\nfirst\n\n# Two\n\nsecond\n"
+    assert [chunk.heading for chunk in cut_note(note).chunks] == ["One", "Two"]
+    cut = cut_note(note, budget=budget)
+    assert cut.plain
+    assert [(chunk.start_line, chunk.end_line, chunk.heading) for chunk in cut.chunks] == [(1, 7, "")]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "#\n" * 500_000,
+        QUOTES + "b\n" * 20_000,
+        "[a]: b 'x\n" + "y\n" * 500_000,
+        "|" + "a|" * 900_000 + "\n|" + "-|" * 900_000 + "\n",
+        "a" + "\\|" * 900_000 + "\n-|-\n",
+        "a|b\n-|-\n" + "\\|" * 900_000 + "\n",
+        "<a " + "b=c " * 900_000 + ">\n",
+    ],
+    ids=lambda note: repr(note[:12]),
+)
+def test_no_note_below_the_limit_of_size_costs_more_than_its_budget(note):
+    cut = cut_note(note)
+    assert len(cut.chunks) < 5_000
+    assert cut.chunks[-1].end_line == len(note.rstrip("\n").split("\n"))
+
+
+def test_a_link_definition_of_a_few_lines_is_no_block_and_one_without_end_is():
+    short = "first\n\n[a]: b\n'a\ntitle'\n\nlast\n"
+    assert texts(short, name="MEMORY.md") == ["first\n\n[a]: b\n'a\ntitle'", "last"]
+    long = "first\n\n[a]: b '\n" + "y\n" * 40 + "'\n\nlast\n"
+    assert len(texts(long, name="MEMORY.md")) == 3
+
+
 # words for the full-text index
 
 
@@ -415,6 +463,17 @@ def test_one_spelling_for_what_looks_the_same():
     assert normalise("Ｋｅｐｔ　①") == "Kept 1"
     assert normalise("e\u0301") == "é"
     assert normalise("❤\ufe0f") == normalise("❤")
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0f73", "\u0f71\u0f72"])
+def test_marks_without_end_on_one_letter_are_not_put_in_order(marks):
+    assert len(normalise("a" + marks * 500_000 + " é")) < 100
+    assert normalise("a" + marks * 10) == unicodedata.normalize("NFKC", "a" + marks * 10)
+
+
+def test_long_runs_without_spaces_are_spelt_as_short_ones_are():
+    run = "か\u3099각กำe\u0301" * 100
+    assert normalise(run) == unicodedata.normalize("NFKC", run)
 
 
 def test_pictures_are_words_of_their_own():

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import KEPT
 from tests.support.files import write_file
 from tests.support.mcp_client import HttpServer, StdioClient
 
@@ -46,8 +47,8 @@ def client(start: Callable[..., StdioClient], notes: Path) -> StdioClient:
 def serve(server_env: dict[str, str], notes: Path) -> Iterator[Callable[..., HttpServer]]:
     started: list[HttpServer] = []
 
-    def begin(*options: str, **env: str) -> HttpServer:
-        started.append(HttpServer({**server_env, **env}, *options))
+    def begin(*options: str, command: tuple[str, ...] = (str(KEPT), "mcp"), **env: str) -> HttpServer:
+        started.append(HttpServer({**server_env, **env}, *command, *options))
         return started[-1]
 
     yield begin

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -11,6 +12,7 @@ import pytest
 
 from kept.errors import UsageError
 from kept.mcp.run import Address, parse_address
+from tests.support.commands import KEPT
 from tests.support.mcp_client import ACCEPT, HELLO
 
 pytestmark = pytest.mark.slow
@@ -83,6 +85,46 @@ def test_fifty_calls_at_once_are_all_answered_over_http(serve, notes):
         results = list(pool.map(call, range(50)))
     assert not [one for one in results if one.get("isError")]
     assert (notes / "memory/c.md").read_text().count("Counted") == 25
+
+
+# limits
+
+FEW_FILES = ("sh", "-c", 'ulimit -n 128; exec "$0" mcp "$@"', str(KEPT))
+TWO_SESSIONS = """
+from kept.app import open_toolbox
+from kept.config import load_config
+from kept.mcp.run import Address, SessionLimits, load_server, run_http
+run_http(
+    load_server(lambda: open_toolbox(load_config())),
+    Address("127.0.0.1", 0),
+    token=None,
+    ready=lambda at: print(at.url, file=__import__("sys").stderr, flush=True),
+    sessions=SessionLimits(count=2),
+)
+"""
+
+
+def test_clients_that_send_nothing_do_not_keep_others_out(serve):
+    server = serve("--http", "127.0.0.1:0", command=FEW_FILES, KEPT_GATEWAY__MCP__TOKEN="s3cret")
+    idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(160)]
+    try:
+        for client in idle:
+            client.sendall(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        session = server.greet({"Authorization": "Bearer s3cret"})
+        assert "5433" in server.call(session, "memory_search", query="staging port")["content"][0]["text"]
+    finally:
+        for client in idle:
+            client.close()
+    assert server.stop()[1:] == ("", "")
+
+
+def test_more_sessions_than_are_kept_have_to_wait_until_one_ends(serve):
+    server = serve(command=(sys.executable, "-c", TWO_SESSIONS))
+    first, second = server.greet(), server.greet()
+    assert first != second
+    assert server.post("initialize", HELLO).status_code == 503
+    assert httpx.delete(server.url, headers={**ACCEPT, **first}, timeout=60).status_code == 200
+    server.greet()
 
 
 # addresses

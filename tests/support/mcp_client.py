@@ -100,10 +100,8 @@ class StdioClient:
 class HttpServer:
     """`kept mcp --http` as a process, and requests to it."""
 
-    def __init__(self, env: dict[str, str], *options: str) -> None:
-        self.process = subprocess.Popen(
-            [KEPT, "mcp", *options], env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def __init__(self, env: dict[str, str], *command: str) -> None:
+        self.process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._watchdog = threading.Timer(60, self.process.kill)
         self._watchdog.start()
         assert self.process.stderr

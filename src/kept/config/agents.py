@@ -9,11 +9,11 @@ from kept.config.layers import (
     LoadedConfig,
     check_agent_id,
     environment_layer,
-    read_yaml,
     resolve_workspace,
     same_place,
     user_layers,
 )
+from kept.config.settings_file import read_yaml
 from kept.errors import ConfigError
 
 

@@ -18,7 +18,6 @@ from kept.workspace.prompt_files import INSTRUCTING, LONG_TERM
 from kept.workspace.prompt_files import MEMORY_FOLDER as MEMORY_FOLDER
 
 ROOT_NOTES = (*LONG_TERM, "USER.md", *INSTRUCTING)
-DAILY_NOTE = re.compile(r"(?:^|/)(\d{4}-\d{2}-\d{2})\.md$", re.IGNORECASE)
 MAX_PATH_BYTES = 4095
 """What Linux takes for a path. A longer one could be opened part by part, but by no other program."""
 MAX_NAME_BYTES = 255

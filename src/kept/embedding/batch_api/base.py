@@ -18,6 +18,7 @@ MAX_REQUESTS = 10_000
 """Fewer than any provider allows: a smaller batch ends sooner, and a lost one loses less."""
 MAX_BYTES = 50_000_000
 MAX_OUTPUT_BYTES = 2_000_000_000
+MAX_LINE_BYTES = 16_000_000
 
 CALL_TIMEOUTS = Timeouts(60.0, 180.0)
 SHORT_TIMEOUTS = Timeouts(10.0, 20.0)
@@ -111,10 +112,10 @@ class BatchApi(ABC):
                     path, file, query=query, base=base, timeouts=FILE_TIMEOUTS, max_bytes=MAX_OUTPUT_BYTES
                 )
                 file.seek(0)
-                for raw in file:
+                while raw := file.readline(MAX_LINE_BYTES):
                     try:
                         line = json.loads(raw)
-                    except (ValueError, RecursionError):
+                    except (ValueError, RecursionError):  # such as a piece of a line that is too long
                         continue
                     if isinstance(line, dict):
                         yield line

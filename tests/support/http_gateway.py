@@ -1,0 +1,73 @@
+"""A gateway with the HTTP channel, in this process, and a client for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import httpx
+
+from kept import Memory, SessionStore
+from kept.app import open_answerer
+from kept.channels.gateway import Gateway
+from kept.testing import FakeEmbedder, ScriptedChat
+from tests.support.responders import asked
+from tests.support.waiting import PATIENCE_S, wait_until_async
+
+
+class Service:
+    """A gateway that listens on a port of its own, in this process."""
+
+    def __init__(self, gateway: Gateway, url: str, client: httpx.AsyncClient) -> None:
+        self.gateway = gateway
+        self.url = url
+        self.client = client
+
+    async def post(self, **body) -> httpx.Response:
+        return await self.client.post("/v1/messages", json=body)
+
+    async def events(self, **body) -> list[tuple[str, dict]]:
+        async with self.client.stream("POST", "/v1/messages", json=body) as response:
+            assert response.headers["content-type"].startswith("text/event-stream")
+            return read_events(await response.aread())
+
+
+def read_events(raw: bytes) -> list[tuple[str, dict]]:
+    found = []
+    for block in raw.decode().split("\n\n"):
+        lines = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line and not line.startswith(":"))
+        if lines:
+            found.append((lines["event"], json.loads(lines["data"])))
+    return found
+
+
+@asynccontextmanager
+async def serving(tmp_path, model=None, *, headers=None, limits=None, **settings):
+    memory = Memory.open(
+        tmp_path / "workspace",
+        home=tmp_path / "home",
+        embedder=FakeEmbedder(),
+        create=True,
+        settings={"gateway.http.port": 0, **{f"gateway.{name}": value for name, value in settings.items()}},
+    )
+    sessions = SessionStore(memory.config)
+    said: list[str] = []
+    model = model or ScriptedChat(lambda request: f"You said: {asked(request)}")
+    gateway = Gateway(memory.config, open_answerer(memory, sessions, model), say=said.append, limits=limits)
+    running = asyncio.create_task(gateway.run())
+    try:
+        await wait_until_async(lambda: bool(said) or running.done())
+        if running.done():
+            running.result()
+        url = said[0].split()[1].removesuffix("/v1/messages").rstrip(",").removesuffix("/v1/messages")
+        async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, headers=headers) as client:
+            yield Service(gateway, url, client)
+    finally:
+        gateway.stop()
+        if not running.done():
+            await asyncio.wait([running])
+        memory.close()
+        sessions.close()
+    running.result()
+    assert said[-1].startswith("Stopped."), said
