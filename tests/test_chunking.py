@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kept.chunking.blocks import Budget
 from kept.chunking.folding import fold
-from kept.chunking.markdown import ChunkSize, chunk_markdown
+from kept.chunking.markdown import ChunkSize, chunk_markdown, cut_note
 from kept.chunking.segment import normalise, segment, segment_run, split_scripts
 from kept.records import Chunk
 from kept.tokens import estimate_tokens, weigh
@@ -385,6 +386,49 @@ def test_a_heading_without_end_does_not_go_into_every_chunk(note):
 def test_headings_of_every_level_as_long_as_they_may_be_keep_what_is_embedded_bounded():
     note = "\n".join(f"{'#' * level} {'h' * 150}{level}\n\ntext {level}\n" for level in range(1, 7))
     assert max(len(chunk.embed_text) for chunk in chunk_markdown(note)) < 1200
+
+
+# budgets
+
+TINY = Budget(lines=12, steps=40, tokens=20, chunks=6)
+QUOTES = "> " * 19 + "a\n"
+
+
+@given(st.lists(PIECES, max_size=60).map("\n".join), st.sampled_from(["a.md", "MEMORY.md"]))
+def test_a_note_beyond_its_budget_is_cut_as_correctly_as_any(note, name):
+    check(note, cut_note(note, name=name, size=SMALL, budget=TINY).chunks, SMALL)
+
+
+@pytest.mark.parametrize("budget", [Budget(lines=3), Budget(steps=3), Budget(tokens=3), Budget(chunks=1)])
+def test_each_part_of_the_budget_makes_a_note_be_cut_by_lines_alone(budget):
+    note = "# One\n\nfirst\n\n# Two\n\nsecond\n"
+    assert [chunk.heading for chunk in cut_note(note).chunks] == ["One", "Two"]
+    cut = cut_note(note, budget=budget)
+    assert cut.plain
+    assert [(chunk.start_line, chunk.end_line, chunk.heading) for chunk in cut.chunks] == [(1, 7, "")]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "#\n" * 500_000,
+        QUOTES + "b\n" * 20_000,
+        "[a]: b 'x\n" + "y\n" * 500_000,
+        "|" + "a|" * 900_000 + "\n|" + "-|" * 900_000 + "\n",
+    ],
+    ids=lambda note: repr(note[:12]),
+)
+def test_no_note_below_the_limit_of_size_costs_more_than_its_budget(note):
+    cut = cut_note(note)
+    assert len(cut.chunks) < 5_000
+    assert cut.chunks[-1].end_line == len(note.rstrip("\n").split("\n"))
+
+
+def test_a_link_definition_of_a_few_lines_is_no_block_and_one_without_end_is():
+    short = "first\n\n[a]: b\n'a\ntitle'\n\nlast\n"
+    assert texts(short, name="MEMORY.md") == ["first\n\n[a]: b\n'a\ntitle'", "last"]
+    long = "first\n\n[a]: b '\n" + "y\n" * 40 + "'\n\nlast\n"
+    assert len(texts(long, name="MEMORY.md")) == 3
 
 
 # words for the full-text index

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import write
+from conftest import tree_of, write
 from kept import Memory
 from kept.config import Config, load_config
 from kept.errors import ConfigError
@@ -516,6 +517,55 @@ def test_yaml_nested_without_end_is_refused_and_does_not_take_the_process_down(k
     ended = kept("config", "path")
     assert ended.code == 2
     assert "nested too deeply" in ended.err
+
+
+def laughs(levels: int) -> str:
+    """Nine times as much on each line: ten lines stand for three billion words."""
+    lines = ["x0: &a0 [lol, lol, lol]"]
+    lines += [f"x{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, levels)]
+    return "\n".join(lines) + f"\nmemory_search: {{remote: {{headers: {{a: *a{levels - 1}}}}}}}\n"
+
+
+@pytest.mark.parametrize("place", ["project", "user"])
+def test_yaml_that_stands_for_more_than_it_says_is_refused_before_it_is_built(load, home, workspace, place):
+    path = project_file(workspace, laughs(10)) if place == "project" else user_file(home, laughs(10))
+    error = refusal(load)
+    assert error.message == f"{path}, line 1: anchors (&a0) and aliases (*a0) are not allowed."
+    assert "Write the value out" in error.hint
+
+
+def test_signs_of_anchors_inside_of_texts_are_nothing_special(load, home):
+    user_file(home, "agents: {defaults: {workspace: '/notes/a&b/*c'}}")
+    assert load(workspace=None).config.workspace == "/notes/a&b/*c"
+
+
+@pytest.mark.parametrize("number", ["1" + ":0" * 100_000, "!!int '1" + ":59" * 60_000 + "'", "0x" + "f" * 200_000])
+def test_a_number_without_end_is_refused_before_it_is_added_up(load, workspace, number):
+    project_file(workspace, f"memory_search:\n  max_file_bytes: {number}\n")
+    assert "line 2: a number of more than 1,000 digits" in refusal(load).message
+
+
+def test_a_number_that_overflows_is_an_error_of_the_file(load, workspace):
+    path = project_file(workspace, f"memory_search: {{max_file_bytes: 1{':1' * 200}.5}}\n")
+    assert refusal(load).message.startswith(str(path))
+
+
+def test_a_file_that_is_too_long_for_settings_is_refused(load, workspace):
+    path = project_file(workspace, "# a comment\n" * 50_000)
+    assert refusal(load).message == f"{path}: has more than 256,000 bytes, too many for settings."
+
+
+@pytest.mark.parametrize("place", ["project", "user"])
+def test_a_pipe_in_the_place_of_the_file_is_refused_at_once(kept, home, workspace, place):
+    folder = workspace if place == "project" else home
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / (".kept.yaml" if place == "project" else "config.yaml")
+    os.mkfifo(path)
+    before = tree_of(workspace)
+    ended = kept("search", "anything")
+    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
+    assert f"{path}: is not a file." in ended.err
+    assert tree_of(workspace) == before
 
 
 def test_a_folder_in_the_place_of_the_file_is_refused(load, home):

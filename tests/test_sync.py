@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 
+from kept.doctor import examine
+from kept.records import Problem
 from kept.testing import FakeEmbedder
 from support import index_path, open_memory, paths, write
 
@@ -311,3 +314,20 @@ def test_edits_are_noticed_by_a_memory_that_stays_open(tmp_path):
         assert paths(memory.search("lighthouse")) == ["MEMORY.md"]
         (workspace / "MEMORY.md").unlink()
         assert memory.search("lighthouse").hits == ()
+
+
+# budgets
+
+
+def test_a_note_beyond_its_budget_is_found_and_what_became_of_it_is_said(tmp_path):
+    path = write(tmp_path / "workspace", "memory/log.md", "\n" * 100_000 + "# Birds\n\nthe heron nests by the weir\n")
+    reason = "too many lines, headings or nested blocks; cut by lines, without its headings"
+    expected = (Problem("memory/log.md", reason),)
+    with open_memory(tmp_path) as memory:
+        assert memory.sync().problems == expected
+        assert memory.search("heron").hits[0].start_line == 100_001
+        os.utime(path)
+        assert memory.sync().problems == expected
+        assert memory.status().problems == expected
+        assert memory.sync(force=True).problems == expected
+        assert [check.detail for check in examine(memory) if check.name == "notes"] == [f"memory/log.md: {reason}"]

@@ -109,15 +109,19 @@ def _integrity(memory: Memory) -> Iterator[Check]:
 
 def _freshness(memory: Memory) -> Iterator[Check]:
     """The index against the files, by their content: what their state promises is not taken on trust here."""
-    with memory.inspecting() as (_, syncer):
+    with memory.inspecting() as (index, syncer):
         scan = syncer.scan()
         behind = syncer.count_changed(scan, thoroughly=True)
+        with index.reading():
+            warnings = index.live.note_warnings()
     if behind:
         yield Check("freshness", False, f"{behind} of {len(scan.files)} files differ from the index.", "index them")
     else:
         yield Check("freshness", True, f"{len(scan.files)} files, all as indexed")
     for problem in scan.problems:
         yield Check("notes", False, f"{problem.path}: {problem.reason}")
+    for path, reason in warnings:
+        yield Check("notes", True, f"{path}: {reason}")
 
 
 def _changed_unseen(memory: Memory) -> bool:

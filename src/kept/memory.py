@@ -22,7 +22,19 @@ from kept.indexing.scan import CITED_FOLDER, is_transcript, is_transcript_path
 from kept.indexing.sync import Syncer
 from kept.indexing.triggers import should_sync
 from kept.ledger import open_model_ledger, tokens_of_day
-from kept.records import Dropped, Filter, Hit, Passage, Preview, Progress, SearchResult, Status, SyncReport, Written
+from kept.records import (
+    Dropped,
+    Filter,
+    Hit,
+    Passage,
+    Preview,
+    Problem,
+    Progress,
+    SearchResult,
+    Status,
+    SyncReport,
+    Written,
+)
 from kept.search.query import ParsedQuery, parse_query
 from kept.search.search import Found, QueryVector, embed_query, search_index
 from kept.search.when import When, parse_when
@@ -337,6 +349,7 @@ class Memory:
         with index.reading():
             counts = index.live.counts()
             cache_entries = index.cache.count()
+            warnings = [Problem(path, reason) for path, reason in index.live.note_warnings()]
         pending = counts.chunks - counts.vectors if self._keeper.embedder is not None else 0
         degraded = [*blank.degraded]
         if rebuild:
@@ -357,7 +370,7 @@ class Memory:
             last_sync=index.get_meta("last_sync"),
             spending=tuple(self._keeper.ledger.by_day()),
             degraded=tuple(degraded),
-            problems=scan.problems,
+            problems=(*scan.problems, *warnings),
         )
 
     # looking inside: for the doctor and for tests

@@ -192,6 +192,22 @@ def test_what_lies_in_the_place_of_settings_and_is_no_file_is_refused_at_once(ke
     assert "is not a file" in ended.err
 
 
+@pytest.mark.parametrize(
+    ("client", "file", "text", "reason"),
+    [
+        ("cursor", ".cursor/mcp.json", "[" + "0," * 1_500_000 + "0]", "has more than 2,000,000 bytes"),
+        ("codex", ".codex/config.toml", "a." * 900_000 + "a = 1\n", "a key has more than 50 parts"),
+        ("codex", ".codex/config.toml", "a = " + "1" * 10_000 + "\n", "not valid TOML"),
+    ],
+)
+def test_settings_that_cost_more_than_they_can_be_worth_are_refused(kept, user, client, file, text, reason):
+    path = write(user / file, text)
+    ended = kept("connect", client)
+    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
+    assert reason in ended.err
+    assert path.read_text() == text
+
+
 def test_copies_of_two_projects_do_not_replace_each_other(tmp_path):
     homes = str(tmp_path / "home")
     copies = []

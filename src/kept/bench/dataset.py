@@ -131,7 +131,7 @@ def _rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in _lines(path):
         try:
             row = json.loads(line)
-        except ValueError as exc:
+        except (ValueError, RecursionError) as exc:
             raise BenchSetInvalid(f"{path}, line {number}: is not JSON ({exc}).") from None
         if not isinstance(row, dict):
             raise BenchSetInvalid(f"{path}, line {number}: is not an object with 'id' and 'text'.")

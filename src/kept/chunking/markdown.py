@@ -3,22 +3,24 @@
 A note is cut at its headings, a section that is too long at its paragraphs, a paragraph at its lines, and a line that
 is too long by characters. Only there, inside one section, do chunks overlap: so an edit changes the chunks of its
 own section and no others. Lines are counted exactly; every line that is not blank is in a chunk.
+
+A note that exceeds its budget (`blocks`) is cut by lines alone.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from kept.chunking.blocks import Budget, BudgetExceeded, parse_blocks
 from kept.records import Chunk
 from kept.tokens import CHARS_PER_TOKEN, weigh
 from kept.values import frozen
 
 if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
 CHUNKER_VERSION = 2
@@ -64,15 +66,53 @@ class Section:
     """The paragraphs, lists, tables and fences in it. Together with blank lines they fill the span."""
 
 
+@frozen
+class CutNote:
+    chunks: list[Chunk]
+    plain: bool = False
+    """Whether the note exceeded its budget and was cut by lines alone, headings or not."""
+
+
 def chunk_markdown(text: str, *, name: str = "", size: ChunkSize | None = None) -> list[Chunk]:
     """``name`` decides the grain: MEMORY.md and USER.md are cut finer, a chunk for each list item."""
-    size = size or ChunkSize()
+    return cut_note(text, name=name, size=size).chunks
+
+
+def cut_note(text: str, *, name: str = "", size: ChunkSize | None = None, budget: Budget | None = None) -> CutNote:
+    size, budget = size or ChunkSize(), budget or Budget()
     lines = text.split("\n")
     fine = name.rpartition("/")[2].lower() in _FINE_NOTES
-    chunks: list[Chunk] = []
-    for section in split_sections(text, lines, fine=fine):
-        chunks.extend(_chunk_section(section, lines, size, fine=fine))
-    return chunks
+    try:
+        return CutNote(list(_cut_sections(lines, size, budget, fine=fine)))
+    except BudgetExceeded:
+        return CutNote(list(_cut_plainly(lines, size)), plain=True)
+
+
+def _cut_sections(lines: list[str], size: ChunkSize, budget: Budget, *, fine: bool) -> Iterator[Chunk]:
+    count = 0
+    for section in split_sections(lines, budget, fine=fine):
+        for chunk in _chunk_section(section, lines, size, fine=fine):
+            count += 1
+            if count > budget.chunks:
+                raise BudgetExceeded
+            yield chunk
+
+
+def _cut_plainly(lines: list[str], size: ChunkSize) -> Iterator[Chunk]:
+    """Pack lines into chunks, whatever they mean. Nothing overlaps."""
+    whole = Section("", 0, Span(0, len(lines)), ())
+    begin, weight = 0, 0
+    for at, line in enumerate(lines):
+        cost = weigh(line) + 1
+        if weight + cost > size.limit:
+            yield from _packed(whole, lines, [Span(begin, at)])
+            begin, weight = at, 0
+        if cost > size.limit:
+            yield from _cut_line(whole, lines, at, size)
+            begin = at + 1
+        else:
+            weight += cost
+    yield from _packed(whole, lines, [Span(begin, len(lines))])
 
 
 def note_name(path: str) -> str:
@@ -80,12 +120,12 @@ def note_name(path: str) -> str:
     return path.rpartition("/")[2].removesuffix(".md").replace("-", " ").replace("_", " ")
 
 
-def split_sections(text: str, lines: list[str], *, fine: bool) -> Iterator[Section]:
+def split_sections(lines: list[str], budget: Budget, *, fine: bool) -> Iterator[Section]:
     """Sections in order. A heading with nothing below it but a deeper heading is taken into the next section."""
     front = _front_matter_end(lines)
     outline: list[tuple[int, str]] = []
     start, body_at, blocks = 0, 0, [Span(0, front)] if front else []
-    for kind, span, level in _blocks(lines, front, fine=fine):
+    for kind, span, level in _blocks(lines, front, budget, fine=fine):
         if kind == "heading":
             names_nothing_else = body_at > start and outline[-1][0] >= level
             if blocks or names_nothing_else:
@@ -111,18 +151,8 @@ def _front_matter_end(lines: list[str]) -> int:
     return 0
 
 
-@cache
-def _parser() -> MarkdownIt:
-    from markdown_it import MarkdownIt
-
-    parser = MarkdownIt("commonmark").enable("table")
-    # Only the block structure is needed: emphasis and links are never looked at.
-    parser.core.ruler.enableOnly(["normalize", "block"])
-    return parser
-
-
-def _blocks(lines: list[str], front: int, *, fine: bool) -> Iterator[tuple[str, Span, int]]:
-    for token in _parser().parse("\n".join(lines[front:])):
+def _blocks(lines: list[str], front: int, budget: Budget, *, fine: bool) -> Iterator[tuple[str, Span, int]]:
+    for token in parse_blocks(lines[front:], budget):
         if token.map is None or token.nesting < 0:
             continue
         span = Span(token.map[0] + front, token.map[1] + front)
@@ -211,9 +241,14 @@ def _cut(section: Section, lines: list[str], span: Span, size: ChunkSize) -> Ite
 
 def _fill(blocks: tuple[Span, ...], span: Span) -> Iterator[Span]:
     """The blocks inside a span, stretched over what lies between them, so that no line falls through."""
-    starts = [block.start for block in blocks if span.start < block.start < span.end]
-    edges = [span.start, *starts, span.end]
+    first = bisect_right(blocks, span.start, key=_start_of)
+    last = bisect_left(blocks, span.end, lo=first, key=_start_of)
+    edges = [span.start, *(block.start for block in blocks[first:last]), span.end]
     return (Span(a, b) for a, b in pairwise(edges) if a < b)
+
+
+def _start_of(block: Span) -> int:
+    return block.start
 
 
 def _carry(units: list[Span], begin: int, at: int, lines: list[str], carried: int, *, room: int) -> tuple[int, int]:

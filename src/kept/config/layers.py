@@ -9,13 +9,14 @@ nothing else. It cannot choose an endpoint, a command, a key, a prompt or a path
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, is_dataclass
 from typing import Any, cast
 
 from kept.config.keys import read_keys
 from kept.config.read import build, coerce, group_by_name, hints, nearest, normalise, unknown_key
 from kept.config.schema import AgentConfig, Config, Gateway
+from kept.config.settings_file import read_yaml
 from kept.errors import ConfigError
 from kept.values import frozen
 
@@ -29,7 +30,6 @@ PROJECT_ALLOWED = (
 PROJECT_REFUSED = (("memory_search", "query", "rerank", "model_path"),)
 """Of what is allowed: a model is read and run, so a repository must not choose one."""
 ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_AGENT", "KEPT_CONFIG")
-MAX_NESTING = 50
 
 
 @frozen
@@ -160,7 +160,7 @@ def _agent_override(listed: Any, agent_id: str) -> dict[str, Any]:
 def project_layer(path: str) -> Layer:
     if os.path.islink(path):
         raise ConfigError(f"{path}: a project's settings cannot be a symbolic link.", hint="Put the file itself there.")
-    tree = read_yaml(path)
+    tree = read_yaml(path, follow_links=False)
     try:
         agent = checked(AgentConfig, tree, at="")
     except ConfigError as exc:
@@ -264,53 +264,6 @@ def settings_of(value: Any, at: str = "") -> Iterator[tuple[str, Any, bool]]:
             yield from settings_of(inner, where)
         else:
             yield where, inner, bool(spec.metadata.get("secret"))
-
-
-def read_yaml(path: str) -> dict[str, Any]:
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            text = file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except (OSError, ValueError) as exc:  # ValueError: not UTF-8, or not a path at all
-        raise ConfigError(f"{path}: cannot be read ({exc}).") from exc
-    if not text.strip():
-        return {}
-    import yaml
-
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        if len(text) > MAX_NESTING * 20:
-            _refuse_deep(path, yaml.parse(text, Loader=loader))
-        tree = yaml.load(text, Loader=loader)
-    except yaml.YAMLError as exc:
-        mark = getattr(exc, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(exc, "problem", None) or "not valid YAML"
-        raise ConfigError(f"{path}{line}: {problem}.", hint=_FIX_YAML) from exc
-    except (ValueError, LookupError, AttributeError) as exc:
-        # What the YAML library lets through where a text has the form of a date or a number and is none.
-        raise ConfigError(f"{path}: a value cannot be read ({exc}).", hint=_FIX_YAML) from exc
-    if tree is None:
-        return {}
-    if not isinstance(tree, dict):
-        raise ConfigError(f"{path}: expected settings by name, such as 'agents:'.")
-    return tree
-
-
-_FIX_YAML = "Fix the YAML; nothing was changed."
-
-
-def _refuse_deep(path: str, events: Iterable[Any]) -> None:
-    """The library builds a tree by recursion in C, where nesting without end takes the whole process down."""
-    depth = 0
-    for event in events:
-        name = type(event).__name__
-        depth += name.endswith(("SequenceStartEvent", "MappingStartEvent"))
-        depth -= name.endswith(("SequenceEndEvent", "MappingEndEvent"))
-        if depth > MAX_NESTING:
-            line = event.start_mark.line + 1
-            raise ConfigError(f"{path}, line {line}: nested too deeply.", hint=_FIX_YAML)
 
 
 def _in_file(path: str, exc: ConfigError) -> ConfigError:

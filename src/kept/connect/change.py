@@ -10,11 +10,11 @@ import difflib
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Iterator
 from typing import Any, Literal
 
 from kept.clock import Clock, SystemClock
+from kept.config.settings_file import read_settings
 from kept.connect.clients import SERVER, Client, Scope, Surroundings, entry_for, locate
 from kept.connect.command import Command
 from kept.connect.json_text import refuse, remove_entry, set_entry
@@ -29,7 +29,7 @@ from kept.values import frozen
 Kind = Literal["created", "changed", "unchanged", "removed"]
 _JOURNAL = "journal.json"
 _LOCK_WAIT_S = 10.0
-_MAX_BYTES = 50_000_000
+_MAX_BYTES = 2_000_000
 
 
 @frozen
@@ -196,7 +196,7 @@ class Connection:
         raw = _read(os.path.join(self.folder, _JOURNAL))
         try:
             tree = json.loads(raw) if raw else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return {
             path: noted
@@ -235,23 +235,7 @@ def _remove_json(text: str, path: tuple[str, ...], dialect: str) -> str:
 
 
 def _read(path: str) -> bytes | None:
-    try:
-        with open(path, "rb", opener=_open_at_once) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ConfigError(f"{path}: is not a file.", hint="Nothing was changed.")
-            raw = file.read(_MAX_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as exc:
-        raise ConfigError(f"{path}: cannot be read ({exc.strerror}).", hint="Nothing was changed.") from exc
-    if len(raw) > _MAX_BYTES:
-        raise ConfigError(f"{path}: is too large for a file of settings.", hint="Nothing was changed.")
-    return raw
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Where a pipe lies in the place of a file, opening it would wait for somebody to write."""
-    return os.open(path, flags | os.O_NONBLOCK)
+    return read_settings(path, max_bytes=_MAX_BYTES)
 
 
 def _decode(path: str, raw: bytes | None) -> str:

@@ -10,6 +10,9 @@ from typing import Any
 from kept.errors import ConfigError
 
 _HEADER = re.compile(r"^[ \t]*\[")
+_MAX_KEY_PARTS = 50
+_LONG_KEY = re.compile(rf"""(?<![\w"'-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{_MAX_KEY_PARTS}}}""")
+"""The library takes quadratic time to read a dotted key."""
 
 
 def set_table(path: str, text: str, keys: tuple[str, str], entry: dict[str, Any]) -> str:
@@ -55,9 +58,11 @@ def remove_table(path: str, text: str, keys: tuple[str, str]) -> str:
 
 
 def _read(path: str, text: str) -> dict[str, Any]:
+    if _LONG_KEY.search(text):
+        raise _by_hand(path, f"a key has more than {_MAX_KEY_PARTS} parts")
     try:
         return tomllib.loads(text.removeprefix("\ufeff"))
-    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+    except (ValueError, RecursionError) as exc:  # ValueError: also a number of thousands of digits
         raise ConfigError(
             f"{path}: not valid TOML ({exc}).",
             hint="Nothing was changed. Correct the file, or see 'kept connect print'.",
@@ -67,7 +72,7 @@ def _read(path: str, text: str) -> dict[str, Any]:
 def _reads_as(text: str, wanted: dict[str, Any]) -> bool:
     try:
         return tomllib.loads(text.removeprefix("\ufeff")) == wanted
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return False
 
 

@@ -7,7 +7,8 @@ import os
 from typing import Any, Literal, cast
 
 from kept.config.schema import Pooling
-from kept.errors import EmbedderUnavailable
+from kept.config.settings_file import read_settings
+from kept.errors import ConfigError, EmbedderUnavailable
 from kept.values import frozen
 
 TokenPooling = Literal["mean", "cls", "last"]
@@ -27,6 +28,7 @@ _DOCUMENT_PROMPTS = ("document", "passage", "search_document", "corpus")
 # These number positions from the padding token's id plus one, which takes that many from the table.
 _OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl")
 _ABSURD_TOKENS = 1_000_000
+_MAX_BYTES = 20_000_000
 
 
 @frozen
@@ -118,11 +120,9 @@ def _read(folder: str, name: str) -> dict[str, Any]:
 def _read_any(folder: str, name: str) -> Any:
     path = os.path.join(folder, name)
     try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError) as exc:
+        raw = read_settings(path, max_bytes=_MAX_BYTES)
+        return None if raw is None else json.loads(raw)
+    except (ConfigError, ValueError, RecursionError) as exc:
         raise EmbedderUnavailable(
             f"{path}: cannot be read ({exc}).", hint="Fetch the model's files again, or mend this one."
         ) from exc

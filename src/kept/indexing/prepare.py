@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+from dataclasses import replace
 
-from kept.chunking.markdown import CHUNKER_VERSION, ChunkSize, chunk_markdown, note_name
+from kept.chunking.markdown import CHUNKER_VERSION, ChunkSize, cut_note, note_name
 from kept.chunking.segment import SEGMENTER_VERSION, segment, segment_context
 from kept.chunking.transcript import TRANSCRIPT_CHUNKER_VERSION
 from kept.records import Chunk, SourceFile
@@ -15,6 +16,9 @@ from kept.store.rows import FileRow, FileWrite, NewChunk
 from kept.values import frozen
 from kept.workspace.files import NoteText
 from kept.workspace.paths import DAILY_NOTE
+
+
+CUT_PLAINLY = "too many lines, headings or nested blocks; cut by lines, without its headings"
 
 
 @frozen
@@ -53,7 +57,10 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
     model = recipe.model or "none"
     chunks: list[NewChunk] = []
     embed_texts: dict[bytes, str] = {}
-    for chunk in chunk_markdown(note.text, name=file.path, size=recipe.size):
+    cut = cut_note(note.text, name=file.path, size=recipe.size)
+    if cut.plain:
+        row = replace(row, warning=row.warning or CUT_PLAINLY)
+    for chunk in cut.chunks:
         digest = sha256_hex(chunk.text)
         embed_hash = sha256(chunk.embed_text)
         embed_texts[embed_hash] = chunk.embed_text

@@ -386,14 +386,17 @@ class Syncer:
     def _read_note(self, file: SourceFile, job: _Job, tally: _Tally) -> Iterator[_Piece]:
         checked_ns = self.clock.time_ns()
         note = read_note(file.absolute, max_bytes=self.settings.max_file_bytes)
-        if note.warning:
-            tally.problems.append(Problem(file.path, note.warning))
         row = file_row(file, note, checked_ns=checked_ns)
         before = job.known.get(row.key)
         if before is not None and before.hash == row.hash:
+            row = replace(row, warning=before.warning)
             yield row
         else:
-            yield prepare_file(file, note, job.recipe, checked_ns=checked_ns)
+            prepared = prepare_file(file, note, job.recipe, checked_ns=checked_ns)
+            row = prepared.write.file
+            yield prepared
+        if row.warning:
+            tally.problems.append(Problem(file.path, row.warning))
 
     def _read_transcript(self, file: SourceFile, job: _Job, tally: _Tally) -> Iterator[_Piece]:
         from kept.indexing.conversation import Taken, take_in
