@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,10 +24,8 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 class HttpServer:
-    def __init__(self, env: dict[str, str], *options: str) -> None:
-        self.process = subprocess.Popen(
-            [str(KEPT), "mcp", *options], env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def __init__(self, env: dict[str, str], *command: str) -> None:
+        self.process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._watchdog = threading.Timer(60, self.process.kill)
         self._watchdog.start()
         assert self.process.stderr
@@ -62,8 +61,8 @@ class HttpServer:
 def serve(server_env, notes) -> Iterator[Callable[..., HttpServer]]:
     started: list[HttpServer] = []
 
-    def begin(*options: str, **env: str) -> HttpServer:
-        started.append(HttpServer({**server_env, **env}, *options))
+    def begin(*options: str, command: tuple[str, ...] = (str(KEPT), "mcp"), **env: str) -> HttpServer:
+        started.append(HttpServer({**server_env, **env}, *command, *options))
         return started[-1]
 
     yield begin
@@ -138,6 +137,46 @@ def test_fifty_calls_at_once_are_all_answered_over_http(serve, notes):
         results = list(pool.map(call, range(50)))
     assert not [one for one in results if one.get("isError")]
     assert (notes / "memory/c.md").read_text().count("Counted") == 25
+
+
+# limits
+
+FEW_FILES = ("sh", "-c", 'ulimit -n 128; exec "$0" mcp "$@"', str(KEPT))
+TWO_SESSIONS = """
+from kept.app import open_toolbox
+from kept.config import load_config
+from kept.mcp.run import Address, SessionLimits, load_server, run_http
+run_http(
+    load_server(lambda: open_toolbox(load_config())),
+    Address("127.0.0.1", 0),
+    token=None,
+    ready=lambda at: print(at.url, file=__import__("sys").stderr, flush=True),
+    sessions=SessionLimits(count=2),
+)
+"""
+
+
+def test_clients_that_send_nothing_do_not_keep_others_out(serve):
+    server = serve("--http", "127.0.0.1:0", command=FEW_FILES, KEPT_GATEWAY__MCP__TOKEN="s3cret")
+    idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(160)]
+    try:
+        for client in idle:
+            client.sendall(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        session = server.greet({"Authorization": "Bearer s3cret"})
+        assert "5433" in server.call(session, "memory_search", query="staging port")["content"][0]["text"]
+    finally:
+        for client in idle:
+            client.close()
+    assert server.stop()[1:] == ("", "")
+
+
+def test_more_sessions_than_are_kept_have_to_wait_until_one_ends(serve):
+    server = serve(command=(sys.executable, "-c", TWO_SESSIONS))
+    first, second = server.greet(), server.greet()
+    assert first != second
+    assert server.post("initialize", HELLO).status_code == 503
+    assert httpx.delete(server.url, headers={**ACCEPT, **first}, timeout=60).status_code == 200
+    server.greet()
 
 
 # addresses

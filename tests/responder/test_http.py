@@ -46,7 +46,7 @@ def read_events(raw: bytes) -> list[tuple[str, dict]]:
 
 
 @asynccontextmanager
-async def serving(tmp_path, model=None, *, headers=None, **settings):
+async def serving(tmp_path, model=None, *, headers=None, limits=None, **settings):
     memory = Memory.open(
         tmp_path / "workspace",
         home=tmp_path / "home",
@@ -57,7 +57,7 @@ async def serving(tmp_path, model=None, *, headers=None, **settings):
     sessions = SessionStore(memory.config)
     said: list[str] = []
     model = model or ScriptedChat(lambda request: f"You said: {asked(request)}")
-    gateway = Gateway(memory.config, open_answerer(memory, sessions, model), say=said.append)
+    gateway = Gateway(memory.config, open_answerer(memory, sessions, model), say=said.append, limits=limits)
     running = asyncio.create_task(gateway.run())
     try:
         await until(lambda: bool(said) or running.done())

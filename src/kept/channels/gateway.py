@@ -18,6 +18,7 @@ from kept.config import Config, LoadedConfig
 from kept.durable import make_private_folder
 from kept.errors import ConfigError, LockBusy, WriteFailed
 from kept.lock import locked
+from kept.net.serving import ServerLimits
 from kept.responder.answerer import Answerer
 from kept.responder.inbox import Inbox
 from kept.responder.outlet import Fetched, Outlet
@@ -70,8 +71,9 @@ def with_session_age(loaded: LoadedConfig) -> LoadedConfig:
 class Gateway:
     """Answers until it is told to stop."""
 
-    def __init__(self, config: Config, answerer: Answerer, *, say: Say) -> None:
+    def __init__(self, config: Config, answerer: Answerer, *, say: Say, limits: ServerLimits | None = None) -> None:
         self._config = config
+        self._limits = limits or ServerLimits()
         self._settings = config.gateway
         self._say = say
         self._stop = asyncio.Event()
@@ -113,7 +115,7 @@ class Gateway:
         if not settings.enabled:
             return None, None
         app = http.make_app(self.responder, settings, agent_id=self._config.agent_id, clock=self.responder.inbox.clock)
-        server = make_server(app)
+        server = make_server(app, self._limits)
         bound = listen(settings)
         host, port = bound.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host

@@ -88,7 +88,8 @@ class Endpoints:
         self._clock = clock
 
     async def post(self, request: Request) -> Response:
-        from starlette.responses import StreamingResponse
+        from starlette.requests import ClientDisconnect
+        from starlette.responses import Response, StreamingResponse
 
         try:
             posted = self._read(request, await self._body(request))
@@ -101,6 +102,8 @@ class Endpoints:
             await self._responder.wait(NAME, letter.id)
         except KeptError as exc:
             return _error(exc)
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it: the client is gone, or was too slow
         state = self._state(letter.id)
         return _json(state, {"failed": 502, "waiting": 202, "answering": 202}.get(state["status"], 200))
 

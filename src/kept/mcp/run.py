@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 import signal
-import socket
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kept.errors import UsageError
-from kept.net.guard import is_loopback
+from kept.net import serving
+from kept.net.serving import ServerLimits
 from kept.values import frozen
 
 if TYPE_CHECKING:
@@ -32,6 +32,15 @@ class Address:
         return f"http://{host}:{self.port}{PATH}"
 
 
+@frozen
+class SessionLimits:
+    """Each client that introduces itself is a session, and most never say goodbye."""
+
+    count: int = 1_000
+    idle_s: float = 1_800.0
+    """A client that comes back later is told that its session is gone, and begins another."""
+
+
 def parse_address(text: str) -> Address:
     """HOST:PORT, HOST or PORT; what is missing is as by default."""
     default_host, _, default_port = DEFAULT_ADDRESS.rpartition(":")
@@ -45,11 +54,8 @@ def parse_address(text: str) -> Address:
 
 
 def require_token(address: Address, token: str | None) -> None:
-    if not is_loopback(address.host) and not token:
-        raise UsageError(
-            f"{address.host} can be reached by others, so a token is required.",
-            hint="Set KEPT_GATEWAY__MCP__TOKEN or gateway.mcp.token, or listen on 127.0.0.1.",
-        )
+    hint = "Set KEPT_GATEWAY__MCP__TOKEN or gateway.mcp.token, or listen on 127.0.0.1."
+    serving.require_token(address.host, token, hint=hint)
 
 
 def load_server(open_toolbox: Callable[[], Toolbox]) -> MemoryServer:
@@ -92,41 +98,32 @@ def run_http(
     token: str | None,
     hosts: Iterable[str] = (),
     ready: Callable[[Address], None],
+    limits: ServerLimits | None = None,
+    sessions: SessionLimits | None = None,
 ) -> None:
     """Until it is told to stop. ``ready`` is called with the address once it is listened on."""
     import anyio
-    import uvicorn
     from mcp.server.transport_security import TransportSecuritySettings
 
     from kept.net.guard import Guard
 
-    listening = _listen(address)
+    limits, sessions = limits or ServerLimits(), sessions or SessionLimits()
+    hint = "Name another address: --http 127.0.0.1:8739."
+    listening = serving.listen(address.host, address.port, error=UsageError, hint=hint)
     # Host and Origin are the guard's business.
     unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = server.protocol.streamable_http_app(
-        streamable_http_path=PATH, transport_security=unchecked, max_request_body_size=MAX_BODY_BYTES
+        streamable_http_path=PATH,
+        transport_security=unchecked,
+        max_request_body_size=MAX_BODY_BYTES,
+        session_idle_timeout=sessions.idle_s,
+        max_sessions=sessions.count,
     )
     guarded = Guard(app, token=token, hosts=(address.host, *hosts))
-    config = uvicorn.Config(
-        guarded,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=3,
-    )
+    http = serving.make_server(guarded, limits, lifespan="on", handles_signals=True)
     ready(Address(address.host, listening.getsockname()[1]))
     try:
-        anyio.run(lambda: uvicorn.Server(config).serve(sockets=[listening]))
+        anyio.run(lambda: http.serve(sockets=[listening]))
     finally:
         listening.close()
         server.close()
-
-
-def _listen(address: Address) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    try:
-        return socket.create_server((address.host, address.port), family=family)
-    except OSError as exc:
-        raise UsageError(
-            f"{address.host}:{address.port} cannot be listened on ({exc.strerror or exc}).",
-            hint="Name another address: --http 127.0.0.1:8739.",
-        ) from exc

@@ -1,0 +1,120 @@
+"""A server of ours that others can reach: where it listens, and how much of it strangers can take up.
+
+Whoever connects costs a file handle before any token is looked at. So connections are counted and timed here: a request
+has to arrive in time, and when every place is taken, those that have not sent a request yet make room first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import socket
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Literal
+
+from kept.errors import ConfigError, KeptError
+from kept.net.guard import App, is_loopback
+from kept.values import frozen
+
+if TYPE_CHECKING:
+    import uvicorn
+
+_RESERVED_FILES = 64
+"""File handles that the rest of the process needs: databases, transcripts, connections to models."""
+_FEWEST_CONNECTIONS = 8
+_ACCEPTED_AT_ONCE = 16
+"""asyncio accepts this many connections before the first of them can be refused."""
+_CLOSING_S = 3
+_COMPLAINT_INTERVAL_S = 60.0
+
+log = logging.getLogger(__name__)
+
+
+@frozen
+class ServerLimits:
+    connections: int = 256
+    """Fewer where the process may not open that many files."""
+    head_s: float = 10.0
+    """From connecting, or the last answer, to the end of a request's headers."""
+    body_s: float = 60.0
+    head_bytes: int = 32_768
+
+    def room(self) -> int:
+        """How many connections to hold open: below the number of files that this process may open."""
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if files == resource.RLIM_INFINITY:
+            return self.connections
+        return min(self.connections, max(_FEWEST_CONNECTIONS, files - _RESERVED_FILES - _ACCEPTED_AT_ONCE))
+
+
+def require_token(host: str, token: str | None, *, hint: str) -> None:
+    if not is_loopback(host) and not token:
+        raise ConfigError(f"{host} can be reached by others and there is no token; a token is required.", hint=hint)
+
+
+def listen(host: str, port: int, *, error: type[KeptError], hint: str) -> socket.socket:
+    """Return a bound socket. Clients that come before the server is up wait for it."""
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host.strip("[]"), port))
+        bound.listen()
+    except OSError as exc:
+        bound.close()
+        raise error(f"{host}:{port} cannot be listened on ({exc.strerror or exc}).", hint=hint) from exc
+    return bound
+
+
+def make_server(
+    app: App,
+    limits: ServerLimits,
+    *,
+    lifespan: Literal["on", "off"] = "off",
+    handles_signals: bool = False,
+) -> uvicorn.Server:
+    """Return a server for an ASGI application. Raise ImportError where uvicorn is not installed."""
+    import uvicorn
+
+    from kept.net.limited_protocol import limited_protocol
+
+    class Server(uvicorn.Server):
+        def capture_signals(self) -> Any:
+            return super().capture_signals() if handles_signals else nullcontext()
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            asyncio.get_running_loop().set_exception_handler(_Complaints())
+            await super().startup(sockets)
+
+    config = uvicorn.Config(
+        app,
+        http=limited_protocol(limits),
+        loop="asyncio",
+        ws="none",
+        lifespan=lifespan,
+        backlog=_ACCEPTED_AT_ONCE,
+        h11_max_incomplete_event_size=limits.head_bytes,
+        timeout_graceful_shutdown=_CLOSING_S,
+        log_config=None,
+        log_level="error",  # what strangers send must not fill the log
+        access_log=False,
+        proxy_headers=False,
+    )
+    return Server(config)
+
+
+class _Complaints:
+    """An exception handler for the event loop that reports once a minute that no connection can be accepted.
+
+    asyncio itself writes a traceback for each connection that it cannot accept, thousands in a second.
+    """
+
+    def __init__(self) -> None:
+        self._next_s = 0.0
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if "socket.accept()" not in str(context.get("message")):
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._next_s:
+            self._next_s = loop.time() + _COMPLAINT_INTERVAL_S
+            log.error("connections cannot be accepted (%s)", context.get("exception"))

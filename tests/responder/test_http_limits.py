@@ -1,0 +1,132 @@
+"""Clients that connect and send nothing, or too slowly: nobody else has to wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from urllib.parse import urlsplit
+
+from tests.responder.support import PATIENCE_S, until
+from tests.responder.test_http import serving
+
+from kept.net.serving import ServerLimits
+from kept.testing import ScriptedChat, Stall
+
+TOKEN = {"http.token": "s3cret"}
+AUTHORISED = {"Authorization": "Bearer s3cret"}
+HALF = b"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+NO_BODY = HALF + b"Content-Type: application/json\r\nContent-Length: 1000\r\n"
+
+
+class Client:
+    """A connection that sends what it is told to, and nothing of its own."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def of(cls, url: str, sent: bytes) -> Client:
+        parts = urlsplit(url)
+        client = cls(*await asyncio.open_connection(parts.hostname, parts.port))
+        client.writer.write(sent)
+        return client
+
+    async def rest(self) -> bytes:
+        """Everything that the server sends until it closes the connection."""
+        try:
+            return await asyncio.wait_for(self.reader.read(), PATIENCE_S)
+        except ConnectionResetError:
+            return b""
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self.writer.transport.abort()
+
+
+def test_requests_that_never_end_make_room_for_one_that_does(tmp_path):
+    async def scenario():
+        limits = ServerLimits(connections=8)
+        async with serving(tmp_path, headers=AUTHORISED, limits=limits, **TOKEN) as at:
+            idle = [await Client.of(at.url, HALF) for _ in range(160)]
+            assert (await at.post(user="ada", text="Hello")).json()["reply"] == "You said: ada: Hello"
+            assert [await client.rest() for client in idle[:150]] == [b""] * 150
+            for client in idle:
+                client.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_request_has_to_arrive_in_time(tmp_path):
+    async def scenario():
+        limits = ServerLimits(head_s=0.1, body_s=0.1)
+        async with serving(tmp_path, limits=limits) as at:
+            for sent in (b"", HALF, NO_BODY + b"\r\n{", HALF + b"\r\nGET / HTTP/1.1\r\n"):
+                client = await Client.of(at.url, sent)
+                assert b"200 OK" not in await client.rest()
+            assert (await at.post(user="ada", text="Hello")).status_code == 200
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_may_take_longer_than_its_request(tmp_path):
+    async def scenario():
+        go_on = asyncio.Event()
+        model = ScriptedChat([[Stall(go_on), "At last."]])
+        async with serving(tmp_path, model, limits=ServerLimits(head_s=0.05, body_s=0.05)) as at:
+            asked = asyncio.create_task(at.post(user="ada", text="Hello"))
+            slow = await Client.of(at.url, HALF)
+            assert await slow.rest() == b""  # its time was up while the other still waits for its answer
+            go_on.set()
+            assert (await asked).json()["reply"] == "At last."
+
+    asyncio.run(scenario())
+
+
+def test_where_every_connection_is_being_answered_another_is_turned_away(tmp_path):
+    async def scenario():
+        go_on = asyncio.Event()
+        model = ScriptedChat([[Stall(go_on), "Done."]])
+        async with serving(tmp_path, model, limits=ServerLimits(connections=1)) as at:
+            asked = asyncio.create_task(at.post(user="ada", text="Hello"))
+            await until(lambda: bool(model.requests))
+            refused = await Client.of(at.url, HALF)
+            assert (await refused.rest()).startswith(b"HTTP/1.1 503 ")
+            go_on.set()
+            assert (await asked).json()["reply"] == "Done."
+
+    asyncio.run(scenario())
+
+
+def test_headers_without_end_are_refused(tmp_path):
+    async def scenario():
+        async with serving(tmp_path, limits=ServerLimits(head_bytes=1_000)) as at:
+            client = await Client.of(at.url, HALF + b"X-Long: " + b"x" * 5_000)
+            assert (await client.rest()).startswith(b"HTTP/1.1 400 ")
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_hangs_up_in_the_middle_of_a_body_leaves_no_trace(tmp_path, caplog):
+    async def scenario():
+        async with serving(tmp_path) as at:
+            client = await Client.of(at.url, NO_BODY + b"\r\n{")
+            client.writer.write_eof()
+            client.close()
+            assert (await at.post(user="ada", text="Hello")).status_code == 200
+
+    asyncio.run(scenario())
+    assert caplog.records == []
+
+
+def test_there_are_fewer_connections_than_files_that_may_be_open(tmp_path):
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, most))
+        assert ServerLimits().room() == 120
+        assert ServerLimits(connections=50).room() == 50
+        resource.setrlimit(resource.RLIMIT_NOFILE, (70, most))
+        assert ServerLimits().room() == 8
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
