@@ -89,9 +89,11 @@ class Breaks:
 
 @dataclass(frozen=True)
 class Raw:
-    """The stream as it stands, for what no provider should send."""
+    """The stream as it stands, for what no provider should send. ``endless`` repeats it until the client hangs up."""
 
     lines: tuple[str, ...]
+    endless: bool = False
+    encoding: str = ""
 
 
 @dataclass(frozen=True)
@@ -246,8 +248,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(200, wire.whole(answer))
             case Says():
                 self._stream([*wire.start(answer), *wire.content(answer), *wire.end(answer)])
-            case Raw(lines):
-                self._stream([line + "\n\n" for line in lines])
+            case Raw():
+                self._stream_raw(answer)
             case ErrorEvent(text):
                 self._stream([*wire.start(Says()), *wire.content(Says(text)), wire.error(answer)])
             case Stalls(text, pings):
@@ -260,6 +262,14 @@ class _Handler(BaseHTTPRequestHandler):
                 if not in_order:
                     self._reset()
 
+    def _stream_raw(self, answer: Raw) -> None:
+        if not answer.endless:
+            self._stream([line + "\n\n" for line in answer.lines])
+            return
+        self._stream([], end=False, encoding=answer.encoding)
+        while not self.server.model.stopped.is_set():
+            self._chunk("".join(answer.lines))
+
     def _send(self, status: int, body: Any, headers: tuple[tuple[str, str], ...] = ()) -> None:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
@@ -269,10 +279,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _stream(self, events: list[str], *, end: bool = True) -> None:
+    def _stream(self, events: list[str], *, end: bool = True, encoding: str = "") -> None:
         self.send_response(200)
         self.send_header("content-type", "text/event-stream; charset=utf-8")
         self.send_header("transfer-encoding", "chunked")
+        if encoding:
+            self.send_header("content-encoding", encoding)
         self.end_headers()
         for event in events:
             self._chunk(event)

@@ -11,6 +11,8 @@ import pytest
 from kept.config import load_config
 from kept.errors import ContextOverflow, ModelFailed, ModelRefused, ModelUnavailable
 from kept.llm.base import MALFORMED, ChatModel, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
+from kept.llm.bounded import AnswerLimits, BoundedAnswer
+from kept.llm.listen import patiently
 from kept.llm.registry import make_model
 from models.asking import SEARCH, ask, end_of, request, text_of, tools_of
 from models.server import (
@@ -301,6 +303,46 @@ def test_an_answer_that_breaks_off_is_a_failure_after_what_was_heard(server, pro
     assert text_of(heard) == "Half an"
     assert caught.value.retryable
     assert len(server.chats) == 1, "what has begun is not asked for again"
+
+
+@both
+@pytest.mark.parametrize(
+    ("piece", "encoding", "reason"),
+    [
+        ("x" * 50_000, "", "more than can be an answer"),
+        ("data: x\n" * 100, "", "more than can be an answer"),
+        (": still here\n\n" * 100, "", "more than can be an answer"),
+        ("\x1f\x08" * 100, "gzip", "compressed"),
+    ],
+    ids=["no line ends", "no event ends", "nothing is said", "compressed"],
+)
+def test_an_answer_without_end_is_not_listened_to_until_it_ends(server, provider, piece, encoding, reason):
+    server.script(Raw((piece,), endless=True, encoding=encoding))
+    model = model_at(server, provider)
+    model.answer_limits = AnswerLimits(total_bytes=200_000, event_bytes=100_000)
+    with pytest.raises(ModelFailed, match=reason):
+        ask(model, "Hello?")
+
+
+def test_the_end_of_an_event_is_seen_where_it_is_torn_in_two(server):
+    counted = BoundedAnswer("The model", AnswerLimits(event_bytes=30))
+    for piece in (b"data: 0123456789\r\n", b"\r", b"\ndata: 0123456789\n", b"\ndata: 0123456789"):
+        counted.add(piece)
+    with pytest.raises(ModelFailed):
+        counted.add(b"0123456789" * 3)
+
+
+def test_signs_of_life_do_not_extend_an_answer_for_ever():
+    async def alive():
+        while True:
+            await asyncio.sleep(0)
+            yield None
+
+    async def listen():
+        return [event async for event in patiently(alive(), timeout_s=0.01, label="The model")]
+
+    with pytest.raises(ModelFailed, match=r"The model did not finish within 0\.12 s"):
+        asyncio.run(listen())
 
 
 GARBLED = {

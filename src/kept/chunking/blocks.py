@@ -73,10 +73,9 @@ def _within_columns(table: Any) -> Any:
     """The table rule for tables of a sensible width. The line below the head has a mark for each column."""
 
     def rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-        below = start + 1
-        if below < end and state.eMarks[below] - state.bMarks[below] > MAX_TABLE_COLUMNS:
-            if state.src.count("|", state.bMarks[below], state.eMarks[below]) > MAX_TABLE_COLUMNS:
-                return False
+        first, last = state.bMarks[start + 1], state.eMarks[start + 1]  # there is always one line more than there are
+        if last - first > MAX_TABLE_COLUMNS and state.src.count("|", first, last) > MAX_TABLE_COLUMNS:
+            return False
         return bool(table(state, start, end, silent))
 
     return rule

@@ -10,8 +10,8 @@ A note that exceeds its budget (`blocks`) is cut by lines alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 

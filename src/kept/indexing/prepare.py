@@ -17,7 +17,6 @@ from kept.values import frozen
 from kept.workspace.files import NoteText
 from kept.workspace.paths import DAILY_NOTE
 
-
 CUT_PLAINLY = "too many lines, headings or nested blocks; cut by lines, without its headings"
 
 

@@ -16,6 +16,8 @@ from kept.tokens import estimate_tokens
 
 MAX_ANSWER_CHARS = 2_000_000
 """No model says so much; a server that does is not a model."""
+_LONGEST_ANSWER = 12
+"""How many times the patience with silence a whole answer may take: an hour, with the timeout of five minutes."""
 
 
 async def patiently(
@@ -26,16 +28,21 @@ async def patiently(
     What only keeps the line open is no sign of life: a server may do that for ever.
     """
     chars = 0
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + timeout_s * _LONGEST_ANSWER
     async with aclosing(events):
         while True:
+            silent_until_s = loop.time() + timeout_s
             try:
-                async with asyncio.timeout(timeout_s):
+                async with asyncio.timeout_at(min(silent_until_s, end_s)):
                     event = await anext(events)
             except StopAsyncIteration:
                 return
             except TimeoutError:
+                what = "did not finish within" if end_s < silent_until_s else "said nothing for"
+                limit_s = timeout_s * _LONGEST_ANSWER if end_s < silent_until_s else timeout_s
                 raise ModelFailed(
-                    f"{label} said nothing for {timeout_s:g} s.", hint="Try again, or raise model.timeout_s."
+                    f"{label} {what} {limit_s:g} s.", hint="Try again, or raise model.timeout_s."
                 ) from None
             if isinstance(event, TextDelta):
                 chars += len(event.text)

@@ -11,6 +11,7 @@ from typing import Any
 
 from kept.llm.account import Account
 from kept.llm.base import ChatRequest, ModelEvent
+from kept.llm.bounded import AnswerLimits
 from kept.llm.listen import patiently
 
 MAX_RETRIES = 2
@@ -21,6 +22,7 @@ CONNECT_TIMEOUT_S = 10.0
 class SdkChat(ABC):
     provider: str
     runs_tools = True
+    answer_limits = AnswerLimits()
 
     def __init__(
         self, account: Account, *, context_window: int, timeout_s: float, max_output_tokens: int | None = None
@@ -58,9 +60,15 @@ class SdkChat(ABC):
         """A redirect would take the key elsewhere; a proxy of the environment is for the world outside."""
         import httpx2
 
-        timeout = httpx2.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S)
-        is_outside = not self.account.endpoint.is_loopback
-        return httpx2.AsyncClient(follow_redirects=False, trust_env=is_outside, timeout=timeout)
+        from kept.llm.bounded_stream import bounding
+
+        return httpx2.AsyncClient(
+            follow_redirects=False,
+            trust_env=not self.account.endpoint.is_loopback,
+            timeout=httpx2.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S),
+            headers={"accept-encoding": "identity"},
+            event_hooks={"response": [bounding(self.account.label, self.answer_limits)]},
+        )
 
     @abstractmethod
     def connect(self) -> Any:

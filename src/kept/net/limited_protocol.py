@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -13,66 +13,68 @@ from kept.net.serving import ServerLimits
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
-def limited_protocol(limits: ServerLimits) -> type[H11Protocol]:
+class LimitedProtocol(H11Protocol):
+    limits: ClassVar[ServerLimits]
+    room: ClassVar[int]
+    open: ClassVar[dict[LimitedProtocol, None]]
+    """The connections of this server, the oldest first."""
+    _phase: Any = None
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if len(self.open) >= self.room and not self._make_room():
+            self.transport = transport
+            transport.write(_FULL)
+            transport.close()
+            return
+        self.open[self] = None
+        super().connection_made(transport)
+        self._follow()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._follow()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._follow()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open.pop(self, None)
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _make_room(self) -> bool:
+        """Drop the oldest connection that waits for a request. False where every one of them is being answered."""
+        oldest = next((connection for connection in self.open if connection._is_waiting()), None)
+        if oldest is None:
+            return False
+        del self.open[oldest]
+        oldest.transport.abort()
+        return True
+
+    def _is_waiting(self) -> bool:
+        """Whether no request is being answered: none has arrived yet, or the last one is done."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _follow(self) -> None:
+        """Set a deadline for what the client has to send next. Bytes that trickle in do not extend it."""
+        phase = self.conn.their_state
+        if phase is self._phase or self.transport.is_closing():
+            return
+        self._phase = phase
+        self._stop_waiting()
+        patience_s = {h11.IDLE: self.limits.head_s, h11.SEND_BODY: self.limits.body_s}.get(phase)
+        if patience_s is not None:
+            self._deadline = self.loop.call_later(patience_s, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def limited_protocol(limits: ServerLimits) -> type[LimitedProtocol]:
     """Return the protocol of one server. Its connections share the limits."""
-    room = limits.room()
-    patience = {h11.IDLE: limits.head_s, h11.SEND_BODY: limits.body_s}
-    connections: dict[LimitedProtocol, None] = {}  # the oldest first
-
-    class LimitedProtocol(H11Protocol):
-        _phase: Any = None
-        _deadline: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            if len(connections) >= room and not _make_room(connections):
-                self.transport = transport
-                transport.write(_FULL)
-                transport.close()
-                return
-            connections[self] = None
-            super().connection_made(transport)
-            self._follow()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self._follow()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            self._follow()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            connections.pop(self, None)
-            self._stop_waiting()
-            super().connection_lost(exc)
-
-        def is_waiting(self) -> bool:
-            """Whether no request is being answered: none has arrived yet, or the last one is done."""
-            return self.cycle is None or self.cycle.response_complete
-
-        def _follow(self) -> None:
-            """Set a deadline for what the client has to send next. Bytes that trickle in do not extend it."""
-            phase = self.conn.their_state
-            if phase is self._phase or self.transport.is_closing():
-                return
-            self._phase = phase
-            self._stop_waiting()
-            if phase in patience:
-                self._deadline = self.loop.call_later(patience[phase], self.transport.abort)
-
-        def _stop_waiting(self) -> None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
-
-    return LimitedProtocol
-
-
-def _make_room(connections: dict[Any, None]) -> bool:
-    """Drop the oldest connection that waits for a request. False where every one of them is being answered."""
-    oldest = next((connection for connection in connections if connection.is_waiting()), None)
-    if oldest is None:
-        return False
-    del connections[oldest]
-    oldest.transport.abort()
-    return True
+    shared = {"limits": limits, "room": limits.room(), "open": {}}
+    return type("ServerProtocol", (LimitedProtocol,), shared)

@@ -18,6 +18,7 @@ MAX_REQUESTS = 10_000
 """Fewer than any provider allows: a smaller batch is done sooner, and one that is lost loses less."""
 MAX_BYTES = 50_000_000
 MAX_OUTPUT_BYTES = 2_000_000_000
+MAX_LINE_BYTES = 16_000_000
 
 PATIENCE = Patience(60.0, 180.0)
 HURRY = Patience(10.0, 20.0)
@@ -109,10 +110,10 @@ class BatchApi(ABC):
             with tempfile.TemporaryFile() as file:
                 self.client.download(path, file, query=query, base=base, patience=FILES, max_bytes=MAX_OUTPUT_BYTES)
                 file.seek(0)
-                for raw in file:
+                while raw := file.readline(MAX_LINE_BYTES):
                     try:
                         line = json.loads(raw)
-                    except (ValueError, RecursionError):
+                    except (ValueError, RecursionError):  # such as a piece of a line that is too long
                         continue
                     if isinstance(line, dict):
                         yield line
