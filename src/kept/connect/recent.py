@@ -15,7 +15,7 @@ from kept.errors import KeptError
 from kept.indexing.scan import CITED_FOLDER
 from kept.memory import Memory
 from kept.tools.readable import quote
-from kept.workspace.paths import MEMORY_FOLDER
+from kept.workspace.daily import daily_parts
 
 if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord
@@ -53,8 +53,8 @@ def _notes(memory: Memory) -> Iterator[str]:
             yield f"{name}:\n{quote(_head(text, _MEMORY_CHARS))}"
             break
     for day in (today - dt.timedelta(days=1), today):
-        path = f"{MEMORY_FOLDER}/{day:%Y-%m-%d}.md"
-        text = _read(memory, path, end=True)
+        path = next(reversed(daily_parts(memory.workspace, day)), "")
+        text = _read(memory, path, end=True) if path else ""
         if text:
             yield f"{path} ({'today' if day == today else 'yesterday'}):\n{quote(_tail(text, _DAY_CHARS))}"
 

@@ -14,8 +14,8 @@ from kept.redact import REDACTION_VERSION
 from kept.store.generation import SCHEMA_VERSION
 from kept.store.rows import FileRow, FileWrite, NewChunk
 from kept.values import frozen
+from kept.workspace.daily import DAILY_NOTE
 from kept.workspace.files import NoteText
-from kept.workspace.paths import DAILY_NOTE
 
 CUT_PLAINLY = "too many lines, headings or nested blocks; cut by lines, without its headings"
 

@@ -13,7 +13,7 @@ from kept.errors import NoteNotFound, UsageError
 from kept.memory import Memory
 from kept.records import SourceFile
 from kept.values import frozen
-from kept.workspace.paths import DAILY_NOTE
+from kept.workspace.daily import DAILY_NOTE, daily_name, daily_parts
 from kept.workspace.scan import scan_workspace
 
 NOTES = "kept://notes/"
@@ -46,7 +46,9 @@ def list_notes(memory: Memory, cursor: str | None) -> tuple[list[Listed], str | 
 
 def _listed(file: SourceFile) -> Listed:
     daily = DAILY_NOTE.search(file.path)
-    title = f"Daily log {daily[1]}" if daily else os.path.basename(file.path)
+    title = os.path.basename(file.path)
+    if daily:
+        title = f"Daily log {daily[1]}" + (f", part {daily[2]}" if daily[2] else "")
     modified = dt.datetime.fromtimestamp(file.mtime_ns / 1e9, dt.UTC)
     return Listed(uri_of(file.path), file.path, title, file.size, f"{modified:%Y-%m-%dT%H:%M:%SZ}")
 
@@ -56,29 +58,30 @@ def uri_of(path: str) -> str:
 
 
 def read_resource(memory: Memory, uri: str) -> str:
-    """The whole text of a note. Its name is decoded once, so what was encoded twice names nothing."""
-    path = _path_of(memory, uri)
-    parts = []
-    start: int | None = 1
-    while start is not None:
-        passage = memory.read(path, start=start, lines=1_000_000)
-        parts.append(passage.text)
-        start = passage.next_from
-    return "\n".join(parts)
+    """The whole text of a note or of a day's log. A name is decoded once, so what was encoded twice names nothing."""
+    texts = []
+    for path in _paths_of(memory, uri):
+        start: int | None = 1
+        while start is not None:
+            passage = memory.read(path, start=start, lines=1_000_000)
+            texts.append(passage.text)
+            start = passage.next_from
+    return "\n".join(texts)
 
 
-def _path_of(memory: Memory, uri: str) -> str:
+def _paths_of(memory: Memory, uri: str) -> list[str]:
     if uri.startswith(NOTES):
-        return _decode(uri.removeprefix(NOTES))
+        return [_decode(uri.removeprefix(NOTES))]
     if uri.startswith(DAILY):
-        return _daily_path(memory, _decode(uri.removeprefix(DAILY)))
+        return _daily_paths(memory, _decode(uri.removeprefix(DAILY)))
     raise NoteNotFound(f"{uri}: there is no such resource.", hint="They begin with kept://notes/ or kept://daily/.")
 
 
-def _daily_path(memory: Memory, date: str) -> str:
-    from kept.tools.toolbox import daily_path
+def _daily_paths(memory: Memory, date: str) -> list[str]:
+    from kept.tools.toolbox import find_day
 
-    return daily_path(date, memory.clock.now())
+    day = find_day(date, memory.clock.now())
+    return daily_parts(memory.workspace, day) or [daily_name(day)]
 
 
 def _decode(text: str) -> str:

@@ -19,7 +19,7 @@ from kept.tools.citation import from_citation
 from kept.tools.readable import passage_text, search_text, sessions_text, status_text, written_text
 from kept.tools.shapes import hit_json, passage_json, result_json, status_json, written_json
 from kept.values import frozen
-from kept.workspace.paths import MEMORY_FOLDER
+from kept.workspace.daily import daily_name, find_next_part
 
 if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord
@@ -116,7 +116,9 @@ class Toolbox:
             if "date" in given:
                 raise NoteNotFound(f"Nothing was written down on {given['date']}.", hint="Try another day.") from exc
             raise NoteNotFound(exc.message, hint="memory_search shows paths that exist.") from exc
-        return ToolOutcome(passage_text(passage), passage_json(passage))
+        after = find_next_part(self.memory.workspace, passage.path)
+        more = f"\n\nThe log of this day goes on in {after}." if after else ""
+        return ToolOutcome(passage_text(passage) + more, passage_json(passage))
 
     def _write(self, given: dict[str, Any]) -> ToolOutcome:
         written = self.memory.add(given["text"], to=given.get("to", "daily"))
@@ -178,8 +180,11 @@ class Toolbox:
 
 def daily_path(date: str, now: dt.datetime) -> str:
     """The daily log of a day as people write it: 2026-03-01, today, yesterday."""
-    day = dt.datetime.fromtimestamp(parse_when(date, now=now) / 1000).astimezone()
-    return f"{MEMORY_FOLDER}/{day:%Y-%m-%d}.md"
+    return daily_name(find_day(date, now))
+
+
+def find_day(date: str, now: dt.datetime) -> dt.date:
+    return dt.datetime.fromtimestamp(parse_when(date, now=now) / 1000).astimezone()
 
 
 def error_outcome(error: KeptError) -> ToolOutcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 
 from kept.clock import Clock
@@ -9,8 +10,9 @@ from kept.durable import append_durably, write_atomic
 from kept.errors import EmptyNote, NoteTooLarge, PathRefused, WriteFailed
 from kept.lock import locked
 from kept.records import Passage, Written
+from kept.workspace.daily import daily_name, daily_parts
 from kept.workspace.files import decode, read_note
-from kept.workspace.paths import MEMORY_FOLDER, Workspace
+from kept.workspace.paths import Workspace
 
 LOCK_WAIT_S = 10.0
 DEFAULT_LINES = 200
@@ -24,20 +26,29 @@ def add_note(workspace: Workspace, text: str, *, to: str, clock: Clock, max_byte
         raise EmptyNote("There is nothing to remember.")
     workspace.require()
     with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
-        # The date is taken under the lock: two writers around midnight each get the day they wrote on.
-        now = clock.now()
         if to == "daily":
-            path, entry, opening = (
-                f"{MEMORY_FOLDER}/{now:%Y-%m-%d}.md",
-                f"## {now:%H:%M}\n\n{text}",
-                f"# {now:%Y-%m-%d}\n",
-            )
-        elif to == "memory":
+            # The date is taken under the lock: two writers around midnight each get the day they wrote on.
+            return _append_daily(workspace, text, clock.now(), max_bytes=max_bytes)
+        if to == "memory":
             item = text if "\n" in text or text.startswith(("-", "*", "#")) else f"- {text}"
             path, entry, opening = _memory_name(workspace), item, "# Memory\n"
         else:
             path, entry, opening = _writable(workspace, to), text, ""
         return _append(workspace, path, entry + "\n", opening=opening, tight=to == "memory", max_bytes=max_bytes)
+
+
+def _append_daily(workspace: Workspace, text: str, now: dt.datetime, *, max_bytes: int) -> Written:
+    """Where the day's log is full, it goes on in a further file."""
+    entry, opening = f"## {now:%H:%M}\n\n{text}\n", f"# {now:%Y-%m-%d}\n"
+    parts = daily_parts(workspace, now)
+    path = parts[-1] if parts else daily_name(now)
+    try:
+        return _append(workspace, path, entry, opening=opening, tight=False, max_bytes=max_bytes)
+    except NoteTooLarge:
+        if not parts:
+            raise
+    path = daily_name(now, len(parts) + 1)
+    return _append(workspace, path, entry, opening=opening, tight=False, max_bytes=max_bytes)
 
 
 def _memory_name(workspace: Workspace) -> str:

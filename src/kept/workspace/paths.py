@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from dataclasses import field
 
@@ -13,7 +12,6 @@ from kept.values import frozen
 
 ROOT_NOTES = ("MEMORY.md", "memory.md", "USER.md", "SOUL.md", "AGENTS.md")
 MEMORY_FOLDER = "memory"
-DAILY_NOTE = re.compile(r"(?:^|/)(\d{4}-\d{2}-\d{2})\.md$", re.IGNORECASE)
 
 
 def is_markdown(name: str) -> bool:
