@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import unicodedata
 from itertools import pairwise
 
 import pytest
@@ -415,6 +416,9 @@ def test_each_part_of_the_budget_makes_a_note_be_cut_by_lines_alone(budget):
         QUOTES + "b\n" * 20_000,
         "[a]: b 'x\n" + "y\n" * 500_000,
         "|" + "a|" * 900_000 + "\n|" + "-|" * 900_000 + "\n",
+        "a" + "\\|" * 900_000 + "\n-|-\n",
+        "a|b\n-|-\n" + "\\|" * 900_000 + "\n",
+        "<a " + "b=c " * 900_000 + ">\n",
     ],
     ids=lambda note: repr(note[:12]),
 )
@@ -459,6 +463,17 @@ def test_one_spelling_for_what_looks_the_same():
     assert normalise("Ｋｅｐｔ　①") == "Kept 1"
     assert normalise("e\u0301") == "é"
     assert normalise("❤\ufe0f") == normalise("❤")
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0f73", "\u0f71\u0f72"])
+def test_marks_without_end_on_one_letter_are_not_put_in_order(marks):
+    assert len(normalise("a" + marks * 500_000 + " é")) < 100
+    assert normalise("a" + marks * 10) == unicodedata.normalize("NFKC", "a" + marks * 10)
+
+
+def test_long_runs_without_spaces_are_spelt_as_short_ones_are():
+    run = "か\u3099각กำe\u0301" * 100
+    assert normalise(run) == unicodedata.normalize("NFKC", run)
 
 
 def test_pictures_are_words_of_their_own():

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
 
-MAX_TABLE_COLUMNS = 1_000
+MAX_TABLE_CHARS = 20_000
+"""A longer line is no part of a table: the parser's own rule takes quadratic time to part it, and much memory."""
+MAX_ATTRIBUTES = 20_000
+"""A tag with more is no HTML, and the pattern that would recognise it as such needs much memory."""
 MAX_DEFINITION_LINES = 32
 """A link definition that goes on for longer is a paragraph. The parser's own rule takes quadratic time to find out."""
 _LINE_RULES = ["paragraph", "reference", "blockquote", "list"]
@@ -48,35 +51,49 @@ def parse_blocks(lines: list[str], budget: Budget) -> list[Token]:
 @cache
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
-    from markdown_it.rules_block import reference, table
+    from markdown_it.rules_block import html_block, reference, table
 
     parser = MarkdownIt("commonmark").enable("table")
     # Only the block structure is needed: emphasis and links are never looked at.
     parser.core.ruler.enableOnly(["normalize", "block"])
     rules = parser.block.ruler
-    rules.at("table", _within_columns(table), {"alt": ["paragraph", "reference"]})
+    rules.at("table", _with_short_lines(table), {"alt": ["paragraph", "reference"]})
+    rules.at("html_block", _with_few_attributes(html_block), {"alt": ["paragraph", "reference", "blockquote"]})
     rules.at("reference", _within_lines(reference))
     rules.before("table", "budget", _spend_step, {"alt": _LINE_RULES})
     return parser
 
 
 def _spend_step(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """A rule that never matches. The parser tries it first, for every line that it looks at."""
+    """A rule that never matches, but for a row that is too long. The parser tries it first, for every line."""
     env = state.env
     env["steps"] = left = env["steps"] - 1
     if left < 0 or len(state.tokens) > env["tokens"]:
         raise BudgetExceeded
-    return False
+    return state.parentType == "table" and _is_too_long(state, start)  # a table ends where a rule matches
 
 
-def _within_columns(table: Any) -> Any:
-    """The table rule for tables of a sensible width. The line below the head has a mark for each column."""
+def _is_too_long(state: StateBlock, line: int) -> bool:
+    return state.eMarks[line] - state.bMarks[line] > MAX_TABLE_CHARS
 
+
+def _with_short_lines(table: Any) -> Any:
     def rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-        first, last = state.bMarks[start + 1], state.eMarks[start + 1]  # there is always one line more than there are
-        if last - first > MAX_TABLE_COLUMNS and state.src.count("|", first, last) > MAX_TABLE_COLUMNS:
+        if _is_too_long(state, start) or _is_too_long(state, start + 1):
             return False
         return bool(table(state, start, end, silent))
+
+    return rule
+
+
+def _with_few_attributes(html_block: Any) -> Any:
+    def rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+        first, last = state.bMarks[start], state.eMarks[start]
+        if last - first > MAX_ATTRIBUTES:
+            closing = state.src.find(">", first, last)
+            if state.src.count(" ", first, last if closing < 0 else closing) > MAX_ATTRIBUTES:
+                return False
+        return bool(html_block(state, start, end, silent))
 
     return rule
 

@@ -29,6 +29,11 @@ UNSPACED = (
     "々〆〤"
 )
 _PICTURES = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff]")
+_UNBROKEN = re.compile("[^\x00-\x7f]{200,}")
+"""Where a run of marks could be long. Nearly all writing has a space or a sign of ASCII before that."""
+_MAX_MARKS = 30
+_MARKS_IN_DISGUISE = "\u0f73\u0f75\u0f81"
+"""Letters by their class, which are taken apart into marks."""
 _SELECTORS = re.compile("[\ufe00-\ufe0f\u200b-\u200d\u2060]")
 
 
@@ -42,7 +47,18 @@ def normalise(text: str) -> str:
     """One spelling for what looks the same: composed, with full-width letters narrowed."""
     if text.isascii():
         return text
-    return _SELECTORS.sub("", unicodedata.normalize("NFKC", text))
+    return _SELECTORS.sub("", unicodedata.normalize("NFKC", _UNBROKEN.sub(_with_fewer_marks, text)))
+
+
+def _with_fewer_marks(run: re.Match[str]) -> str:
+    """Drop all but the first marks on a letter: no script has so many, and ordering them takes quadratic time."""
+    kept: list[str] = []
+    marks = 0
+    for sign in run.group():
+        marks = marks + 1 if unicodedata.combining(sign) or sign in _MARKS_IN_DISGUISE else 0
+        if marks <= _MAX_MARKS:
+            kept.append(sign)
+    return "".join(kept)
 
 
 def segment(text: str) -> str:
