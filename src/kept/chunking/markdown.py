@@ -30,7 +30,7 @@ HEADING_JOIN = " > "
 MAX_HEADING_CHARS = 200
 """A heading goes into every chunk below it, so what is longer than a heading can sensibly be is a paragraph."""
 _FINE_NOTES = frozenset({"memory.md", "user.md"})
-_HEADING_MARKS = re.compile(r"^\s{0,3}#{1,6}\s+|\s+#+\s*$")
+_HEADING_MARKS = re.compile(r"^\s{0,3}#{1,6}\s+|(?<!\s)\s+#+\s*$")
 
 
 @frozen
