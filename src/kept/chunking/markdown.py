@@ -30,7 +30,7 @@ HEADING_JOIN = " > "
 MAX_HEADING_CHARS = 200
 """A heading goes into every chunk below it, so what is longer than a heading can sensibly be is a paragraph."""
 _FINE_NOTES = frozenset({"memory.md", "user.md"})
-_HEADING_MARKS = re.compile(r"^\s{0,3}#{1,6}\s+|(?<!\s)\s+#+\s*$")
+HEADING_MARKS = re.compile(r"^\s{0,3}#{1,6}\s+|(?<!\s)\s+#+\s*$")
 
 
 @frozen
@@ -175,7 +175,7 @@ def _is_block(token: Token, *, fine: bool) -> bool:
 
 
 def _heading_text(lines: list[str], span: Span) -> str:
-    return _HEADING_MARKS.sub("", lines[span.start]).strip()
+    return HEADING_MARKS.sub("", lines[span.start]).strip()
 
 
 def _path(outline: list[tuple[int, str]]) -> str:

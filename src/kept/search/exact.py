@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from kept.chunking.folding import fold
 from kept.chunking.identifiers import name_parts_in
-from kept.chunking.markdown import note_name
+from kept.chunking.markdown import HEADING_MARKS, note_name
 from kept.chunking.segment import is_unspaced, normalise
 from kept.records import SOURCES, Filter, ScorePart
 from kept.search.fuse import Scored
@@ -33,7 +33,6 @@ _PART = "exact"
 _SPACE = re.compile(r"\s+")
 _WORDS = re.compile(r"[^\W_]+")
 _EDGES = " \t.,;:!?…'\"()[]{}<>“”„«»「」『』"
-_HEADING = re.compile(r"^\s{0,3}#{1,6}\s+|\s+#+\s*$")
 
 
 class Exactness(IntEnum):
@@ -143,6 +142,6 @@ def _titles(chunk: ChunkRow) -> list[str]:
     if not chunk.heading:
         return [name]
     path = _plain(chunk.heading).split(" > ")
-    lines = {_plain(_HEADING.sub("", line)).strip() for line in chunk.text.split("\n")}
+    lines = {_plain(HEADING_MARKS.sub("", line)).strip() for line in chunk.text.split("\n")}
     inside = [one for one in path[:-1] if one in lines]
     return [name, *inside, *(" > ".join(path[at:]) for at in range(len(path)))]
