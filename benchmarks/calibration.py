@@ -24,13 +24,13 @@ from kept.bench.dataset import BenchSet, read_set
 from kept.bench.layout import BenchGroup, lay_out
 from kept.bench.measurement import sample
 from kept.bench.threshold import _short_word, _vocabulary, make_foreign_queries, make_random_queries
-from kept.chunking.segment import is_unspaced
 from kept.config import load_config
 from kept.memory import Memory
 from kept.records import Filter
 from kept.search.confidence import Chance, Signals, how_sure, read_signs
 from kept.search.query import parse_query
 from kept.search.search import embed_query, find_pool, fuse_pool, vector_share_of
+from kept.words.segment import is_unspaced
 
 NONSENSE = 120
 LENGTHS = (2, 8, 12)

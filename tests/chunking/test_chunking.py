@@ -9,11 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kept.chunking.folding import fold
 from kept.chunking.markdown import ChunkSize, chunk_markdown
-from kept.chunking.segment import normalise, segment, segment_run, split_scripts
 from kept.records import Chunk
-from kept.tokens import estimate_tokens, weigh
+from kept.tokens import weigh
 
 SMALL = ChunkSize(tokens=16, overlap=4)
 
@@ -266,25 +264,6 @@ def test_pieces_of_a_line_part_between_words():
     assert all(piece.endswith(" ") for piece in pieces[:-1])
 
 
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
-        ("", 0),
-        ("abcd", 1),
-        ("abcde", 2),
-        ("漢字", 2),
-        ("ไทย", 3),
-        ("한국", 2),
-        ("かな", 2),
-        ("漢abcd", 2),
-        ("é" * 4, 1),
-        ("𠀀", 1),
-    ],
-)
-def test_dense_scripts_weigh_a_token_for_each_character(text, tokens):
-    assert estimate_tokens(text) == tokens
-
-
 def test_a_chunk_of_dense_script_holds_a_quarter_of_the_characters():
     for script in ("漢", "ก"):
         assert max(map(len, texts(f"{script * 60}\n" * 40))) <= 400
@@ -385,58 +364,3 @@ def test_a_heading_without_end_does_not_go_into_every_chunk(note):
 def test_headings_of_every_level_as_long_as_they_may_be_keep_what_is_embedded_bounded():
     note = "\n".join(f"{'#' * level} {'h' * 150}{level}\n\ntext {level}\n" for level in range(1, 7))
     assert max(len(chunk.embed_text) for chunk in chunk_markdown(note)) < 1200
-
-
-# words for the full-text index
-
-
-def test_text_in_plain_letters_is_stored_as_it_is():
-    assert segment("Plain text, v2.1_x") == "Plain text, v2.1_x"
-
-
-RUNS = st.text(st.sampled_from("漢字かなカナ한글กขคงລາວ々"), min_size=1, max_size=12)
-
-
-@given(before=st.text("ab .", max_size=4), run=RUNS, data=st.data())
-def test_every_part_of_an_unspaced_run_is_a_phrase_of_its_pairs(before, run, data):
-    run = normalise(run)
-    start = data.draw(st.integers(0, len(run) - 1))
-    end = data.draw(st.integers(start + 1, len(run)))
-    words = segment(before + run).split()
-    wanted = segment_run(run[start:end])
-    if end - start == 1:
-        assert any(word.startswith(wanted[0]) for word in words)
-    else:
-        places = [at for at in range(len(words)) if words[at : at + len(wanted)] == wanted]
-        assert places
-
-
-def test_one_spelling_for_what_looks_the_same():
-    assert normalise("Ｋｅｐｔ　①") == "Kept 1"
-    assert normalise("e\u0301") == "é"
-    assert normalise("❤\ufe0f") == normalise("❤")
-
-
-def test_pictures_are_words_of_their_own():
-    assert segment("ship🚀now").split() == ["ship", "🚀", "now"]
-
-
-@pytest.mark.parametrize(
-    ("word", "parts"),
-    [
-        ("GPT模型", ["GPT", "模型"]),
-        ("模型v2", ["模型", "v2"]),
-        ("plain", ["plain"]),
-        ("模型", ["模型"]),
-        ("", []),
-        ("a模b", ["a", "模", "b"]),
-    ],
-)
-def test_a_word_is_parted_where_an_unspaced_script_begins_or_ends(word, parts):
-    assert split_scripts(word) == parts
-
-
-@given(st.text(max_size=100))
-def test_segmenting_takes_any_text_and_loses_no_letter(text):
-    kept = set(segment(text))
-    assert {letter for letter in fold(normalise(text)) if not letter.isspace()} <= kept

@@ -16,7 +16,6 @@ from dataclasses import asdict, replace
 from itertools import takewhile
 from typing import Any
 
-from kept.chunking.segment import segment, segment_context
 from kept.chunking.transcript import (
     Kind,
     Settled,
@@ -49,6 +48,7 @@ from kept.sessions.keys import SessionKey, parse_key
 from kept.sessions.transcript import Damage, Position, RawLine, Transcript, TranscriptLine, is_message, parse_line
 from kept.store.rows import FileRow, FileWrite, NewChunk
 from kept.values import frozen
+from kept.words.segment import segment, segment_context
 
 STEP_BYTES = 400_000
 """A long transcript is taken in by pieces of about this size, each of which is kept whatever happens to the next."""

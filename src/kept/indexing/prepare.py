@@ -6,13 +6,13 @@ import datetime as dt
 import hashlib
 
 from kept.chunking.markdown import CHUNKER_VERSION, ChunkSize, chunk_markdown, note_name
-from kept.chunking.segment import SEGMENTER_VERSION, segment, segment_context
 from kept.chunking.transcript import TRANSCRIPT_CHUNKER_VERSION
 from kept.records import Chunk, SourceFile
 from kept.redact import REDACTION_VERSION
 from kept.store.generation import SCHEMA_VERSION
 from kept.store.rows import FileRow, FileWrite, NewChunk
 from kept.values import frozen
+from kept.words.segment import SEGMENTER_VERSION, segment, segment_context
 from kept.workspace.files import NoteText
 from kept.workspace.paths import DAILY_NOTE
 

@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 
-from kept.chunking.folding import fold
-from kept.chunking.identifiers import name_parts_in
 from kept.chunking.markdown import note_name
-from kept.chunking.segment import is_unspaced, normalise
 from kept.records import SOURCES, Filter, ScorePart
 from kept.search.fuse import Scored
 from kept.search.query import ParsedQuery, Term, phrase_of
 from kept.store.rows import ChunkRow
 from kept.store.words import WordIndex
+from kept.words.folding import fold
+from kept.words.identifiers import name_parts_in
+from kept.words.segment import is_unspaced, normalise
 
 MAX_ROWS = 50
 _LONGEST_TOKENS = 32

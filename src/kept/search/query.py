@@ -11,12 +11,12 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from kept.chunking.folding import fold
-from kept.chunking.identifiers import is_code_name, parts_of_name
-from kept.chunking.segment import is_unspaced, normalise, segment_run, split_scripts
 from kept.errors import EmptyQuery
-from kept.search.stopwords import ENGLISH, says_nothing, stop_words_of
 from kept.values import frozen
+from kept.words.folding import fold
+from kept.words.identifiers import is_code_name, split_name
+from kept.words.segment import is_unspaced, normalise, segment_run, split_scripts
+from kept.words.stopwords import ENGLISH, is_stopword_run, stopwords_for
 
 MAX_TERMS = 96
 MAX_CHARS = 4_000
@@ -97,7 +97,7 @@ def _quoted_terms(inside: str) -> Iterator[Term]:
 def _telling(words: Sequence[Term]) -> list[Term]:
     """The words that say what is looked for."""
     plain = {word.text: fold(word.text.lower()) for word in words if word.kind == "word"}
-    stop_words = stop_words_of(plain.values())
+    stop_words = stopwords_for(plain.values())
     return [word for word in words if plain.get(word.text) not in stop_words]
 
 
@@ -117,7 +117,7 @@ def _words(text: str, *, everything: bool = False) -> Iterator[Term]:
 
 def _part(part: str, *, everything: bool) -> Iterator[Term]:
     if is_code_name(part):
-        yield Term(" ".join(parts_of_name(part)), "identifier")
+        yield Term(" ".join(split_name(part)), "identifier")
     for piece in split_scripts(part):
         if is_unspaced(piece):
             yield from _run(piece, everything=everything)
@@ -141,7 +141,7 @@ def _run(run: str, *, everything: bool) -> Iterator[Term]:
     if len(run) == 1:
         yield Term(run, "prefix")
         return
-    if says_nothing(run) and not everything:
+    if is_stopword_run(run) and not everything:
         return
     pairs = segment_run(run)
     if 2 < len(run) <= _LONGEST_WORD_RUN:

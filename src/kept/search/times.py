@@ -11,12 +11,12 @@ import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
 
-from kept.chunking.folding import fold
-from kept.chunking.segment import normalise
 from kept.records import ScorePart
 from kept.search import timewords as tw
 from kept.search.fuse import Scored
 from kept.values import frozen
+from kept.words.folding import fold
+from kept.words.segment import normalise
 
 SHARE = 0.15
 """The most that being from that time can add."""
