@@ -6,7 +6,7 @@ import datetime as dt
 import hashlib
 
 from kept.chunking.markdown import CHUNKER_VERSION, ChunkSize, chunk_markdown, note_name
-from kept.chunking.transcript import TRANSCRIPT_CHUNKER_VERSION
+from kept.chunking.utterances import TRANSCRIPT_CHUNKER_VERSION
 from kept.records import Chunk, SourceFile
 from kept.redact import REDACTION_VERSION
 from kept.store.generation import SCHEMA_VERSION
