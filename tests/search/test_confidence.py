@@ -10,11 +10,18 @@ from hypothesis import strategies as st
 
 from kept.bench.layout import threshold_score
 from kept.records import ScorePart
-from kept.search.confidence import ALL_WORDS, Signals, after_reading, calibrate, how_sure, read_signs
+from kept.search.confidence import (
+    Signals,
+    calibrate,
+    confidence_after_reranking,
+    estimate_confidence,
+    read_signals,
+)
 from kept.search.evidence import Candidate, Evidence
 from kept.search.fuse import FusionWeights, fuse_weighted
 from kept.search.keyword import WeightedTerm
 from kept.search.query import Term
+from kept.search.weights import ALL_WORDS_CONFIDENCE
 from tests.support.workspaces import open_memory, paths, write_note
 
 figures = st.floats(0, 1)
@@ -28,7 +35,7 @@ def candidate(
     return Candidate(row, False, evidence, has_vector=True, age_days=age, matched=matched)
 
 
-def signs(share: float, together: float, meaning: float | None, passages: int = LARGE) -> Signals:
+def signals(share: float, together: float, meaning: float | None, passages: int = LARGE) -> Signals:
     return Signals(share, together, meaning, passages)
 
 
@@ -36,7 +43,7 @@ def signs(share: float, together: float, meaning: float | None, passages: int = 
 def test_the_order_stays_and_the_parts_add_up(found, sure):
     given_rows = [candidate(row, reach, meaning, age=age) for row, (reach, meaning, age) in enumerate(found)]
     ranked = fuse_weighted(given_rows, FusionWeights(0.3, 0.7))
-    scaled = calibrate(ranked, sure, signs(0.5, 2, 0.5))
+    scaled = calibrate(ranked, sure, signals(0.5, 2, 0.5))
     assert [one.candidate.row for one in scaled] == [one.candidate.row for one in ranked]
     for one, after in pairwise(scaled):
         assert one.score >= after.score
@@ -50,7 +57,7 @@ def test_the_order_stays_and_the_parts_add_up(found, sure):
 @given(figures, st.floats(0, 20), figures, st.integers(0, 100_000), st.floats(0, 1))
 def test_more_of_anything_never_makes_it_less_sure(share, together, meaning, passages, more):
     def sure(*, share=share, together=together, meaning=meaning, passages=passages):
-        return how_sure(signs(share, together, meaning, passages), vector_share=0.3)
+        return estimate_confidence(signals(share, together, meaning, passages), vector_share=0.3)
 
     now = sure()
     assert 0 <= now <= 1
@@ -61,32 +68,36 @@ def test_more_of_anything_never_makes_it_less_sure(share, together, meaning, pas
 
 
 def test_words_thrown_together_are_told_from_a_question():
-    assert how_sure(signs(0.3, 1, 0.35), vector_share=0.3) < 0.25 < how_sure(signs(0.45, 5, 0.5), vector_share=0.3)
+    assert (
+        estimate_confidence(signals(0.3, 1, 0.35), vector_share=0.3)
+        < 0.25
+        < estimate_confidence(signals(0.45, 5, 0.5), vector_share=0.3)
+    )
 
 
 @pytest.mark.parametrize("meaning", [None, 0.0, 0.3])
 def test_a_passage_that_has_every_word_is_above_any_threshold_worth_setting(meaning):
-    assert how_sure(signs(1.0, 1, meaning), vector_share=0.3) >= ALL_WORDS
+    assert estimate_confidence(signals(1.0, 1, meaning), vector_share=0.3) >= ALL_WORDS_CONFIDENCE
 
 
 def test_an_embedder_is_believed_as_far_as_it_is_trusted():
-    near = signs(0.0, 0, 0.9)
-    assert how_sure(near, vector_share=0.3) < 0.3 < 0.4 < how_sure(near, vector_share=0.5)
+    near = signals(0.0, 0, 0.9)
+    assert estimate_confidence(near, vector_share=0.3) < 0.3 < 0.4 < estimate_confidence(near, vector_share=0.5)
 
 
 def test_a_name_and_its_parts_are_not_counted_twice():
     terms = [WeightedTerm(Term(text, kind), 1.0, 1) for text, kind in (("user name", "identifier"), ("user", "word"))]
     terms.append(WeightedTerm(Term("name", "word"), 1.0, 1))
     ranked = fuse_weighted([candidate(1, 1.0, matched=("user name", "user", "name"))], FusionWeights(0.0, 1.0))
-    assert read_signs(ranked, terms, passages=LARGE).together == 2
+    assert read_signals(ranked, terms, passages=LARGE).together == 2
 
 
 def test_a_model_that_finds_nothing_fit_makes_it_less_sure():
     before = fuse_weighted([candidate(1, 0.8, age=900.0)], FusionWeights(0.3, 0.7))
-    assert after_reading(0.9, before, before, 0.5) == 0.9
+    assert confidence_after_reranking(0.9, before, before, 0.5) == 0.9
     was = before[0].relevance
     judged = [before[0].plus(ScorePart("rerank", 0.5 * (0.0 - was), ""), relevance=0.5 * (0.0 - was))]
-    assert after_reading(0.9, before, judged, 0.5) == pytest.approx(0.45)
+    assert confidence_after_reranking(0.9, before, judged, 0.5) == pytest.approx(0.45)
 
 
 # through the whole search

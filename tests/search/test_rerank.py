@@ -28,7 +28,7 @@ def ranked(*scores: float) -> list[Scored]:
 
 
 def _scored(row: int, score: float) -> Scored:
-    candidate = Candidate(row, is_turn=False, evidence=Evidence(), has_vector=False, age_days=0.0)
+    candidate = Candidate(row, is_utterance=False, evidence=Evidence(), has_vector=False, age_days=0.0)
     return Scored(candidate, score, score, score, None, lambda: (ScorePart("text", score, ""),))
 
 

@@ -12,7 +12,7 @@ from kept.errors import KeptError, NoteNotFound, UsageError
 from kept.indexing.scan import CITED_FOLDER
 from kept.memory import Memory
 from kept.records import Hit, Progress
-from kept.search.when import parse_when
+from kept.search.date_filter import parse_when
 from kept.tools.arguments import check_arguments
 from kept.tools.catalogue import get_tool
 from kept.tools.citation import from_citation, from_uri
