@@ -40,18 +40,18 @@ def signals(share: float, together: float, meaning: float | None, passages: int 
 
 
 @given(st.lists(st.tuples(figures, figures, st.floats(0, 400)), min_size=1, max_size=12), figures)
-def test_the_order_stays_and_the_parts_add_up(found, sure):
-    given_rows = [candidate(row, reach, meaning, age=age) for row, (reach, meaning, age) in enumerate(found)]
-    ranked = fuse_weighted(given_rows, FusionWeights(0.3, 0.7))
-    scaled = calibrate(ranked, sure, signals(0.5, 2, 0.5))
-    assert [one.candidate.row for one in scaled] == [one.candidate.row for one in ranked]
-    for one, after in pairwise(scaled):
-        assert one.score >= after.score
-    for one in scaled:
-        assert sum(part.value for part in one.parts()) == pytest.approx(one.score)
-        assert -1e-9 <= one.relevance <= one.score + 1e-9 <= 1 + 1e-6
-        beside = sum(part.value for part in one.parts() if part.name in ("recency", "when"))
-        assert one.score - beside == pytest.approx(one.relevance)
+def test_the_order_stays_and_the_parts_add_up(drawn, confidence):
+    candidates = [candidate(row, reach, meaning, age=age) for row, (reach, meaning, age) in enumerate(drawn)]
+    ranked = fuse_weighted(candidates, FusionWeights(0.3, 0.7))
+    scaled = calibrate(ranked, confidence, signals(0.5, 2, 0.5))
+    assert [scored.candidate.row for scored in scaled] == [scored.candidate.row for scored in ranked]
+    for scored, after in pairwise(scaled):
+        assert scored.score >= after.score
+    for scored in scaled:
+        assert sum(part.value for part in scored.parts()) == pytest.approx(scored.score)
+        assert -1e-9 <= scored.relevance <= scored.score + 1e-9 <= 1 + 1e-6
+        beside = sum(part.value for part in scored.parts() if part.name in ("recency", "when"))
+        assert scored.score - beside == pytest.approx(scored.relevance)
 
 
 @given(figures, st.floats(0, 20), figures, st.integers(0, 100_000), st.floats(0, 1))
@@ -130,7 +130,7 @@ def test_a_question_about_something_else_finds_nothing(notes):
 def test_words_of_the_notes_thrown_together_find_nothing(notes):
     result = notes.search("neighbour3 tool58 lunch77 tool140 neighbour199")
     assert result.hits == ()
-    assert {one.reason for one in result.dropped} == {"below min_score"}
+    assert {dropped.reason for dropped in result.dropped} == {"below min_score"}
 
 
 def test_a_word_of_an_unspaced_script_is_found_in_a_question(tmp_path):
@@ -150,7 +150,7 @@ def test_what_is_compared_with_the_threshold_is_what_bench_says(notes):
         assert sum(part.value for part in hit.parts) == pytest.approx(hit.score)
         least = threshold_score(hit)
         again = notes.search("violin repaired tool1 lunch1", min_score=least - 1e-6).hits
-        assert hit.path in {one.path for one in again}
+        assert hit.path in {other.path for other in again}
 
 
 def test_one_of_two_words_finds_what_there_is_but_one_of_many_does_not(tmp_path):

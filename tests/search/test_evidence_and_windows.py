@@ -1,4 +1,4 @@
-"""What speaks for a turn, what is shown of a conversation, and that a score is the sum of its parts."""
+"""Evidence for an utterance, the part of a conversation that is shown, and scores that are the sum of their parts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def utterance(row: int, text: str, *, speaker: str = "User", line: int | None = 
 def evidence_of(chunks: list[ChunkRow], query: str, words: dict[int, float], cosine: dict[int, float] | None = None):
     text = {row: KeywordHit(row, value, 0.0, value, value, ("word",)) for row, value in words.items()}
     pool = CandidatePool({chunk.row: chunk for chunk in chunks}, text, cosine or {}, Calibration())
-    return {one.row: one.evidence for one in pool.candidates(query, now_ms=0)}
+    return {candidate.row: candidate.evidence for candidate in pool.candidates(query, now_ms=0)}
 
 
 # evidence
@@ -41,27 +41,27 @@ def evidence_of(chunks: list[ChunkRow], query: str, words: dict[int, float], cos
 
 def test_an_answer_is_known_by_the_question_before_it():
     chunks = [utterance(2, "Where is the key?"), utterance(3, "Under the pot."), utterance(9, "Far away.")]
-    found = evidence_of(chunks, "key", {2: 0.8})
-    assert (found[3].answers, found[9].answers, found[2].answers) == (0.8, 0.0, 0.0)
-    assert (found[2].asks, found[3].asks) == (1.0, 0.0)
+    evidence = evidence_of(chunks, "key", {2: 0.8})
+    assert (evidence[3].answers, evidence[9].answers, evidence[2].answers) == (0.8, 0.0, 0.0)
+    assert (evidence[2].asks, evidence[3].asks) == (1.0, 0.0)
 
 
 def test_a_statement_before_it_makes_nothing_an_answer():
-    found = evidence_of([utterance(2, "The key is lost."), utterance(3, "Oh.")], "key", {2: 0.8})
-    assert found[3].answers == 0.0
+    evidence = evidence_of([utterance(2, "The key is lost."), utterance(3, "Oh.")], "key", {2: 0.8})
+    assert evidence[3].answers == 0.0
 
 
 def test_the_nearer_neighbour_lends_its_meaning():
     chunks = [utterance(2, "One."), utterance(3, "Two."), utterance(4, "Three.")]
-    found = evidence_of(chunks, "x", {}, {2: 0.2, 3: 0.1, 4: 0.6})
-    assert (found[3].beside, found[2].beside) == (0.6, 0.1)
+    evidence = evidence_of(chunks, "x", {}, {2: 0.2, 3: 0.1, 4: 0.6})
+    assert (evidence[3].beside, evidence[2].beside) == (0.6, 0.1)
 
 
 def test_what_another_says_counts_less_only_where_a_speaker_is_named():
     chunks = [utterance(2, "I paint.", speaker="Ann Lee"), utterance(3, "I sing.", speaker="Bob"), utterance(4, "Yes.")]
     named = evidence_of(chunks, "What does Ann paint?", {})
     assert [named[row].other_speaker for row in (2, 3, 4)] == [0.0, 1.0, 0.0]
-    assert all(one.other_speaker == 0.0 for one in evidence_of(chunks, "Who paints?", {}).values())
+    assert all(evidence.other_speaker == 0.0 for evidence in evidence_of(chunks, "Who paints?", {}).values())
 
 
 def test_programs_and_the_rest_of_a_long_message_are_told_from_people():
@@ -71,8 +71,8 @@ def test_programs_and_the_rest_of_a_long_message_are_told_from_people():
         utterance(4, "c", speaker="Ann"),
     ]
     chunks.append(utterance(5, "the rest of it", speaker=""))
-    found = evidence_of(chunks, "x", {})
-    assert [found[row].machine for row in (2, 3, 4, 5)] == [0.0, 1.0, 0.0, 1.0]
+    evidence = evidence_of(chunks, "x", {})
+    assert [evidence[row].machine for row in (2, 3, 4, 5)] == [0.0, 1.0, 0.0, 1.0]
 
 
 # the sum
@@ -90,8 +90,8 @@ figures = st.floats(0, 1)
     fuse=st.sampled_from([fuse_weighted, fuse_rrf]),
 )
 def test_a_score_is_the_sum_of_its_parts_and_between_0_and_1(figure, is_utterance, has_vector, share, age, fuse):
-    one = Candidate(1, is_utterance, Evidence(*figure), has_vector, age, ("word",))
-    [scored] = fuse([one], FusionWeights(share, 1.0 - share))
+    candidate = Candidate(1, is_utterance, Evidence(*figure), has_vector, age, ("word",))
+    [scored] = fuse([candidate], FusionWeights(share, 1.0 - share))
     assert sum(part.value for part in scored.parts()) == pytest.approx(scored.score)
     assert -1e-9 <= scored.relevance <= scored.score <= 1.0 + 1e-9
 
@@ -146,7 +146,7 @@ def test_what_is_shown_is_exactly_the_lines_that_are_cited(tmp_path):
         session = store.get_or_create("telegram", "5054")
         texts = [f"Remark {at} about the weather in town{at}. " + "So it was. " * (at % 5) for at in range(60)]
         texts[30] = "The parrot escaped through the kitchen window."
-        store.append_all(session.id, [Message.of(("user", "assistant")[at % 2], one) for at, one in enumerate(texts)])
+        store.append_all(session.id, [Message.of(("user", "assistant")[at % 2], text) for at, text in enumerate(texts)])
         result = memory.search("which way did the parrot escape", max_results=5, min_score=0.0)
         best = result.hits[0]
         assert best.start_line < 32 < best.end_line
@@ -159,7 +159,7 @@ def test_what_is_shown_is_exactly_the_lines_that_are_cited(tmp_path):
             assert not lines & seen
             seen |= lines
         assert os.path.basename(session.transcript_path) in best.path
-        assert {one.reason for one in result.dropped} & {"shown with a better hit", "beyond max_results"}
+        assert {dropped.reason for dropped in result.dropped} & {"shown with a better hit", "beyond max_results"}
 
 
 # small data

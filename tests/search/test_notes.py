@@ -1,4 +1,4 @@
-"""What is particular to notes: how far meaning is trusted, room for more than one, and words that people ask with."""
+"""Rules for notes alone: trust in meaning, room for more than one note, and the words around a question."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VECTOR = QueryVector(b"\x01", "x", Calibration(weight=0.3))
 
 
 def share_of_meaning(candidates: list[Candidate], settings: QuerySettings = PLAIN) -> float:
-    """What counts for meaning, read off one that has nothing but meaning."""
+    """Return the share of meaning: the relevance of a note that has nothing else."""
     ranked = fuse_pool([*candidates, note(99, meaning=1.0)], settings, VECTOR)
     return next(scored.relevance for scored in ranked if scored.candidate.row == 99)
 
@@ -74,13 +74,13 @@ def test_another_note_comes_before_the_second_passage_of_one(tmp_path):
         parts = [f"## Part {at}\n\nThe walrus ledger, part {at}, " + "with more to say. " * 4 for at in range(4)]
         write_note(workspace, "memory/long.md", "\n\n".join(["# Walrus", *parts]))
         write_note(workspace, "memory/other.md", "# Elsewhere\n\nThe walrus ledger again, " + "with more to say. " * 6)
-        found = memory.search("walrus ledger", max_results=3, min_score=0.0)
-    assert [hit.path for hit in found][:2] == ["memory/long.md", "memory/other.md"]
-    assert any(part.name == "same note" for part in found.hits[2].parts)
+        result = memory.search("walrus ledger", max_results=3, min_score=0.0)
+    assert [hit.path for hit in result][:2] == ["memory/long.md", "memory/other.md"]
+    assert any(part.name == "same note" for part in result.hits[2].parts)
 
 
 def test_what_people_say_around_a_question_is_not_looked_for():
-    asked = "pretty sure someone decided something about the walrus, anyone remember?"
-    assert [term.text for term in parse_query(asked).terms] == ["decided", "walrus"]
+    query = "pretty sure someone decided something about the walrus, anyone remember?"
+    assert [term.text for term in parse_query(query).terms] == ["decided", "walrus"]
     assert [term.text for term in parse_query("remember").terms] == ["remember"], "unless nothing else is left"
     assert "pretty sure" in [term.text for term in parse_query('"pretty sure" walrus').terms]
