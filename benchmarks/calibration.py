@@ -5,7 +5,7 @@
 Asks each set its own questions, questions of the other sets, and words of its own vocabulary thrown together, two to
 twelve of them. A logistic model tells the questions whose answer is among the first ten from the rest. Every line is
 held out: a set is judged by what was learned from the others. The last lines are learned from everything, each set
-counting the same; `kept/search/confidence.py` has them, rounded. A set whose script has no spaces is judged and not
+counting the same; `kept/search/weights.py` has them, rounded. A set whose script has no spaces is judged and not
 learned from: to the built-in embedder all its texts mean much the same.
 """
 
@@ -24,13 +24,14 @@ from kept.bench.dataset import BenchSet, read_set
 from kept.bench.layout import BenchGroup, lay_out
 from kept.bench.measurement import sample
 from kept.bench.threshold import _short_word, _vocabulary, make_foreign_queries, make_random_queries
-from kept.chunking.segment import is_unspaced
 from kept.config import load_config
 from kept.memory import Memory
 from kept.records import Filter
-from kept.search.confidence import Chance, Signals, how_sure, read_signs
+from kept.search.confidence import Signals, estimate_confidence, read_signals
+from kept.search.pipeline import embed_query, fuse_pool, gather_pool, vector_share
 from kept.search.query import parse_query
-from kept.search.search import embed_query, find_pool, fuse_pool, vector_share_of
+from kept.search.weights import ConfidenceModel
+from kept.words.segment import is_unspaced
 
 NONSENSE = 120
 LENGTHS = (2, 8, 12)
@@ -89,13 +90,13 @@ def _ask(memory: Memory, group: BenchGroup, name: str, kind: str, text: str, wan
     query, settings = parse_query(text), memory.settings.query
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
     with memory.inspecting() as (index, _), index.reading():
-        pool = find_pool(index, vector, query, settings, Filter())
+        pool = gather_pool(index, vector, query, settings, Filter())
     ranked = fuse_pool(pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000), settings, vector)
     best = max((one.relevance for one in ranked), default=0.0)
     answers = [one for one in ranked[:10] if documents_of(group, pool.chunks[one.candidate.row]) & wanted]
     answer = max((one.relevance / best for one in answers), default=0.0) if best else 0.0
-    signs = read_signs(ranked, pool.terms, passages=pool.passages)
-    return Asked(name, kind, signs, vector_share_of(settings, vector), answer)
+    signs = read_signals(ranked, pool.terms, passages=pool.passages)
+    return Asked(name, kind, signs, vector_share(settings, vector), answer)
 
 
 # learning
@@ -105,9 +106,9 @@ def _row(signs: Signals, *, meaning: bool) -> list[float]:
     return [signs.share, float(np.log1p(signs.together)), *([signs.meaning or 0.0] if meaning else [])]
 
 
-def learn(asked: Sequence[Asked], *, meaning: bool) -> Chance:
+def learn(asked: Sequence[Asked], *, meaning: bool) -> ConfidenceModel:
     """Newton's method. What has every word of its query is not learned from: it is never refused."""
-    usable = [one for one in asked if not one.signs.has_all and (one.kind != "answer" or one.answer)]
+    usable = [one for one in asked if not one.signs.has_all_words and (one.kind != "answer" or one.answer)]
     matrix = np.array([_row(one.signs, meaning=meaning) for one in usable])
     target = np.array([float(one.kind == "answer") for one in usable])
     sizes: dict[tuple[str, str], int] = {}
@@ -127,18 +128,18 @@ def learn(asked: Sequence[Asked], *, meaning: bool) -> Chance:
             break
     factors = found[:-1] / scale
     base = float(found[-1] - factors @ mean)
-    return Chance(base, *(round(float(one), 2) for one in factors))
+    return ConfidenceModel(base, *(round(float(one), 2) for one in factors))
 
 
 # judging
 
 
-def sure(one: Asked, chance: Chance, *, meaning: bool) -> float:
+def sure(one: Asked, chance: ConfidenceModel, *, meaning: bool) -> float:
     signs = one.signs if meaning else replace(one.signs, meaning=None)
-    return how_sure(signs, vector_share=one.vector_share, chance=chance)
+    return estimate_confidence(signs, vector_share=one.vector_share, model=chance)
 
 
-def report(name: str, asked: Sequence[Asked], chance: Chance, *, meaning: bool) -> None:
+def report(name: str, asked: Sequence[Asked], chance: ConfidenceModel, *, meaning: bool) -> None:
     scores = [(one, sure(one, chance, meaning=meaning)) for one in asked]
     cells = []
     for least in THRESHOLDS:
@@ -156,7 +157,7 @@ def main(folders: Sequence[str], limit: int | None) -> None:
     asked = [one for bench in sets for one in gather(bench, [other for other in sets if other is not bench], limit)]
     taught = [bench.name for bench in sets if not any(is_unspaced(sign) for sign in bench.queries[0].text)]
     print("refused: questions of other sets, three to six words thrown together, two or eight or twelve")
-    for meaning, title in ((True, "WITH_MEANING"), (False, "WORDS_ALONE")):
+    for meaning, title in ((True, "WITH_MEANING"), (False, "WORDS_ONLY")):
         for bench in sets:
             own = [one for one in asked if one.set == bench.name]
             others = [one for one in asked if one.set in taught and one.set != bench.name]

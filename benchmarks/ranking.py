@@ -25,8 +25,8 @@ from kept.config import Config, load_config
 from kept.memory import Memory
 from kept.records import Filter
 from kept.search.evidence import Evidence
+from kept.search.pipeline import embed_query, gather_pool
 from kept.search.query import parse_query
-from kept.search.search import embed_query, find_pool
 from kept.search.weights import EvidenceWeights
 
 NAMES = [field.name for field in fields(Evidence)]
@@ -76,7 +76,7 @@ def ask(memory: Memory, group: BenchGroup, text: str, wanted: frozenset[str], fo
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
     settings = replace(memory.settings.query, max_results=50)
     with memory.inspecting() as (index, _), index.reading():
-        pool = find_pool(index, vector, query, settings, Filter())
+        pool = gather_pool(index, vector, query, settings, Filter())
     candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
     documents = [documents_of(group, pool.chunks[one.row]) for one in candidates]
     evidence = np.array([[getattr(one.evidence, name) for name in NAMES] for one in candidates])
@@ -195,7 +195,7 @@ def main(folders: Sequence[str], limit: int | None) -> None:
             asked = gather(bench, load_config(home=home, workspace=home).config, home, limit)
         (turns if any(document.session for document in bench.documents) else notes).extend(asked)
         print(f"{bench.name}: {len(asked)} questions", flush=True)
-    for title, asked, names in (("TURNS", turns, TEXT + VECTOR + AGAINST), ("NOTES", notes, NOTES_ONLY)):
+    for title, asked, names in (("UTTERANCES", turns, TEXT + VECTOR + AGAINST), ("NOTES", notes, NOTES_ONLY)):
         if asked:
             print(f"\n{title}: recall@{TOP} of single chunks, held out")
             ablate(asked, names, lambda one: one.fold)

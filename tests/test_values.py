@@ -33,17 +33,17 @@ class Pair:
 
 
 def test_arguments_and_defaults_are_those_of_a_dataclass():
-    for given in ({"x": 1}, {"x": 1, "y": 5}, {"x": 1, "tags": ["a"]}):
-        assert dataclasses.asdict(Point(**given)) == dataclasses.asdict(Reference(**given))
+    for arguments in ({"x": 1}, {"x": 1, "y": 5}, {"x": 1, "tags": ["a"]}):
+        assert dataclasses.asdict(Point(**arguments)) == dataclasses.asdict(Reference(**arguments))
     assert Point(1, 3) == Point(x=1, y=3)
     assert Point(1).tags is not Point(1).tags
 
 
-@pytest.mark.parametrize("given", [{}, {"x": 1, "z": 2}, {"y": 1}])
-def test_wrong_arguments_are_refused(given):
+@pytest.mark.parametrize("arguments", [{}, {"x": 1, "z": 2}, {"y": 1}])
+def test_wrong_arguments_are_refused(arguments):
     for _ in range(2):  # the first call is the one that compiles
         with pytest.raises(TypeError):
-            Point(**given)
+            Point(**arguments)
 
 
 def test_a_value_cannot_be_changed():

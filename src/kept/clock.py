@@ -1,4 +1,4 @@
-"""Time, as something that can be handed in: tests freeze it, nothing else does. And ids."""
+"""Time as a value that is passed in, so that tests can freeze it, and random ids."""
 
 from __future__ import annotations
 
@@ -7,16 +7,24 @@ import secrets
 import time
 from typing import Protocol
 
+DAY_MS = 86_400_000
+
 
 class Clock(Protocol):
+    """Source of the current time."""
+
     def now(self) -> dt.datetime:
-        """The local time, with its offset."""
+        """Return the local time with its UTC offset."""
         ...
 
-    def time_ns(self) -> int: ...
+    def time_ns(self) -> int:
+        """Return nanoseconds since 1970, like `time.time_ns`."""
+        ...
 
 
 class SystemClock:
+    """Clock of the machine."""
+
     def now(self) -> dt.datetime:
         return dt.datetime.now().astimezone()
 
@@ -25,5 +33,5 @@ class SystemClock:
 
 
 def new_id() -> str:
-    """Sixteen hexadecimal digits: among a million of them two are alike once in thirty million times."""
+    """Return sixteen random hexadecimal digits. The chance of a duplicate among a million is one in thirty million."""
     return secrets.token_hex(8)

@@ -36,9 +36,9 @@ from kept.records import (
     SyncReport,
     Written,
 )
+from kept.search.date_filter import When, parse_when
+from kept.search.pipeline import IndexSearchResult, QueryVector, embed_query, search_index
 from kept.search.query import ParsedQuery, parse_query
-from kept.search.search import IndexSearchResult, QueryVector, embed_query, search_index
-from kept.search.when import When, parse_when
 from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
 from kept.workspace.notes import add_note, read_passage
@@ -253,7 +253,7 @@ class Memory:
             vector = None  # rebuilt with another embedder while the query was being embedded
         now_ms = self.clock.time_ns() // 1_000_000
         judge, trouble = self._find_judge()
-        found = search_index(self._keeper.index(), vector, query, settings, filters, now_ms=now_ms, judge=judge)
+        found = search_index(self._keeper.index(), vector, query, settings, filters, now_ms=now_ms, reranker=judge)
         found = replace(found, degraded=(*trouble, *found.degraded)) if trouble else found
         return found if fresh else self._without_what_is_gone(found)
 

@@ -1,5 +1,4 @@
-"""For tests of programs that use Kept: an embedder without a model, a chat model with a script, and a clock that stands
-still."""
+"""Test doubles for programs that use Kept: an embedder without a model, a scripted chat model and a frozen clock."""
 
 from __future__ import annotations
 
@@ -19,9 +18,9 @@ _WORD = re.compile(r"\w+")
 
 
 class FakeEmbedder:
-    """Hashed bags of words: texts that share words are near each other, others are not. It ranks.
+    """Embedder of hashed bags of words: texts that share words are near each other, so ranking can be tested.
 
-    ``calls`` and ``texts`` tell what it was asked; ``broken`` makes it fail.
+    ``calls`` counts the calls, ``texts`` records the texts; set ``broken`` to make every call fail.
     """
 
     calibration = Calibration(floor=0.0, ceiling=1.0, weight=0.5)
@@ -53,7 +52,7 @@ class FakeEmbedder:
 
 
 class FrozenClock:
-    """Stands at one moment until it is moved."""
+    """Clock that shows one moment until `move` advances it."""
 
     def __init__(self, now: dt.datetime | None = None) -> None:
         self._now = now or dt.datetime(2026, 3, 14, 15, 9, 26).astimezone()
@@ -65,4 +64,5 @@ class FrozenClock:
         return int(self._now.timestamp() * 1_000_000_000)
 
     def move(self, **amount: float) -> None:
+        """Advance the clock by the arguments of a `timedelta`: ``clock.move(hours=2)``."""
         self._now += dt.timedelta(**amount)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import unicodedata
 from itertools import pairwise
 
 import pytest
@@ -11,11 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kept.chunking.blocks import Budget
-from kept.chunking.folding import fold
 from kept.chunking.markdown import ChunkSize, chunk_markdown, cut_note
-from kept.chunking.segment import normalise, segment, segment_run, split_scripts
 from kept.records import Chunk
-from kept.tokens import estimate_tokens, weigh
+from kept.tokens import weigh
 
 SMALL = ChunkSize(tokens=16, overlap=4)
 
@@ -268,25 +265,6 @@ def test_pieces_of_a_line_part_between_words():
     assert all(piece.endswith(" ") for piece in pieces[:-1])
 
 
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
-        ("", 0),
-        ("abcd", 1),
-        ("abcde", 2),
-        ("漢字", 2),
-        ("ไทย", 3),
-        ("한국", 2),
-        ("かな", 2),
-        ("漢abcd", 2),
-        ("é" * 4, 1),
-        ("𠀀", 1),
-    ],
-)
-def test_dense_scripts_weigh_a_token_for_each_character(text, tokens):
-    assert estimate_tokens(text) == tokens
-
-
 def test_a_chunk_of_dense_script_holds_a_quarter_of_the_characters():
     for script in ("漢", "ก"):
         assert max(map(len, texts(f"{script * 60}\n" * 40))) <= 400
@@ -433,69 +411,3 @@ def test_a_link_definition_of_a_few_lines_is_no_block_and_one_without_end_is():
     assert texts(short, name="MEMORY.md") == ["first\n\n[a]: b\n'a\ntitle'", "last"]
     long = "first\n\n[a]: b '\n" + "y\n" * 40 + "'\n\nlast\n"
     assert len(texts(long, name="MEMORY.md")) == 3
-
-
-# words for the full-text index
-
-
-def test_text_in_plain_letters_is_stored_as_it_is():
-    assert segment("Plain text, v2.1_x") == "Plain text, v2.1_x"
-
-
-RUNS = st.text(st.sampled_from("漢字かなカナ한글กขคงລາວ々"), min_size=1, max_size=12)
-
-
-@given(before=st.text("ab .", max_size=4), run=RUNS, data=st.data())
-def test_every_part_of_an_unspaced_run_is_a_phrase_of_its_pairs(before, run, data):
-    run = normalise(run)
-    start = data.draw(st.integers(0, len(run) - 1))
-    end = data.draw(st.integers(start + 1, len(run)))
-    words = segment(before + run).split()
-    wanted = segment_run(run[start:end])
-    if end - start == 1:
-        assert any(word.startswith(wanted[0]) for word in words)
-    else:
-        places = [at for at in range(len(words)) if words[at : at + len(wanted)] == wanted]
-        assert places
-
-
-def test_one_spelling_for_what_looks_the_same():
-    assert normalise("Ｋｅｐｔ　①") == "Kept 1"
-    assert normalise("e\u0301") == "é"
-    assert normalise("❤\ufe0f") == normalise("❤")
-
-
-@pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0f73", "\u0f71\u0f72"])
-def test_marks_without_end_on_one_letter_are_not_put_in_order(marks):
-    assert len(normalise("a" + marks * 500_000 + " é")) < 100
-    assert normalise("a" + marks * 10) == unicodedata.normalize("NFKC", "a" + marks * 10)
-
-
-def test_long_runs_without_spaces_are_spelt_as_short_ones_are():
-    run = "か\u3099각กำe\u0301" * 100
-    assert normalise(run) == unicodedata.normalize("NFKC", run)
-
-
-def test_pictures_are_words_of_their_own():
-    assert segment("ship🚀now").split() == ["ship", "🚀", "now"]
-
-
-@pytest.mark.parametrize(
-    ("word", "parts"),
-    [
-        ("GPT模型", ["GPT", "模型"]),
-        ("模型v2", ["模型", "v2"]),
-        ("plain", ["plain"]),
-        ("模型", ["模型"]),
-        ("", []),
-        ("a模b", ["a", "模", "b"]),
-    ],
-)
-def test_a_word_is_parted_where_an_unspaced_script_begins_or_ends(word, parts):
-    assert split_scripts(word) == parts
-
-
-@given(st.text(max_size=100))
-def test_segmenting_takes_any_text_and_loses_no_letter(text):
-    kept = set(segment(text))
-    assert {letter for letter in fold(normalise(text)) if not letter.isspace()} <= kept

@@ -8,11 +8,8 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kept import Message, SessionStore
-from kept.chunking.transcript import MAX_CHUNK_CHARS, Utterance, chunk_turns, find_settled, show_turns
 from kept.config.schema import SessionSyncSettings
 from kept.errors import PathRefused, SessionKeyInvalid, SessionNotFound
 from kept.indexing import conversation
@@ -380,9 +377,9 @@ def test_adding_a_turn_to_a_long_conversation_reads_cuts_and_embeds_only_its_end
         embedder.texts.clear()
         lines = counting(monkeypatch)
         cut: list[int] = []
-        whole = conversation.chunk_turns
+        whole = conversation.chunk_utterances
         monkeypatch.setattr(
-            conversation, "chunk_turns", lambda turns, **more: cut.append(len(turns)) or whole(turns, **more)
+            conversation, "chunk_utterances", lambda turns, **more: cut.append(len(turns)) or whole(turns, **more)
         )
         talk(store, "And the parrot?", "It is green.")
         lines.clear()  # the catalogue of sessions has read too
@@ -581,62 +578,6 @@ def test_a_sync_is_due_when_a_transcript_has_grown_by_enough(tmp_path):
         record = talk(store, "Three.")
         added = len(Path(record.transcript_path).read_bytes().splitlines(keepends=True)[-1])
         assert syncer.growths() == [Growth(added, 1)]
-
-
-# the chunker
-
-KINDS = st.sampled_from(["user", "assistant", "tool", "system", "summary"])
-TEXTS = st.one_of(
-    st.text(min_size=1, max_size=60),
-    st.tuples(st.sampled_from(["a", "word ", "line\n", "para\n\n", "的"]), st.integers(1, 3000)).map(
-        lambda x: x[0] * x[1]
-    ),
-).filter(lambda text: text.strip())
-
-
-@st.composite
-def conversations(draw):
-    line, turns = 1, []
-    for kind, text, gap, begins in draw(
-        st.lists(st.tuples(KINDS, TEXTS, st.integers(1, 3), st.integers(0, 9)), min_size=1, max_size=25)
-    ):
-        line += gap
-        day = dt.date(2026, 3, 14)
-        turns.append(Utterance(line, kind, "Ann", day, "2026-03-14 15:09", line, text.strip(), begins=begins == 0))
-    return turns
-
-
-@given(conversations())
-def test_chunks_cover_every_turn_in_order_within_their_limit(turns):
-    chunks = chunk_turns(turns)
-    lines = {turn.line for turn in turns}
-    assert lines <= {line for chunk in chunks for line in range(chunk.start_line, chunk.end_line + 1)}
-    assert [(one.start_line, one.end_line) for one in chunks] == sorted(
-        (one.start_line, one.end_line) for one in chunks
-    )
-    for chunk in chunks:
-        assert 0 < len(chunk.text) <= MAX_CHUNK_CHARS
-        assert {chunk.start_line, chunk.end_line} <= lines
-        inside = [turn for turn in turns if chunk.start_line <= turn.line <= chunk.end_line]
-        assert chunk.text in show_turns(inside)
-    squeezed = "".join("".join(chunk.text.split()) for chunk in chunks)
-    assert squeezed == "".join("".join(turn.shown.split()) for turn in turns)
-    assert {one.start_line for one in chunks} >= {turn.line for turn in turns if turn.begins}
-
-
-@settings(max_examples=200)
-@given(conversations(), st.data())
-def test_cutting_a_conversation_as_it_grows_gives_what_cutting_it_whole_gives(turns, data):
-    kept, settled, again = [], 0, 0
-    sizes = sorted(data.draw(st.sets(st.integers(1, len(turns)), max_size=5)) | {len(turns)})
-    for size in sizes:
-        seen = [turn for turn in turns[:size] if turn.line >= again]
-        chunks = chunk_turns(seen, after_line=settled)
-        kept = [one for one in kept if one.start_line <= settled] + chunks
-        found = find_settled(seen, chunks)
-        if found:
-            settled, again = found.line, found.again_from
-    assert kept == chunk_turns(turns)
 
 
 # whether everything said can be found

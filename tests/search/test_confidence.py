@@ -10,11 +10,18 @@ from hypothesis import strategies as st
 
 from kept.bench.layout import threshold_score
 from kept.records import ScorePart
-from kept.search.confidence import ALL_WORDS, Signals, after_reading, calibrate, how_sure, read_signs
+from kept.search.confidence import (
+    Signals,
+    calibrate,
+    confidence_after_reranking,
+    estimate_confidence,
+    read_signals,
+)
 from kept.search.evidence import Candidate, Evidence
 from kept.search.fuse import FusionWeights, fuse_weighted
 from kept.search.keyword import WeightedTerm
 from kept.search.query import Term
+from kept.search.weights import ALL_WORDS_CONFIDENCE
 from tests.support.workspaces import open_memory, paths, write_note
 
 figures = st.floats(0, 1)
@@ -28,29 +35,29 @@ def candidate(
     return Candidate(row, False, evidence, has_vector=True, age_days=age, matched=matched)
 
 
-def signs(share: float, together: float, meaning: float | None, passages: int = LARGE) -> Signals:
+def signals(share: float, together: float, meaning: float | None, passages: int = LARGE) -> Signals:
     return Signals(share, together, meaning, passages)
 
 
 @given(st.lists(st.tuples(figures, figures, st.floats(0, 400)), min_size=1, max_size=12), figures)
-def test_the_order_stays_and_the_parts_add_up(found, sure):
-    given_rows = [candidate(row, reach, meaning, age=age) for row, (reach, meaning, age) in enumerate(found)]
-    ranked = fuse_weighted(given_rows, FusionWeights(0.3, 0.7))
-    scaled = calibrate(ranked, sure, signs(0.5, 2, 0.5))
-    assert [one.candidate.row for one in scaled] == [one.candidate.row for one in ranked]
-    for one, after in pairwise(scaled):
-        assert one.score >= after.score
-    for one in scaled:
-        assert sum(part.value for part in one.parts()) == pytest.approx(one.score)
-        assert -1e-9 <= one.relevance <= one.score + 1e-9 <= 1 + 1e-6
-        beside = sum(part.value for part in one.parts() if part.name in ("recency", "when"))
-        assert one.score - beside == pytest.approx(one.relevance)
+def test_the_order_stays_and_the_parts_add_up(drawn, confidence):
+    candidates = [candidate(row, reach, meaning, age=age) for row, (reach, meaning, age) in enumerate(drawn)]
+    ranked = fuse_weighted(candidates, FusionWeights(0.3, 0.7))
+    scaled = calibrate(ranked, confidence, signals(0.5, 2, 0.5))
+    assert [scored.candidate.row for scored in scaled] == [scored.candidate.row for scored in ranked]
+    for scored, after in pairwise(scaled):
+        assert scored.score >= after.score
+    for scored in scaled:
+        assert sum(part.value for part in scored.parts()) == pytest.approx(scored.score)
+        assert -1e-9 <= scored.relevance <= scored.score + 1e-9 <= 1 + 1e-6
+        beside = sum(part.value for part in scored.parts() if part.name in ("recency", "when"))
+        assert scored.score - beside == pytest.approx(scored.relevance)
 
 
 @given(figures, st.floats(0, 20), figures, st.integers(0, 100_000), st.floats(0, 1))
 def test_more_of_anything_never_makes_it_less_sure(share, together, meaning, passages, more):
     def sure(*, share=share, together=together, meaning=meaning, passages=passages):
-        return how_sure(signs(share, together, meaning, passages), vector_share=0.3)
+        return estimate_confidence(signals(share, together, meaning, passages), vector_share=0.3)
 
     now = sure()
     assert 0 <= now <= 1
@@ -61,32 +68,36 @@ def test_more_of_anything_never_makes_it_less_sure(share, together, meaning, pas
 
 
 def test_words_thrown_together_are_told_from_a_question():
-    assert how_sure(signs(0.3, 1, 0.35), vector_share=0.3) < 0.25 < how_sure(signs(0.45, 5, 0.5), vector_share=0.3)
+    assert (
+        estimate_confidence(signals(0.3, 1, 0.35), vector_share=0.3)
+        < 0.25
+        < estimate_confidence(signals(0.45, 5, 0.5), vector_share=0.3)
+    )
 
 
 @pytest.mark.parametrize("meaning", [None, 0.0, 0.3])
 def test_a_passage_that_has_every_word_is_above_any_threshold_worth_setting(meaning):
-    assert how_sure(signs(1.0, 1, meaning), vector_share=0.3) >= ALL_WORDS
+    assert estimate_confidence(signals(1.0, 1, meaning), vector_share=0.3) >= ALL_WORDS_CONFIDENCE
 
 
 def test_an_embedder_is_believed_as_far_as_it_is_trusted():
-    near = signs(0.0, 0, 0.9)
-    assert how_sure(near, vector_share=0.3) < 0.3 < 0.4 < how_sure(near, vector_share=0.5)
+    near = signals(0.0, 0, 0.9)
+    assert estimate_confidence(near, vector_share=0.3) < 0.3 < 0.4 < estimate_confidence(near, vector_share=0.5)
 
 
 def test_a_name_and_its_parts_are_not_counted_twice():
     terms = [WeightedTerm(Term(text, kind), 1.0, 1) for text, kind in (("user name", "identifier"), ("user", "word"))]
     terms.append(WeightedTerm(Term("name", "word"), 1.0, 1))
     ranked = fuse_weighted([candidate(1, 1.0, matched=("user name", "user", "name"))], FusionWeights(0.0, 1.0))
-    assert read_signs(ranked, terms, passages=LARGE).together == 2
+    assert read_signals(ranked, terms, passages=LARGE).together == 2
 
 
 def test_a_model_that_finds_nothing_fit_makes_it_less_sure():
     before = fuse_weighted([candidate(1, 0.8, age=900.0)], FusionWeights(0.3, 0.7))
-    assert after_reading(0.9, before, before, 0.5) == 0.9
+    assert confidence_after_reranking(0.9, before, before, 0.5) == 0.9
     was = before[0].relevance
     judged = [before[0].plus(ScorePart("rerank", 0.5 * (0.0 - was), ""), relevance=0.5 * (0.0 - was))]
-    assert after_reading(0.9, before, judged, 0.5) == pytest.approx(0.45)
+    assert confidence_after_reranking(0.9, before, judged, 0.5) == pytest.approx(0.45)
 
 
 # through the whole search
@@ -119,7 +130,7 @@ def test_a_question_about_something_else_finds_nothing(notes):
 def test_words_of_the_notes_thrown_together_find_nothing(notes):
     result = notes.search("neighbour3 tool58 lunch77 tool140 neighbour199")
     assert result.hits == ()
-    assert {one.reason for one in result.dropped} == {"below min_score"}
+    assert {dropped.reason for dropped in result.dropped} == {"below min_score"}
 
 
 def test_a_word_of_an_unspaced_script_is_found_in_a_question(tmp_path):
@@ -139,7 +150,7 @@ def test_what_is_compared_with_the_threshold_is_what_bench_says(notes):
         assert sum(part.value for part in hit.parts) == pytest.approx(hit.score)
         least = threshold_score(hit)
         again = notes.search("violin repaired tool1 lunch1", min_score=least - 1e-6).hits
-        assert hit.path in {one.path for one in again}
+        assert hit.path in {other.path for other in again}
 
 
 def test_one_of_two_words_finds_what_there_is_but_one_of_many_does_not(tmp_path):

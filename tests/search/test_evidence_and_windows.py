@@ -1,4 +1,4 @@
-"""What speaks for a turn, what is shown of a conversation, and that a score is the sum of its parts."""
+"""Evidence for an utterance, the part of a conversation that is shown, and scores that are the sum of their parts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from kept import Message, SessionStore
 from kept.embedding.base import Calibration
 from kept.records import Filter
-from kept.search.evidence import Candidate, Evidence, Pool
+from kept.search.evidence import Candidate, CandidatePool, Evidence
 from kept.search.fuse import FusionWeights, fuse_rrf, fuse_weighted
 from kept.search.keyword import KeywordHit
+from kept.search.selection import Windows
 from kept.search.snippet import MAX_CHARS
-from kept.search.weights import NOTES, TURNS
-from kept.search.window import Windows
+from kept.search.weights import NOTES, UTTERANCES
 from kept.store.rows import ChunkRow
 from kept.testing import FrozenClock
 from tests.support.workspaces import open_memory, write_note
@@ -25,50 +25,54 @@ from tests.support.workspaces import open_memory, write_note
 NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.timezone(dt.timedelta(hours=1)))
 
 
-def turn(row: int, text: str, *, speaker: str = "User", line: int | None = None, at_ms: int = 0) -> ChunkRow:
+def utterance(row: int, text: str, *, speaker: str = "User", line: int | None = None, at_ms: int = 0) -> ChunkRow:
     shown = f"[2026-03-14 15:09] {speaker}: {text}" if speaker else text
     return ChunkRow(row, "sessions", "sessions/a.jsonl", line or row, line or row, "", "", shown, at_ms)
 
 
 def evidence_of(chunks: list[ChunkRow], query: str, words: dict[int, float], cosine: dict[int, float] | None = None):
     text = {row: KeywordHit(row, value, 0.0, value, value, ("word",)) for row, value in words.items()}
-    pool = Pool({chunk.row: chunk for chunk in chunks}, text, cosine or {}, Calibration())
-    return {one.row: one.evidence for one in pool.candidates(query, now_ms=0)}
+    pool = CandidatePool({chunk.row: chunk for chunk in chunks}, text, cosine or {}, Calibration())
+    return {candidate.row: candidate.evidence for candidate in pool.candidates(query, now_ms=0)}
 
 
 # evidence
 
 
 def test_an_answer_is_known_by_the_question_before_it():
-    chunks = [turn(2, "Where is the key?"), turn(3, "Under the pot."), turn(9, "Far away.")]
-    found = evidence_of(chunks, "key", {2: 0.8})
-    assert (found[3].answers, found[9].answers, found[2].answers) == (0.8, 0.0, 0.0)
-    assert (found[2].asks, found[3].asks) == (1.0, 0.0)
+    chunks = [utterance(2, "Where is the key?"), utterance(3, "Under the pot."), utterance(9, "Far away.")]
+    evidence = evidence_of(chunks, "key", {2: 0.8})
+    assert (evidence[3].answers, evidence[9].answers, evidence[2].answers) == (0.8, 0.0, 0.0)
+    assert (evidence[2].asks, evidence[3].asks) == (1.0, 0.0)
 
 
 def test_a_statement_before_it_makes_nothing_an_answer():
-    found = evidence_of([turn(2, "The key is lost."), turn(3, "Oh.")], "key", {2: 0.8})
-    assert found[3].answers == 0.0
+    evidence = evidence_of([utterance(2, "The key is lost."), utterance(3, "Oh.")], "key", {2: 0.8})
+    assert evidence[3].answers == 0.0
 
 
 def test_the_nearer_neighbour_lends_its_meaning():
-    chunks = [turn(2, "One."), turn(3, "Two."), turn(4, "Three.")]
-    found = evidence_of(chunks, "x", {}, {2: 0.2, 3: 0.1, 4: 0.6})
-    assert (found[3].beside, found[2].beside) == (0.6, 0.1)
+    chunks = [utterance(2, "One."), utterance(3, "Two."), utterance(4, "Three.")]
+    evidence = evidence_of(chunks, "x", {}, {2: 0.2, 3: 0.1, 4: 0.6})
+    assert (evidence[3].beside, evidence[2].beside) == (0.6, 0.1)
 
 
 def test_what_another_says_counts_less_only_where_a_speaker_is_named():
-    chunks = [turn(2, "I paint.", speaker="Ann Lee"), turn(3, "I sing.", speaker="Bob"), turn(4, "Yes.")]
+    chunks = [utterance(2, "I paint.", speaker="Ann Lee"), utterance(3, "I sing.", speaker="Bob"), utterance(4, "Yes.")]
     named = evidence_of(chunks, "What does Ann paint?", {})
     assert [named[row].other_speaker for row in (2, 3, 4)] == [0.0, 1.0, 0.0]
-    assert all(one.other_speaker == 0.0 for one in evidence_of(chunks, "Who paints?", {}).values())
+    assert all(evidence.other_speaker == 0.0 for evidence in evidence_of(chunks, "Who paints?", {}).values())
 
 
 def test_programs_and_the_rest_of_a_long_message_are_told_from_people():
-    chunks = [turn(2, "a", speaker="User"), turn(3, "b", speaker="Assistant"), turn(4, "c", speaker="Ann")]
-    chunks.append(turn(5, "the rest of it", speaker=""))
-    found = evidence_of(chunks, "x", {})
-    assert [found[row].machine for row in (2, 3, 4, 5)] == [0.0, 1.0, 0.0, 1.0]
+    chunks = [
+        utterance(2, "a", speaker="User"),
+        utterance(3, "b", speaker="Assistant"),
+        utterance(4, "c", speaker="Ann"),
+    ]
+    chunks.append(utterance(5, "the rest of it", speaker=""))
+    evidence = evidence_of(chunks, "x", {})
+    assert [evidence[row].machine for row in (2, 3, 4, 5)] == [0.0, 1.0, 0.0, 1.0]
 
 
 # the sum
@@ -79,23 +83,23 @@ figures = st.floats(0, 1)
 
 @given(
     figure=st.lists(figures, min_size=10, max_size=10),
-    is_turn=st.booleans(),
+    is_utterance=st.booleans(),
     has_vector=st.booleans(),
     share=figures,
     age=st.floats(-10, 5000),
     fuse=st.sampled_from([fuse_weighted, fuse_rrf]),
 )
-def test_a_score_is_the_sum_of_its_parts_and_between_0_and_1(figure, is_turn, has_vector, share, age, fuse):
-    one = Candidate(1, is_turn, Evidence(*figure), has_vector, age, ("word",))
-    [scored] = fuse([one], FusionWeights(share, 1.0 - share))
+def test_a_score_is_the_sum_of_its_parts_and_between_0_and_1(figure, is_utterance, has_vector, share, age, fuse):
+    candidate = Candidate(1, is_utterance, Evidence(*figure), has_vector, age, ("word",))
+    [scored] = fuse([candidate], FusionWeights(share, 1.0 - share))
     assert sum(part.value for part in scored.parts()) == pytest.approx(scored.score)
     assert -1e-9 <= scored.relevance <= scored.score <= 1.0 + 1e-9
 
 
-@pytest.mark.parametrize("mix", [NOTES, TURNS])
-def test_each_side_of_the_weights_adds_up_to_1(mix):
-    assert mix.words + mix.around + mix.coverage + mix.reach + mix.answers == pytest.approx(1.0)
-    assert mix.meaning + mix.beside == pytest.approx(1.0)
+@pytest.mark.parametrize("weights", [NOTES, UTTERANCES])
+def test_each_side_of_the_weights_adds_up_to_1(weights):
+    assert weights.words + weights.around + weights.coverage + weights.reach + weights.answers == pytest.approx(1.0)
+    assert weights.meaning + weights.beside == pytest.approx(1.0)
 
 
 # windows
@@ -108,17 +112,17 @@ def windows_over(chunks: list[ChunkRow], scores: dict[int, float] | None = None,
 
 def rows(windows: Windows, row: int) -> list[int]:
     windows.open(row)
-    return [chunk.row for chunk in windows.of(row)]
+    return [chunk.row for chunk in windows.get(row)]
 
 
 def test_a_window_grows_towards_what_fits_the_query_better_and_no_further_than_a_snippet():
-    chunks = [turn(row, "x" * 200) for row in range(2, 9)]
+    chunks = [utterance(row, "x" * 200) for row in range(2, 9)]
     assert rows(windows_over(chunks, {4: 0.9, 3: 0.8}), 5) == [3, 4, 5]
     assert rows(windows_over(chunks), 5) == [5, 6, 7]
 
 
 def test_windows_do_not_overlap_and_cover_what_they_show():
-    chunks = [turn(row, "x" * 150) for row in range(2, 12)]
+    chunks = [utterance(row, "x" * 150) for row in range(2, 12)]
     windows = windows_over(chunks)
     first, second = rows(windows, 5), rows(windows, 9)
     assert not set(first) & set(second)
@@ -126,14 +130,14 @@ def test_windows_do_not_overlap_and_cover_what_they_show():
 
 
 def test_pieces_of_one_message_are_never_joined():
-    chunks = [turn(2, "a"), turn(3, "b", line=3), turn(4, "c", line=3), turn(5, "d", line=4)]
+    chunks = [utterance(2, "a"), utterance(3, "b", line=3), utterance(4, "c", line=3), utterance(5, "d", line=4)]
     assert rows(windows_over(chunks), 3) == [2, 3]
     assert rows(windows_over(chunks), 4) == [4, 5]
     assert rows(windows_over(chunks), 2) == [2]
 
 
 def test_a_neighbour_outside_the_time_asked_for_is_not_shown():
-    chunks = [turn(2, "a", at_ms=10), turn(3, "b", at_ms=20), turn(4, "c", at_ms=30)]
+    chunks = [utterance(2, "a", at_ms=10), utterance(3, "b", at_ms=20), utterance(4, "c", at_ms=30)]
     assert rows(windows_over(chunks, filters=Filter(since_ms=15, until_ms=25)), 3) == [3]
 
 
@@ -142,7 +146,7 @@ def test_what_is_shown_is_exactly_the_lines_that_are_cited(tmp_path):
         session = store.get_or_create("telegram", "5054")
         texts = [f"Remark {at} about the weather in town{at}. " + "So it was. " * (at % 5) for at in range(60)]
         texts[30] = "The parrot escaped through the kitchen window."
-        store.append_all(session.id, [Message.of(("user", "assistant")[at % 2], one) for at, one in enumerate(texts)])
+        store.append_all(session.id, [Message.of(("user", "assistant")[at % 2], text) for at, text in enumerate(texts)])
         result = memory.search("which way did the parrot escape", max_results=5, min_score=0.0)
         best = result.hits[0]
         assert best.start_line < 32 < best.end_line
@@ -155,7 +159,7 @@ def test_what_is_shown_is_exactly_the_lines_that_are_cited(tmp_path):
             assert not lines & seen
             seen |= lines
         assert os.path.basename(session.transcript_path) in best.path
-        assert {one.reason for one in result.dropped} & {"shown with a better hit", "beyond max_results"}
+        assert {dropped.reason for dropped in result.dropped} & {"shown with a better hit", "beyond max_results"}
 
 
 # small data

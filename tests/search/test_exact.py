@@ -29,29 +29,29 @@ identifiers = st.builds(
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory):
+def folders(tmp_path_factory):
     """A new folder for each example."""
     return iter(lambda: tmp_path_factory.mktemp("corpus"), None)
 
 
-def search_among(place, corpus, target: str, query: str):
+def search_among(folder, corpus, target: str, query: str):
     """The notes of the corpus and the target among them, as one memory; what it finds for the query."""
-    workspace = place / "workspace"
+    workspace = folder / "workspace"
     for number, (title, body) in enumerate(corpus):
         write_note(workspace, f"memory/n{number}.md", f"# {title}\n\n{body}\n")
     write_note(workspace, "memory/target.md", target)
     try:
-        with open_memory(place) as memory:
+        with open_memory(folder) as memory:
             return memory.search(query)
     finally:
-        shutil.rmtree(place)
+        shutil.rmtree(folder)
 
 
 def is_first(result) -> bool:
     """Alone in front, or with nothing in front that is not as exact."""
     at = paths(result).index("memory/target.md")
     exactness = [next((part.detail for part in hit.parts if part.name == "exact"), "") for hit in result]
-    return all(one == exactness[at] for one in exactness[:at])
+    return all(detail == exactness[at] for detail in exactness[:at])
 
 
 examples = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -59,17 +59,17 @@ examples = settings(max_examples=40, suppress_health_check=[HealthCheck.function
 
 @examples
 @given(corpus=corpora, title=st.lists(words, min_size=1, max_size=5).map(" ".join), body=sentences)
-def test_a_title_ranks_first(places, corpus, title, body):
-    others = [(f"{one} and more", text) for one, text in corpus]
-    result = search_among(next(places), others, f"# {title}\n\n{body}\n", title)
+def test_a_title_ranks_first(folders, corpus, title, body):
+    others = [(f"{title} and more", text) for title, text in corpus]
+    result = search_among(next(folders), others, f"# {title}\n\n{body}\n", title)
     assert paths(result)[0] == "memory/target.md"
     assert result.hits[0].parts[-1].detail == "it is the title"
 
 
 @examples
 @given(corpus=corpora, name=identifiers, before=sentences, after=sentences)
-def test_an_identifier_ranks_first(places, corpus, name, before, after):
-    result = search_among(next(places), corpus, f"# Note\n\n{before} {name} {after}\n", name)
+def test_an_identifier_ranks_first(folders, corpus, name, before, after):
+    result = search_among(next(folders), corpus, f"# Note\n\n{before} {name} {after}\n", name)
     assert paths(result)[0] == "memory/target.md"
 
 
@@ -81,17 +81,17 @@ def test_an_identifier_ranks_first(places, corpus, name, before, after):
     after=sentences,
     quotes=st.sampled_from(["{}", '"{}"', "“{}”", "«{}»"]),
 )
-def test_a_phrase_ranks_first(places, corpus, phrase, before, after, quotes):
+def test_a_phrase_ranks_first(folders, corpus, phrase, before, after, quotes):
     text = " ".join(phrase)
     query = quotes.format(text)
-    result = search_among(next(places), corpus, f"# Note\n\n{before} {text} {after}\n", query)
+    result = search_among(next(folders), corpus, f"# Note\n\n{before} {text} {after}\n", query)
     assert is_first(result)
 
 
 @examples
 @given(corpus=corpora, query=sentences)
-def test_scores_stay_in_bounds_and_their_parts_add_up(places, corpus, query):
-    result = search_among(next(places), corpus, f"# {query[:40]}\n\n{query}\n", query)
+def test_scores_stay_in_bounds_and_their_parts_add_up(folders, corpus, query):
+    result = search_among(next(folders), corpus, f"# {query[:40]}\n\n{query}\n", query)
     assert result.hits
     for hit in result:
         assert 0 <= hit.score <= 1 + 1e-9

@@ -1,4 +1,4 @@
-"""What is particular to notes: how far meaning is trusted, room for more than one, and words that people ask with."""
+"""Rules for notes alone: trust in meaning, room for more than one note, and the words around a question."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from kept.config import QuerySettings
 from kept.embedding.base import Calibration
 from kept.search.evidence import Candidate, Evidence
-from kept.search.fuse import FusionWeights, fuse_weighted
+from kept.search.fuse import FusionWeights, demote_further_passages, fuse_weighted
+from kept.search.pipeline import QueryVector, fuse_pool
 from kept.search.query import parse_query
-from kept.search.search import QueryVector, fuse_pool
-from kept.search.spread import FURTHER_SHARE, spread_notes
+from kept.search.weights import FURTHER_PASSAGE_SHARE
 from tests.support.workspaces import open_memory, write_note
 
 
@@ -27,9 +27,9 @@ VECTOR = QueryVector(b"\x01", "x", Calibration(weight=0.3))
 
 
 def share_of_meaning(candidates: list[Candidate], settings: QuerySettings = PLAIN) -> float:
-    """What counts for meaning, read off one that has nothing but meaning."""
+    """Return the share of meaning: the relevance of a note that has nothing else."""
     ranked = fuse_pool([*candidates, note(99, meaning=1.0)], settings, VECTOR)
-    return next(one.relevance for one in ranked if one.candidate.row == 99)
+    return next(scored.relevance for scored in ranked if scored.candidate.row == 99)
 
 
 def test_meaning_counts_for_more_where_no_note_has_the_words():
@@ -46,22 +46,26 @@ def test_the_share_of_meaning_is_never_more_than_all():
     assert FusionWeights(0.7, 0.3).scaled(1.9) == FusionWeights(1.0, 0.0)
 
 
+def passage(row: int, words: float, name: int, is_utterance: bool) -> Candidate:
+    return Candidate(row, is_utterance, Evidence(words=words), True, 1e6, ("word",), position=(f"{name}.md", row, row))
+
+
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3), st.booleans()), max_size=12))
 def test_the_first_passage_of_every_note_keeps_its_score_and_parts_add_up(drawn):
-    ranked = fuse_weighted([note(row, words=words) for row, (words, _, _) in enumerate(drawn)], FusionWeights(0.0, 1.0))
-    notes = {row: None if is_turn else f"{name}.md" for row, (_, name, is_turn) in enumerate(drawn)}
-    spread = spread_notes(ranked, notes.get)
-    before = {one.candidate.row: one.score for one in ranked}
+    ranked = fuse_weighted([passage(row, *fields) for row, fields in enumerate(drawn)], FusionWeights(0.0, 1.0))
+    demoted = demote_further_passages(ranked)
     seen: set[str] = set()
-    for one in ranked:
-        row, name = one.candidate.row, notes[one.candidate.row]
-        after = next(other for other in spread if other.candidate.row == row)
-        expected = before[row] * (1 - FURTHER_SHARE) if name in seen else before[row]
+    for before in ranked:
+        candidate = before.candidate
+        after = next(scored for scored in demoted if scored.candidate == candidate)
+        is_further = candidate.path in seen and not candidate.is_utterance
+        expected = before.score * (1 - FURTHER_PASSAGE_SHARE) if is_further else before.score
         assert after.score == pytest.approx(expected)
         assert sum(part.value for part in after.parts()) == pytest.approx(after.score)
-        assert after.relevance == one.relevance, "the threshold is not what this is about"
-        seen.update({name} if name else ())
-    assert [one.score for one in spread] == sorted((one.score for one in spread), reverse=True)
+        assert after.relevance == before.relevance, "the threshold is not what this is about"
+        seen.update(set() if candidate.is_utterance else {candidate.path})
+    scores = [scored.score for scored in demoted]
+    assert scores == sorted(scores, reverse=True)
 
 
 def test_another_note_comes_before_the_second_passage_of_one(tmp_path):
@@ -70,13 +74,13 @@ def test_another_note_comes_before_the_second_passage_of_one(tmp_path):
         parts = [f"## Part {at}\n\nThe walrus ledger, part {at}, " + "with more to say. " * 4 for at in range(4)]
         write_note(workspace, "memory/long.md", "\n\n".join(["# Walrus", *parts]))
         write_note(workspace, "memory/other.md", "# Elsewhere\n\nThe walrus ledger again, " + "with more to say. " * 6)
-        found = memory.search("walrus ledger", max_results=3, min_score=0.0)
-    assert [hit.path for hit in found][:2] == ["memory/long.md", "memory/other.md"]
-    assert any(part.name == "same note" for part in found.hits[2].parts)
+        result = memory.search("walrus ledger", max_results=3, min_score=0.0)
+    assert [hit.path for hit in result][:2] == ["memory/long.md", "memory/other.md"]
+    assert any(part.name == "same note" for part in result.hits[2].parts)
 
 
 def test_what_people_say_around_a_question_is_not_looked_for():
-    asked = "pretty sure someone decided something about the walrus, anyone remember?"
-    assert [term.text for term in parse_query(asked).terms] == ["decided", "walrus"]
+    query = "pretty sure someone decided something about the walrus, anyone remember?"
+    assert [term.text for term in parse_query(query).terms] == ["decided", "walrus"]
     assert [term.text for term in parse_query("remember").terms] == ["remember"], "unless nothing else is left"
     assert "pretty sure" in [term.text for term in parse_query('"pretty sure" walrus').terms]

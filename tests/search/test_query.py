@@ -1,4 +1,4 @@
-"""Which words of a query are looked for, in which spelling, and what they find."""
+"""The terms of a query, their spelling, and the notes that they find."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_small_words_alone_are_looked_for(query):
 
 
 @pytest.mark.parametrize(
-    ("written", "asked"),
+    ("written", "query"),
     [
         ("Wir trafen uns im Café.", "cafe"),
         ("The cafe was closed.", "café"),
@@ -77,12 +77,12 @@ def test_small_words_alone_are_looked_for(query):
         ("Die Wohnungen wurden vermietet.", "Wohnungen"),
     ],
 )
-def test_spellings_of_one_word_find_each_other(tmp_path, written, asked):
+def test_spellings_of_one_word_find_each_other(tmp_path, written, query):
     workspace = tmp_path / "workspace"
     write_note(workspace, "memory/it.md", written + "\n")
     write_note(workspace, "memory/other.md", "Ganz etwas anderes, something else entirely, чай и кофе.\n")
     with open_memory(tmp_path, settings=WORDS_ONLY) as memory:
-        assert paths(memory.search(asked)) == ["memory/it.md"]
+        assert paths(memory.search(query)) == ["memory/it.md"]
 
 
 def test_letters_that_only_look_alike_stay_apart(tmp_path):

@@ -1,4 +1,4 @@
-"""Reranking: what a model may change, when it stops, and that it never stands in the way of an answer."""
+"""Reranking: what a model may change, when it stops, and that it never prevents an answer."""
 
 from __future__ import annotations
 
@@ -28,69 +28,71 @@ def ranked(*scores: float) -> list[Scored]:
 
 
 def _scored(row: int, score: float) -> Scored:
-    candidate = Candidate(row, is_turn=False, evidence=Evidence(), has_vector=False, age_days=0.0)
+    candidate = Candidate(row, is_utterance=False, evidence=Evidence(), has_vector=False, age_days=0.0)
     return Scored(candidate, score, score, score, None, lambda: (ScorePart("text", score, ""),))
 
 
-class Judge:
-    """Says what it is told to say about each row."""
+class FixedReranker:
+    """Reranker that returns a fixed judgement for each row."""
 
     def __init__(self, *judgements: float, fails: bool = False) -> None:
         self.judgements = judgements
         self.fails = fails
-        self.asked: list[str] = []
+        self.passages: list[str] = []
 
     def load(self) -> None:
         pass
 
     def score(self, query: str, passage: str) -> float:
-        self.asked.append(passage)
+        self.passages.append(passage)
         if self.fails:
             raise EmbeddingFailed("The model failed.")
         return self.judgements[int(passage) - 1]
 
 
-def reranked(judge: Judge, before, **settings):
+def reranked(reranker: FixedReranker, before, **settings):
     timer = settings.pop("timer", lambda: 0.0)
-    return rerank(before, judge, "query", str, RerankSettings(**settings), timer=timer)
+    return rerank(before, reranker, "query", str, RerankSettings(**settings), timer=timer)
 
 
 def rows(order) -> list[int]:
-    return [one.candidate.row for one in order]
+    return [scored.candidate.row for scored in order]
 
 
 def test_the_model_reorders_what_it_reads():
-    order, degraded = reranked(Judge(0.1, 0.2, 0.9), ranked(0.8, 0.7, 0.6))
+    order, degraded = reranked(FixedReranker(0.1, 0.2, 0.9), ranked(0.8, 0.7, 0.6))
     assert rows(order) == [3, 1, 2]
     assert degraded == ()
 
 
 def test_a_score_is_the_mix_of_both_and_its_parts_add_up():
     before = ranked(0.8, 0.6)
-    order, _ = reranked(Judge(0.0, 1.0), before, weight=0.25)
-    for one in order:
-        was = next(old for old in before if old.candidate.row == one.candidate.row)
-        judgement = 0.0 if one.candidate.row == 1 else 1.0
-        assert one.score == pytest.approx(0.75 * was.score + 0.25 * judgement)
-        assert sum(part.value for part in one.parts()) == pytest.approx(one.score)
+    order, _ = reranked(FixedReranker(0.0, 1.0), before, weight=0.25)
+    for scored in order:
+        was = next(old for old in before if old.candidate.row == scored.candidate.row)
+        judgement = 0.0 if scored.candidate.row == 1 else 1.0
+        assert scored.score == pytest.approx(0.75 * was.score + 0.25 * judgement)
+        assert sum(part.value for part in scored.parts()) == pytest.approx(scored.score)
 
 
 def test_what_is_not_among_the_best_is_not_read_and_stays_behind():
-    judge = Judge(0.0, 0.0, 1.0, 1.0)
-    order, degraded = reranked(judge, ranked(0.9, 0.8, 0.7, 0.6), top=2)
-    assert judge.asked == ["1", "2"]
+    reranker = FixedReranker(0.0, 0.0, 1.0, 1.0)
+    order, degraded = reranked(reranker, ranked(0.9, 0.8, 0.7, 0.6), top=2)
+    assert reranker.passages == ["1", "2"]
     assert rows(order) == [1, 2, 3, 4]
     assert degraded == ()
-    scores = [one.score for one in order]
+    scores = [scored.score for scored in order]
     assert scores == sorted(scores, reverse=True)
-    assert all(sum(part.value for part in one.parts()) == pytest.approx(one.score) for one in order)
+    assert all(sum(part.value for part in scored.parts()) == pytest.approx(scored.score) for scored in order)
 
 
 def test_the_model_stops_when_its_time_is_used_up_and_it_is_said():
-    judge = Judge(0.0, 0.1, 1.0, 1.0)
+    reranker = FixedReranker(0.0, 0.1, 1.0, 1.0)
     seconds = count()  # every look at the clock is a second later
-    order, degraded = reranked(judge, ranked(0.9, 0.8, 0.7, 0.6), budget_ms=2_500, timer=lambda: float(next(seconds)))
-    assert judge.asked == ["1", "2"]
+    order, degraded = reranked(
+        reranker, ranked(0.9, 0.8, 0.7, 0.6), budget_ms=2_500, timer=lambda: float(next(seconds))
+    )
+    assert reranker.passages == ["1", "2"]
     assert rows(order)[2:] == [3, 4]
     assert degraded == ("Reranked 2 of 4: the 2500 ms of query.rerank.budget_ms were used up.",)
 
@@ -98,21 +100,21 @@ def test_the_model_stops_when_its_time_is_used_up_and_it_is_said():
 def test_no_time_at_all_changes_nothing():
     seconds = count()
     before = ranked(0.9, 0.8)
-    order, degraded = reranked(Judge(0.0, 1.0), before, budget_ms=500, timer=lambda: float(next(seconds)))
+    order, degraded = reranked(FixedReranker(0.0, 1.0), before, budget_ms=500, timer=lambda: float(next(seconds)))
     assert rows(order) == rows(before)
-    assert [one.score for one in order] == [one.score for one in before]
+    assert [scored.score for scored in order] == [scored.score for scored in before]
     assert "Reranked 0 of 2" in degraded[0]
 
 
 def test_a_model_that_fails_changes_nothing_and_it_is_said():
     before = ranked(0.9, 0.8)
-    order, degraded = reranked(Judge(fails=True), before)
-    assert [one.score for one in order] == [one.score for one in before]
+    order, degraded = reranked(FixedReranker(fails=True), before)
+    assert [scored.score for scored in order] == [scored.score for scored in before]
     assert degraded == ("Not reranked: The model failed.",)
 
 
 def test_nothing_found_is_nothing_to_rerank():
-    assert reranked(Judge(), ranked()) == ([], ())
+    assert reranked(FixedReranker(), ranked()) == ([], ())
 
 
 # with real files and the real runtime
@@ -132,7 +134,7 @@ def settings_for(folder, **more):
 
 @pytest.mark.parametrize("classes", [1, 2])
 def test_a_model_in_a_folder_decides(kitchen, classes):
-    folder = write_judge(kitchen / "judge", classes=classes)
+    folder = write_judge(kitchen / "reranker", classes=classes)
     with open_memory(kitchen) as memory:
         assert paths(memory.search("king river bank"))[0] == "memory/river.md"
     with open_memory(kitchen, settings=settings_for(folder, weight=0.9)) as memory:
@@ -144,17 +146,17 @@ def test_a_model_in_a_folder_decides(kitchen, classes):
 
 
 def test_an_exact_match_stands_first_whatever_the_model_says(kitchen):
-    folder = write_judge(kitchen / "judge")
+    folder = write_judge(kitchen / "reranker")
     with open_memory(kitchen, settings=settings_for(folder, weight=1.0)) as memory:
         assert paths(memory.search("bank of the river", min_score=0.0))[0] == "memory/river.md"
 
 
 def test_what_the_model_finds_unfit_falls_below_the_threshold(kitchen):
-    folder = write_judge(kitchen / "judge", logit=-11.0)
+    folder = write_judge(kitchen / "reranker", logit=-11.0)
     with open_memory(kitchen, settings=settings_for(folder, weight=1.0)) as memory:
         result = memory.search("king fast oven")
         assert result.hits == ()
-        assert {one.reason for one in result.dropped} == {"below min_score"}
+        assert {dropped.reason for dropped in result.dropped} == {"below min_score"}
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,7 @@ def test_what_the_model_finds_unfit_falls_below_the_threshold(kitchen):
     ],
 )
 def test_a_model_that_cannot_be_used_is_said_and_the_search_answers(kitchen, damage, reason):
-    folder = write_judge(kitchen / "judge")
+    folder = write_judge(kitchen / "reranker")
     damage(folder)
     with open_memory(kitchen, settings=settings_for(folder)) as memory:
         result = memory.search("king river bank")
@@ -183,7 +185,7 @@ def test_a_missing_folder_and_a_missing_package_are_said(kitchen, monkeypatch):
     with open_memory(kitchen, settings=settings_for(kitchen / "nowhere")) as memory:
         assert "There is no model at" in memory.search("king river").degraded[0]
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with open_memory(kitchen, settings=settings_for(write_judge(kitchen / "judge"))) as memory:
+    with open_memory(kitchen, settings=settings_for(write_judge(kitchen / "reranker"))) as memory:
         assert "onnxruntime, which is not installed" in memory.search("king river").degraded[0]
 
 

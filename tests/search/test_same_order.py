@@ -42,14 +42,14 @@ def talk(home: Path, start: int) -> None:
 
 
 def answers(workspace: Path, home: Path, settings: dict[str, object]) -> list[object]:
-    found: list[object] = []
+    answers: list[object] = []
     options = {"memory_search.query.min_score": 0.0, **settings}
     with Memory.open(workspace, home=home, embedder=FakeEmbedder(), clock=CLOCK, settings=options) as memory:
         for query in QUERIES:
             for limit in (3, 25):
                 result = memory.search(query, max_results=limit)
-                found.append([(hit.citation, hit.score, hit.snippet) for hit in result])
-    return found
+                answers.append([(hit.citation, hit.score, hit.snippet) for hit in result])
+    return answers
 
 
 def sync(workspace: Path, home: Path, *, force: bool = False) -> None:
@@ -88,5 +88,5 @@ def test_of_equally_near_vectors_those_that_come_first_by_path_are_found(tmp_pat
             write_note(tmp_path / "notes", f"{name}{number:02}", "The parrot is green.\n")
         sync(tmp_path / "notes", tmp_path / "home")
     with Memory.open(tmp_path / "notes", home=tmp_path / "home", embedder=FakeEmbedder()) as memory:
-        found = memory.search("parrot", max_results=5)
-    assert [hit.path for hit in found] == [f"memory/a0{number}.md" for number in range(5)]
+        result = memory.search("parrot", max_results=5)
+    assert [hit.path for hit in result] == [f"memory/a0{number}.md" for number in range(5)]

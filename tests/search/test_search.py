@@ -1,4 +1,4 @@
-"""What a search finds, in which order, and what it says about it."""
+"""The hits of a search, their order, and its messages."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_a_deleted_note_is_not_shown_even_when_searches_do_not_sync(tmp_path):
         result = memory.search("parrot")
         assert paths(result) == ["memory/same.md"]
         assert "left out" in result.degraded[0]
-        assert {one.reason for one in result.dropped} == {"gone from disk"}
+        assert {dropped.reason for dropped in result.dropped} == {"gone from disk"}
 
 
 def test_what_was_added_is_found_at_once(tmp_path):
@@ -233,20 +233,20 @@ def test_filters_limit_what_is_found(tmp_path):
     clock = FrozenClock()
     with open_memory(tmp_path, clock=clock) as memory:
 
-        def found(**filters):
+        def search_paths(**filters):
             return sorted(paths(memory.search("parrot", **filters)))
 
-        assert len(found()) == 3
-        assert found(path="memory/2026-*") == ["memory/2026-01-05.md", "memory/2026-02-05.md"]
-        assert found(path="memory/birds") == ["memory/birds/zoo.md"]
-        assert found(path="memory/birds/zoo.md") == ["memory/birds/zoo.md"]
-        assert found(path="memory/bird") == []
-        assert found(until="2026-01-05") == ["memory/2026-01-05.md"]
-        assert found(since="2026-01-06", until="2026-02-05") == ["memory/2026-02-05.md"]
-        assert found(source="sessions") == []
-        assert len(found(source="memory")) == 3
+        assert len(search_paths()) == 3
+        assert search_paths(path="memory/2026-*") == ["memory/2026-01-05.md", "memory/2026-02-05.md"]
+        assert search_paths(path="memory/birds") == ["memory/birds/zoo.md"]
+        assert search_paths(path="memory/birds/zoo.md") == ["memory/birds/zoo.md"]
+        assert search_paths(path="memory/bird") == []
+        assert search_paths(until="2026-01-05") == ["memory/2026-01-05.md"]
+        assert search_paths(since="2026-01-06", until="2026-02-05") == ["memory/2026-02-05.md"]
+        assert search_paths(source="sessions") == []
+        assert len(search_paths(source="memory")) == 3
         with pytest.raises(UsageError):
-            found(since="the day after never")
+            search_paths(since="the day after never")
 
 
 def test_max_results_and_min_score_are_kept(tmp_path):
@@ -276,7 +276,11 @@ def test_every_candidate_that_lost_has_a_reason(tmp_path):
     with open_memory(tmp_path) as memory:
         result = memory.search("parrot seed", max_results=2, min_score=0.3)
         assert len(result.hits) + len(result.dropped) == 9
-        assert {one.reason for one in result.dropped} <= {"below min_score", "beyond max_results", "near-duplicate"}
+        assert {dropped.reason for dropped in result.dropped} <= {
+            "below min_score",
+            "beyond max_results",
+            "near-duplicate",
+        }
 
 
 def test_age_breaks_ties_and_never_removes_a_match(tmp_path):
@@ -295,9 +299,9 @@ def test_a_near_duplicate_steps_back_behind_other_hits(tmp_path):
     write_note(workspace, "memory/second.md", same + "!\n")
     write_note(workspace, "memory/third.md", "A parrot of another kind.\n")
     with open_memory(tmp_path) as memory:
-        found = paths(memory.search("green parrot fence barn", min_score=0.05))
-        assert found[1] == "memory/third.md"
-        assert set(found) == {"memory/first.md", "memory/second.md", "memory/third.md"}
+        hit_paths = paths(memory.search("green parrot fence barn", min_score=0.05))
+        assert hit_paths[1] == "memory/third.md"
+        assert set(hit_paths) == {"memory/first.md", "memory/second.md", "memory/third.md"}
 
 
 def test_a_snippet_is_short_and_shows_what_matched(tmp_path):

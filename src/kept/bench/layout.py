@@ -19,7 +19,7 @@ from kept.config import Config
 from kept.durable import make_private_folder
 from kept.indexing.scan import CITED_FOLDER
 from kept.records import Hit
-from kept.search.confidence import BESIDES
+from kept.search.confidence import PARTS_OUTSIDE_THRESHOLD
 from kept.sessions.entries import ROLES, Entry, Message, Role, SessionStart
 from kept.sessions.keys import SessionKey
 from kept.sessions.store import SessionStore
@@ -68,7 +68,7 @@ class BenchGroup:
 
 def threshold_score(hit: Hit) -> float:
     """Return the score that ``min_score`` is compared with. Boosts for recent hits and for a period do not count."""
-    score = hit.score - sum(part.value for part in hit.parts if part.name in BESIDES)
+    score = hit.score - sum(part.value for part in hit.parts if part.name in PARTS_OUTSIDE_THRESHOLD)
     return round(score, 9)  # the order of summation must not decide
 
 

@@ -21,8 +21,8 @@ from kept.config import Config
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import UsageError, WorkspaceError, WriteFailed
 from kept.records import Chunk, cite
-from kept.search.stopwords import ENGLISH
 from kept.values import frozen
+from kept.words.stopwords import ENGLISH
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.paths import Workspace
 from kept.workspace.scan import scan_workspace

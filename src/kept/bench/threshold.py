@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kept.bench.dataset import BenchSet
 from kept.bench.metrics import ReturnedHit, first_ranks
-from kept.chunking.segment import is_unspaced, split_scripts
 from kept.values import frozen
+from kept.words.segment import is_unspaced, split_scripts
 
 NONSENSE_QUERIES = 60
 """Number of queries of each kind of nonsense."""

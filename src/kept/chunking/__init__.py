@@ -1,1 +1,4 @@
-"""Text to chunks and text to words. Pure: nothing here touches a file or a database."""
+"""Text to chunks. Pure: no file and no database is touched.
+
+`markdown` cuts a note at its headings and paragraphs, `utterances` cuts a conversation into its utterances.
+"""

@@ -86,6 +86,11 @@ class HybridSettings:
     text_weight: Weight = bounded("auto", 0, 1)
     candidate_multiplier: int = bounded(4, 1, 20)
 
+    @property
+    def fixed_vector_weight(self) -> float | None:
+        """Weight that the user has set, or None for the one that was measured for the embedder."""
+        return None if self.vector_weight == "auto" else float(self.vector_weight)
+
 
 @frozen
 class RerankSettings:

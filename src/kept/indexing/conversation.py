@@ -17,15 +17,14 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any
 
-from kept.chunking.segment import segment, segment_context
-from kept.chunking.transcript import (
+from kept.chunking.utterances import (
     Kind,
     Settled,
     Utterance,
     UtteranceChunk,
-    chunk_turns,
+    chunk_utterances,
     find_settled,
-    show_turns,
+    show_utterances,
 )
 from kept.errors import PathRefused, SessionError, SessionKeyInvalid, SessionNotFound, TranscriptUnreadable
 from kept.indexing.plan import is_unchanged
@@ -51,6 +50,7 @@ from kept.sessions.keys import SessionKey, parse_key
 from kept.sessions.transcript import Damage, Position, RawLine, Transcript, TranscriptLine, is_message, parse_line
 from kept.store.rows import FileRow, FileWrite, NewChunk
 from kept.values import frozen
+from kept.words.segment import segment, segment_context
 
 STEP_BYTES = 400_000
 """A long transcript is taken in by pieces of about this size, each of which is kept whatever happens to the next."""
@@ -218,12 +218,12 @@ class _UtteranceReader:
             self._add(raw)
             if self.end - handed_on >= STEP_BYTES and self.end < self.state.st_size:
                 handed_on = self.end
-                chunks = chunk_turns(self.turns, after_line=self.settled)
-                settled = find_settled(self.turns, chunks)
+                chunks = chunk_utterances(self.turns, after_line=self.settled)
+                settled = find_settled(self.turns, after_line=self.settled)
                 if settled is not None:
-                    yield self._take([one for one in chunks if one.end_line <= settled.line], settled, is_last=False)
-        chunks = chunk_turns(self.turns, after_line=self.settled)
-        yield self._take(chunks, find_settled(self.turns, chunks), is_last=True)
+                    yield self._take([one for one in chunks if one.line <= settled.line], settled, is_last=False)
+        chunks = chunk_utterances(self.turns, after_line=self.settled)
+        yield self._take(chunks, find_settled(self.turns, after_line=self.settled), is_last=True)
 
     def _add(self, raw: RawLine) -> None:
         line = parse_line(raw)
@@ -243,9 +243,9 @@ class _UtteranceReader:
     def _take(self, chunks: Sequence[UtteranceChunk], settled: Settled | None, *, is_last: bool) -> TranscriptChunks:
         after_line = self.settled
         if settled is not None:
-            self.again, self.again_chain = self.places[settled.again_from]
+            self.again, self.again_chain = self.places[settled.resume_line]
             self.settled = settled.line
-            self.turns = [turn for turn in self.turns if turn.line >= settled.again_from]
+            self.turns = [turn for turn in self.turns if turn.line >= settled.resume_line]
             self.places = {turn.line: self.places[turn.line] for turn in self.turns}
         problems, self.problems = self.problems, []
         self.warning = self.warning or next(iter(problems), None)
@@ -277,16 +277,16 @@ class _UtteranceReader:
         heading = _heading(key) if key else ""
         context = f"{heading} {date_in_words(chunk.day)} {chunk.context}"
         return NewChunk(
-            id=chunk_id(self.file, chunk.start_line, chunk.end_line, digest, model),
-            start_line=chunk.start_line,
-            end_line=chunk.end_line,
+            id=chunk_id(self.file, chunk.line, chunk.line, digest, model),
+            start_line=chunk.line,
+            end_line=chunk.line,
             hash=digest,
             embed_hash=sha256(chunk.embed_text),
             model=model,
             heading=heading,
             text=chunk.text,
-            words=segment(chunk.words),
-            context_words=segment_context(context, chunk.words),
+            words=segment(chunk.embed_text),
+            context_words=segment_context(context, chunk.embed_text),
             timestamp_ms=chunk.timestamp_ms,
             session_key=self.key or None,
             channel=_clean(key.channel) if key else None,
@@ -361,7 +361,7 @@ def find_turn(line: TranscriptLine, *, begins: bool = False) -> Utterance | None
         when=f"{when:%Y-%m-%d %H:%M}",
         timestamp_ms=min(_LATEST_MS, max(0, int(when.timestamp() * 1000 + 0.5))),
         text=text,
-        begins=begins,
+        starts_conversation=begins,
     )
 
 
@@ -439,7 +439,7 @@ def is_still_said(folder: str, path: str, start: int, end: int, text: str) -> bo
     """Whether these lines of a transcript still say that, as it was indexed."""
     lines = _from_line(Transcript(_locate(folder, path)), start)
     turns = (find_turn(line) for line in takewhile(lambda line: line.number <= end, lines))
-    return text in show_turns([turn for turn in turns if turn is not None])
+    return text in show_utterances([turn for turn in turns if turn is not None])
 
 
 def _from_line(transcript: Transcript, first: int) -> Iterator[TranscriptLine]:

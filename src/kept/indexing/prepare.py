@@ -7,13 +7,13 @@ import hashlib
 from dataclasses import replace
 
 from kept.chunking.markdown import CHUNKER_VERSION, ChunkSize, cut_note, note_name
-from kept.chunking.segment import SEGMENTER_VERSION, segment, segment_context
-from kept.chunking.transcript import TRANSCRIPT_CHUNKER_VERSION
+from kept.chunking.utterances import TRANSCRIPT_CHUNKER_VERSION
 from kept.records import Chunk, SourceFile
 from kept.redact import REDACTION_VERSION
 from kept.store.generation import SCHEMA_VERSION
 from kept.store.rows import FileRow, FileWrite, NewChunk
 from kept.values import frozen
+from kept.words.segment import SEGMENTER_VERSION, segment, segment_context
 from kept.workspace.daily import DAILY_NOTE
 from kept.workspace.files import NoteText
 

@@ -1,13 +1,12 @@
-"""How sure it is that a query has an answer here, so that a score means the same for every query. Pure.
+"""Confidence that a query has an answer here, so that a score means the same for every query. Pure.
 
-The sum that ranks the candidates of one query says little about another: a question of twenty words that is answered
-well has a lower one than three words that only happen to stand in a text. So the sums of a query are scaled, all by the
-same factor, until the best is as high as it is likely that there is an answer at all. The order stays as it was.
+The sums that rank the candidates of one query cannot be compared with those of another: a well-answered question of
+twenty words gets a lower sum than three words that happen to be in a text. So all scores of a query are scaled by one
+factor, until the best equals the probability that there is an answer. The order does not change.
 
-Words thrown together stand in the notes too, but seldom in one passage; a question about something else shares a few
-words with some passage, but not its meaning. That is what the chance is told by: which share of the query the best
-passage has, how many of its words stand together in one passage, and how near the nearest is in meaning.
-`benchmarks/calibration.py` learns the numbers.
+Random words are in the notes too, but seldom in one passage; a question about another subject shares a few words with
+some passage, but not its meaning. Hence the signals: the share of the query that the best passage has, the number of
+its words in one passage, and the similarity of the nearest passage in meaning. The coefficients are in `weights`.
 """
 
 from __future__ import annotations
@@ -20,149 +19,147 @@ from functools import partial
 from kept.records import ScorePart
 from kept.search.fuse import Scored
 from kept.search.keyword import WeightedTerm
+from kept.search.weights import (
+    ALL_WORDS_CONFIDENCE,
+    MAX_SMALL_MEMORY_BONUS,
+    ONE_OF_TWO_CONFIDENCE,
+    ONE_OF_TWO_SHARE,
+    SMALL_MEMORY_FACTOR,
+    SMALL_MEMORY_PASSAGES,
+    WITH_MEANING,
+    WORDS_ONLY,
+    ConfidenceModel,
+)
 from kept.values import frozen
 
-ALL_WORDS = 0.6
-"""The least where one passage has every word of the query: a word that stands in the notes is found, whatever it is."""
-ONE_OF_TWO, NEARLY_HALF = 0.32, 0.4
-"""The least where somebody types two words, and a passage has one of them that is rare enough to be nearly half of what
-is asked for. Of two words thrown together as much can be said; but who types two words looks through what there is."""
-BESIDES = ("recency", "when", "same note")
-"""Parts that rank and neither save a hit from the threshold nor cost it."""
-
-FEW_PASSAGES, FEW, MOST_FOR_FEW = 60, 6.0, 5.0
-"""In a small memory less stands together by chance, and a word of the question that stands nowhere says little. Judged
-by hand on memories of five to thirty passages: nearly all that was learned from is larger."""
+PARTS_OUTSIDE_THRESHOLD = ("recency", "when", "same note")
+"""Parts of a score that affect the order, but not whether a hit passes ``min_score``."""
 
 _PART = "fit"
-_WHOLE = 0.999
+_ALL = 0.999
 
 
 @frozen
 class Signals:
-    """What tells an answer from chance."""
+    """Figures that tell an answer from chance."""
 
     share: float
-    """Which share of the query, by rarity, the best passage has, with what stands around it."""
+    """Largest share of the query, weighted by rarity, that a passage has together with its context."""
     together: float
-    """How many of the query's words stand in one passage."""
+    """Largest number of the query's words in one passage."""
     meaning: float | None
-    """How near the nearest is in meaning; None where no meaning was compared."""
-    passages: int = FEW_PASSAGES
-    """How many there are to be found."""
-    asked: int = 0
-    """How many words the query has that say what is looked for."""
+    """Similarity of the nearest passage; None if no vectors were compared."""
+    passages: int = SMALL_MEMORY_PASSAGES
+    """Number of passages in the index."""
+    query_words: int = 0
+    """Number of words in the query, without stopwords."""
     unspaced: float = 0.0
-    """For a query in a script without spaces, the best sum itself: of pairs of signs nothing better was learned."""
+    """For a query in an unspaced script, the best sum itself: learning gave nothing better for pairs of characters."""
 
     @property
-    def has_all(self) -> bool:
-        return self.share >= _WHOLE
+    def has_all_words(self) -> bool:
+        return self.share >= _ALL
 
     @property
-    def least(self) -> float:
-        """What it is surely worth, whatever was learned."""
-        if self.has_all:
-            return ALL_WORDS
-        return ONE_OF_TWO if 0 < self.asked <= 2 and self.share >= NEARLY_HALF else 0.0
+    def least_confidence(self) -> float:
+        if self.has_all_words:
+            return ALL_WORDS_CONFIDENCE
+        is_one_of_two = 0 < self.query_words <= 2 and self.share >= ONE_OF_TWO_SHARE
+        return ONE_OF_TWO_CONFIDENCE if is_one_of_two else 0.0
 
 
-@frozen
-class Chance:
-    """A logistic model of the signs."""
-
-    base: float
-    share: float
-    together: float
-    """Of the logarithm: the second word says more than the tenth."""
-    meaning: float = 0.0
-
-    def of(self, signs: Signals) -> float:
-        logit = self.base + self.share * signs.share + self.together * math.log1p(signs.together)
-        return 1 / (1 + math.exp(-(logit + self.meaning * (signs.meaning or 0.0) + _for_few(signs.passages))))
-
-
-def _for_few(passages: int) -> float:
-    return min(MOST_FOR_FEW, FEW * math.log(max(1.0, FEW_PASSAGES / max(1, passages))))
-
-
-WITH_MEANING = Chance(base=-15.0, share=6.3, together=6.4, meaning=7.8)
-WORDS_ALONE = Chance(base=-13.3, share=8.0, together=6.7)
-
-
-def read_signs(ranked: Sequence[Scored], terms: Sequence[WeightedTerm], *, passages: int) -> Signals:
-    counts = _counts(terms)
+def read_signals(ranked: Sequence[Scored], terms: Sequence[WeightedTerm], *, passages: int) -> Signals:
+    """Return the signals of the candidates of a query. ``passages`` is the number of passages in the index."""
+    candidates = [scored.candidate for scored in ranked]
+    counts = _count_terms(terms)
     return Signals(
-        share=max((one.candidate.evidence.reach for one in ranked), default=0.0),
-        together=max((sum(map(counts.__getitem__, {*one.candidate.matched})) for one in ranked), default=0.0),
-        meaning=max((one.candidate.evidence.meaning for one in ranked if one.candidate.has_vector), default=None),
+        share=max((candidate.evidence.reach for candidate in candidates), default=0.0),
+        together=max((sum(map(counts.__getitem__, {*candidate.matched})) for candidate in candidates), default=0.0),
+        meaning=max((candidate.evidence.meaning for candidate in candidates if candidate.has_vector), default=None),
         passages=passages,
-        asked=round(sum(counts.values())),
-        unspaced=max((one.relevance for one in ranked), default=0.0) if _is_unspaced(terms) else 0.0,
+        query_words=round(sum(counts.values())),
+        unspaced=max((scored.relevance for scored in ranked), default=0.0) if _is_unspaced(terms) else 0.0,
     )
 
 
-def _counts(terms: Sequence[WeightedTerm]) -> dict[str, float]:
-    """What each term counts. What is asked for in its parts as well, such as an identifier, counts as its parts."""
-    asked = {weighed.term.text for weighed in terms}
+def _count_terms(terms: Sequence[WeightedTerm]) -> dict[str, float]:
+    """Return 1 for each term, but 0 for a compound, such as an identifier, whose parts are terms as well."""
+    texts = {weighted.term.text for weighted in terms}
     counts = {}
-    for weighed in terms:
-        parts = weighed.term.text.split()
-        is_compound = len(parts) > 1 and asked.issuperset(parts)
-        counts[weighed.term.text] = 0.0 if is_compound else 1.0
+    for text in texts:
+        parts = text.split()
+        is_compound = len(parts) > 1 and texts.issuperset(parts)
+        counts[text] = 0.0 if is_compound else 1.0
     return counts
 
 
 def _is_unspaced(terms: Sequence[WeightedTerm]) -> bool:
-    return 2 * sum(weighed.term.kind in ("pair", "prefix") for weighed in terms) >= len(terms) > 0
+    return 2 * sum(weighted.term.kind in ("pair", "prefix") for weighted in terms) >= len(terms) > 0
 
 
-def how_sure(signs: Signals, *, vector_share: float, chance: Chance | None = None) -> float:
-    """From 0 to 1. ``vector_share`` is how much the embedder is trusted: so much its word alone is worth."""
-    chance = chance or (WORDS_ALONE if signs.meaning is None else WITH_MEANING)
-    alone = vector_share * (signs.meaning or 0.0)
-    return max(chance.of(signs), alone, signs.unspaced, signs.least)
+def estimate_confidence(signals: Signals, *, vector_share: float, model: ConfidenceModel | None = None) -> float:
+    """Return the probability that there is an answer, from 0 to 1.
+
+    ``vector_share`` is the weight of the embedder. Similarity alone gives this share of its value.
+    """
+    model = model or (WORDS_ONLY if signals.meaning is None else WITH_MEANING)
+    meaning_alone = vector_share * (signals.meaning or 0.0)
+    return max(_probability(signals, model), meaning_alone, signals.unspaced, signals.least_confidence)
 
 
-def after_reading(sure: float, before: Sequence[Scored], after: Sequence[Scored], weight: float) -> float:
-    """How sure it is once a model has read the best: its judgement of the first has its weight here too."""
+def _probability(signals: Signals, model: ConfidenceModel) -> float:
+    logit = model.base + model.share * signals.share + model.together * math.log1p(signals.together)
+    logit += model.meaning * (signals.meaning or 0.0)
+    return 1 / (1 + math.exp(-(logit + _small_memory_bonus(signals.passages))))
+
+
+def _small_memory_bonus(passages: int) -> float:
+    ratio = SMALL_MEMORY_PASSAGES / max(1, passages)
+    return min(MAX_SMALL_MEMORY_BONUS, SMALL_MEMORY_FACTOR * math.log(max(1.0, ratio)))
+
+
+def confidence_after_reranking(
+    confidence: float, before: Sequence[Scored], after: Sequence[Scored], weight: float
+) -> float:
+    """Return the confidence once a model has read the best passages: its judgement of the first counts here too."""
     if not after:
-        return sure
+        return confidence
     first = after[0]
-    was = next(one.relevance for one in before if one.candidate.row == first.candidate.row)
-    if first.relevance == was:  # nothing was read
-        return sure
-    return min(1.0, max(0.0, first.relevance + (1 - weight) * (sure - was)))
+    before_relevance = next(scored.relevance for scored in before if scored.candidate.row == first.candidate.row)
+    if first.relevance == before_relevance:  # the model has read nothing
+        return confidence
+    return min(1.0, max(0.0, first.relevance + (1 - weight) * (confidence - before_relevance)))
 
 
-def calibrate(ranked: Sequence[Scored], sure: float, signs: Signals) -> list[Scored]:
-    """The same in the same order, with scores that can be compared between queries: the best has ``sure``."""
-    best, highest = max((one.relevance for one in ranked), default=0.0), max((one.score for one in ranked), default=0.0)
-    if best <= 0:
+def calibrate(ranked: Sequence[Scored], confidence: float, signals: Signals) -> list[Scored]:
+    """Scale all scores by one factor, so that the best relevance equals ``confidence``. The order is the same."""
+    best_relevance = max((scored.relevance for scored in ranked), default=0.0)
+    best_score = max((scored.score for scored in ranked), default=0.0)
+    if best_relevance <= 0:
         return list(ranked)
-    factor = min(sure / best, 1 / highest)
+    factor = min(confidence / best_relevance, 1 / best_score)
     return [
         Scored(
-            one.candidate,
-            one.score * factor,
-            one.relevance * factor,
-            one.text,
-            one.vector,
-            partial(_scaled, one, factor, sure, signs),
+            scored.candidate,
+            scored.score * factor,
+            scored.relevance * factor,
+            scored.text,
+            scored.vector,
+            partial(_scaled_parts, scored, factor, confidence, signals),
         )
-        for one in ranked
+        for scored in ranked
     ]
 
 
-def _scaled(one: Scored, factor: float, sure: float, signs: Signals) -> tuple[ScorePart, ...]:
-    parts = one.parts()
-    beside = [replace(part, value=part.value * factor) for part in parts if part.name in BESIDES]
-    rest = [part for part in parts if part.name not in BESIDES]
-    fit = ScorePart(_PART, (factor - 1) * sum(part.value for part in rest), _reason(sure, signs))
-    return (*rest, fit, *beside)
+def _scaled_parts(scored: Scored, factor: float, confidence: float, signals: Signals) -> tuple[ScorePart, ...]:
+    parts = scored.parts()
+    outside = [replace(part, value=part.value * factor) for part in parts if part.name in PARTS_OUTSIDE_THRESHOLD]
+    rest = [part for part in parts if part.name not in PARTS_OUTSIDE_THRESHOLD]
+    fit = ScorePart(_PART, (factor - 1) * sum(part.value for part in rest), _explain(confidence, signals))
+    return (*rest, fit, *outside)
 
 
-def _reason(sure: float, signs: Signals) -> str:
-    words = "all its words" if signs.has_all else f"{signs.share:.0%} of it"
-    nearest = "" if signs.meaning is None else f", the nearest in meaning is at {signs.meaning:.2f}"
-    return f"{sure:.2f} sure of an answer: one passage has {words}{nearest}"
+def _explain(confidence: float, signals: Signals) -> str:
+    words = "all its words" if signals.has_all_words else f"{signals.share:.0%} of it"
+    nearest = "" if signals.meaning is None else f", the nearest in meaning is at {signals.meaning:.2f}"
+    return f"{confidence:.2f} sure of an answer: one passage has {words}{nearest}"

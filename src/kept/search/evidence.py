@@ -1,7 +1,7 @@
-"""What speaks for a candidate, and what against it: figures from 0 to 1 that mean the same for every query. Pure.
+"""Evidence for and against a candidate: figures from 0 to 1 that mean the same for every query. Pure.
 
-A turn of a conversation is seldom understood alone. So a candidate is also judged by those that stand beside it in the
-same file and were found as well: an answer by the question before it, a remark by what was talked about.
+An utterance is seldom understood alone. So it is also judged by its neighbours in the same file, if they are candidates
+too: an answer by the question before it, a remark by the subject of the conversation.
 """
 
 from __future__ import annotations
@@ -9,57 +9,66 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from kept.clock import DAY_MS
 from kept.embedding.base import Calibration
 from kept.search.keyword import KeywordHit, WeightedTerm
+from kept.search.snippet import make_snippet
 from kept.store.rows import ChunkRow
 from kept.values import frozen
 
 _SPEAKER = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] ([^:\n]{1,80}): ")
 _ROLES = frozenset({"", "user", "assistant", "tool", "system", "summary"})
 _WORD = re.compile(r"\w+")
-_NEAR_LINES = 2
-"""Lines between two turns that say nothing, such as a change of settings, do not part them."""
-_DAY_MS = 86_400_000
+_MAX_LINES_APART = 2
+"""Neighbours may have one line between them that is not an utterance, such as a change of settings."""
 
 
 @frozen
 class Evidence:
+    """Figures of one candidate. Those from `answers` on, except `meaning`, are for utterances."""
+
     words: float = 0.0
     around: float = 0.0
     coverage: float = 0.0
     reach: float = 0.0
     answers: float = 0.0
-    """What the question before it has of the query's words, if there is one."""
+    """Score of the words in the question before it, if there is one."""
     meaning: float = 0.0
     beside: float = 0.0
-    """How near the nearer of its neighbours is in meaning."""
+    """Similarity of the nearer of its neighbours in meaning."""
     asks: float = 0.0
-    """1 where it is a question itself: those who search want answers."""
+    """1 for a question: a search is for answers."""
     other_speaker: float = 0.0
-    """1 where the query names one who takes part, and another says this."""
+    """1 if the query names a speaker of the conversation, and another one says this."""
     machine: float = 0.0
-    """1 where an assistant or a tool says it, or it is the rest of a long message: memory is for what people said."""
+    """1 if an assistant or a tool says it, or it continues a long message: memory is for what people said."""
 
 
-Place = tuple[str, int, int]
+ChunkPosition = tuple[str, int, int]
 """Path, line, and row number, which orders the pieces of one line."""
 
 
 @frozen
 class Candidate:
+    """A chunk that may answer the query."""
+
     row: int
-    is_turn: bool
+    is_utterance: bool
     evidence: Evidence
     has_vector: bool
     age_days: float
     matched: tuple[str, ...] = ()
-    """The words it has."""
-    place: Place = ("", 0, 0)
-    """Where it stands, which orders candidates of equal score."""
+    """Terms of the query that it has."""
+    position: ChunkPosition = ("", 0, 0)
+    """Orders candidates of equal score."""
+
+    @property
+    def path(self) -> str:
+        return self.position[0]
 
 
-class Pool:
-    """The chunks that were found, by word or by meaning, with what is known of each."""
+class CandidatePool:
+    """The chunks that were found by word or by meaning, with all that is known about them."""
 
     def __init__(
         self,
@@ -75,71 +84,78 @@ class Pool:
         self.terms = terms
         self.passages = passages
         self.text = text
-        self.meaning = {row: calibration.score(value) for row, value in cosine.items()}
-        turns = sorted((c for c in chunks.values() if is_turn(c)), key=lambda c: (c.path, c.start_line, c.row))
-        self._turns = turns
-        self._place = {chunk.row: at for at, chunk in enumerate(turns)}
-        self._speakers = {chunk.row: speaker_of(chunk) for chunk in turns}
+        self.meaning = {row: calibration.score(similarity) for row, similarity in cosine.items()}
+        utterances = [chunk for chunk in chunks.values() if is_utterance(chunk)]
+        self._utterances = sorted(utterances, key=lambda chunk: (chunk.path, chunk.start_line, chunk.row))
+        self._index_of = {chunk.row: at for at, chunk in enumerate(self._utterances)}
+        self._speakers = {chunk.row: speaker_of(chunk) for chunk in self._utterances}
 
     def candidates(self, query_text: str, *, now_ms: int) -> list[Candidate]:
-        named = self._named(query_text)
+        """Return the candidates with their evidence, in no particular order."""
+        named = self._named_speakers(query_text)
         return [
             Candidate(
                 row=row,
-                is_turn=is_turn(chunk),
+                is_utterance=is_utterance(chunk),
                 evidence=self._evidence(chunk, named),
                 has_vector=row in self.meaning,
-                age_days=(now_ms - chunk.timestamp_ms) / _DAY_MS,
+                age_days=(now_ms - chunk.timestamp_ms) / DAY_MS,
                 matched=self.text[row].matched if row in self.text else (),
-                place=(chunk.path, chunk.start_line, row),
+                position=(chunk.path, chunk.start_line, row),
             )
             for row, chunk in self.chunks.items()
         ]
 
-    def _named(self, query_text: str) -> frozenset[str]:
-        """The speakers among these turns whom the query names, by any part of their name."""
-        asked = frozenset(_WORD.findall(query_text.lower()))
+    def passage(self, row: int) -> str:
+        """Return the text that a reranker reads: the headings above the chunk, and the part of it that is shown."""
+        chunk, hit = self.chunks[row], self.text.get(row)
+        return f"{chunk.heading}\n{make_snippet(chunk.text, hit.matched if hit else ())}".strip()
+
+    def _named_speakers(self, query_text: str) -> frozenset[str]:
+        """Return the speakers among the candidates that the query names, by any part of their name."""
+        query_words = frozenset(_WORD.findall(query_text.lower()))
         speakers = set(self._speakers.values()) - _ROLES
-        return frozenset(one for one in speakers if asked.intersection(_WORD.findall(one)))
+        return frozenset(speaker for speaker in speakers if query_words.intersection(_WORD.findall(speaker)))
 
     def _evidence(self, chunk: ChunkRow, named: frozenset[str]) -> Evidence:
         hit, meaning = self.text.get(chunk.row), self.meaning.get(chunk.row, 0.0)
         words = (hit.words, hit.around, hit.coverage, hit.reach) if hit else (0.0, 0.0, 0.0, 0.0)
-        if not is_turn(chunk):
+        if not is_utterance(chunk):
             return Evidence(*words, meaning=meaning)
-        before, after = self._beside(chunk.row, -1), self._beside(chunk.row, 1)
-        asked = self.text.get(before.row) if before is not None and asks(before) else None
+        before, after = self._neighbour(chunk, -1), self._neighbour(chunk, 1)
+        question = self.text.get(before.row) if before is not None and is_question(before) else None
+        neighbours = [neighbour for neighbour in (before, after) if neighbour is not None]
         speaker = self._speakers[chunk.row]
-        is_named = speaker not in _ROLES
+        has_name = speaker not in _ROLES
         return Evidence(
             *words,
-            answers=asked.words if asked else 0.0,
+            answers=question.words if question else 0.0,
             meaning=meaning,
-            beside=max((self.meaning.get(one.row, 0.0) for one in (before, after) if one is not None), default=0.0),
-            asks=float(asks(chunk)),
-            other_speaker=float(bool(named) and is_named and speaker not in named),
-            machine=float(not is_named and speaker != "user"),
+            beside=max((self.meaning.get(neighbour.row, 0.0) for neighbour in neighbours), default=0.0),
+            asks=float(is_question(chunk)),
+            other_speaker=float(bool(named) and has_name and speaker not in named),
+            machine=float(not has_name and speaker != "user"),
         )
 
-    def _beside(self, row: int, step: int) -> ChunkRow | None:
-        """The turn before or after this one, where it was found too."""
-        at = self._place[row] + step
-        if not 0 <= at < len(self._turns):
+    def _neighbour(self, chunk: ChunkRow, step: int) -> ChunkRow | None:
+        """Return the utterance before (-1) or after (1) this one, or None if it is not in the pool."""
+        at = self._index_of[chunk.row] + step
+        if not 0 <= at < len(self._utterances):
             return None
-        here, there = self.chunks[row], self._turns[at]
-        near = there.path == here.path and abs(there.start_line - here.start_line) <= _NEAR_LINES
-        return there if near else None
+        other = self._utterances[at]
+        is_near = other.path == chunk.path and abs(other.start_line - chunk.start_line) <= _MAX_LINES_APART
+        return other if is_near else None
 
 
-def is_turn(chunk: ChunkRow) -> bool:
+def is_utterance(chunk: ChunkRow) -> bool:
     return chunk.source == "sessions"
 
 
-def asks(chunk: ChunkRow) -> bool:
+def is_question(chunk: ChunkRow) -> bool:
     return chunk.text.rstrip().endswith(("?", "？", "؟"))
 
 
 def speaker_of(chunk: ChunkRow) -> str:
-    """Who says it, in small letters: a name or a role. Empty behind the beginning of a long message."""
-    found = _SPEAKER.match(chunk.text)
-    return found.group(1).lower() if found else ""
+    """Return the speaker in lower case: a name or a role, or "" for a piece after the first of a long message."""
+    label = _SPEAKER.match(chunk.text)
+    return label.group(1).lower() if label else ""

@@ -1,257 +1,243 @@
-"""Fusion: all evidence becomes one score, and the same code that computes it explains it. Pure."""
+"""Fusion: all evidence becomes one score, and the code that computes the score also explains it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
-from kept.records import DropReason, ScorePart
-from kept.search.evidence import Candidate, Place
-from kept.search.weights import NOTES, TURNS
+from kept.records import ScorePart
+from kept.search.evidence import Candidate
+from kept.search.weights import (
+    FURTHER_PASSAGE_SHARE,
+    NOTES,
+    RECENCY_HALF_LIFE_DAYS,
+    RECENCY_SHARE,
+    UTTERANCES,
+)
 from kept.values import frozen
 
 RRF_K = 60
-RECENCY_SHARE = 0.02
-"""The most that being recent can add: enough to break a tie, not enough to overturn a better match."""
-RECENCY_HALF_LIFE_DAYS = 30.0
-_ROUNDING = 1e-9
-"""What is worth exactly the threshold passes it, whatever the order was in which its parts were added up."""
-SAME_TEXT = 0.85
-"""Two texts that share this much of their words are near-duplicates."""
 
 
 @frozen
 class FusionWeights:
+    """Shares of meaning and words in a score. They sum to 1."""
+
     vector: float
     text: float
 
     def scaled(self, trust: float) -> FusionWeights:
+        """Return weights with the share of meaning multiplied by ``trust``, at most 1."""
         vector = min(1.0, self.vector * trust)
         return FusionWeights(vector, 1.0 - vector)
 
 
 Addend = tuple[str, float, float]
-"""Its name, how much it counts, and the figure from 0 to 1 that it counts for."""
+"""Name of a part, its weight, and its figure from 0 to 1."""
 
 
 @frozen
 class Scored:
+    """A candidate with its score."""
+
     candidate: Candidate
     score: float
     relevance: float
-    """The score without what recency adds: what the threshold is applied to."""
+    """Score without recency and periods, which ``min_score`` is compared with."""
     text: float | None
-    """What its words say, from 0 to 1; None where it has none of them."""
+    """Score of its words, from 0 to 1; None if it has none of them."""
     vector: float | None
-    """What its meaning says; None where there is none to compare with."""
+    """Score of its meaning, from 0 to 1; None if it has no vector."""
     explain: Callable[[], tuple[ScorePart, ...]]
-    """Puts into words what the score is made of: for those that are shown, not for all that were looked at."""
-    further: tuple[ScorePart, ...] = ()
-    """What was added since."""
-
-    def rank(self) -> tuple[float, Place]:
-        """The best first; of equal scores, by path and line, so that the order of indexing does not show."""
-        return -self.score, self.candidate.place
+    """Returns the parts of the score. They are put into words only for the few candidates that are returned."""
+    added: tuple[ScorePart, ...] = ()
+    """Parts that were added after fusion."""
 
     def parts(self) -> tuple[ScorePart, ...]:
-        """The score taken apart: these add up to it."""
-        return (*self.explain(), *self.further)
+        """Return the parts of the score. They add up to it."""
+        return (*self.explain(), *self.added)
 
     def plus(self, part: ScorePart, *, relevance: float = 0.0) -> Scored:
-        """The same with a further part, of which so much counts for the threshold as well."""
+        """Return a copy with a further part, and with ``relevance`` added to the relevance."""
         return replace(
             self,
             score=self.score + part.value,
             relevance=self.relevance + relevance,
-            further=(*self.further, part),
+            added=(*self.added, part),
         )
 
 
-def fuse_weighted(
-    candidates: Sequence[Candidate], weights: FusionWeights, *, turns: FusionWeights | None = None
-) -> list[Scored]:
-    """A weighted sum of everything that is known of a candidate, best first. ``turns`` are the weights for turns of a
-    conversation, where they are others.
+def rank(scored: Iterable[Scored]) -> list[Scored]:
+    """Sort by score, best first. Ties go by path and line, so that the order of indexing does not matter."""
+    return sorted(scored, key=lambda item: (-item.score, item.candidate.position))
 
-    What has no vector, because it waits for one, is judged by its words alone.
+
+# weighted sum
+
+
+def fuse_weighted(
+    candidates: Sequence[Candidate], weights: FusionWeights, *, utterances: FusionWeights | None = None
+) -> list[Scored]:
+    """Return the candidates scored by the weighted sum of their evidence, best first.
+
+    ``utterances`` are the weights for utterances if they differ. A candidate that still waits for its vector is judged
+    by its words alone.
     """
-    words, turns = FusionWeights(0.0, 1.0), turns or weights
-    return _ranked(
-        _weighted(one, words if not one.has_vector else turns if one.is_turn else weights) for one in candidates
+    words_only, utterances = FusionWeights(0.0, 1.0), utterances or weights
+    return rank(
+        _score_weighted(
+            candidate,
+            words_only if not candidate.has_vector else utterances if candidate.is_utterance else weights,
+        )
+        for candidate in candidates
     )
 
 
-def _weighted(one: Candidate, weights: FusionWeights) -> Scored:
-    text, vector, against = _addends(one)
-    words = sum([share * figure for _, share, figure in text])
-    meaning = sum([share * figure for _, share, figure in vector])
-    found = weights.text * words + weights.vector * meaning
-    held = sum([share * figure for _, share, figure in against])
-    return _scored(one, max(0.0, found - held), words, meaning, partial(_weighted_parts, one, weights))
+def _score_weighted(candidate: Candidate, weights: FusionWeights) -> Scored:
+    text_addends, vector_addends, penalties = _addends(candidate)
+    text, vector, penalty = _sum(text_addends), _sum(vector_addends), _sum(penalties)
+    relevance = max(0.0, weights.text * text + weights.vector * vector - penalty)
+    return _with_recency(candidate, relevance, text, vector, partial(_weighted_parts, candidate, weights))
 
 
-def _addends(one: Candidate) -> tuple[list[Addend], list[Addend], list[Addend]]:
-    """What the words say, what the meaning says, and what is held against it."""
-    mix, evidence = TURNS if one.is_turn else NOTES, one.evidence
+def _sum(addends: Sequence[Addend]) -> float:
+    return sum([weight * figure for _, weight, figure in addends])
+
+
+def _addends(candidate: Candidate) -> tuple[list[Addend], list[Addend], list[Addend]]:
+    """Return the addends of the words, those of the meaning, and the penalties."""
+    weights, evidence = UTTERANCES if candidate.is_utterance else NOTES, candidate.evidence
     text = [
-        ("words", mix.words, evidence.words),
-        ("coverage", mix.coverage, evidence.coverage),
-        ("around", mix.around, evidence.around),
-        ("reach", mix.reach, evidence.reach),
+        ("words", weights.words, evidence.words),
+        ("coverage", weights.coverage, evidence.coverage),
+        ("around", weights.around, evidence.around),
+        ("reach", weights.reach, evidence.reach),
     ]
-    vector = [("meaning", mix.meaning, evidence.meaning)]
-    if not one.is_turn:
+    vector = [("meaning", weights.meaning, evidence.meaning)]
+    if not candidate.is_utterance:
         return text, vector, []
-    text.append(("answers", mix.answers, evidence.answers))
-    vector.append(("beside", mix.beside, evidence.beside))
-    against = [
-        ("question", mix.asks, evidence.asks),
-        ("speaker", mix.other_speaker, evidence.other_speaker),
-        ("machine", mix.machine, evidence.machine),
+    text.append(("answers", weights.answers, evidence.answers))
+    vector.append(("beside", weights.beside, evidence.beside))
+    penalties = [
+        ("question", weights.asks, evidence.asks),
+        ("speaker", weights.other_speaker, evidence.other_speaker),
+        ("machine", weights.machine, evidence.machine),
     ]
-    return text, vector, against
+    return text, vector, penalties
 
 
-def _weighted_parts(one: Candidate, weights: FusionWeights) -> tuple[ScorePart, ...]:
-    text, vector, against = _addends(one)
-    parts = [_part(name, weights.text * share, figure) for name, share, figure in text if share]
-    parts += [_part(name, weights.vector * share, figure) for name, share, figure in vector if share]
-    room = sum(part.value for part in parts)
-    for name, share, figure in against:
+def _weighted_parts(candidate: Candidate, weights: FusionWeights) -> tuple[ScorePart, ...]:
+    text, vector, penalties = _addends(candidate)
+    parts = [_part(name, weights.text * weight, figure) for name, weight, figure in text if weight]
+    parts += [_part(name, weights.vector * weight, figure) for name, weight, figure in vector if weight]
+    rest = sum(part.value for part in parts)  # a score is not negative, so penalties take no more than this
+    for name, weight, figure in penalties:
         if figure:
-            held = min(room, share * figure)
-            room -= held
-            parts.append(ScorePart(name, -held, _AGAINST[name]))
-    if one.matched:
-        parts[0] = replace(parts[0], detail=f"{parts[0].detail} ({', '.join(one.matched[:8])})")
+            penalty = min(rest, weight * figure)
+            rest -= penalty
+            parts.append(ScorePart(name, -penalty, _PENALTIES[name]))
+    if candidate.matched:
+        parts[0] = replace(parts[0], detail=f"{parts[0].detail} ({', '.join(candidate.matched[:8])})")
     return tuple(parts)
 
 
-_AGAINST = {
+_PENALTIES = {
     "question": "it asks, and does not answer",
     "speaker": "said by another than the one named",
     "machine": "not said by a person",
 }
 
 
-def _part(name: str, share: float, figure: float) -> ScorePart:
-    return ScorePart(name, share * figure, f"{share:.2f} × {figure:.3f}")
+def _part(name: str, weight: float, figure: float) -> ScorePart:
+    return ScorePart(name, weight * figure, f"{weight:.2f} × {figure:.3f}")
+
+
+# reciprocal ranks
 
 
 def fuse_rrf(candidates: Sequence[Candidate], weights: FusionWeights) -> list[Scored]:
-    """Reciprocal ranks instead of scores, scaled so that first on both sides is 1."""
-    weighted = [_weighted(one, weights) for one in candidates]
-    vector = _ranks((one.vector if one.candidate.has_vector else None, one.candidate) for one in weighted)
-    text = _ranks((one.text, one.candidate) for one in weighted)
+    """Return the candidates scored by reciprocal ranks, best first. First by words and by meaning scores 1."""
+    weighted = [_score_weighted(candidate, weights) for candidate in candidates]
+    vector_ranks = _ranks((item.vector if item.candidate.has_vector else None, item.candidate) for item in weighted)
+    text_ranks = _ranks((item.text, item.candidate) for item in weighted)
     scored = []
-    for one in weighted:
-        row = one.candidate.row
-        shares = _rank_share(weights.vector, vector.get(row)), _rank_share(weights.text, text.get(row))
-        explain = partial(_rank_parts, shares, (vector.get(row), text.get(row)))
-        scored.append(_scored(one.candidate, sum(shares), one.text, one.vector, explain))
-    return _ranked(scored)
+    for item in weighted:
+        ranks = vector_ranks.get(item.candidate.row), text_ranks.get(item.candidate.row)
+        shares = _rank_share(weights.vector, ranks[0]), _rank_share(weights.text, ranks[1])
+        explain = partial(_rank_parts, shares, ranks)
+        scored.append(_with_recency(item.candidate, sum(shares), item.text, item.vector, explain))
+    return rank(scored)
 
 
-def _rank_share(weight: float, rank: int | None) -> float:
-    return weight * (RRF_K + 1) / (RRF_K + rank) if rank else 0.0
+def _rank_share(weight: float, position: int | None) -> float:
+    return weight * (RRF_K + 1) / (RRF_K + position) if position else 0.0
 
 
 def _rank_parts(shares: tuple[float, float], ranks: tuple[int | None, int | None]) -> tuple[ScorePart, ...]:
     return tuple(
-        ScorePart(name, share, f"rank {rank}" if rank else "not found")
-        for name, share, rank in zip(("meaning", "words"), shares, ranks, strict=True)
+        ScorePart(name, share, f"rank {position}" if position else "not found")
+        for name, share, position in zip(("meaning", "words"), shares, ranks, strict=True)
     )
 
 
 def _ranks(figures: Iterable[tuple[float | None, Candidate]]) -> dict[int, int]:
-    found = sorted((-value, candidate.place, candidate.row) for value, candidate in figures if value)
-    return {row: at for at, (_, _, row) in enumerate(found, start=1)}
+    """Return the rank of each row, from 1. Rows without a figure have none."""
+    order = sorted((-figure, candidate.position, candidate.row) for figure, candidate in figures if figure)
+    return {row: at for at, (_, _, row) in enumerate(order, start=1)}
 
 
-def _scored(
-    one: Candidate,
+# recency
+
+
+def _with_recency(
+    candidate: Candidate,
     relevance: float,
     text: float | None,
     vector: float | None,
     explain: Callable[[], tuple[ScorePart, ...]],
 ) -> Scored:
     relevance = min(1.0, relevance)
-    recency = 0.5 ** (max(0.0, one.age_days) / RECENCY_HALF_LIFE_DAYS)
+    recency = 0.5 ** (max(0.0, candidate.age_days) / RECENCY_HALF_LIFE_DAYS)
     boost = min(RECENCY_SHARE * recency, 1.0 - relevance)
     return Scored(
-        one,
+        candidate,
         relevance + boost,
         relevance,
-        text if one.matched else None,
-        vector if one.has_vector else None,
-        partial(_with_recency, explain, boost, one.age_days),
+        text if candidate.matched else None,
+        vector if candidate.has_vector else None,
+        partial(_parts_with_recency, explain, boost, candidate.age_days),
     )
 
 
-def _with_recency(explain: Callable[[], tuple[ScorePart, ...]], boost: float, age_days: float) -> tuple[ScorePart, ...]:
-    return (*explain(), ScorePart("recency", boost, _age(age_days)))
+def _parts_with_recency(
+    explain: Callable[[], tuple[ScorePart, ...]], boost: float, age_days: float
+) -> tuple[ScorePart, ...]:
+    return (*explain(), ScorePart("recency", boost, _describe_age(age_days)))
 
 
-def _age(days: float) -> str:
-    whole = max(0, int(days))
-    return "from today" if whole == 0 else f"{whole} day{'' if whole == 1 else 's'} old"
+def _describe_age(age_days: float) -> str:
+    days = max(0, int(age_days))
+    return "from today" if days == 0 else f"{days} day{'' if days == 1 else 's'} old"
 
 
-def _ranked(scored: Iterable[Scored]) -> list[Scored]:
-    return sorted(scored, key=Scored.rank)
+# room for more than one note
 
 
-class ResultLimits(Protocol):
-    """What is shown so far: a hit may show its neighbours too."""
+def demote_further_passages(ranked: Sequence[Scored]) -> list[Scored]:
+    """Lower every passage of a note but its best, to make room for other notes.
 
-    def covers(self, row: int) -> bool: ...
-
-    def open(self, row: int) -> None: ...
-
-
-def select(
-    ranked: Sequence[Scored],
-    *,
-    min_score: float,
-    max_results: int,
-    words_of: Callable[[int], frozenset[str]],
-    showing: ResultLimits,
-) -> tuple[list[Scored], list[tuple[Scored, DropReason]]]:
-    """Those that are returned, and why each of the others is not.
-
-    A near-duplicate of a better hit steps back behind everything else; it is returned where there is room.
+    Utterances stay: their neighbours are shown together anyway.
     """
-    kept: list[Scored] = []
-    repeats: list[Scored] = []
-    dropped: list[tuple[Scored, DropReason]] = []
-    for one in ranked:
-        row = one.candidate.row
-        if one.relevance < min_score - _ROUNDING:
-            dropped.append((one, "below min_score"))
-        elif showing.covers(row):
-            dropped.append((one, "shown with a better hit"))
-        elif len(kept) >= max_results:
-            dropped.append((one, "beyond max_results"))
-        elif any(_alike(words_of(row), words_of(other.candidate.row)) for other in kept):
-            repeats.append(one)
+    seen: set[str] = set()
+    demoted: list[Scored] = []
+    for scored in ranked:
+        path = scored.candidate.path
+        if scored.candidate.is_utterance or path not in seen:
+            demoted.append(scored)
         else:
-            kept.append(one)
-            showing.open(row)
-    for one in repeats:
-        if showing.covers(one.candidate.row):
-            dropped.append((one, "shown with a better hit"))
-        elif len(kept) >= max_results:
-            dropped.append((one, "near-duplicate"))
-        else:
-            kept.append(one)
-            showing.open(one.candidate.row)
-    return kept, dropped
-
-
-def _alike(left: frozenset[str], right: frozenset[str]) -> bool:
-    if not left or not right:
-        return left == right
-    shared = len(left & right)
-    return shared >= SAME_TEXT * (len(left) + len(right) - shared)
+            loss = -FURTHER_PASSAGE_SHARE * scored.score
+            demoted.append(scored.plus(ScorePart("same note", loss, "a better passage of it is shown")))
+        if not scored.candidate.is_utterance:
+            seen.add(path)
+    return rank(demoted)

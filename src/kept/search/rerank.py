@@ -1,7 +1,7 @@
-"""The best passages in the order that a model puts them in, as far as there is time.
+"""Reranking: a model reads the query with each of the best passages, as far as the time allows.
 
-A model reads the query with each passage, the best first. What it says is mixed into the score. What it has not read,
-because there was no more time or because it was not among the best, keeps its order behind what it has read.
+Its judgement is mixed into the score. Passages that it has not read, because the time was up or because they are not
+among the best, keep their order after those that it has read.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Protocol
 from kept.config import RerankSettings
 from kept.errors import EmbeddingError
 from kept.records import ScorePart
-from kept.search.fuse import Scored
+from kept.search.fuse import Scored, rank
 
 _PART = "rerank"
 
 
 class Reranker(Protocol):
-    """What reads pairs: a cross-encoder."""
+    """Model that reads a query and a passage together: a cross-encoder."""
 
     def load(self) -> None: ...
 
@@ -28,49 +28,49 @@ class Reranker(Protocol):
 
 def rerank(
     ranked: Sequence[Scored],
-    judge: Reranker,
+    reranker: Reranker,
     query: str,
     passage_of: Callable[[int], str],
     settings: RerankSettings,
     *,
     timer: Callable[[], float] = time.perf_counter,
 ) -> tuple[list[Scored], tuple[str, ...]]:
-    """The new order, and what did not work. ``passage_of`` gives what is read of a row.
+    """Return the new order, and a message if the model failed or ran out of time.
 
-    Loading the model is not counted against its time.
+    ``passage_of`` returns the text of a row. The time budget starts once the model is loaded.
     """
-    wanted = min(settings.top, len(ranked))
-    judged: list[float] = []
+    count = min(settings.top, len(ranked))
+    judgements: list[float] = []
     try:
-        judge.load()
+        reranker.load()
         deadline = timer() + settings.budget_ms / 1000
-        for one in ranked[:wanted]:
+        for scored in ranked[:count]:
             if timer() >= deadline:
                 break
-            judged.append(judge.score(query, passage_of(one.candidate.row)))
+            judgements.append(reranker.score(query, passage_of(scored.candidate.row)))
     except EmbeddingError as exc:
         return list(ranked), (f"Not reranked: {exc.message}",)
-    reordered = _reordered(ranked, judged, settings.weight)
-    if len(judged) == wanted:
+    reordered = _reorder(ranked, judgements, settings.weight)
+    if len(judgements) == count:
         return reordered, ()
-    cut = f"Reranked {len(judged)} of {wanted}: the {settings.budget_ms} ms of query.rerank.budget_ms were used up."
-    return reordered, (cut,)
+    budget = f"the {settings.budget_ms} ms of query.rerank.budget_ms were used up"
+    return reordered, (f"Reranked {len(judgements)} of {count}: {budget}.",)
 
 
-def _reordered(ranked: Sequence[Scored], judged: Sequence[float], weight: float) -> list[Scored]:
-    read = [_mixed(one, judgement, weight) for one, judgement in zip(ranked, judged, strict=False)]
-    read.sort(key=Scored.rank)
-    rest = ranked[len(judged) :]
-    return read + [_behind(one, read[-1]) for one in rest] if read else list(ranked)
+def _reorder(ranked: Sequence[Scored], judgements: Sequence[float], weight: float) -> list[Scored]:
+    if not judgements:
+        return list(ranked)
+    read = rank(_mix(scored, judgement, weight) for scored, judgement in zip(ranked, judgements, strict=False))
+    return read + [_cap(scored, read[-1]) for scored in ranked[len(judgements) :]]
 
 
-def _mixed(one: Scored, judgement: float, weight: float) -> Scored:
+def _mix(scored: Scored, judgement: float, weight: float) -> Scored:
     reason = f"{weight:.2f} of the score is the model's {judgement:.3f}"
-    part = ScorePart(_PART, weight * (judgement - one.score), reason)
-    return one.plus(part, relevance=weight * (judgement - one.relevance))
+    part = ScorePart(_PART, weight * (judgement - scored.score), reason)
+    return scored.plus(part, relevance=weight * (judgement - scored.relevance))
 
 
-def _behind(one: Scored, last: Scored) -> Scored:
-    """Scored no higher than what it stands behind."""
-    part = ScorePart(_PART, min(0.0, last.score - one.score), "not read by the model")
-    return one.plus(part, relevance=min(0.0, last.relevance - one.relevance)) if part.value < 0 else one
+def _cap(scored: Scored, last: Scored) -> Scored:
+    """Lower the score of a passage that was not read to that of the last one that was."""
+    part = ScorePart(_PART, min(0.0, last.score - scored.score), "not read by the model")
+    return scored.plus(part, relevance=min(0.0, last.relevance - scored.relevance)) if part.value < 0 else scored

@@ -1,20 +1,27 @@
-"""How much each kind of evidence counts.
+"""Numbers of the ranking: the weight of each figure, the trust in an embedder, and the confidence in an answer.
 
-`TURNS` was learned by `benchmarks/ranking.py` and rounded, but for `machine`, which is half of what was learned: the
-questions it was learned from are nearly all about what a person said. `NOTES` was picked from a grid over all sets of
-notes, not learned; docs/retrieval.md says why, and what learning gave.
-
-What the words say adds up to 1, and so does what the meaning says; a query's settings, or what was measured for its
-embedder, say how the two are mixed. What speaks against a candidate is taken off.
+`UTTERANCES` was learned by `benchmarks/ranking.py` and rounded, except `machine`, which is half of the learned weight:
+nearly all questions that it was learned from ask for something that a person said. `NOTES` was picked from a grid over
+all sets of notes, not learned; docs/retrieval.md gives the reasons, and the result of learning. The confidence models
+were learned by `benchmarks/calibration.py`.
 """
 
 from __future__ import annotations
 
 from kept.values import frozen
 
+# weight of each figure
+
 
 @frozen
 class EvidenceWeights:
+    """Weight of each figure of `Evidence`.
+
+    The weights of the words (words, around, coverage, reach, answers) sum to 1, and so do those of the meaning
+    (meaning, beside). The settings of the query, or the weight measured for its embedder, mix the two sides. The
+    penalties (asks, other_speaker, machine) are subtracted.
+    """
+
     words: float
     around: float
     coverage: float
@@ -39,7 +46,7 @@ NOTES = EvidenceWeights(
     other_speaker=0.0,
     machine=0.0,
 )
-TURNS = EvidenceWeights(
+UTTERANCES = EvidenceWeights(
     words=0.25,
     around=0.02,
     coverage=0.08,
@@ -51,8 +58,52 @@ TURNS = EvidenceWeights(
     other_speaker=0.17,
     machine=0.12,
 )
-TURN_TRUST = 0.75
-"""What an embedder's share is multiplied by for turns: short and colloquial, they say less to it than notes do."""
-LEAST_TRUST, UNCOVERED_TRUST = 0.5, 4 / 3
-"""The same for notes: what it is multiplied by where one of them has all the query's words, and what is added where
-none has any. Who asks in words that nobody wrote can only be answered by meaning; a title is found by its words."""
+
+# trust in the embedder
+
+UTTERANCE_TRUST = 0.75
+"""Factor of an embedder's weight for utterances. They are short and colloquial, and tell it less than notes do."""
+COVERED_TRUST, UNCOVERED_TRUST = 0.5, 4 / 3
+"""Factor of an embedder's weight for notes if one of them has all words of the query, and the amount to add if none has
+any. A question in other words than the notes use can only be answered by meaning; a title is found by its words."""
+
+# added to a score, or subtracted
+
+RECENCY_SHARE = 0.02
+"""Most that a recent chunk can gain: enough to break a tie, not enough to overturn a better match."""
+RECENCY_HALF_LIFE_DAYS = 30.0
+PERIOD_SHARE = 0.15
+"""Most that a chunk from a period named in the query can gain."""
+FURTHER_PASSAGE_SHARE = 0.1
+"""Share of its score that a further passage of the same note loses. For a long note that fits as a whole this changes
+nothing; if its second passage fits hardly better than another note, the other note is worth more."""
+EXACT_FLOOR = 0.6
+"""Least score of an exact match. It exceeds any sensible threshold, because it is literally what the query says."""
+
+# confidence that there is an answer
+
+
+@frozen
+class ConfidenceModel:
+    """Coefficients of a logistic model of `confidence.Signals`."""
+
+    base: float
+    share: float
+    together: float
+    """Of the logarithm of the count: the second word says more than the tenth."""
+    meaning: float = 0.0
+
+
+WITH_MEANING = ConfidenceModel(base=-15.0, share=6.3, together=6.4, meaning=7.8)
+WORDS_ONLY = ConfidenceModel(base=-13.3, share=8.0, together=6.7)
+
+ALL_WORDS_CONFIDENCE = 0.6
+"""Least confidence if one passage has every word of the query: a word that is in the notes is found, whatever it is."""
+ONE_OF_TWO_CONFIDENCE, ONE_OF_TWO_SHARE = 0.32, 0.4
+"""Least confidence for a query of at most two words if a passage has this share of it: one word that is rare enough to
+be nearly half of the query. Two random words reach that too, but a user who types two words is browsing."""
+
+SMALL_MEMORY_PASSAGES, SMALL_MEMORY_FACTOR, MAX_SMALL_MEMORY_BONUS = 60, 6.0, 5.0
+"""Bonus for a memory of fewer passages. There, fewer words meet by chance, and a word of the query that is in no
+passage says little. Judged by hand on memories of five to thirty passages: nearly all sets that the models were learned
+from are larger."""

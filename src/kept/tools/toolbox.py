@@ -14,7 +14,7 @@ from kept.limits import storable, storable_tree
 from kept.memory import Memory
 from kept.records import Hit, Progress
 from kept.redact import redact
-from kept.search.when import parse_when
+from kept.search.date_filter import parse_when
 from kept.tools.arguments import check_arguments
 from kept.tools.catalogue import get_tool
 from kept.tools.citation import from_citation, from_uri

@@ -1,4 +1,4 @@
-"""Times in a question: what they mean, and how little they may do."""
+"""Periods in a query: what they mean, and how little they may change."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.search.times import spells_in
+from kept.search.query_dates import find_periods
 from kept.testing import FrozenClock
 from tests.support.workspaces import open_memory, paths, write_note
 
 TODAY = dt.date(2026, 3, 14)  # a Saturday
 
 
-def first_spell(query: str) -> tuple[str, str] | None:
-    spells = spells_in(query, TODAY)
-    return (spells[0].start.isoformat(), spells[0].end.isoformat()) if spells else None
+def first_period(query: str) -> tuple[str, str] | None:
+    periods = find_periods(query, TODAY)
+    return (periods[0].start.isoformat(), periods[0].end.isoformat()) if periods else None
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def first_spell(query: str) -> tuple[str, str] | None:
         ("昨天 的 会议", "2026-03-13", "2026-03-14"),
     ],
 )
-def test_a_time_is_understood(query, start, end):
-    assert first_spell(query) == (start, end)
+def test_a_period_is_understood(query, start, end):
+    assert first_period(query) == (start, end)
 
 
 @pytest.mark.parametrize(
@@ -82,19 +82,19 @@ def test_a_time_is_understood(query, start, end):
         "the last straw",
     ],
 )
-def test_what_is_no_time_is_taken_for_none(query):
-    assert first_spell(query) is None
+def test_words_that_are_not_a_date_name_no_period(query):
+    assert first_period(query) is None
 
 
 def test_a_month_without_a_year_also_means_those_before_at_half():
-    weights = {spell.start.isoformat(): spell.weight for spell in spells_in("in May", TODAY)}
+    weights = {period.start.isoformat(): period.weight for period in find_periods("in May", TODAY)}
     assert weights["2025-05-01"] == 1.0
     assert weights["2024-05-01"] == 0.5
 
 
 @given(query=st.text(max_size=80), day=st.dates())
 def test_any_text_on_any_day_can_be_read(query, day):
-    spells_in(query, day)
+    find_periods(query, day)
 
 
 _pieces = st.sampled_from(
@@ -103,9 +103,9 @@ _pieces = st.sampled_from(
 
 
 @given(words=st.lists(_pieces, max_size=8), day=st.dates(dt.date(1971, 1, 1), dt.date(2200, 1, 1)))
-def test_any_order_of_time_words_can_be_read(words, day):
-    for spell in spells_in(" ".join(words), day):
-        assert spell.start < spell.end
+def test_any_order_of_date_words_can_be_read(words, day):
+    for period in find_periods(" ".join(words), day):
+        assert period.start < period.end
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def diary(tmp_path):
         ("wer hat den parrot letzte Woche gefüttert", "memory/2026-03-04.md"),
     ],
 )
-def test_what_is_from_that_time_comes_first_and_nothing_is_left_out(diary, query, first):
+def test_a_chunk_from_the_period_comes_first_and_none_is_left_out(diary, query, first):
     result = diary.search(query, min_score=0.0)
     assert paths(result)[0] == first
     assert len(result) == 3
@@ -136,11 +136,11 @@ def test_what_is_from_that_time_comes_first_and_nothing_is_left_out(diary, query
     assert sum(part.value for part in result.hits[0].parts) == pytest.approx(result.hits[0].score)
 
 
-def test_a_time_does_not_make_an_answer_of_what_is_none(diary):
+def test_a_period_alone_is_not_an_answer(diary):
     assert diary.search("the zebra crossing of last week").hits == ()
 
 
-def test_a_query_without_a_time_has_no_such_part(diary):
+def test_a_query_without_a_period_has_no_such_part(diary):
     parts = [part.name for hit in diary.search("who fed the parrot") for part in hit.parts]
     assert parts
     assert "when" not in parts

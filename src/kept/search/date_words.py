@@ -1,4 +1,7 @@
-"""Words for times in a few languages, as words are indexed: in small letters and without accents."""
+"""Words for dates and periods in a few languages, as words are indexed: lower case, without accents.
+
+Each line of a list holds the words of one month, weekday, number or unit.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ NUMBERS = {word: number + 1 for word, number in _numbered(_NUMBERS)}
 UNITS = {word: "day week month year".split()[number] for word, number in _numbered(_UNITS)}
 
 AMBIGUOUS = frozenset("may march mars mar mai mei jan jun jul sep sept dec mon wed sat sun marco".split())
-"""Words and names as well. They count only where something beside them says that they are a time."""
+"""Words that also have another meaning. They count only if a word beside them shows that they are a date."""
 
 IN = frozenset(
     """
@@ -74,34 +77,28 @@ LAST = frozenset(
 )
 ON = frozenset("on last this past am letzten vergangenen el le il".split())
 
-RELATIVE: dict[tuple[str, ...], tuple[str, int]] = {
-    tuple(phrase.split()): when
-    for when, phrases in {
-        ("day", 0): "today|tonight|this morning|this evening|heute|hoy|aujourd hui|oggi|hoje|vandaag|сегодня|今天|今日",
-        ("day", -1): "yesterday|last night|gestern|ayer|anoche|hier soir|ieri|ontem|gisteren|вчера|昨天|昨日",
-        ("day", -2): "day before yesterday|vorgestern|anteayer|avant hier|eergisteren|позавчера|前天",
-        (
-            "week",
-            0,
-        ): "this week|diese woche|dieser woche|esta semana|cette semaine|questa settimana|deze week|这周|本周|今週",
-        (
-            "week",
-            -1,
-        ): "last week|previous week|letzte woche|letzter woche|semana pasada|semaine derniere"
-        "|settimana scorsa|semana passada|vorige week|прошлой неделе|上周|上星期|先週",
-        ("weekend", -1): "last weekend|letztes wochenende|fin de semana pasado|week end dernier|上周末|先週末",
-        ("month", 0): "this month|diesen monat|diesem monat|este mes|ce mois ci|questo mese|deze maand|这个月|今月",
-        (
-            "month",
-            -1,
-        ): "last month|previous month|letzten monat|letztem monat|mes pasado|mois dernier|mese scorso"
-        "|mes passado|vorige maand|прошлом месяце|上个月|先月",
-        ("year", 0): "this year|dieses jahr|diesem jahr|este ano|cette annee|quest anno|dit jaar|今年",
-        (
-            "year",
-            -1,
-        ): "last year|previous year|letztes jahr|letztem jahr|ano pasado|annee derniere|anno scorso"
-        "|ano passado|vorig jaar|прошлом году|去年",
-    }.items()
-    for phrase in phrases.split("|")
+_RELATIVE = {
+    ("day", 0): "today|tonight|this morning|this evening|heute|hoy|aujourd hui|oggi|hoje|vandaag|сегодня|今天|今日",
+    ("day", -1): "yesterday|last night|gestern|ayer|anoche|hier soir|ieri|ontem|gisteren|вчера|昨天|昨日",
+    ("day", -2): "day before yesterday|vorgestern|anteayer|avant hier|eergisteren|позавчера|前天",
+    ("week", 0): (
+        "this week|diese woche|dieser woche|esta semana|cette semaine|questa settimana|deze week|这周|本周|今週"
+    ),
+    ("week", -1): (
+        "last week|previous week|letzte woche|letzter woche|semana pasada|semaine derniere|"
+        "settimana scorsa|semana passada|vorige week|прошлой неделе|上周|上星期|先週"
+    ),
+    ("weekend", -1): "last weekend|letztes wochenende|fin de semana pasado|week end dernier|上周末|先週末",
+    ("month", 0): "this month|diesen monat|diesem monat|este mes|ce mois ci|questo mese|deze maand|这个月|今月",
+    ("month", -1): (
+        "last month|previous month|letzten monat|letztem monat|mes pasado|mois dernier|mese scorso|"
+        "mes passado|vorige maand|прошлом месяце|上个月|先月"
+    ),
+    ("year", 0): "this year|dieses jahr|diesem jahr|este ano|cette annee|quest anno|dit jaar|今年",
+    ("year", -1): (
+        "last year|previous year|letztes jahr|letztem jahr|ano pasado|annee derniere|anno scorso|"
+        "ano passado|vorig jaar|прошлом году|去年"
+    ),
 }
+RELATIVE = {tuple(phrase.split()): offset for offset, phrases in _RELATIVE.items() for phrase in phrases.split("|")}
+"""Phrases for a period relative to today, as a unit and the number of units from now."""

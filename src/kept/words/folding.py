@@ -1,8 +1,9 @@
-"""One spelling for words that people write in several ways.
+"""Folding: one spelling for words that people write in several ways.
 
-SQLite's tokenizer lowers case and takes the accents off Latin letters, and does no more. Here the rest is done, on both
-sides: ß is ss, ł is l, the dotless ı is i, ё is е, Greek loses its accents, Arabic and Hebrew their vowel marks, and
-Arabic its variants of one letter. Letters that only look like others with a mark stay what they are: й is not и.
+SQLite's tokenizer lowers case and removes accents from Latin letters, and does nothing else. The rest is done here, for
+notes and for queries: ß becomes ss, ł becomes l, the dotless ı becomes i, ё becomes е, Greek loses its accents, Arabic
+and Hebrew lose their vowel marks, and the variants of an Arabic letter become one. A letter that merely resembles
+another letter with a mark stays: й is not и.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ _LETTERS = {
     "أ": "ا", "إ": "ا", "آ": "ا", "ٱ": "ا", "ى": "ي", "ی": "ي", "ک": "ك", "ة": "ه",
 }  # fmt: skip
 _MARKS = (
-    (0x0300, 0x036F),  # accents that stand by themselves
+    (0x0300, 0x036F),  # combining accents
     (0x0591, 0x05BD),  # Hebrew points
     (0x05BF, 0x05C7),
-    (0x0610, 0x061A),  # Arabic vowels and signs
+    (0x0610, 0x061A),  # Arabic vowels and marks
     (0x064B, 0x065F),
     (0x0670, 0x0670),
     (0x06D6, 0x06ED),
-    (0x0640, 0x0640),  # what stretches an Arabic word
+    (0x0640, 0x0640),  # tatweel, which stretches an Arabic word
 )
 _ACCENTED = ((0x00C0, 0x024F), (0x0370, 0x03FF), (0x1E00, 0x1FFF))
-"""Latin and Greek letters with accents. Of other scripts, a mark may make another letter."""
+"""Latin and Greek letters with accents. In other scripts a mark may make a different letter."""
 
 
 @cache
 def _table() -> dict[int, str]:
-    """Made when the first text needs it: ASCII does not."""
+    """Return the translation table. It is built on first use, because ASCII text does not need it."""
     table: dict[int, str] = {}
     for first, last in _ACCENTED:
         for code in range(first, last + 1):
@@ -46,5 +47,5 @@ def _table() -> dict[int, str]:
 
 
 def fold(text: str) -> str:
-    """The text with every letter in its plainest form. Case stays."""
+    """Return the text with every letter in its plainest form. Case is preserved."""
     return text if text.isascii() else text.translate(_table())

@@ -1,12 +1,52 @@
-"""The small words of the languages that most people write in: articles, pronouns, prepositions, question words.
+"""Stopwords: words that carry no information about what a query looks for.
 
-Only words without a meaning of their own. A word that is small in one language and means something in another is
-here all the same: a list counts only for a query in its language.
+They are dropped from a query unless nothing else is left. They depend on the language: "die" is an article in German
+and a verb in English. So a query is taken to be in the language most of whose stopwords it has. English is the default:
+another language needs at least two of its stopwords in the query, and more of them than English has.
+
+The lists hold articles, pronouns, prepositions and question words, as words are indexed: lower case, without accents.
+A word that is a stopword in one language and carries meaning in another is listed all the same, because a list counts
+only for a query in its language.
 """
 
 from __future__ import annotations
 
-SPACED = {
+from collections.abc import Iterable
+from functools import cache
+
+from kept.words.folding import fold
+from kept.words.segment import normalise
+
+_ENOUGH = 2
+"""Stopwords of another language that a query needs to be taken for that language."""
+
+_SMALL = frozenset(
+    """
+    a about above after again all also am an and any are aren't as at be because been before being below between
+    both but by can can't cannot could couldn't did didn't do does doesn't doing don't down during each few for
+    from further had hadn't has hasn't have haven't having he her here hers herself him himself his how i i'd
+    i'll i'm i've if in into is isn't it it's its itself just let's me more most my myself no nor not of off on
+    once only or other our ours ourselves out over own please same shall she should shouldn't so some such tell
+    than that that's the their theirs them themselves then there there's these they they're this those through
+    to too under until up upon us very was wasn't we we'd we're we've were weren't what what's when where
+    where's which while who who's whom whose why will with won't would wouldn't you you'd you'll you're you've
+    your yours yourself yourselves
+    """.split()
+)
+
+_ASKING = frozenset(
+    """
+    actually afaik anybody anyone anything anyway basically cant didnt doesnt dont else ever forget forgot forgotten
+    gonna guess hello hey hi honestly iirc im isnt ive kinda knew know lets literally maybe ok okay perhaps pretty
+    probably really recall remember remembers somebody somehow someone something somewhere stuff supposed sure theres
+    think though thought vaguely wasnt whatever whats wonder wondering yeah
+    """.split()
+)
+"""Words around a question: "pretty sure someone decided something about this". Notes seldom have these words, so each
+would count for much in the few passages that have it."""
+ENGLISH = _SMALL | _ASKING
+
+_SPACED = {
     "de": """
         aber alle allem allen aller alles als also am an auch auf aus bei beim bin bis bist da damit dann das
         dass dein deine dem den denn der des dessen dich die dies diese diesem diesen dieser dieses dir doch
@@ -103,7 +143,7 @@ SPACED = {
         """,
 }
 
-UNSPACED_WORDS = {
+_UNSPACED = {
     "zh": """
         什么 甚么 哪里 哪儿 哪个 哪些 哪一 怎么 怎样 怎么样 为什么 为何 如何 多少 几个 什么时候 何时 谁 是否 吗
         呢 的 了 是 在 和 与 或 这个 那个 这些 那些 我们 你们 他们 她们 它们 自己 以及 因为 所以 但是 什麼 甚麼
@@ -127,4 +167,48 @@ UNSPACED_WORDS = {
         เพราะ สำหรับ เพื่อ ด้วย ถ้า เขา เธอ มัน ฉัน ผม คุณ เรา พวกเขา ครับ ค่ะ คะ
         """,
 }
-"""Of scripts without spaces, or with endings glued on, as Korean."""
+"""Scripts without spaces, or with endings attached, such as Korean."""
+
+
+def stopwords_for(words: Iterable[str]) -> frozenset[str]:
+    """Return the words to drop from a query that has these words, which are lower case and folded."""
+    query_words = set(words)
+    best, most = ENGLISH, max(len(query_words & ENGLISH), _ENOUGH - 1)
+    if len(query_words) <= most:
+        return best
+    latin_only = all(map(str.isascii, query_words))
+    for stopwords in _lists(latin=True) if latin_only else (*_lists(latin=True), *_lists(latin=False)):
+        matches = len(query_words & stopwords)
+        if matches > most:
+            best, most = stopwords, matches
+    return best
+
+
+@cache
+def _lists(*, latin: bool) -> tuple[frozenset[str], ...]:
+    """Return the lists in Latin letters, which need no folding, or the others."""
+    lists = (words for words in _SPACED.values() if words.isascii() == latin)
+    return tuple(frozenset((words if latin else fold(normalise(words))).split()) for words in lists)
+
+
+@cache
+def _unspaced_by_first() -> dict[str, tuple[str, ...]]:
+    """Return the stopwords of unspaced scripts by their first character."""
+    by_first: dict[str, tuple[str, ...]] = {}
+    for word in dict.fromkeys(normalise(" ".join(_UNSPACED.values())).split()):
+        by_first[word[0]] = (*by_first.get(word[0], ()), word)
+    return by_first
+
+
+def is_stopword_run(run: str) -> bool:
+    """Return whether a run of an unspaced script consists of stopwords alone: 是什么, คืออะไร.
+
+    Stopwords inside a longer run stay. Telling them from parts of other words needs a dictionary, and the rarity of a
+    pair of characters is weight enough: removing them there lost as many answers as it gained.
+    """
+    by_first = _unspaced_by_first()
+    ends = {0}
+    for at in range(len(run)):
+        if at in ends:
+            ends.update(at + len(word) for word in by_first.get(run[at], ()) if run.startswith(word, at))
+    return len(run) in ends

@@ -1,4 +1,4 @@
-"""Points in time as people write them: 2026-03-01, 2026-03-01T14:00, today, yesterday, 7d, 2w, 12h."""
+"""Dates that limit a search: 2026-03-01, 2026-03-01T14:00, today, yesterday, 7d, 2w, 12h."""
 
 from __future__ import annotations
 
@@ -8,26 +8,29 @@ import re
 from kept.errors import UsageError
 
 _AGO = re.compile(r"(\d{1,6})\s*(h|d|w|m|y)", re.IGNORECASE)
-_HOURS = {"h": 1, "d": 24, "w": 24 * 7, "m": 24 * 30, "y": 24 * 365}
+_UNIT_HOURS = {"h": 1, "d": 24, "w": 24 * 7, "m": 24 * 30, "y": 24 * 365}
 
 When = str | dt.date | dt.datetime
 
 
 def parse_when(when: When, *, now: dt.datetime, end: bool = False) -> int:
-    """Milliseconds since 1970. A day stands for its beginning, or with ``end`` for the beginning of the next."""
+    """Return a point in time as milliseconds since 1970.
+
+    A day means its beginning, or with ``end`` the beginning of the next day.
+    """
     if isinstance(when, dt.datetime):
-        return _ms(when if when.tzinfo else when.astimezone())
+        return _to_ms(when if when.tzinfo else when.astimezone())
     if isinstance(when, dt.date):
-        return _day(when, end=end)
+        return _day_to_ms(when, end=end)
     text = when.strip().lower()
     if text in ("today", "yesterday"):
-        return _day(now.date() - dt.timedelta(days=text == "yesterday"), end=end)
+        return _day_to_ms(now.date() - dt.timedelta(days=text == "yesterday"), end=end)
     ago = _AGO.fullmatch(text)
     try:
         if ago:
-            return _ms(now - dt.timedelta(hours=int(ago.group(1)) * _HOURS[ago.group(2)]))
+            return _to_ms(now - dt.timedelta(hours=int(ago.group(1)) * _UNIT_HOURS[ago.group(2)]))
         if len(text) <= 10:
-            return _day(dt.date.fromisoformat(text), end=end)
+            return _day_to_ms(dt.date.fromisoformat(text), end=end)
         return parse_when(dt.datetime.fromisoformat(when.strip()), now=now)
     except (ValueError, OverflowError):
         raise UsageError(
@@ -35,10 +38,10 @@ def parse_when(when: When, *, now: dt.datetime, end: bool = False) -> int:
         ) from None
 
 
-def _day(day: dt.date, *, end: bool) -> int:
+def _day_to_ms(day: dt.date, *, end: bool) -> int:
     day = day + dt.timedelta(days=1) if end else day
-    return _ms(dt.datetime(day.year, day.month, day.day).astimezone())
+    return _to_ms(dt.datetime(day.year, day.month, day.day).astimezone())
 
 
-def _ms(when: dt.datetime) -> int:
+def _to_ms(when: dt.datetime) -> int:
     return int(when.timestamp() * 1000)
