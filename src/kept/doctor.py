@@ -38,7 +38,7 @@ class Check:
 
 def examine(memory: Memory) -> list[Check]:
     checks: list[Check] = []
-    for check in (_workspace, _permissions, _integrity, _freshness, _sessions, _embedder):
+    for check in (_workspace, _permissions, _integrity, _freshness, _sessions, _receipts, _embedder):
         try:
             checks.extend(check(memory))
         except KeptError as exc:
@@ -175,6 +175,28 @@ def _faults_of(transcript: Transcript) -> Check | None:
     else:
         detail = f"{name}: its last line is torn."
     return Check("sessions", False, detail, _TORN if torn else "") if damaged or torn else None
+
+
+def _receipts(memory: Memory) -> Iterator[Check]:
+    """Check that the messages which compactions removed from the context are unchanged and still in the index."""
+    from kept.agent.compaction import iter_receipts, verify_receipt
+
+    count, wrong = 0, 0
+    for transcript in _transcripts(memory):
+        try:
+            problems = [
+                verify_receipt(memory, memory.config.paths.sessions, receipt) for receipt in iter_receipts(transcript)
+            ]
+        except SessionError:
+            continue  # the check of the sessions reports it
+        count += len(problems)
+        for problem in filter(None, problems):
+            wrong += 1
+            if wrong <= _TRANSCRIPTS_NAMED:
+                detail = f"{os.path.basename(transcript.path)}: the receipt of a compaction does not hold: {problem}."
+                yield Check("receipts", False, detail)
+    if count and not wrong:
+        yield Check("receipts", True, f"{count} compactions, every removed line is unchanged")
 
 
 def _mend_ends(memory: Memory) -> None:

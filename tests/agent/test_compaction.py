@@ -13,6 +13,7 @@ import pytest
 
 from kept.agent.compaction import verify_receipt
 from kept.agent.events import Inbound, Notice
+from kept.doctor import examine
 from kept.errors import BudgetExhausted, ContextOverflow, ModelFailed, WriteFailed
 from kept.llm.base import ToolUse
 from kept.testing import ScriptedChat
@@ -133,6 +134,23 @@ def test_the_receipt_names_the_lines_that_left_and_their_hash(tmp_path):
         assert verify_receipt(at.memory, at.sessions.folder, receipt) is None
         changed = {**receipt, "lines": [[first, last - 1]]}
         assert verify_receipt(at.memory, at.sessions.folder, changed) == "the lines have changed"
+
+
+def test_the_doctor_verifies_receipts(tmp_path):
+    def receipt_checks():
+        return [check for check in examine(at.memory) if check.name == "receipts"]
+
+    with open_agent(tmp_path, chat()) as at:
+        assert receipt_checks() == []
+        talk(at, 20)
+        at.sessions.compact(at.session("other").id, "By hand.", receipt={"path": "x", "lines": "odd"})
+        assert [check.ok for check in receipt_checks()] == [True]
+        transcript = Path(at.session().transcript_path)
+        transcript.write_bytes(transcript.read_bytes().replace(b"Message 1.", b"Massage 1.", 1))
+        (check,) = receipt_checks()
+        assert not check.ok
+        assert transcript.name in check.detail
+        assert "the lines have changed" in check.detail
 
 
 def test_a_receipt_does_not_claim_what_is_not_so(tmp_path):

@@ -135,7 +135,7 @@ def test_no_key_is_needed_elsewhere_and_the_one_of_the_environment_stays_at_home
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
         monkeypatch.setenv(name, "from-the-environment")
     for name in ("ANTHROPIC_CUSTOM_HEADERS", "OPENAI_CUSTOM_HEADERS"):
-        monkeypatch.setenv(name, "x-mine: from-the-environment")
+        monkeypatch.setenv(name, "x-mine: from-the-environment\nauthorization: from-the-environment")
     for name in ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9/elsewhere")
     assert text_of(ask(model_at(server, provider, api_key=None), "Hello?")) == "Fine."

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from kept.agent.events import CompactionResult
 from kept.agent.flush import FlushResult, flush_and_record, is_flush_due
@@ -27,7 +27,8 @@ from kept.errors import KeptError
 from kept.indexing.scan import CITED_FOLDER
 from kept.lock import claimed
 from kept.memory import Memory
-from kept.sessions.entries import CompactionEntry
+from kept.sessions.entries import CompactionEntry, Entry
+from kept.sessions.transcript import Transcript
 from kept.tokens import estimate_tokens
 from kept.values import frozen
 
@@ -184,6 +185,25 @@ def _find_missing(memory: Memory, path: str, ranges: Sequence[tuple[int, int]]) 
         return []
     unindexed = memory.find_unindexed(path, first_line=ranges[0][0], last_line=ranges[-1][1])
     return [line for line in unindexed if any(first <= line <= last for first, last in ranges)]
+
+
+def iter_receipts(transcript: Transcript) -> Iterator[Mapping[str, Any]]:
+    """Yield the receipts in a transcript. Those of imported sessions, which name other files, are left out."""
+    path = CITED_FOLDER + os.path.basename(transcript.path)
+    for line in transcript.iter_lines():
+        body = line.content.body if isinstance(line.content, Entry) else None
+        if isinstance(body, CompactionEntry) and _is_receipt(body.receipt) and body.receipt["path"] == path:
+            yield body.receipt
+
+
+def _is_receipt(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Check the shape: anyone who appends a compaction can store anything as its receipt."""
+    if not isinstance(value, Mapping) or not {"path", "lines", "sha256", "searchable"} <= set(value):
+        return False
+    ranges = value["lines"]
+    return isinstance(ranges, list) and all(
+        isinstance(line_range, list) and [type(number) for number in line_range] == [int, int] for line_range in ranges
+    )
 
 
 def verify_receipt(memory: Memory, sessions_folder: str, receipt: Mapping[str, Any]) -> str | None:

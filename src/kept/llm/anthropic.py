@@ -50,20 +50,13 @@ class AnthropicChat(SdkChat):
         import anthropic
 
         return anthropic.AsyncAnthropic(
-            api_key=self._api_key,
+            api_key=self.api_key,
             base_url=self.account.endpoint.public_url.removesuffix("/v1"),
             timeout=anthropic.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S),
             max_retries=MAX_RETRIES,
             default_query=self.account.query() or None,
             http_client=self.http_client(),
         )
-
-    def key_header(self) -> dict[str, str]:
-        return {"x-api-key": self._api_key}
-
-    @property
-    def _api_key(self) -> str:
-        return self.account.key or "none"  # without one the SDK would look for a key in the environment
 
     async def ask(self, client: Any, request: ChatRequest) -> RawEvents:
         import anthropic

@@ -35,20 +35,13 @@ class OpenAIChat(SdkChat):
 
         endpoint = self.account.endpoint
         return openai.AsyncOpenAI(
-            api_key=self._api_key,
+            api_key=self.api_key,
             base_url=endpoint.public_url + ("" if endpoint.path else "/v1"),
             timeout=openai.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S),
             max_retries=MAX_RETRIES,
             default_query=self.account.query() or None,
             http_client=self.http_client(),
         )
-
-    def key_header(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._api_key}"}
-
-    @property
-    def _api_key(self) -> str:
-        return self.account.key or "none"  # without one the SDK would look for a key in the environment
 
     async def ask(self, client: Any, request: ChatRequest) -> RawEvents:
         import httpx2

@@ -22,11 +22,11 @@ MAX_RETRIES = 2
 CONNECT_TIMEOUT_S = 10.0
 _MALFORMED_CHARS = 2_000
 _SENT_HEADERS = re.compile(
-    r"accept|accept-encoding|anthropic-(?:beta|version)|authorization|connection|content-length|content-type|host"
-    r"|idempotency-key|transfer-encoding|user-agent|x-api-key|x-stainless-.*",
+    r"accept|accept-encoding|anthropic-(?:beta|version)|connection|content-length|content-type|host|idempotency-key"
+    r"|transfer-encoding|user-agent|x-stainless-.*",
     re.IGNORECASE,
 )
-"""Headers that an SDK may send."""
+"""Headers that an SDK may set. Credentials are not among them: `SdkChat` sets those."""
 
 RawEvents = AsyncGenerator[ModelEvent | None, None]
 """Events of one answer. None is a heartbeat: the model is alive but has produced nothing to report."""
@@ -105,6 +105,10 @@ class SdkChat(ABC):
         self._client: Any = None
         self._lock = threading.Lock()
 
+    @property
+    def api_key(self) -> str:
+        return self.account.key or "none"  # without one an SDK would look for a key in the environment
+
     def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         async def start() -> RawEvents:
             # Importing an SDK takes a second or two. It must not block the event loop, and is not the model's silence.
@@ -148,15 +152,11 @@ class SdkChat(ABC):
         for name in set(request.headers):
             if not _SENT_HEADERS.fullmatch(name):
                 del request.headers[name]
-        request.headers.update({**self.key_header(), **self.account.basic_auth()})
+        request.headers.update({"Authorization": f"Bearer {self.api_key}", **self.account.basic_auth()})
 
     @abstractmethod
     def make_client(self) -> Any:
         """Return the SDK's client. Pass every argument that it would otherwise read from the environment."""
-
-    @abstractmethod
-    def key_header(self) -> dict[str, str]:
-        """Return the header that carries the API key."""
 
     @abstractmethod
     def ask(self, client: Any, request: ChatRequest) -> RawEvents:
