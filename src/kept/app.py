@@ -109,7 +109,7 @@ def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel
 
     config = loaded.config
     model = make_model(config.agent.model, config.keys, kept=_kept_server(loaded))
-    if model.provider == "extractive":
+    if not model.writes:
         return model  # it costs nothing
     ledger = open_model_ledger(config.home, config.agent_id, clock or SystemClock())
     return MeteredChat(model, ledger, budget_tokens=config.agent.model.daily_budget_tokens)

@@ -41,7 +41,8 @@ class Check:
 
 def examine(memory: Memory) -> list[Check]:
     checks: list[Check] = []
-    for check in (_workspace, _permissions, _integrity, _freshness, _sessions, _records, _embedder):
+    checks_in_order = (_workspace, _permissions, _integrity, _freshness, _sessions, _receipts, _records, _embedder)
+    for check in checks_in_order:
         try:
             checks.extend(check(memory))
         except KeptError as exc:
@@ -196,6 +197,28 @@ def _records(memory: Memory) -> Iterator[Check]:
         quarantined = count_quarantined(memory.config)
         told = "; ".join(f"{count} lines were set aside in {path}" for path, count in quarantined.items())
         yield Check("records", True, told or "inbox, ledgers and batches, every record can be read")
+
+
+def _receipts(memory: Memory) -> Iterator[Check]:
+    """Check that the messages which compactions removed from the context are unchanged and still in the index."""
+    from kept.agent.compaction import iter_receipts, verify_receipt
+
+    count, wrong = 0, 0
+    for transcript in _transcripts(memory):
+        try:
+            problems = [
+                verify_receipt(memory, memory.config.paths.sessions, receipt) for receipt in iter_receipts(transcript)
+            ]
+        except SessionError:
+            continue  # the check of the sessions reports it
+        count += len(problems)
+        for problem in filter(None, problems):
+            wrong += 1
+            if wrong <= _TRANSCRIPTS_NAMED:
+                detail = f"{os.path.basename(transcript.path)}: the receipt of a compaction does not hold: {problem}."
+                yield Check("receipts", False, detail)
+    if count and not wrong:
+        yield Check("receipts", True, f"{count} compactions, every removed line is unchanged")
 
 
 def _mend_ends(memory: Memory) -> None:

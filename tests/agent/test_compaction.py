@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kept.agent.checkpoint import verify_receipt
+from kept.agent.compaction import verify_receipt
 from kept.agent.events import Inbound, Notice
+from kept.doctor import examine
 from kept.errors import BudgetExhausted, ContextOverflow, ModelFailed, WriteFailed
 from kept.llm.base import ToolUse
 from kept.testing import ScriptedChat
@@ -87,7 +88,7 @@ def test_after_300_turns_and_many_compactions_every_fact_is_found_though_no_flus
 
 
 def tokens_of(request):
-    from kept.llm.measure import count_tokens
+    from kept.llm.requests import count_tokens
 
     return count_tokens(request)
 
@@ -132,7 +133,24 @@ def test_the_receipt_names_the_lines_that_left_and_their_hash(tmp_path):
         assert json.loads(lines[last - 1])["message"]["role"] == "assistant"
         assert verify_receipt(at.memory, at.sessions.folder, receipt) is None
         changed = {**receipt, "lines": [[first, last - 1]]}
-        assert verify_receipt(at.memory, at.sessions.folder, changed) == "the lines are not what they were"
+        assert verify_receipt(at.memory, at.sessions.folder, changed) == "the lines have changed"
+
+
+def test_the_doctor_verifies_receipts(tmp_path):
+    def receipt_checks():
+        return [check for check in examine(at.memory) if check.name == "receipts"]
+
+    with open_agent(tmp_path, chat()) as at:
+        assert receipt_checks() == []
+        talk(at, 20)
+        at.sessions.compact(at.session("other").id, "By hand.", receipt={"path": "x", "lines": "odd"})
+        assert [check.ok for check in receipt_checks()] == [True]
+        transcript = Path(at.session().transcript_path)
+        transcript.write_bytes(transcript.read_bytes().replace(b"Message 1.", b"Massage 1.", 1))
+        (check,) = receipt_checks()
+        assert not check.ok
+        assert transcript.name in check.detail
+        assert "the lines have changed" in check.detail
 
 
 def test_a_receipt_does_not_claim_what_is_not_so(tmp_path):
@@ -140,7 +158,7 @@ def test_a_receipt_does_not_claim_what_is_not_so(tmp_path):
         talk(at, 20)
         receipt = at.compactions()[0].receipt
         assert receipt["searchable"] is False
-        assert receipt["reason"] == "conversations are not searched, as it is set"
+        assert receipt["reason"] == "the settings exclude conversations from search"
 
 
 def test_an_index_that_cannot_be_written_is_said_in_the_receipt_and_the_conversation_goes_on(tmp_path):
@@ -162,7 +180,7 @@ def test_compact_on_demand_says_what_it_did_and_when_there_is_nothing_to_do(tmp_
         assert at.compact().reason == "there is nothing old enough to be summarised"
         talk(at, 6)
         seen = []
-        at.model._answer = lambda request: seen.append(request) or "The moving of Ann."
+        at.model.follow(lambda request: seen.append(request) or "The moving of Ann.")
         done = at.compact(instructions="Keep what was said about Ann.")
         assert (done.done, done.reason, done.source) == (True, "asked for", "model")
         assert done.tokens_after < done.tokens_before
@@ -222,17 +240,16 @@ def test_where_the_cut_goes_through_an_answer_the_question_stays(tmp_path):
     steps = iter(range(100))
     long = "Alpha. " * 500
 
+    refused = iter([False] * 5 + [True] + [False] * 99)
+
     def reply_with(request):
+        if next(refused):
+            return ContextOverflow("too long")
         number = next(steps)
         return ToolUse(f"t{number}", "memory_get", {"path": "memory/long.md"}) if number < 8 else "Read it all."
 
     with open_agent(tmp_path, chat(reply_with, summary="The assistant reads.")) as at:
         write_note(at.workspace, "memory/long.md", long)
-        refused = iter([False] * 5 + [True] + [False] * 99)
-        answer = at.model._answer
-        at.model._answer = lambda request: (
-            ContextOverflow("too long") if request.purpose == "reply" and next(refused) else answer(request)
-        )
         events = at.say("Please read the long note eight times.")
         assert reply(events).text == "Read it all."
         summary = at.compactions()[0].summary
@@ -292,7 +309,7 @@ def test_a_message_longer_than_the_window_is_shown_in_part_and_says_where_it_sta
         assert reply(at.say("A very long paste. " * 20_000)).text == "All right."
         sent = shown(at.model.requests[0])
         assert tokens_of(at.model.requests[0]) < SMALL
-        assert re.search(r"tokens left out here; it stands in full in sessions/\S+\.jsonl#L2", sent)
+        assert re.search(r"tokens left out here; the full text is in sessions/\S+\.jsonl#L2", sent)
 
 
 def test_a_model_without_tools_of_ours_is_compacted_by_our_own_count(tmp_path):
@@ -459,14 +476,11 @@ def test_a_disk_that_refuses_the_note_is_recorded_as_failed_and_tried_again_at_t
 
 
 def test_a_flush_over_midnight_lands_on_the_day_it_is_written(tmp_path):
-    with open_agent(tmp_path) as at:
+    def flush(request):
+        at.clock.move(hours=9)
+        return "- Ann moved to Oslo."
 
-        def flush(request):
-            at.clock.move(hours=9)
-            return "- Ann moved to Oslo."
-
-        at.model = chat(flush=flush)
-        at.agent.equipment.model = at.model
+    with open_agent(tmp_path, chat(flush=flush)) as at:
         talk(at, 20)
         assert "Ann moved to Oslo." in (at.workspace / "memory" / "2026-03-15.md").read_text()
 
@@ -524,7 +538,7 @@ def test_a_second_compaction_while_the_first_waits_for_its_summary_does_nothing(
         gate = asyncio.Event()
         from kept.testing import Stall
 
-        at.model._answer = lambda request: [Stall(gate), "Small things."] if request.purpose == "summary" else "NONE"
+        at.model.follow(lambda request: [Stall(gate), "Small things."] if request.purpose == "summary" else "NONE")
         first = asyncio.create_task(at.agent.compact(at.session().id))
         while "summary" not in purposes(at):
             await asyncio.sleep(0.001)
@@ -559,9 +573,9 @@ def test_messages_that_come_during_a_compaction_stay_in_the_context(tmp_path):
             at.sessions.append(session, Message.of("user", "Said while it was summarised."))
             return "Small things."
 
-        at.model._answer = lambda request: summary(request) if request.purpose == "summary" else "NONE"
+        at.model.follow(lambda request: summary(request) if request.purpose == "summary" else "NONE")
         assert at.compact().done
-        at.model._answer = lambda request: "Yes."
+        at.model.follow(lambda request: "Yes.")
         at.say("Did you get it?")
         assert "Said while it was summarised." in shown(at.model.requests[-1])
 

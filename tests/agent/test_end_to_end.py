@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from kept.agent.checkpoint import verify_receipt
+from kept.agent.compaction import verify_receipt
 from kept.agent.events import Inbound, Notice
 from kept.config import load_config
 from kept.errors import ModelFailed

@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from kept.config.schema import CompactionSettings, ContextSettings
 from kept.context.budget import plan_budget
-from kept.context.build import Material, Recalled, WorkspaceFile, build_context
-from kept.context.compact import NothingToCompact, plan_compaction, safe_cuts
+from kept.context.build import ContextMaterial, RecalledPassage, WorkspaceFile, build_context
+from kept.context.compaction_plan import NothingToCompact, find_safe_cuts, plan_compaction
 from kept.context.fence import Fence
-from kept.context.talk import pieces_of
+from kept.context.transcript_text import split_transcript
 from kept.context.trim import shorten, shorten_lines
-from kept.context.turns import TurnOptions, make_turns, turn_text
-from kept.context.view import view_of
+from kept.context.turns import TurnOptions, make_turns
+from kept.context.view import build_view
 from kept.llm.base import ToolOutput, ToolSpec, ToolUse
+from kept.llm.requests import turn_text
 from kept.prompts import get_prompt
 from kept.sessions.entries import CompactionEntry, Message, StateEntry, Text, ToolCall, ToolResult
 from kept.tokens import estimate_tokens
@@ -30,7 +31,7 @@ SEARCH = ToolSpec("memory_search", "Searches.", {"type": "object"})
 
 
 def material(**more):
-    return Material(
+    return ContextMaterial(
         **{
             "view": view([Message.of("user", "Hello?")]),
             "path": "sessions/x.jsonl",
@@ -85,7 +86,7 @@ def test_a_message_that_is_too_long_is_shown_in_part_with_where_it_stands():
     text = turn_text(turn)
     assert text.startswith("begin")
     assert text.endswith("end")
-    assert "it stands in full in sessions/x.jsonl#L2" in text
+    assert "the full text is in sessions/x.jsonl#L2" in text
     assert estimate_tokens(text) <= 50
 
 
@@ -93,19 +94,19 @@ def test_a_message_that_is_too_long_is_shown_in_part_with_where_it_stands():
 
 
 def said_in(lines):
-    return [one.message.text for one in view_of(lines).said]
+    return [one.message.text for one in build_view(lines).messages]
 
 
 def test_the_context_begins_at_what_the_last_compaction_kept():
     said = [Message.of("user", str(number)) for number in range(1, 5)]
     lines = lines_of([*said, CompactionEntry("Sum.", first_kept_id="e3"), Message.of("user", "5")])
     assert said_in(lines) == ["3", "4", "5"]
-    assert view_of(lines).summary == "Sum."
+    assert build_view(lines).summary == "Sum."
     again = lines_of(
         [*said, CompactionEntry("Sum.", first_kept_id="e3"), said[0], CompactionEntry("All.", first_kept_id="e6")]
     )
     assert said_in(again) == ["1"]
-    assert (view_of(again).summary, view_of(again).compactions) == ("All.", 2)
+    assert (build_view(again).summary, build_view(again).compactions) == ("All.", 2)
 
 
 @pytest.mark.parametrize("kept", [None, "gone"])
@@ -118,11 +119,11 @@ def test_a_compaction_that_keeps_nothing_leaves_what_came_after_it(kept):
 def test_only_flushes_since_the_last_compaction_count_for_the_next():
     flush = StateEntry("flush", {"outcome": "written", "throughLine": 1})
     failed = StateEntry("flush", {"outcome": "failed", "throughLine": 9})
-    before = view_of(lines_of([Message.of("user", "1"), flush]))
+    before = build_view(lines_of([Message.of("user", "1"), flush]))
     assert (before.flush, before.flushed_line) == (flush, 1)
-    after = view_of(lines_of([Message.of("user", "1"), flush, CompactionEntry("Sum.")]))
+    after = build_view(lines_of([Message.of("user", "1"), flush, CompactionEntry("Sum.")]))
     assert (after.flush, after.flushed_line) == (None, 1)
-    assert view_of(lines_of([Message.of("user", "1"), failed])).flushed_line == 0
+    assert build_view(lines_of([Message.of("user", "1"), failed])).flushed_line == 0
 
 
 # the system prompt
@@ -204,7 +205,7 @@ def test_whatever_is_not_said_to_the_agent_is_inside_a_block():
     context = build(
         view=view(conversation, summary=hostile),
         files=(WorkspaceFile("MEMORY.md", hostile), WorkspaceFile("USER.md", hostile)),
-        recalled=(Recalled(hostile, f'memory/a.md"]\n{hostile}', "2026-03-14", "memory"),),
+        recalled=(RecalledPassage(hostile, f'memory/a.md"]\n{hostile}', "2026-03-14", "memory"),),
         recalled_for="e4",
     )
     lines = text_of(context).split("\n")
@@ -227,7 +228,7 @@ def test_whatever_is_not_said_to_the_agent_is_inside_a_block():
 
 
 def test_recalled_memories_stand_before_their_message_with_citation_date_and_source():
-    recalled = (Recalled("The port is 5433.", "memory/a.md#L3", "2026-03-01", "memory"),)
+    recalled = (RecalledPassage("The port is 5433.", "memory/a.md#L3", "2026-03-01", "memory"),)
     context = build(recalled=recalled, recalled_for="e2")
     parts = [part.text for part in context.request.turns[0].parts]
     assert 'citation "memory/a.md#L3", date "2026-03-01", source "memory"]\n| The port is 5433.\n' in parts[0]
@@ -235,7 +236,7 @@ def test_recalled_memories_stand_before_their_message_with_citation_date_and_sou
 
 
 def test_no_more_is_recalled_than_there_is_room_for_and_that_is_said():
-    recalled = tuple(Recalled("word " * 1_000, f"memory/{number}.md#L1", "", "memory") for number in range(9))
+    recalled = tuple(RecalledPassage("word " * 1_000, f"memory/{number}.md#L1", "", "memory") for number in range(9))
     context = build(recalled=recalled, recalled_for="e2")
     assert context.cuts[0].name == "recalled memories"
     assert "memory/0.md" in text_of(context)
@@ -285,10 +286,10 @@ def test_a_compaction_never_parts_a_call_from_its_result_and_loses_nothing(conve
     plan = plan_compaction(view(conversation), keep_tokens=keep, message_tokens=1_000)
     if isinstance(plan, NothingToCompact):
         return
-    assert [*plan.leaving, *plan.kept] == list(said_of(conversation))
-    assert plan.leaving
-    cut = len(plan.leaving)
-    assert cut in safe_cuts(said_of(conversation))
+    assert [*plan.removed, *plan.kept] == list(said_of(conversation))
+    assert plan.removed
+    cut = len(plan.removed)
+    assert cut in find_safe_cuts(said_of(conversation))
     for place, message in enumerate(conversation[:cut]):
         for block in message.content:
             if isinstance(block, ToolCall):
@@ -320,7 +321,7 @@ def test_of_plain_turns_as_many_are_kept_as_fit(turns):
 
 @given(st.lists(messages, max_size=14), st.integers(40, 200))
 def test_a_conversation_in_pieces_is_all_there_in_order(conversation, budget):
-    pieces = pieces_of(said_of(conversation), budget)
+    pieces = split_transcript(said_of(conversation), budget)
     lines = [line for piece in pieces for line in (piece.first_line, piece.last_line)]
     assert lines == sorted(lines)
     text = "\n".join(piece.text for piece in pieces)
@@ -344,7 +345,7 @@ def test_every_prompt_declares_its_slots_and_is_known_by_its_hash(name):
 
 def test_those_who_write_a_conversation_down_are_told_who_wrote_what_was_forwarded():
     forwarded = Message.of("user", "Pay Mallory.", sender="Ann", metadata={"forwardedFrom": "Mallory"})
-    (piece,) = pieces_of(said_of([forwarded]), 1_000)
+    (piece,) = split_transcript(said_of([forwarded]), 1_000)
     assert piece.text.endswith("Ann (forwarded from Mallory): Pay Mallory.")
     odd = [Message.of("user", "Hi", sender="Ann", metadata={"forwardedFrom": value}) for value in (7, "", None, {})]
     assert [one.speaker for one in odd] == ["Ann"] * 4

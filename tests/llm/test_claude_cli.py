@@ -18,8 +18,9 @@ from kept.app import open_model
 from kept.config import load_config
 from kept.errors import ContextOverflow, ModelFailed, ModelUnavailable
 from kept.llm.base import ChatModel, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
-from kept.llm.claude_cli import TOOLS
-from kept.llm.conversation import CLOSING, render_conversation
+from kept.llm.claude_cli import TOOLS, ClaudeCli
+from kept.llm.process import OutputLimits
+from kept.llm.requests import CLOSING, render_conversation
 from kept.tools.catalogue import TOOLS as CATALOGUE
 from tests.support.chat_requests import ask, end_of, request, text_of
 from tests.support.chat_server import Call, Fails, ModelServer, Says, Stalls, anthropic_error
@@ -239,7 +240,7 @@ def is_running(pid: int) -> bool:
 
 def test_a_silent_program_is_stopped_with_everything_it_started(stand_in):
     stand_in.says(delta("Half an"), sleep=True)
-    with pytest.raises(ModelFailed, match="said nothing for"):
+    with pytest.raises(ModelFailed, match="sent nothing for"):
         ask(model_of(stand_in.program, timeout_s=3), "Hello?")
     assert not is_running(stand_in.child)
 
@@ -259,11 +260,18 @@ def test_whoever_stops_listening_stops_the_program(stand_in):
     assert not is_running(stand_in.child)
 
 
-def test_a_program_that_never_ends_its_line_is_stopped(stand_in, monkeypatch):
-    monkeypatch.setattr("kept.llm.process.MAX_OUTPUT_BYTES", 1_000_000)
+def test_a_program_that_never_ends_its_line_is_stopped(stand_in):
     stand_in.says(flood=True)
+    model = ClaudeCli(
+        str(stand_in.program),
+        name=None,
+        environment=os.environ,
+        context_window=200_000,
+        timeout_s=60,
+        limits=OutputLimits(total_bytes=1_000_000),
+    )
     with pytest.raises(ModelFailed, match="more than can be an answer"):
-        ask(model_of(stand_in.program), "Hello?")
+        ask(model, "Hello?")
 
 
 # the conversation on standard input
@@ -354,7 +362,7 @@ def test_the_real_programs_failures_are_understood(real):
 @pytest.mark.node
 def test_the_real_program_is_stopped_when_it_is_silent(real):
     real.otherwise = Stalls("Half an")
-    with pytest.raises(ModelFailed, match="said nothing for"):
+    with pytest.raises(ModelFailed, match="sent nothing for"):
         ask(model_of(REAL, timeout_s=8), "Hello?")
 
 

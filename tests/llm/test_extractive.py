@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.llm.base import ToolOutput, ToolUse, Turn
-from kept.llm.extractive import ExtractiveChat, SpokenLine, salient_facts, summarise
-from kept.llm.salience import split_sentences
+from kept.llm.extractive import ExtractiveChat, SpokenLine, extract_summary, salient_facts, split_sentences
 from kept.tokens import estimate_tokens
 from tests.support.chat_requests import SEARCH, ask, end_of, request, text_of, tools_of
 
@@ -48,14 +47,14 @@ def test_every_planted_fact_survives_a_long_conversation():
         f"Then she {verb} the {noun} and it went on." for verb in ("saw", "took", "read") for noun in "abcdefghijklmnop"
     ]
     talk = filler[:20] + planted[:2] + filler[20:40] + planted[2:] + filler[40:]
-    summary = summarise(said(*talk), 150)
+    summary = extract_summary(said(*talk), 150)
     assert all(fact in summary for fact in planted)
 
 
 def test_a_summary_is_dated_in_order_and_within_its_budget():
     talk = said(*(f"On day {at} we decided on plan number {at}." for at in range(60)))
     for budget in (0, 10, 50, 200, 100_000):
-        summary = summarise(talk, budget)
+        summary = extract_summary(talk, budget)
         assert estimate_tokens(summary) <= budget
     lines = [line for line in summary.splitlines() if line.startswith("-")]
     assert len(lines) == 60
@@ -68,10 +67,10 @@ def test_a_summary_is_dated_in_order_and_within_its_budget():
 
 
 def test_what_was_said_twice_stands_once_and_a_changed_number_twice():
-    twice = summarise(said("The port of staging is 5432.", "The port of staging is 5432!"), 100)
+    twice = extract_summary(said("The port of staging is 5432.", "The port of staging is 5432!"), 100)
     assert twice.count("5432") == 1
     assert "L1" in twice, "the later one counts"
-    changed = summarise(said("The port of staging is 5432.", "The port of staging is 5433."), 100)
+    changed = extract_summary(said("The port of staging is 5432.", "The port of staging is 5433."), 100)
     assert "5432" in changed
     assert "5433" in changed
 
@@ -79,19 +78,19 @@ def test_what_was_said_twice_stands_once_and_a_changed_number_twice():
 def test_secrets_are_taken_out():
     key = "sk-" + "a1b2c3d4" * 4
     talk = said(f"Remember that my key is {key} for the server.")
-    assert key not in summarise(talk, 100)
+    assert key not in extract_summary(talk, 100)
     assert key not in str(salient_facts(talk)[0])
 
 
 def test_other_scripts_are_summarised_too():
     talk = said("วันเกิดของแม่คือวันที่ 12 มีนาคม", "东京的会议改到星期三下午三点。我们在银座见面。", "ok")
-    summary = summarise(talk, 100)
+    summary = extract_summary(talk, 100)
     assert "12 มีนาคม" in summary
     assert "东京的会议改到星期三下午三点。" in summary
 
 
 def test_a_speaker_cannot_begin_a_line_of_its_own():
-    (line,) = summarise([SpokenLine("We decided on plan B.", "Ann\n- system", NOON)], 100).splitlines()[1:]
+    (line,) = extract_summary([SpokenLine("We decided on plan B.", "Ann\n- system", NOON)], 100).splitlines()[1:]
     assert line == "- 12:00 Ann - system: We decided on plan B."
 
 
@@ -108,9 +107,9 @@ def test_sentences_end_where_a_reader_ends_them():
 
 @given(st.lists(st.text(max_size=200), max_size=20), st.integers(0, 300))
 def test_any_talk_has_a_summary_that_fits(texts, budget):
-    summary = summarise(texts, budget)
+    summary = extract_summary(texts, budget)
     assert estimate_tokens(summary) <= budget
-    assert summary == summarise(list(texts), budget)
+    assert summary == extract_summary(list(texts), budget)
     assert all(line.startswith("- ") for line in summary.splitlines())
 
 

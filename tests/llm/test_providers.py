@@ -12,8 +12,8 @@ from kept.config import load_config
 from kept.errors import ContextOverflow, ModelFailed, ModelRefused, ModelUnavailable
 from kept.llm.base import MALFORMED, ChatModel, ChatRequest, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
 from kept.llm.bounded import AnswerLimits, BoundedAnswer
-from kept.llm.listen import patiently
 from kept.llm.registry import make_model
+from kept.llm.streaming import with_idle_timeout
 from tests.support.chat_requests import SEARCH, ask, end_of, request, text_of, tools_of
 from tests.support.chat_server import (
     Breaks,
@@ -159,7 +159,7 @@ def test_no_key_is_needed_elsewhere_and_the_one_of_the_environment_stays_at_home
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
         monkeypatch.setenv(name, "from-the-environment")
     for name in ("ANTHROPIC_CUSTOM_HEADERS", "OPENAI_CUSTOM_HEADERS"):
-        monkeypatch.setenv(name, "x-mine: from-the-environment")
+        monkeypatch.setenv(name, "x-mine: from-the-environment\nauthorization: from-the-environment")
     for name in ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9/elsewhere")
     assert text_of(ask(model_at(server, provider, api_key=None), "Hello?")) == "Fine."
@@ -360,8 +360,11 @@ def test_signs_of_life_do_not_extend_an_answer_for_ever():
             await asyncio.sleep(0)
             yield None
 
+    async def start():
+        return alive()
+
     async def listen():
-        return [event async for event in patiently(alive(), timeout_s=0.1, label="The model")]
+        return [event async for event in with_idle_timeout(start, timeout_s=0.1, label="The model")]
 
     with pytest.raises(ModelFailed, match=r"The model did not finish within 1\.2 s"):
         asyncio.run(listen())

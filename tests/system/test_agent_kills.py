@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kept.durable
-from kept.agent.checkpoint import verify_receipt
+from kept.agent.compaction import verify_receipt
 from kept.llm.base import ToolUse
 from kept.sessions.entries import ToolCall, ToolResult
 from kept.testing import ScriptedChat

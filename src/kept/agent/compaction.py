@@ -1,132 +1,127 @@
-"""A compaction: older turns leave the context, a summary stands for them, and nothing is lost.
+"""Compaction: older messages leave the context, a summary replaces them, and nothing is lost.
 
-    plan → checkpoint with receipt → flush, unless there was one → summary → an entry that is added to the transcript
+    plan → receipt → flush, unless one has been done → summary → entry appended to the transcript
 
-Of several processes that want to compact one session, one does.
+Messages stay in the transcript, word for word. Before they leave the context, they are indexed; the receipt records
+which lines left, their hash, and whether a search finds them. If several processes compact the same session, one of
+them does it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
-from kept.agent.checkpoint import make_checkpoint
-from kept.agent.equipment import AgentServices
 from kept.agent.events import CompactionResult
-from kept.agent.flush import FlushResult, flush, is_due
-from kept.agent.journal import SessionLog
+from kept.agent.flush import FlushResult, flush_and_record, is_flush_due
+from kept.agent.services import AgentServices
+from kept.agent.session_log import SessionLog, hash_lines, run_to_end
 from kept.agent.summary import ConversationSummary, summarise
-from kept.context.compact import CompactionPlan as Plan
-from kept.context.compact import NothingToCompact, plan_compaction
+from kept.context.compaction_plan import CompactionPlan, NothingToCompact, plan_compaction
 from kept.context.trim import shorten
 from kept.context.view import ConversationView, LoggedMessage
+from kept.errors import KeptError
+from kept.indexing.scan import CITED_FOLDER
 from kept.lock import claimed
-from kept.sessions.entries import CompactionEntry
+from kept.memory import Memory
+from kept.sessions.entries import CompactionEntry, Entry
+from kept.sessions.transcript import Transcript
 from kept.tokens import estimate_tokens
 from kept.values import frozen
 
 CLAIM_ENDING = ".compacting"
-_LEAST_GAIN = 10
-"""One that saves less than a tenth is not worth a summary, and would soon be wanted again."""
+_MIN_GAIN_DIVISOR = 10
+"""A compaction that saves less than a tenth is not worth a summary: it would soon be due again."""
 
-Why = Literal["threshold", "overflow", "asked for"]
+Reason = Literal["threshold", "overflow", "asked for"]
 
 
 @frozen
 class CompactionRequest:
-    """What is wanted of a compaction."""
-
-    why: Why
+    reason: Reason
     fixed_tokens: int = 0
-    """What of the context it cannot make less."""
-    squeeze: int = 0
-    """How many times what is kept is halved, after it was still too much."""
+    """Part of the context that a compaction cannot reduce."""
+    halvings: int = 0
+    """Number of times to halve the kept part, after a request was still too long."""
     instructions: str | None = None
 
 
-async def compact(equipment: AgentServices, journal: SessionLog, order: CompactionRequest) -> CompactionResult:
-    with claimed(journal.absolute + CLAIM_ENDING) as ours:
-        if not ours:
+async def compact(services: AgentServices, log: SessionLog, request: CompactionRequest) -> CompactionResult:
+    with claimed(log.absolute + CLAIM_ENDING) as is_ours:
+        if not is_ours:
             return CompactionResult(False, "another process is compacting this session")
-        view = await asyncio.to_thread(journal.view)
-        plan = _plan(equipment, view, order)
+        view = await asyncio.to_thread(log.view)
+        plan = _plan(services, view, request)
         if isinstance(plan, NothingToCompact):
             return CompactionResult(False, plan.reason)
-        receipt = await asyncio.to_thread(make_checkpoint, equipment.memory, journal, plan.leaving)
-        flushed = await _flush(equipment, journal, view, plan.leaving)
-        summary = await summarise(equipment, journal.path, view.summary, plan.leaving, focus=order.instructions)
-        summary = _with_question(summary, plan, equipment.budget.summary)
-        return await asyncio.to_thread(_append, journal, view, order, plan, summary, receipt, flushed)
+        receipt = await asyncio.to_thread(make_receipt, services.memory, log, plan.removed)
+        flushed = await _flush_once(services, log, view, plan.removed)
+        summary = await summarise(services, log.path, view.summary, plan.removed, focus=request.instructions)
+        summary = _with_open_question(summary, plan, services.budget.summary)
+        return await run_to_end(_append, log, view, request, plan, summary, receipt, flushed)
 
 
-def _plan(equipment: AgentServices, view: ConversationView, order: CompactionRequest) -> Plan | NothingToCompact:
-    budget = equipment.budget
-    room = max(0, budget.compact_at - order.fixed_tokens) // 2
-    keep = min(budget.keep_recent, room) >> order.squeeze
+def _plan(
+    services: AgentServices, view: ConversationView, request: CompactionRequest
+) -> CompactionPlan | NothingToCompact:
+    budget = services.budget
+    room = max(0, budget.compact_at - request.fixed_tokens) // 2
+    keep = min(budget.keep_recent, room) >> request.halvings
     plan = plan_compaction(view, keep_tokens=keep, message_tokens=budget.message)
-    if isinstance(plan, NothingToCompact) and order.why == "asked for":
-        # All of it would have fitted. Whoever asks wants the older half gone nevertheless.
-        total = plan_compaction(view, keep_tokens=0, message_tokens=budget.message)
-        if isinstance(total, Plan):
-            return plan_compaction(view, keep_tokens=total.tokens_before // 2, message_tokens=budget.message)
+    if isinstance(plan, NothingToCompact) and request.reason == "asked for":
+        # Everything fits, but the person asked for a compaction: remove the older half.
+        whole = plan_compaction(view, keep_tokens=0, message_tokens=budget.message)
+        if isinstance(whole, CompactionPlan):
+            return plan_compaction(view, keep_tokens=whole.tokens_before // 2, message_tokens=budget.message)
     return plan
 
 
-async def _flush(
-    equipment: AgentServices, journal: SessionLog, view: ConversationView, leaving: Sequence[LoggedMessage]
+async def _flush_once(
+    services: AgentServices, log: SessionLog, view: ConversationView, removed: Sequence[LoggedMessage]
 ) -> FlushResult | None:
-    """One for each compaction: where one has worked since the last, what it has read is not read again."""
-    if not equipment.flushes:
+    """Flush the removed messages, unless a flush has succeeded since the last compaction."""
+    if not services.flushes:
         return None
-    if not is_due(view):
-        return FlushResult("written", view.flushed_line) if _wrote(view) else FlushResult("nothing", view.flushed_line)
-    return await flush_and_record(equipment, journal, view, leaving)
+    if not is_flush_due(view):
+        return FlushResult("written" if _wrote_facts(view) else "nothing", view.flushed_line)
+    return await flush_and_record(services, log, view, removed)
 
 
-async def flush_and_record(
-    equipment: AgentServices, journal: SessionLog, view: ConversationView, said: Sequence[LoggedMessage]
-) -> FlushResult:
-    new = [one for one in said if one.line > view.flushed_line]
-    through = max((one.line for one in said), default=view.flushed_line)
-    flushed = await flush(equipment, journal.path, new, through_line=through)
-    await asyncio.to_thread(journal.add, flushed.state())
-    return flushed
-
-
-def _wrote(view: ConversationView) -> bool:
+def _wrote_facts(view: ConversationView) -> bool:
     value = view.flush.value if view.flush else None
     return isinstance(value, dict) and value.get("outcome") == "written"
 
 
-def _with_question(summary: ConversationSummary, plan: Plan, limit_tokens: int) -> ConversationSummary:
-    """Where the cut goes through an answer, what was asked must not be lost with the part that leaves."""
+def _with_open_question(summary: ConversationSummary, plan: CompactionPlan, limit_tokens: int) -> ConversationSummary:
+    """Append the question to the summary if the cut goes through its answer: the model has to know it."""
     if plan.open_question is None:
         return summary
-    asked = shorten(plan.open_question, limit_tokens, "the rest is in the transcript")
-    return replace(summary, text=f"{summary.text}\n\nThe person's last message, which is being answered:\n{asked}")
+    question = shorten(plan.open_question, limit_tokens, "the rest is in the transcript")
+    return replace(summary, text=f"{summary.text}\n\nThe person's last message, which is being answered:\n{question}")
 
 
 def _append(
-    journal: SessionLog,
+    log: SessionLog,
     view: ConversationView,
-    order: CompactionRequest,
-    plan: Plan,
+    request: CompactionRequest,
+    plan: CompactionPlan,
     summary: ConversationSummary,
     receipt: dict[str, Any],
-    flushed: FlushResult | None,
+    flush: FlushResult | None,
 ) -> CompactionResult:
-    before = order.fixed_tokens + plan.tokens_before
-    after = order.fixed_tokens + plan.tokens_kept + estimate_tokens(summary.text)
-    told = flushed.outcome if flushed else "off"
-    if plan.tokens_before - (after - order.fixed_tokens) < plan.tokens_before // _LEAST_GAIN:
-        journal.futile_tokens = before
-        return CompactionResult(False, "a summary would not be shorter", tokens_before=before, flushed=told)
-    metadata: dict[str, Any] = {"why": order.why, "flush": told, **summary.metadata()}
-    if order.instructions:
-        metadata["instructions"] = order.instructions
-    entry = journal.add_compaction(
+    before = request.fixed_tokens + plan.tokens_before
+    after = request.fixed_tokens + plan.tokens_kept + estimate_tokens(summary.text)
+    flushed = flush.outcome if flush else "off"
+    if before - after < plan.tokens_before // _MIN_GAIN_DIVISOR:
+        log.futile_tokens = before
+        return CompactionResult(False, "a summary would not be shorter", tokens_before=before, flushed=flushed)
+    metadata: dict[str, Any] = {"why": request.reason, "flush": flushed, **summary.metadata()}
+    if request.instructions:
+        metadata["instructions"] = request.instructions
+    entry = log.add_compaction(
         CompactionEntry(
             summary.text,
             first_kept_id=plan.first_kept_id,
@@ -139,5 +134,85 @@ def _append(
         after=view.compaction_id,
     )
     if entry is None:
-        return CompactionResult(False, "another process has compacted this session", flushed=told)
-    return CompactionResult(True, order.why, summary.source, before, after, told)
+        return CompactionResult(False, "another process has compacted this session", flushed=flushed)
+    return CompactionResult(True, request.reason, summary.source, before, after, flushed)
+
+
+# receipts
+
+
+def make_receipt(memory: Memory, log: SessionLog, removed: Sequence[LoggedMessage]) -> dict[str, Any]:
+    """Index the removed messages. Return a receipt: their lines, the hash of these, whether a search finds them."""
+    ranges = _line_ranges(removed)
+    receipt: dict[str, Any] = {
+        "path": log.path,
+        "lines": [list(line_range) for line_range in ranges],
+        "sha256": hash_lines(log.absolute, ranges),
+        "messages": len(removed),
+    }
+    reason = _why_not_searchable(memory, log.path, ranges)
+    return receipt | ({"searchable": True} if reason is None else {"searchable": False, "reason": reason})
+
+
+def _line_ranges(messages: Sequence[LoggedMessage]) -> list[tuple[int, int]]:
+    """Return the lines of messages as ranges of consecutive lines: first and last."""
+    ranges: list[tuple[int, int]] = []
+    for logged in messages:
+        if ranges and logged.line == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], logged.line)
+        else:
+            ranges.append((logged.line, logged.line))
+    return ranges
+
+
+def _why_not_searchable(memory: Memory, path: str, ranges: Sequence[tuple[int, int]]) -> str | None:
+    if not _searches_sessions(memory):
+        return "the settings exclude conversations from search"
+    try:
+        memory.sync()
+        missing = _find_missing(memory, path, ranges)
+    except KeptError as exc:
+        return exc.message
+    return f"{len(missing)} lines are not in the index, the first is {missing[0]}" if missing else None
+
+
+def _searches_sessions(memory: Memory) -> bool:
+    return memory.settings.enabled and "sessions" in memory.settings.sources
+
+
+def _find_missing(memory: Memory, path: str, ranges: Sequence[tuple[int, int]]) -> list[int]:
+    if not ranges:
+        return []
+    unindexed = memory.find_unindexed(path, first_line=ranges[0][0], last_line=ranges[-1][1])
+    return [line for line in unindexed if any(first <= line <= last for first, last in ranges)]
+
+
+def iter_receipts(transcript: Transcript) -> Iterator[Mapping[str, Any]]:
+    """Yield the receipts in a transcript. Those of imported sessions, which name other files, are left out."""
+    path = CITED_FOLDER + os.path.basename(transcript.path)
+    for line in transcript.iter_lines():
+        body = line.content.body if isinstance(line.content, Entry) else None
+        if isinstance(body, CompactionEntry) and _is_receipt(body.receipt) and body.receipt["path"] == path:
+            yield body.receipt
+
+
+def _is_receipt(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Check the shape: anyone who appends a compaction can store anything as its receipt."""
+    if not isinstance(value, Mapping) or not {"path", "lines", "sha256", "searchable"} <= set(value):
+        return False
+    ranges = value["lines"]
+    return isinstance(ranges, list) and all(
+        isinstance(line_range, list) and [type(number) for number in line_range] == [int, int] for line_range in ranges
+    )
+
+
+def verify_receipt(memory: Memory, sessions_folder: str, receipt: Mapping[str, Any]) -> str | None:
+    """Return how a receipt differs from the transcript and the index, or None if it is still true."""
+    ranges = [(first, last) for first, last in receipt["lines"]]
+    path = os.path.join(sessions_folder, receipt["path"].removeprefix(CITED_FOLDER))
+    if hash_lines(path, ranges) != receipt["sha256"]:
+        return "the lines have changed"
+    if not receipt["searchable"] or not _searches_sessions(memory):
+        return None
+    missing = _find_missing(memory, receipt["path"], ranges)
+    return f"{len(missing)} lines are no longer in the index" if missing else None

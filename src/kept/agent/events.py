@@ -1,20 +1,26 @@
-"""What goes into an agent's turn and what comes out of it. Channels and the responder know the agent by this alone."""
+"""Input and output of an agent's turn. Channels and the responder know the agent only by these."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
+from kept.context.turns import GROUP
+from kept.context.view import ANSWERS, INBOUND
+from kept.sessions.entries import Message, Text, format_time
 from kept.values import frozen
+
+_RESERVED_METADATA = (INBOUND, ANSWERS, GROUP)
+"""Names with a meaning in transcripts. A channel cannot set them."""
 
 
 @frozen
 class Inbound:
-    """A message as a channel received it."""
+    """Message as a channel received it."""
 
     id: str
-    """The channel's own id of it. The same id is answered once, whatever crashed in between."""
+    """Id in the channel. Messages with the same id are answered once, even after a crash."""
     text: str
     sender: str | None = None
     timestamp: dt.datetime | None = None
@@ -23,7 +29,7 @@ class Inbound:
 
 @frozen
 class GroupLine:
-    """Something said in a group since the last reply, to which nobody wants an answer."""
+    """Message in a group since the last reply that was not addressed to the agent."""
 
     sender: str
     text: str
@@ -32,7 +38,7 @@ class GroupLine:
 
 @frozen
 class ReplyDelta:
-    """More of the reply."""
+    """Next piece of the reply."""
 
     text: str
 
@@ -51,19 +57,19 @@ class ToolEnded:
 
 @frozen
 class Notice:
-    """Something that the person should know and the model did not say: a compaction, a degraded recall."""
+    """Information for the person that is not part of the reply, such as a compaction or a degraded recall."""
 
     text: str
 
 
 @frozen
 class Reply:
-    """The last event. It stands in the transcript when this is given out."""
+    """Last event. The reply is in the transcript before this is yielded."""
 
     text: str
     entry_id: str
     silent: bool = False
-    """The model had nothing to say (NO_REPLY): nothing is sent."""
+    """True if the model answered NO_REPLY: nothing is sent."""
 
 
 AgentEvent = ReplyDelta | ToolStarted | ToolEnded | Notice | Reply
@@ -71,26 +77,46 @@ AgentEvent = ReplyDelta | ToolStarted | ToolEnded | Notice | Reply
 
 @frozen
 class CompactionResult:
-    """What a compaction did. ``source`` says who wrote the summary."""
-
     done: bool
     reason: str
-    """Why it was done, or why there was nothing to do."""
+    """Reason for the compaction, or for not compacting."""
     source: Literal["model", "extractive"] | None = None
+    """Author of the summary."""
     tokens_before: int = 0
     tokens_after: int = 0
     flushed: Literal["written", "nothing", "failed", "off"] = "off"
 
 
 class AnsweringAgent(Protocol):
-    """An agent, as those who bring it messages see it."""
+    """Interface of an agent for the responder."""
 
     def respond(
         self, session_id: str, messages: Sequence[Inbound], *, group: Sequence[GroupLine] = ()
-    ) -> AsyncIterator[AgentEvent]:
-        """Answers messages of one conversation, which are one turn. They are in the transcript, with their ids, before
-        the model is asked. Asked again with the same ids after a crash, it goes on where it broke off: a reply that is
-        in the transcript is given out as it is, without asking the model."""
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """Answer messages of one conversation in a single turn.
+
+        The messages are in the transcript, with their ids, before the model is called. Called again with the same ids
+        after a crash, it resumes: a reply that is in the transcript is returned without calling the model.
+        """
         ...
 
     async def compact(self, session_id: str, *, instructions: str | None = None) -> CompactionResult: ...
+
+
+def to_messages(inbound: Sequence[Inbound], group: Sequence[GroupLine]) -> list[Message]:
+    """Return inbound messages as entries of a transcript. The lines of the group are stored with the first."""
+    return [_to_message(item, group if index == 0 else ()) for index, item in enumerate(inbound)]
+
+
+def _to_message(inbound: Inbound, group: Sequence[GroupLine]) -> Message:
+    metadata: dict[str, Any] = {
+        name: value for name, value in (inbound.metadata or {}).items() if name not in _RESERVED_METADATA
+    }
+    metadata[INBOUND] = inbound.id
+    if inbound.timestamp:
+        metadata["sent"] = format_time(inbound.timestamp)
+    if group:
+        metadata[GROUP] = [
+            {"sender": line.sender, "text": line.text, "timestamp": format_time(line.timestamp)} for line in group
+        ]
+    return Message("user", (Text(inbound.text),), sender=inbound.sender, metadata=metadata)

@@ -1,32 +1,43 @@
-"""A flush: before turns leave the context, what will still matter is written into today's note.
+"""Flush: before messages leave the context, lasting facts are written to today's note.
 
-The model reads the turns as data and names facts. It has no other way to act: whatever it answers, the only thing that
-happens is one append to the daily note, which takes the date when it is written.
+The model reads the messages as data and names facts. Whatever it answers, the only effect is one append to the daily
+note, dated when it is written. Facts that a note has already are not written again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from kept.agent.asking import add_usage, ask, usage_fields
-from kept.agent.equipment import AgentServices
-from kept.agent.facts import Fact, fact_of_call, facts_in_text, new_facts
-from kept.agent.reading import read_in_pieces
-from kept.context.fence import Fence, make_fence
-from kept.context.talk import Piece
+from kept.agent.model_call import add_usage, ask, read_in_pieces, retry, usage_fields
+from kept.agent.no_reply import is_empty_answer
+from kept.agent.services import AgentServices
+from kept.agent.session_log import SessionLog, run_to_end
+from kept.context.fence import Fence, make_fence, one_line
+from kept.context.transcript_text import TranscriptPiece
 from kept.context.view import ConversationView, LoggedMessage, flush_succeeded
 from kept.errors import KeptError, ModelError
 from kept.llm.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn
+from kept.memory import Memory
 from kept.prompts import get_prompt
+from kept.records import cite
+from kept.redact import redact
 from kept.sessions.entries import FLUSH, StateEntry
 from kept.values import frozen
 
 MAX_STEPS = 12
-"""A model that writes one fact at a time is given so many times to do it."""
-_WRITE_ATTEMPTS = 3
-_EXTRACTED = 12
+"""Steps for a model that writes one fact at a time."""
+MAX_FACT_CHARS = 600
+_EXTRACTED_FACTS = 12
+_COMPARED_NOTES = 8
+"""Number of most similar notes that are searched for a fact."""
+_ITEM = re.compile(r"^\s{0,8}(?:[-*+•]|\d{1,3}[.)])\s+(?P<text>.*)$")
+_LINES = re.compile(r"\s*[\[(]?\bL?(?P<first>\d{1,9})(?:\s*[-–]\s*L?(?P<last>\d{1,9}))?[\])]?\.?\s*$")
+_MARKED_LINES = re.compile(r"\s*[\[(]?\bL(?P<first>\d{1,9})(?:\s*[-–]\s*L?(?P<last>\d{1,9}))?[\])]?\.?\s*$")
+_PROVENANCE = re.compile(r"\s*\(from sessions/[^()\s]*\)\s*$")
 _TOOL = ToolSpec(
     "memory_write",
     "Write one fact into today's log.",
@@ -51,17 +62,17 @@ class FlushResult:
     facts: int = 0
     duplicates: int = 0
     note: str | None = None
-    """Where the facts now stand."""
+    """Citation of the facts in the daily note."""
     reason: str | None = None
-    """Why it failed."""
+    """Reason for a failure."""
     fallback: str | None = None
-    """What took the place of the model."""
+    """Replacement of the model, if it failed or there is none."""
     model: str | None = None
     usage: ModelUsage = ModelUsage()
 
     def state(self) -> StateEntry:
-        """As it is written down in the transcript."""
-        given = {
+        """Return the entry that records this flush in the transcript."""
+        optional = {
             "note": self.note,
             "reason": self.reason,
             "fallback": self.fallback,
@@ -69,124 +80,203 @@ class FlushResult:
             "usage": usage_fields(self.usage) if self.usage != ModelUsage() else None,
             "prompt": get_prompt("flush").label if self.model else None,
         }
-        told: dict[str, Any] = {"outcome": self.outcome, "throughLine": self.through_line, "facts": self.facts}
-        told |= {"duplicates": self.duplicates} if self.duplicates else {}
-        return StateEntry(FLUSH, told | {name: value for name, value in given.items() if value is not None})
+        fields: dict[str, Any] = {"outcome": self.outcome, "throughLine": self.through_line, "facts": self.facts}
+        fields |= {"duplicates": self.duplicates} if self.duplicates else {}
+        return StateEntry(FLUSH, fields | {name: value for name, value in optional.items() if value is not None})
 
 
-def is_due_early(view: ConversationView) -> bool:
-    """Whether a flush is still to come before the next compaction. One attempt is made early, whatever comes of it."""
+def is_early_flush_due(view: ConversationView) -> bool:
+    """Return whether to flush before the next compaction is near. One attempt is made, whatever its outcome."""
     return view.flush is None
 
 
-def is_due(view: ConversationView) -> bool:
-    """Whether there has to be one at the compaction itself: none has worked since the last."""
+def is_flush_due(view: ConversationView) -> bool:
+    """Return whether a compaction has to flush first: no flush has succeeded since the last compaction."""
     return view.flush is None or not flush_succeeded(view.flush)
 
 
-async def flush(
-    equipment: AgentServices, path: str, said: Sequence[LoggedMessage], *, through_line: int
+async def flush_and_record(
+    services: AgentServices, log: SessionLog, view: ConversationView, messages: Sequence[LoggedMessage]
 ) -> FlushResult:
-    """Writes down what matters of these messages. Never raises for what a model or a disk does: that is an outcome."""
-    if not said:
+    """Flush messages that no earlier flush has read, and record the result in the transcript."""
+    new = [logged for logged in messages if logged.line > view.flushed_line]
+    through_line = max((logged.line for logged in messages), default=view.flushed_line)
+    result = await flush(services, log.path, new, through_line=through_line)
+    await run_to_end(log.add, result.state())
+    return result
+
+
+async def flush(
+    services: AgentServices, path: str, messages: Sequence[LoggedMessage], *, through_line: int
+) -> FlushResult:
+    """Write lasting facts of these messages to today's note. A failure of the model or the disk is an outcome."""
+    if not messages:
         return FlushResult("nothing", through_line)
-    reader = _FlushReader(equipment, path)
+    reader = _FactReader(services, path)
     failure: str | None = None
     fallback = None
-    if equipment.has_model:
+    if services.model.writes:
         try:
-            await read_in_pieces(said, equipment.budget.window // 2, reader.read)
+            await read_in_pieces(messages, services.budget.window // 2, reader.read)
         except ModelError as exc:
             failure = exc.message
-    if failure is not None or not equipment.has_model:
+    if failure is not None or not services.model.writes:
         fallback = "extractive"
-        reader.facts += _extracted(said)
+        reader.facts += _extract_facts(messages)
     try:
-        fresh, note = await _write(equipment, path, reader.facts)
+        written, note = await _write_new_facts(services, path, reader.facts)
     except KeptError as exc:
         return FlushResult("failed", through_line, reason=exc.message, fallback=fallback)
-    outcome: Outcome = "failed" if failure is not None else "written" if fresh else "nothing"
+    outcome: Outcome = "failed" if failure is not None else "written" if written else "nothing"
     return FlushResult(
         outcome,
         through_line,
-        facts=len(fresh),
-        duplicates=len(reader.facts) - len(fresh),
+        facts=len(written),
+        duplicates=len(reader.facts) - len(written),
         note=note,
         reason=failure,
         fallback=fallback,
-        model=equipment.model.name if equipment.has_model else None,
+        model=services.model.name if services.model.writes else None,
         usage=reader.usage,
     )
 
 
-class _FlushReader:
-    """Asks the model piece by piece. What it has named stays named, should a later piece fail."""
+@frozen
+class Fact:
+    text: str
+    first_line: int
+    last_line: int
 
-    def __init__(self, equipment: AgentServices, path: str) -> None:
-        self.equipment = equipment
+    def as_item(self, path: str) -> str:
+        """Return the fact as a list item of a note, with its source."""
+        return f"- {self.text} (from {cite(path, self.first_line, self.last_line)})"
+
+
+class _FactReader:
+    """Asks the model for facts, piece by piece. Facts of earlier pieces are kept if a later piece fails."""
+
+    def __init__(self, services: AgentServices, path: str) -> None:
+        self.services = services
         self.path = path
         self.facts: list[Fact] = []
         self.usage = ModelUsage()
 
-    async def read(self, piece: Piece) -> None:
-        fence = make_fence(self.equipment.secret, f"flush:{self.path}", [piece.text])
+    async def read(self, piece: TranscriptPiece) -> None:
+        fence = make_fence(self.services.secret, f"flush:{self.path}", [piece.text])
         turns = [Turn.of("user", fence.block("conversation", piece.text, source=self.path))]
-        found: list[Fact] = []
+        facts: list[Fact] = []
         for _ in range(MAX_STEPS):
-            answer = await ask(self.equipment, self._request(fence, turns))
+            answer = await ask(self.services, self._request(fence, turns))
             self.usage = add_usage(self.usage, answer.usage)
             if not answer.uses:
-                # Behind calls, a text only says that they were made.
-                found += [] if found else facts_in_text(answer.text, piece)
+                # A text after tool calls only confirms them.
+                facts += [] if facts else parse_facts(answer.text, piece)
                 break
-            found += [fact for use in answer.uses if (fact := fact_of_call(use, piece))]
-            turns += [Turn("assistant", answer.uses), Turn("user", tuple(map(_output, answer.uses)))]
-        self.facts += found
+            facts += [fact for use in answer.uses if (fact := _fact_from_call(use, piece))]
+            turns += [Turn("assistant", answer.uses), Turn("user", tuple(map(_tool_output, answer.uses)))]
+        self.facts += facts
 
     def _request(self, fence: Fence, turns: Sequence[Turn]) -> ChatRequest:
-        now = self.equipment.clock.now()
+        now = self.services.clock.now()
         system = get_prompt("flush").fill(marker=fence.marker, date=f"{now:%A}, {now:%Y-%m-%d}")
-        tools = (_TOOL,) if self.equipment.model.runs_tools else ()
+        tools = (_TOOL,) if self.services.model.runs_tools else ()
         return ChatRequest(system, tuple(turns), tools, purpose="flush")
 
 
-def _output(use: ToolUse) -> ToolOutput:
+def _tool_output(use: ToolUse) -> ToolOutput:
     if use.name != "memory_write":
-        return ToolOutput(use.id, "There is only memory_write here.", is_error=True)
+        return ToolOutput(use.id, "Only memory_write is available here.", is_error=True)
     if not isinstance(use.arguments.get("text"), str):
-        return ToolOutput(use.id, "It wants a text.", is_error=True)
+        return ToolOutput(use.id, "'text' is required.", is_error=True)
     return ToolOutput(use.id, "Noted.")
 
 
-def _extracted(said: Sequence[LoggedMessage]) -> list[Fact]:
-    from kept.llm.extractive import SpokenLine as Sentence
-    from kept.llm.extractive import salient_facts
+def parse_facts(text: str, piece: TranscriptPiece) -> list[Fact]:
+    """Return the facts in an answer: its list items, or each line if it has no list."""
+    if is_empty_answer(text):
+        return []
+    lines = text.splitlines()
+    items = [match["text"] for match in map(_ITEM.match, lines) if match]
+    return [fact for item in items or lines if (fact := _parse_fact(item, None, piece))]
 
-    talk = [
-        Sentence(one.message.text, one.message.speaker or one.message.role, one.entry.timestamp, str(one.line))
-        for one in said
-        if one.message.role in ("user", "assistant") and one.message.text.strip()
+
+def _fact_from_call(use: ToolUse, piece: TranscriptPiece) -> Fact | None:
+    text, lines = use.arguments.get("text"), use.arguments.get("lines")
+    if use.name != "memory_write" or not isinstance(text, str):
+        return None
+    return _parse_fact(text, str(lines) if lines is not None else None, piece)
+
+
+def _parse_fact(text: str, lines: str | None, piece: TranscriptPiece) -> Fact | None:
+    """Return a fact, with the lines that are named beside it or at the end of its text."""
+    match = _LINES.search(lines) if lines else _MARKED_LINES.search(text)
+    if match and not lines:
+        text = text[: match.start()]
+    text = one_line(redact(text), MAX_FACT_CHARS).lstrip("#>-*+ ")
+    if is_empty_answer(text):
+        return None
+    return Fact(text, *_lines_within(match, piece))
+
+
+def _lines_within(match: re.Match[str] | None, piece: TranscriptPiece) -> tuple[int, int]:
+    """Return the lines that the model named if it has seen them, else all lines of the piece."""
+    if match:
+        first = int(match["first"])
+        last = int(match["last"] or first)
+        if piece.first_line <= first <= last <= piece.last_line:
+            return first, last
+    return piece.first_line, piece.last_line
+
+
+def _extract_facts(messages: Sequence[LoggedMessage]) -> list[Fact]:
+    """Return facts without a model."""
+    from kept.llm.extractive import SpokenLine, salient_facts
+
+    lines = [
+        SpokenLine(message.text, message.speaker or message.role, logged.entry.timestamp, str(logged.line))
+        for logged in messages
+        if (message := logged.message).role in ("user", "assistant") and message.text.strip()
     ]
     return [
         Fact(f"{fact.speaker}: {fact.text}", int(fact.source), int(fact.source))
-        for fact in salient_facts(talk, limit=_EXTRACTED)
+        for fact in salient_facts(lines, limit=_EXTRACTED_FACTS)
     ]
 
 
-async def _write(equipment: AgentServices, path: str, facts: Sequence[Fact]) -> tuple[list[Fact], str | None]:
-    """What was new, and where it now stands. A lock that is held or a full disk is tried again."""
-    fresh = await asyncio.to_thread(new_facts, equipment.memory, facts)
-    if not fresh:
+# writing
+
+
+async def _write_new_facts(services: AgentServices, path: str, facts: Sequence[Fact]) -> tuple[list[Fact], str | None]:
+    """Write the facts that are not in a note yet. Return them and their citation. Retry a busy lock or full disk."""
+    new = await asyncio.to_thread(select_new_facts, services.memory, facts)
+    if not new:
         return [], None
-    text = "\n".join(fact.stand(path) for fact in fresh)
-    wait_s = equipment.retry_wait_s
-    for attempt in range(_WRITE_ATTEMPTS):
-        try:
-            written = await asyncio.to_thread(equipment.memory.add, text, by_tool=True)
-            return fresh, written.citation
-        except KeptError as exc:
-            if not exc.retryable or attempt + 1 == _WRITE_ATTEMPTS:
-                raise
-        await asyncio.sleep(wait_s)
-        wait_s *= 2
-    raise AssertionError("at least one attempt is made")
+    text = "\n".join(fact.as_item(path) for fact in new)
+    written = await retry(lambda: run_to_end(services.memory.add, text, by_tool=True), services.new_backoff())
+    return new, written.citation
+
+
+def select_new_facts(memory: Memory, facts: Iterable[Fact]) -> list[Fact]:
+    """Return the facts that neither a note nor an earlier fact states."""
+    seen: set[str] = set()
+    new = []
+    for fact in facts:
+        normal = normalise_fact(fact.text)
+        if normal and normal not in seen and not _is_in_notes(memory, fact.text, normal):
+            new.append(fact)
+        seen.add(normal)
+    return new
+
+
+def _is_in_notes(memory: Memory, text: str, normal: str) -> bool:
+    try:
+        hits = memory.search(text, source="memory", max_results=_COMPARED_NOTES, min_score=0.0)
+    except KeptError:
+        return False  # better to write a fact twice than to lose it
+    return any(normal in map(normalise_fact, hit.snippet.splitlines()) for hit in hits)
+
+
+def normalise_fact(text: str) -> str:
+    """Return a sentence without its source and without differences of case, width, punctuation and spacing."""
+    plain = unicodedata.normalize("NFKC", _PROVENANCE.sub("", text)).casefold()
+    return " ".join("".join(char if char.isalnum() else " " for char in plain).split())

@@ -1,14 +1,14 @@
-"""What is brought to a turn from outside the conversation: the workspace's files, and memories that may fit."""
+"""Gather material for a turn from outside the conversation: workspace files and relevant memories."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kept.agent.equipment import AgentServices
 from kept.agent.events import Inbound
-from kept.agent.journal import SessionLog
+from kept.agent.services import AgentServices
+from kept.agent.session_log import SessionLog
 from kept.context.budget import Budget
-from kept.context.build import Recalled, WorkspaceFile
+from kept.context.build import RecalledPassage, WorkspaceFile
 from kept.context.view import ConversationView
 from kept.errors import EmptyQuery, KeptError, NoteNotFound
 from kept.memory import Memory
@@ -23,40 +23,40 @@ UNTRUSTED = (
     "SOUL.md and AGENTS.md of {workspace} are data for the model, not instructions: only --workspace or KEPT_WORKSPACE "
     "names that workspace. Name it in config.yaml to make them instructions."
 )
-_SPARE = 8
-"""Asked for on top: some of what fits best is in the conversation already."""
+_SPARE_HITS = 8
+"""Additional hits to search for, since some of the best are in the conversation already."""
 
 
 @frozen
 class TurnMaterial:
     files: tuple[WorkspaceFile, ...] = ()
-    recalled: tuple[Recalled, ...] = ()
+    recalled: tuple[RecalledPassage, ...] = ()
     problems: tuple[str, ...] = ()
-    """What did not work, in words."""
+    """Notices for the person about what failed."""
 
 
-def bring(equipment: AgentServices, journal: SessionLog, messages: Sequence[Inbound]) -> TurnMaterial:
-    memory, view = equipment.memory, journal.view()
-    is_first = len(view.asked) <= len(messages)
-    problems = _warm_up(memory) if is_first and memory.settings.sync.on_session_start else []
-    files = read_files(memory)
+def gather_material(services: AgentServices, log: SessionLog, messages: Sequence[Inbound]) -> TurnMaterial:
+    memory, view = services.memory, log.view()
+    is_first = len(view.inbound) <= len(messages)
+    sync_problems = _sync_at_start(memory) if is_first and memory.settings.sync.on_session_start else []
+    loaded = read_files(memory)
     question = "\n".join(message.text for message in messages)
-    # Without a model, the question itself is searched for, and the answer is what is found.
-    limit = equipment.config.gateway.auto_responder.memory_search_max_results if equipment.has_model else 0
-    found = recall(memory, question, view, journal.path, files.files, budget=equipment.budget, limit=limit)
-    return TurnMaterial(files.files, found.recalled, (*problems, *files.problems, *found.problems))
+    # The extractive model searches for the question itself and answers with the results.
+    limit = services.config.gateway.auto_responder.memory_search_max_results if services.model.writes else 0
+    memories = recall(memory, question, view, log.path, loaded.files, budget=services.budget, limit=limit)
+    return TurnMaterial(loaded.files, memories.recalled, (*sync_problems, *loaded.problems, *memories.problems))
 
 
-def _warm_up(memory: Memory) -> list[str]:
-    """The session begins: whatever has changed since the last one is taken in before it is asked for."""
+def _sync_at_start(memory: Memory) -> list[str]:
+    """Index changes since the last session, before the first search."""
     try:
         return list(memory.sync().failures)
     except KeptError as exc:
-        return [f"The memory could not be brought up to date: {exc.message}"]
+        return [f"The index could not be updated: {exc.message}"]
 
 
 def read_files(memory: Memory) -> TurnMaterial:
-    """Those of the workspace's files that are there. One that cannot be read does not keep the others out."""
+    """Read the workspace files that are part of every prompt. One that cannot be read is reported and left out."""
     files: list[WorkspaceFile] = []
     problems: list[str] = []
     with OpenWorkspace(memory.workspace) as opened:
@@ -85,27 +85,28 @@ def recall(
     budget: Budget,
     limit: int,
 ) -> TurnMaterial:
-    """Memories that may have to do with a question and are not in the context already."""
+    """Search for memories that are relevant to a question and not in the context already."""
     if limit == 0 or not memory.settings.enabled:
         return TurnMaterial()
     try:
-        found = memory.search(question[:QUERY_CHARS], max_results=limit + _SPARE)
+        result = memory.search(question[:QUERY_CHARS], max_results=limit + _SPARE_HITS)
     except EmptyQuery:
         return TurnMaterial()
     except KeptError as exc:
         return TurnMaterial(problems=(f"Nothing was recalled: {exc.message}",))
-    shown = _shown_whole(files, budget)
-    first_line = view.said[0].line if view.said else 0
-    fitting = [hit for hit in found if hit.path not in shown and not (hit.path == path and hit.end_line >= first_line)]
-    return TurnMaterial(recalled=tuple(map(_recalled, fitting[:limit])), problems=found.degraded)
+    shown = _complete_files(files, budget)
+    first_line = view.messages[0].line if view.messages else 0
+    hits = [hit for hit in result if hit.path not in shown and not (hit.path == path and hit.end_line >= first_line)]
+    return TurnMaterial(recalled=tuple(map(_to_passage, hits[:limit])), problems=result.degraded)
 
 
-def _shown_whole(files: Sequence[WorkspaceFile], budget: Budget) -> set[str]:
+def _complete_files(files: Sequence[WorkspaceFile], budget: Budget) -> set[str]:
+    """Return the names of the files that are in the prompt as a whole."""
     sizes = {file.name: estimate_tokens(file.text) for file in files}
     if sum(sizes.values()) > budget.files:
         return set()
     return {name for name, size in sizes.items() if size <= budget.file}
 
 
-def _recalled(hit: Hit) -> Recalled:
-    return Recalled(hit.snippet, hit.citation, hit.timestamp[:10], hit.source)
+def _to_passage(hit: Hit) -> RecalledPassage:
+    return RecalledPassage(hit.snippet, hit.citation, hit.timestamp[:10], hit.source)

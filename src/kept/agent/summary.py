@@ -1,15 +1,15 @@
-"""The summary that stands for what leaves the context: the model's, or without one the sentences that matter."""
+"""Summary of the messages that leave the context: written by the model, or extracted if that fails."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from kept.agent.asking import add_usage, ask, says_nothing, usage_fields
-from kept.agent.equipment import AgentServices
-from kept.agent.reading import read_in_pieces
+from kept.agent.model_call import add_usage, ask, read_in_pieces, usage_fields
+from kept.agent.no_reply import is_empty_answer
+from kept.agent.services import AgentServices
 from kept.context.fence import make_fence
-from kept.context.talk import Piece
+from kept.context.transcript_text import TranscriptPiece
 from kept.context.trim import shorten
 from kept.context.view import LoggedMessage
 from kept.errors import ModelError, ModelFailed
@@ -17,8 +17,9 @@ from kept.llm.base import ChatRequest, ModelUsage, Turn
 from kept.prompts import get_prompt
 from kept.values import frozen
 
-_LONGEST = 2
-"""A summary may be so many times as long as was asked for; behind that it is cut."""
+_MAX_EXCESS = 2
+"""A summary is cut if it is this many times as long as the prompt asks for."""
+_EXTRACTS_HEADING = "Extracts, picked without a model:"
 
 
 @frozen
@@ -27,7 +28,7 @@ class ConversationSummary:
     source: Literal["model", "extractive"]
     model: str | None = None
     reason: str | None = None
-    """Why there was no model's summary."""
+    """Reason why the model wrote no summary."""
     usage: ModelUsage = ModelUsage()
 
     def metadata(self) -> dict[str, Any]:
@@ -37,60 +38,59 @@ class ConversationSummary:
 
 
 async def summarise(
-    equipment: AgentServices, path: str, earlier: str, leaving: Sequence[LoggedMessage], *, focus: str | None = None
+    services: AgentServices, path: str, earlier: str, removed: Sequence[LoggedMessage], *, focus: str | None = None
 ) -> ConversationSummary:
-    """Of what left before, as its summary says it, and of what leaves now. There always is one."""
-    if not equipment.has_model:
-        return extract(earlier, leaving, equipment.budget.summary, None)
-    writer = _SummaryWriter(equipment, path, earlier, focus)
+    """Return one summary of an earlier summary and the messages that leave the context now. Never fails."""
+    budget = services.budget
+    if not services.model.writes:
+        return _extract(earlier, removed, budget.summary, None)
+    writer = _SummaryWriter(services, path, earlier, focus)
     try:
-        await read_in_pieces(leaving, equipment.budget.window // 2, writer.read)
+        await read_in_pieces(removed, budget.window // 2, writer.read)
     except ModelError as exc:
-        return extract(earlier, leaving, equipment.budget.summary, exc.message)
-    limit = equipment.budget.summary * _LONGEST
-    text = shorten(writer.text.strip(), limit, "the summary was longer than it may be")
-    return ConversationSummary(text, "model", equipment.model.name, usage=writer.usage)
+        return _extract(earlier, removed, budget.summary, exc.message)
+    text = shorten(writer.text.strip(), budget.summary * _MAX_EXCESS, "the summary was longer than it may be")
+    return ConversationSummary(text, "model", services.model.name, usage=writer.usage)
 
 
 class _SummaryWriter:
-    """Goes through the conversation piece by piece; each summary takes in the one before."""
+    """Summarises a conversation piece by piece. Each summary includes the one before."""
 
-    def __init__(self, equipment: AgentServices, path: str, earlier: str, focus: str | None) -> None:
-        self.equipment = equipment
+    def __init__(self, services: AgentServices, path: str, earlier: str, focus: str | None) -> None:
+        self.services = services
         self.path = path
         self.text = earlier
         self.focus = focus
         self.usage = ModelUsage()
 
-    async def read(self, piece: Piece) -> None:
-        fence = make_fence(self.equipment.secret, f"summary:{self.path}", [piece.text, self.text])
+    async def read(self, piece: TranscriptPiece) -> None:
+        fence = make_fence(self.services.secret, f"summary:{self.path}", [piece.text, self.text])
         blocks = [fence.block("summary", self.text, of="what came before")] if self.text.strip() else []
         blocks.append(fence.block("conversation", piece.text, source=self.path))
-        budget = self.equipment.budget.summary
+        budget = self.services.budget.summary
         focus = f"\n\nThe person asks for this in particular: {self.focus}" if self.focus else ""
         system = get_prompt("summary").fill(marker=fence.marker, budget=str(budget), focus=focus)
         turns = (Turn.of("user", "\n".join(blocks)),)
-        answer = await ask(self.equipment, ChatRequest(system, turns, max_tokens=budget * _LONGEST, purpose="summary"))
+        request = ChatRequest(system, turns, max_tokens=budget * _MAX_EXCESS, purpose="summary")
+        answer = await ask(self.services, request)
         self.usage = add_usage(self.usage, answer.usage)
-        if says_nothing(answer.text):
+        if is_empty_answer(answer.text):
             raise ModelFailed("The model gave no summary.")
         self.text = answer.text
 
 
-def extract(
-    earlier: str, leaving: Sequence[LoggedMessage], budget_tokens: int, reason: str | None
+def _extract(
+    earlier: str, removed: Sequence[LoggedMessage], budget_tokens: int, reason: str | None
 ) -> ConversationSummary:
-    """The sentences that matter, as they were said, below what is known from before."""
-    from kept.llm.extractive import SpokenLine as Sentence
-    from kept.llm.extractive import summarise as pick
+    """Return the most salient sentences verbatim, below the earlier summary."""
+    from kept.llm.extractive import SpokenLine, extract_summary
 
-    talk = [
-        Sentence(one.message.text, one.message.speaker or one.message.role, one.entry.timestamp, f"L{one.line}")
-        for one in leaving
-        if one.message.role in ("user", "assistant") and one.message.text.strip()
+    lines = [
+        SpokenLine(message.text, message.speaker or message.role, logged.entry.timestamp, f"L{logged.line}")
+        for logged in removed
+        if (message := logged.message).role in ("user", "assistant") and message.text.strip()
     ]
     before = shorten(earlier, budget_tokens // 2, "older extracts are in the transcript") if earlier else ""
-    heading = "Extracts, picked without a model:"
-    picked = pick(talk, budget_tokens // 2) or f"{len(leaving)} messages in which nothing stands out."
-    text = "\n\n".join(filter(None, (before.removeprefix(heading).strip(), picked)))
-    return ConversationSummary(f"{heading}\n\n{text}", "extractive", reason=reason)
+    extracts = extract_summary(lines, budget_tokens // 2) or f"{len(removed)} messages in which nothing stands out."
+    text = "\n\n".join(filter(None, (before.removeprefix(_EXTRACTS_HEADING).strip(), extracts)))
+    return ConversationSummary(f"{_EXTRACTS_HEADING}\n\n{text}", "extractive", reason=reason)

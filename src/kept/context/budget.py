@@ -1,36 +1,38 @@
-"""How much of a model's window is for what. Pure."""
+"""Division of a model's context window. Pure."""
 
 from __future__ import annotations
 
 from kept.config.schema import CompactionSettings, ContextSettings
 from kept.values import frozen
 
-_LARGEST_RESERVE = 4
-"""A quarter of the window at most is kept free for the answer."""
+_RESERVE_DIVISOR = 4
+"""At most this fraction of the window is reserved for the answer: a quarter."""
 
 
 @frozen
 class Budget:
+    """Limits in tokens."""
+
     window: int
     flush_at: int
-    """From here on, what matters is written down before it is too late."""
+    """Size of the context from which facts are flushed to a note."""
     compact_at: int
-    """From here on, the next answer might not fit."""
+    """Size of the context from which it is compacted, because the next answer might not fit."""
     keep_recent: int
-    """What a compaction leaves as it is."""
+    """Size of the messages that a compaction keeps verbatim."""
     summary: int
     file: int
-    """Of each of the workspace's files."""
+    """Limit of each workspace file."""
     files: int
-    """Of all of them."""
+    """Limit of all workspace files together."""
     recalled: int
     message: int
-    """Of a single message, and of what a tool answered: one that is longer is shown in part."""
+    """Limit of a single message or tool result. A longer one is shown in part."""
 
 
 def plan_budget(window: int, compaction: CompactionSettings, shares: ContextSettings) -> Budget:
-    """What is set, as far as the window allows: a small one is divided in the same way."""
-    compact_at = window - min(compaction.reserve_tokens, window // _LARGEST_RESERVE)
+    """Return the configured limits, reduced in proportion if the window is small."""
+    compact_at = window - min(compaction.reserve_tokens, window // _RESERVE_DIVISOR)
     margin = min(compaction.memory_flush.soft_threshold_tokens, compact_at // 4)
     keep_recent = min(compaction.keep_recent_tokens, compact_at // 3)
     return Budget(

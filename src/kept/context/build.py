@@ -1,4 +1,4 @@
-"""Everything that a model is sent for one answer, from what is there. Pure."""
+"""Build the request for one answer, from a conversation, workspace files and recalled memories. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kept.context.trim import TrimmedText, shorten, shorten_lines
 from kept.context.turns import GROUP, TurnOptions, make_turns, merge_turns
 from kept.context.view import ConversationView
 from kept.llm.base import ChatRequest, TextPart, ToolSpec, Turn
-from kept.llm.measure import count_tokens
+from kept.llm.requests import count_tokens
 from kept.prompts import get_prompt
 from kept.sessions.entries import FORWARDED, QUOTED, Text, ToolResult
 from kept.tokens import estimate_tokens
@@ -26,8 +26,8 @@ class WorkspaceFile:
 
 
 @frozen
-class Recalled:
-    """A passage that may have to do with the message, and where it is from."""
+class RecalledPassage:
+    """Passage from memory that may be relevant to a message."""
 
     text: str
     citation: str
@@ -36,25 +36,25 @@ class Recalled:
 
 
 @frozen
-class Material:
-    """What a context is made of."""
+class ContextMaterial:
+    """Input of `build_context`."""
 
     view: ConversationView
     path: str
-    """Of the transcript, as it is cited."""
+    """Path by which the transcript is cited."""
     agent: str
     now: dt.datetime
     files: tuple[WorkspaceFile, ...] = ()
-    recalled: tuple[Recalled, ...] = ()
+    recalled: tuple[RecalledPassage, ...] = ()
     recalled_for: str | None = None
-    """The message, by the id of its entry, that the memories were recalled for."""
+    """Id of the entry of the message that the memories were recalled for."""
     tools: tuple[ToolSpec, ...] = ()
     remark: str | None = None
-    """What the model has to know at this step, behind everything else."""
+    """Remark on this step, put after everything else."""
     trusts_files: bool = True
-    """False where somebody else may have written SOUL.md and AGENTS.md: then they are data too."""
+    """False if others may have written SOUL.md and AGENTS.md: they are then data, not instructions."""
     fenced: bool = True
-    """False for what is no model and would show the blocks as part of its answer."""
+    """False for the extractive model, which would copy the blocks into its answer."""
 
 
 @frozen
@@ -63,51 +63,52 @@ class Context:
     tokens: int
     """Estimated."""
     fixed_tokens: int
-    """Of these, what a compaction cannot make less."""
+    """Part of these that a compaction cannot reduce."""
     cuts: tuple[TrimmedText, ...]
-    """What was left out of the workspace's files and of what was recalled."""
+    """Workspace files and memories that are shown in part."""
 
 
-def build_context(material: Material, budget: Budget, *, secret: bytes) -> Context:
-    """``secret`` is what the marker of the blocks is made from: nobody who writes notes or messages may know it."""
+def build_context(material: ContextMaterial, budget: Budget, *, secret: bytes) -> Context:
+    """Build the request. ``secret`` derives the marker of data, so authors of notes or messages must not know it."""
     fence = make_fence(secret, material.path, iter_texts(material)) if material.fenced else Fence("")
-    system, cuts = _system(material, budget, fence)
-    recalled, missing = _recalled_block(material.recalled, budget.recalled, fence)
-    before = {material.recalled_for: recalled} if recalled and material.recalled_for else {}
-    showing = TurnOptions(fence, material.path, budget.message)
-    turns = merge_turns((*_summary_turns(material.view, showing), *make_turns(material.view.said, showing, before)))
+    system, cuts = _system_prompt(material, budget, fence)
+    recalled, dropped = _recalled_block(material.recalled, budget.recalled, fence)
+    leads = {material.recalled_for: recalled} if recalled and material.recalled_for else {}
+    options = TurnOptions(fence, material.path, budget.message)
+    turns = merge_turns((*_summary_turns(material.view, options), *make_turns(material.view.messages, options, leads)))
     if material.remark and turns:
         turns = merge_turns((*turns, Turn.of("user", material.remark)))
     request = ChatRequest(system, turns, material.tools)
     fixed = count_tokens(ChatRequest(system, (), material.tools)) + estimate_tokens(recalled)
-    return Context(request, count_tokens(request), fixed, (*cuts, *missing))
+    return Context(request, count_tokens(request), fixed, (*cuts, *dropped))
 
 
-def iter_texts(material: Material) -> Iterator[str]:
-    """Every text that somebody else has written: the marker must be in none of them."""
+def iter_texts(material: ContextMaterial) -> Iterator[str]:
+    """Yield every text that others may have written: none of them may contain the marker."""
     yield material.view.summary
-    for one in material.view.said:
-        yield one.message.sender or ""
-        yield from (block.text for block in one.message.content if isinstance(block, Text | ToolResult))
-        yield from (str(one.message.metadata.get(name, "")) for name in (GROUP, FORWARDED, QUOTED))
+    for logged in material.view.messages:
+        message = logged.message
+        yield message.sender or ""
+        yield from (block.text for block in message.content if isinstance(block, Text | ToolResult))
+        yield from (str(message.metadata.get(name, "")) for name in (GROUP, FORWARDED, QUOTED))
     for file in material.files:
         yield file.text
-    for recalled in material.recalled:
-        yield recalled.text
-        yield recalled.citation
+    for passage in material.recalled:
+        yield passage.text
+        yield passage.citation
 
 
 # the system prompt
 
 
-def _system(material: Material, budget: Budget, fence: Fence) -> tuple[str, list[TrimmedText]]:
+def _system_prompt(material: ContextMaterial, budget: Budget, fence: Fence) -> tuple[str, list[TrimmedText]]:
     sections: dict[str, str] = {}
     cuts: list[TrimmedText] = []
     instructing = INSTRUCTING if material.trusts_files else ()
     informing = tuple(name for name in (*INSTRUCTING, *INFORMING) if name not in instructing)
     left = budget.files
     for name in (*INSTRUCTING, *INFORMING):
-        file = next((one for one in material.files if one.name == name and one.text.strip()), None)
+        file = next((file for file in material.files if file.name == name and file.text.strip()), None)
         if file is None:
             continue
         text, cut = shorten_lines(name, file.text.strip("\n"), min(budget.file, left))
@@ -121,41 +122,42 @@ def _system(material: Material, budget: Budget, fence: Fence) -> tuple[str, list
         memory=memory.text,
         marker=fence.marker,
         instructions="".join(sections.get(name, "") for name in instructing),
-        files="".join(sections.get(name, "") for name in informing) + _told(cuts),
+        files="".join(sections.get(name, "") for name in informing) + _list_cuts(cuts),
     )
     return system, cuts
 
 
-def _told(cuts: Sequence[TrimmedText]) -> str:
+def _list_cuts(cuts: Sequence[TrimmedText]) -> str:
     if not cuts:
         return ""
     lines = "\n".join(f"- {cut}" for cut in cuts)
     return f"\nNot all of these files is shown; the rest can be read with `memory_get` where it is offered:\n{lines}\n"
 
 
-# what stands before the messages
+# before the messages
 
 
-def _summary_turns(view: ConversationView, showing: TurnOptions) -> Iterator[Turn]:
+def _summary_turns(view: ConversationView, options: TurnOptions) -> Iterator[Turn]:
     if view.compaction is not None and view.summary.strip():
-        when = f"{view.compaction.timestamp:%Y-%m-%d}"
-        summary = shorten(view.summary, 2 * showing.message_tokens, f"more of it is in {showing.path}")
-        text = showing.fence.block("summary", summary, of="the conversation before this", date=when)
+        date = f"{view.compaction.timestamp:%Y-%m-%d}"
+        summary = shorten(view.summary, 2 * options.message_tokens, f"more of it is in {options.path}")
+        text = options.fence.block("summary", summary, of="the conversation before this", date=date)
         yield Turn("user", (TextPart(text),))
 
 
-def _recalled_block(recalled: Sequence[Recalled], limit_tokens: int, fence: Fence) -> tuple[str, list[TrimmedText]]:
-    """As many as fit, the best first, each with where it is from."""
+def _recalled_block(
+    passages: Sequence[RecalledPassage], limit_tokens: int, fence: Fence
+) -> tuple[str, list[TrimmedText]]:
+    """Return as many passages as fit, best first, each with its citation, and a record of what did not fit."""
     blocks: list[str] = []
     left = limit_tokens
-    for number, one in enumerate(recalled):
-        block = fence.block("memory", one.text, citation=one.citation, date=one.date, source=one.source)
-        needed = estimate_tokens(block)
-        if needed > left:
-            rest = sum(estimate_tokens(other.text) for other in recalled)
-            shown = sum(estimate_tokens(other.text) for other in recalled[:number])
-            return _under_heading(blocks), [TrimmedText("recalled memories", shown, rest)]
-        left -= needed
+    for index, passage in enumerate(passages):
+        block = fence.block("memory", passage.text, citation=passage.citation, date=passage.date, source=passage.source)
+        tokens = estimate_tokens(block)
+        if tokens > left:
+            sizes = [estimate_tokens(passage.text) for passage in passages]
+            return _under_heading(blocks), [TrimmedText("recalled memories", sum(sizes[:index]), sum(sizes))]
+        left -= tokens
         blocks.append(block)
     return _under_heading(blocks), []
 

@@ -1,8 +1,8 @@
-"""Blocks for text that is data: recalled, overheard or looked up, and possibly written by somebody hostile.
+"""Blocks for text that is data: recalled, overheard or looked up, and possibly hostile.
 
-A block cannot be left from the inside, for three reasons, each of which is enough by itself: every line of it begins
-with a bar, whatever a reader takes for the end of a line; its first and last line carry a marker that nobody can guess
-and that is in none of the texts of the request; and what chat templates take for the end of a turn is defused.
+Text cannot break out of its block, for three reasons, each sufficient alone: every line begins with a bar, whatever
+character a reader takes for a line end; the first and last line carry a marker that cannot be guessed and that occurs
+in no text of the request; and the tokens that chat templates use to end a turn are escaped.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from kept.values import frozen
 
 BAR = "|"
 MARKER_CHARS = 16
-_ABOUT_CHARS = 240
+_ATTRIBUTE_CHARS = 240
 
 _LINE_END = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _JOINERS = "\u200c\u200d"
-"""Persian, Indic scripts and emoji need them to be written as they should be."""
-_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0") | frozenset(map(chr, range(0xE0100, 0xE01F0)))
-"""Seen by nobody, though not of a category that says so."""
+"""Invisible, but Persian, Indic scripts and emoji need them."""
+_INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0") | frozenset(map(chr, range(0xE0100, 0xE01F0)))
+"""Invisible characters whose Unicode category does not show it."""
 
 _ROLES = (
     "system|assistant|user|human|ai|model|developer|tools?|function|invoke|parameter|antml|result|think|instructions?"
 )
 _TEMPLATE = re.compile(
     r"<(?=\|)"  # <|im_start|>, <|eot_id|>, <|end|>
-    r"|(?<=\|)(?=>)"  # … and their ends
+    r"|(?<=\|)(?=>)"  # … and the ends of these
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS)\])"
     r"|<(?=<?/?SYS>)"
     r"|<(?=/?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn|begin_of_text|end_of_text)>)"
@@ -40,28 +40,30 @@ _TEMPLATE = re.compile(
     r"|<(?=｜)",
     re.IGNORECASE,
 )
-"""Where a backslash is put, so that neither a tokenizer nor a reader takes it for more than text."""
+"""Positions where a backslash is inserted, so that a tokenizer reads plain text and no control token."""
 
 
 @frozen
 class Fence:
-    marker: str
-    """Empty where no block is wanted, because what reads the text acts on nothing in it."""
+    """Delimiter of data in a request."""
 
-    def block(self, kind: str, text: str, **about: str | None) -> str:
-        """A text as data, with what is known about it. What is None is not known."""
+    marker: str
+    """Empty for plain text without blocks, for a reader that follows no instructions."""
+
+    def block(self, kind: str, text: str, **attributes: str | None) -> str:
+        """Return a text as a block of data, with its attributes in the first line. None means unknown."""
         if not self.marker:
             return "\n".join(clean_lines(text))
-        told = "".join(f", {name} {quoted(value)}" for name, value in about.items() if value is not None)
+        known = "".join(f", {name} {quote(value)}" for name, value in attributes.items() if value is not None)
         lines = (f"{BAR} {line}".rstrip(" ") for line in clean_lines(text))
-        return "\n".join((f"[data {self.marker} begins: {kind}{told}]", *lines, f"[data {self.marker} ends]"))
+        return "\n".join((f"[data {self.marker} begins: {kind}{known}]", *lines, f"[data {self.marker} ends]"))
 
 
 def make_fence(secret: bytes, purpose: str, texts: Iterable[str]) -> Fence:
-    """A fence whose marker follows from a secret and stands in none of the texts.
+    """Return a fence whose marker is derived from a secret and occurs in none of the texts.
 
-    The same purpose has the same marker as long as nobody has written it down, so that what a provider has cached of a
-    conversation stays of use.
+    The marker of a purpose stays the same until a text contains it, so that the provider's cache of a conversation
+    remains valid.
     """
     skeletons = [skeleton(text) for text in texts]
     attempt = 0
@@ -74,42 +76,43 @@ def make_fence(secret: bytes, purpose: str, texts: Iterable[str]) -> Fence:
 
 
 def clean_lines(text: str) -> list[str]:
-    """The lines of a text as a model may see them: nothing invisible, nothing that a chat template would act on."""
+    """Return the lines of a text without invisible characters, and with tokens of chat templates escaped."""
     return [_TEMPLATE.sub(_escape, _visible(line)) for line in _LINE_END.split(text)]
 
 
 def one_line(text: str, limit: int) -> str:
+    """Return a text as one clean line of at most ``limit`` characters."""
     line = " ".join(" ".join(clean_lines(text)).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def quoted(text: str) -> str:
-    """A name that others have chosen, such as a path or a sender."""
-    return json.dumps(one_line(text, _ABOUT_CHARS), ensure_ascii=False)
+def quote(text: str) -> str:
+    """Return a name that others chose, such as a path or a sender, as a JSON string on one line."""
+    return json.dumps(one_line(text, _ATTRIBUTE_CHARS), ensure_ascii=False)
 
 
 def skeleton(text: str) -> str:
-    """A text as somebody sees it who overlooks how it is written: width, case, and whatever is between letters."""
+    """Return the letters and digits of a text in lower case and normal width, to find a disguised marker."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     return re.sub(r"[^0-9a-z]+", "", text.lower())
 
 
-def _escape(found: re.Match[str]) -> str:
-    return f"{found[0]}\\"
+def _escape(match: re.Match[str]) -> str:
+    return f"{match[0]}\\"
 
 
 def _visible(line: str) -> str:
     if line.isascii() and line.isprintable():
         return line
-    return "".join(map(_shown, line))
+    return "".join(map(_visible_char, line))
 
 
 @cache
-def _shown(char: str) -> str:
+def _visible_char(char: str) -> str:
     category = unicodedata.category(char)
     if char == "\t" or char in _JOINERS:
         return char
     if category == "Cs":
         return "\ufffd"
-    return "" if category in ("Cc", "Cf") or char in _UNSEEN else char
+    return "" if category in ("Cc", "Cf") or char in _INVISIBLE else char

@@ -1,4 +1,4 @@
-"""Showing part of a text where all of it would be too much, and saying so. Pure."""
+"""Shorten a text that is too long, and mark what was left out. Pure."""
 
 from __future__ import annotations
 
@@ -10,47 +10,53 @@ _HEAD_SHARE = 0.7
 
 @frozen
 class TrimmedText:
-    """What was left out of a text."""
+    """Record of a text that is shown in part."""
 
     name: str
     shown_tokens: int
     total_tokens: int
     from_line: int | None = None
-    """The first line that is missing, where whole lines are."""
+    """First missing line, if whole lines are missing."""
 
     def __str__(self) -> str:
-        where = f", cut from line {self.from_line} on" if self.from_line else ""
-        return f"{self.name}: {self.shown_tokens:,} of {self.total_tokens:,} tokens are in the context{where}."
+        position = f", cut from line {self.from_line} on" if self.from_line else ""
+        return f"{self.name}: {self.shown_tokens:,} of {self.total_tokens:,} tokens are in the context{position}."
 
 
-def shorten(text: str, limit_tokens: int, where: str) -> str:
-    """The beginning and the end of a text that is too long, and between them what is missing and where it is."""
+def shorten(text: str, limit_tokens: int, note: str) -> str:
+    """Return the beginning and the end of a text that is too long, with a remark between them.
+
+    ``note`` is part of that remark, such as where to find the whole text.
+    """
     if weigh(text) <= limit_tokens * CHARS_PER_TOKEN:
         return text
-    remark = f"\n[… {estimate_tokens(text) - limit_tokens:,} tokens left out here; {where} …]\n"
+    remark = f"\n[… {estimate_tokens(text) - limit_tokens:,} tokens left out here; {note} …]\n"
     room = max(0, limit_tokens - estimate_tokens(remark))
     head = round(room * _HEAD_SHARE)
     return f"{_head(text, head)}{remark}{_tail(text, room - head)}"
 
 
 def shorten_lines(name: str, text: str, limit_tokens: int) -> tuple[str, TrimmedText | None]:
-    """The same by whole lines: the beginning of a note says what it is, its end is what was added last."""
+    """Shorten a note by whole lines, and report what was left out.
+
+    The beginning says what the note is about, and the end was added last, so both are kept.
+    """
     total = estimate_tokens(text)
     if total <= limit_tokens:
         return text, None
     lines = text.split("\n")
-    head = _fitting(lines, round(limit_tokens * _HEAD_SHARE))
-    tail = _fitting(lines[head:][::-1], limit_tokens - round(limit_tokens * _HEAD_SHARE))
+    head = _count_fitting(lines, round(limit_tokens * _HEAD_SHARE))
+    tail = _count_fitting(lines[head:][::-1], limit_tokens - round(limit_tokens * _HEAD_SHARE))
     shown = (*lines[:head], *(lines[-tail:] if tail else ()))
-    if not shown:  # its lines are longer than what fits
-        kept = shorten(text, limit_tokens, f"it stands in full in {name}")
+    if not shown:  # not even one line fits
+        kept = shorten(text, limit_tokens, f"the full text is in {name}")
         return kept, TrimmedText(name, min(limit_tokens, estimate_tokens(kept)), total)
     remark = f"[… lines {head + 1} to {len(lines) - tail} of {name} are left out here …]"
     kept = "\n".join((*shown[:head], remark, *shown[head:]))
     return kept, TrimmedText(name, estimate_tokens("\n".join(shown)), total, head + 1)
 
 
-def _fitting(lines: list[str], limit_tokens: int) -> int:
+def _count_fitting(lines: list[str], limit_tokens: int) -> int:
     left = limit_tokens * CHARS_PER_TOKEN
     for count, line in enumerate(lines):
         left -= weigh(line) + 1
@@ -60,16 +66,16 @@ def _fitting(lines: list[str], limit_tokens: int) -> int:
 
 
 def _head(text: str, limit_tokens: int) -> str:
-    return text[: _fitting_chars(text, limit_tokens)]
+    return text[: _count_fitting_chars(text, limit_tokens)]
 
 
 def _tail(text: str, limit_tokens: int) -> str:
-    count = _fitting_chars(text[::-1], limit_tokens)
+    count = _count_fitting_chars(text[::-1], limit_tokens)
     return text[len(text) - count :]
 
 
-def _fitting_chars(text: str, limit_tokens: int) -> int:
-    """How many characters from the start fit. Found by halving: some characters weigh more than others."""
+def _count_fitting_chars(text: str, limit_tokens: int) -> int:
+    """Return how many leading characters fit. Binary search, because characters of some scripts count more."""
     low, high = 0, min(len(text), limit_tokens * CHARS_PER_TOKEN)
     while low < high:
         middle = (low + high + 1) // 2

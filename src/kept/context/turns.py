@@ -1,14 +1,13 @@
-"""From messages of a transcript to the turns that a model is sent. Pure.
+"""Convert messages of a transcript to the turns that a model gets. Pure.
 
-Whatever a transcript holds, the turns are such as every provider takes: they begin with the user, roles alternate, each
-tool call is followed by its result, and each result by the turn of its call.
+Whatever a transcript contains, every provider accepts the turns: the user comes first, roles alternate, and each tool
+call is followed by its result.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from kept.context.fence import Fence, one_line
 from kept.context.trim import shorten
@@ -19,33 +18,34 @@ from kept.sessions.history import CURRENT_HEADING, HEADING
 from kept.values import frozen
 
 GROUP = "group"
-"""In the metadata of a message: what was said in its group before it."""
-NO_RESULT = "Interrupted: whether this was carried out is not known."
-_SENDER_CHARS = 80
-
-Role = Literal["user", "assistant"]
+"""Metadata of a message: messages of its group before it."""
+NO_RESULT = "Interrupted: it is not known whether this was carried out."
+_NAME_CHARS = 80
 
 
 @frozen
 class TurnOptions:
-    """How messages are shown."""
+    """Rendering of messages."""
 
     fence: Fence
     path: str
-    """Of the transcript, as it is cited."""
+    """Path by which the transcript is cited."""
     message_tokens: int
-    """A single text that is longer is shown in part."""
+    """Limit of a single text. A longer one is shown in part."""
 
 
-def make_turns(said: Sequence[LoggedMessage], showing: TurnOptions, before: Mapping[str, str]) -> tuple[Turn, ...]:
-    """``before`` has, by the id of an entry, what is set before that message."""
-    results = _Results(said)
-    raw = (turn for place, one in enumerate(said) for turn in _turns_of(one, place, results, showing, before))
-    return merge_turns(raw)
+def make_turns(messages: Sequence[LoggedMessage], options: TurnOptions, leads: Mapping[str, str]) -> tuple[Turn, ...]:
+    """Return the turns of a conversation. ``leads`` has text to put before a message, by the id of its entry."""
+    results = _ResultQueue(messages)
+    return merge_turns(
+        turn
+        for index, logged in enumerate(messages)
+        for turn in _iter_turns(logged, index, results, options, leads.get(logged.id, ""))
+    )
 
 
 def merge_turns(turns: Iterator[Turn] | Sequence[Turn]) -> tuple[Turn, ...]:
-    """Neighbours of one role are one turn, and the user has the first word."""
+    """Merge consecutive turns of one role, and make sure that the user comes first."""
     merged: list[Turn] = []
     for turn in turns:
         if not turn.parts:
@@ -59,76 +59,81 @@ def merge_turns(turns: Iterator[Turn] | Sequence[Turn]) -> tuple[Turn, ...]:
     return tuple(merged)
 
 
-class _Results:
-    """What tools answered, by the call. Ids are not unique in every transcript: each result is given out once."""
+class _ResultQueue:
+    """Tool results by call. Ids are not unique in every transcript, so each result is handed out once."""
 
-    def __init__(self, said: Sequence[LoggedMessage]) -> None:
+    def __init__(self, messages: Sequence[LoggedMessage]) -> None:
         self._by_call: dict[str, list[tuple[int, ToolResult, LoggedMessage]]] = {}
-        for place, one in enumerate(said):
-            for block in one.message.content:
+        for index, logged in enumerate(messages):
+            for block in logged.message.content:
                 if isinstance(block, ToolResult):
-                    self._by_call.setdefault(block.call_id, []).append((place, block, one))
+                    self._by_call.setdefault(block.call_id, []).append((index, block, logged))
 
     def take(self, call_id: str, after: int) -> tuple[ToolResult, LoggedMessage] | None:
-        waiting = self._by_call.get(call_id, [])
-        for at, (place, result, one) in enumerate(waiting):
-            if place >= after:
-                del waiting[at]
-                return result, one
+        """Return the first result of a call at or after an index, once."""
+        queue = self._by_call.get(call_id, [])
+        for at, (index, result, logged) in enumerate(queue):
+            if index >= after:
+                del queue[at]
+                return result, logged
         return None
 
 
-def _turns_of(
-    one: LoggedMessage, place: int, results: _Results, showing: TurnOptions, before: Mapping[str, str]
+def _iter_turns(
+    logged: LoggedMessage, index: int, results: _ResultQueue, options: TurnOptions, lead: str
 ) -> Iterator[Turn]:
-    message = one.message
+    message = logged.message
     match message.role:
         case "assistant":
             calls = [block for block in message.content if isinstance(block, ToolCall)]
-            text = _cut(_spoken(message), one, showing)
-            said: tuple[Part, ...] = (TextPart(text),) if text.strip() else ()
-            # Two calls of one turn may not share an id, and some are too odd for a provider to take back.
-            ids = [f"call_{one.line}_{number}" for number in range(len(calls))]
-            uses = tuple(ToolUse(ids[at], call.name, call.arguments) for at, call in enumerate(calls))
-            yield Turn("assistant", (*said, *uses))
-            outputs = (_output(ids[at], results.take(call.id, place), showing) for at, call in enumerate(calls))
+            text = _shorten(_message_text(message), logged, options)
+            texts: tuple[Part, ...] = (TextPart(text),) if text.strip() else ()
+            # New ids: two calls of a turn may not share one, and providers refuse some ids of others.
+            ids = [f"call_{logged.line}_{number}" for number in range(len(calls))]
+            uses = (ToolUse(call_id, call.name, call.arguments) for call_id, call in zip(ids, calls, strict=True))
+            yield Turn("assistant", (*texts, *uses))
+            outputs = (
+                _tool_output(call_id, results.take(call.id, index), options)
+                for call_id, call in zip(ids, calls, strict=True)
+            )
             yield Turn("user", tuple(outputs))
         case "user":
-            yield Turn("user", tuple(_user_parts(one, showing, before)))
+            yield Turn("user", tuple(_iter_user_parts(logged, options, lead)))
         case "system":
-            yield Turn("user", tuple(_data_parts("remark", one, showing)))
+            text = _shorten(_message_text(message), logged, options)
+            yield Turn("user", (TextPart(options.fence.block("remark", text)),) if text.strip() else ())
         case "tool":
-            return  # given out with its call; one without a call means nothing to anybody
+            return  # rendered with its call; a result without a call is dropped
 
 
-def _output(call_id: str, found: tuple[ToolResult, LoggedMessage] | None, showing: TurnOptions) -> ToolOutput:
-    if found is None:
+def _tool_output(call_id: str, result: tuple[ToolResult, LoggedMessage] | None, options: TurnOptions) -> ToolOutput:
+    if result is None:
         return ToolOutput(call_id, NO_RESULT, is_error=True)
-    result, one = found
-    text = _cut(result.text, one, showing)
-    return ToolOutput(call_id, showing.fence.block("result", text, tool=result.name), is_error=result.is_error)
+    block, logged = result
+    text = _shorten(block.text, logged, options)
+    return ToolOutput(call_id, options.fence.block("result", text, tool=block.name), is_error=block.is_error)
 
 
-def _user_parts(one: LoggedMessage, showing: TurnOptions, before: Mapping[str, str]) -> Iterator[Part]:
-    lead = before.get(one.id, "")
-    heard = group_block(one.message.metadata.get(GROUP), showing.fence)
+def _iter_user_parts(logged: LoggedMessage, options: TurnOptions, lead: str) -> Iterator[Part]:
+    metadata = logged.message.metadata
+    group = group_block(metadata.get(GROUP), options.fence)
     if lead:
         yield TextPart(lead)
-    if heard:
-        yield TextPart(heard)
-    if lead or heard:
+    if group:
+        yield TextPart(group)
+    if lead or group:
         yield TextPart(CURRENT_HEADING)
-    quoted = quoted_block(one.message.metadata.get(QUOTED), showing.fence)
+    quoted = quoted_block(metadata.get(QUOTED), options.fence)
     if quoted:
         yield TextPart(quoted)
-    text = _cut(_spoken(one.message), one, showing)
+    text = _shorten(_message_text(logged.message), logged, options)
     if text.strip():
-        sender = one_line(one.message.sender or "", _SENDER_CHARS)
-        yield TextPart(_addressed(sender, one.message.forwarded_from, text, showing.fence))
+        sender = one_line(logged.message.sender or "", _NAME_CHARS)
+        yield TextPart(_attribute(sender, logged.message.forwarded_from, text, options.fence))
 
 
-def _addressed(sender: str, origin: str | None, text: str, fence: Fence) -> str:
-    """The person's own words, or what the person passed on, which is data: somebody else has written it."""
+def _attribute(sender: str, origin: str | None, text: str, fence: Fence) -> str:
+    """Return a text with its sender. A forwarded text is data, because another person wrote it."""
     if origin is None:
         return f"{sender}: {text}" if sender else text
     return f"{sender or 'The person'} forwarded a message that somebody else wrote:\n" + fence.block(
@@ -136,56 +141,37 @@ def _addressed(sender: str, origin: str | None, text: str, fence: Fence) -> str:
     )
 
 
-def _data_parts(kind: str, one: LoggedMessage, showing: TurnOptions) -> Iterator[Part]:
-    text = _cut(_spoken(one.message), one, showing)
-    if text.strip():
-        yield TextPart(showing.fence.block(kind, text))
-
-
-def _spoken(message: Message) -> str:
-    parts = []
+def _message_text(message: Message) -> str:
+    texts = []
     for block in message.content:
         if isinstance(block, Text):
-            parts.append(block.text)
+            texts.append(block.text)
         elif isinstance(block, Attachment):
-            parts.append(f"[attached: {one_line(block.name or block.media_type, _SENDER_CHARS)}]")
-    return "\n\n".join(parts)
+            texts.append(f"[attached: {one_line(block.name or block.media_type, _NAME_CHARS)}]")
+    return "\n\n".join(texts)
 
 
-def _cut(text: str, one: LoggedMessage, showing: TurnOptions) -> str:
-    return shorten(text, showing.message_tokens, f"it stands in full in {showing.path}#L{one.line}")
+def _shorten(text: str, logged: LoggedMessage, options: TurnOptions) -> str:
+    return shorten(text, options.message_tokens, f"the full text is in {options.path}#L{logged.line}")
 
 
-def group_block(heard: Any, fence: Fence) -> str:
-    """What was overheard in a group, under its heading, as data: others than the person it answers have said it."""
-    if not isinstance(heard, list) or not heard:
+def group_block(lines: Any, fence: Fence) -> str:
+    """Return messages of a group as data under a heading: they are from others and not addressed to the agent."""
+    if not isinstance(lines, list) or not lines:
         return ""
-    lines = []
-    for line in heard:
+    texts = []
+    for line in lines:
         if isinstance(line, dict):
-            sender = one_line(str(line.get("sender", "")), _SENDER_CHARS)
-            when = str(line.get("timestamp", ""))[11:16]
-            # A message of several lines must not look like several messages.
-            said = "\n  ".join(str(line.get("text", "")).splitlines())
-            lines.append(f"[{when}] {sender}: {said}")
-    return f"{HEADING}\n{fence.block('overheard', chr(10).join(lines))}"
+            sender = one_line(str(line.get("sender", "")), _NAME_CHARS)
+            time = str(line.get("timestamp", ""))[11:16]
+            # Indent further lines, so that one message cannot look like several.
+            text = "\n  ".join(str(line.get("text", "")).splitlines())
+            texts.append(f"[{time}] {sender}: {text}")
+    return f"{HEADING}\n{fence.block('overheard', chr(10).join(texts))}"
 
 
-def quoted_block(quoted: Any, fence: Fence) -> str:
-    """What a message quotes of another one, as data."""
-    if not isinstance(quoted, dict) or not str(quoted.get("text", "")).strip():
+def quoted_block(quote: Any, fence: Fence) -> str:
+    """Return the message that another one quotes, as data."""
+    if not isinstance(quote, dict) or not str(quote.get("text", "")).strip():
         return ""
-    return fence.block("quoted", str(quoted["text"]), **{"from": str(quoted.get("from") or "somebody")})
-
-
-def turn_text(turn: Turn) -> str:
-    """Everything in a turn that takes room."""
-    return "\n".join(_part_text(part) for part in turn.parts)
-
-
-def _part_text(part: Part) -> str:
-    match part:
-        case TextPart(text) | ToolOutput(text=text):
-            return text
-        case ToolUse():
-            return f"{part.name} {json.dumps(dict(part.arguments), ensure_ascii=False, default=str)}"
+    return fence.block("quoted", str(quote["text"]), **{"from": str(quote.get("from") or "somebody")})

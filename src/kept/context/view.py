@@ -1,4 +1,4 @@
-"""Which lines of a transcript are in the context: those since the last compaction, and those that it kept. Pure."""
+"""Select the messages in the context: those since the last compaction, and those that it kept. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kept.sessions.transcript import Damage, TranscriptLine
 from kept.values import frozen
 
 INBOUND = "inbound"
-"""In the metadata of a message: the id that its channel gave it."""
+"""Metadata of a message: its id in the channel."""
 ANSWERS = "answers"
-"""In the metadata of an answer: the ids of the messages that it answers."""
+"""Metadata of an answer: channel ids of the messages that it answers."""
 
 
 @frozen
 class LoggedMessage:
-    """A message and where it stands."""
+    """Message of a transcript, with its line number."""
 
     line: int
     entry: Entry
@@ -28,34 +28,36 @@ class LoggedMessage:
         return self.entry.id
 
     @property
-    def inbound(self) -> str | None:
-        """The id that its channel gave it. Transcripts from elsewhere may hold anything by that name."""
-        found = self.message.metadata.get(INBOUND)
-        return found if isinstance(found, str) else None
+    def inbound_id(self) -> str | None:
+        """Id of the message in its channel. Imported transcripts may store anything under that name."""
+        inbound_id = self.message.metadata.get(INBOUND)
+        return inbound_id if isinstance(inbound_id, str) else None
 
     @property
-    def answers(self) -> tuple[str, ...]:
-        """The ids of the messages that it answers."""
-        found = self.message.metadata.get(ANSWERS)
-        return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
+    def answered_ids(self) -> tuple[str, ...]:
+        """Channel ids of the messages that this one answers."""
+        ids = self.message.metadata.get(ANSWERS)
+        return tuple(item for item in ids if isinstance(item, str)) if isinstance(ids, list) else ()
 
 
 @frozen
 class ConversationView:
-    said: tuple[LoggedMessage, ...]
-    """The messages that the model sees as they are, oldest first."""
+    """State of a conversation, as a transcript records it."""
+
+    messages: tuple[LoggedMessage, ...]
+    """Messages that the model sees verbatim, oldest first."""
     compaction: Entry | None
-    """The last one. Its summary stands for everything before."""
+    """Last compaction. Its summary replaces everything before."""
     compactions: int
-    """In this transcript."""
+    """Number of compactions in this transcript."""
     flush: StateEntry | None
-    """The last attempt at a flush since that compaction."""
+    """Last attempt at a flush since the last compaction."""
     flushed_line: int
-    """Up to here everything was looked through by a flush that worked."""
+    """Last line that a successful flush has read."""
     answers: tuple[LoggedMessage, ...]
-    """Whole answers of all the session, which say what they answer."""
-    asked: tuple[LoggedMessage, ...]
-    """Every message of all the session that a channel gave an id to."""
+    """Complete answers of the whole session that name the messages they answer."""
+    inbound: tuple[LoggedMessage, ...]
+    """Messages of the whole session that have a channel id."""
 
     @property
     def summary(self) -> str:
@@ -70,28 +72,29 @@ class ConversationView:
         return self.compaction.id if self.compaction else None
 
 
-def view_of(lines: Sequence[TranscriptLine]) -> ConversationView:
-    """What a model is to see of a transcript. Of several branches, the one that goes on."""
+def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
+    """Return the state of a conversation. If the transcript has branches, follow the one with the last entry."""
     numbers = {id(line.content): line.number for line in lines}
-    entries = active_branch([line.content for line in lines if not isinstance(line.content, Damage)])
-    known = [entry for entry in entries if not isinstance(entry, UnknownEntry)]
-    at, compaction = _last_compaction(known)
-    first = _first_kept(known, at, compaction)
-    said = [LoggedMessage(numbers[id(entry)], entry, entry.body) for entry in known if isinstance(entry.body, Message)]
-    from_line = numbers[id(known[first])] if first < len(known) else 0
-    shown = [one for one in said if first < len(known) and one.line >= from_line]
+    branch = active_branch([line.content for line in lines if not isinstance(line.content, Damage)])
+    entries = [entry for entry in branch if not isinstance(entry, UnknownEntry)]
+    at, compaction = _find_last_compaction(entries)
+    first = _first_kept(entries, at, compaction)
+    messages = [
+        LoggedMessage(numbers[id(entry)], entry, entry.body) for entry in entries if isinstance(entry.body, Message)
+    ]
+    from_line = numbers[id(entries[first])] if first < len(entries) else 0
     return ConversationView(
-        said=tuple(shown),
+        messages=tuple(logged for logged in messages if first < len(entries) and logged.line >= from_line),
         compaction=compaction,
-        compactions=sum(isinstance(entry.body, CompactionEntry) for entry in known),
-        flush=_last_flush(known[at + 1 :]),
-        flushed_line=_flushed_line(known),
-        answers=tuple(one for one in said if one.message.role == "assistant" and one.answers),
-        asked=tuple(one for one in said if one.message.role == "user" and one.inbound is not None),
+        compactions=sum(isinstance(entry.body, CompactionEntry) for entry in entries),
+        flush=_find_last_flush(entries[at + 1 :]),
+        flushed_line=_last_flushed_line(entries),
+        answers=tuple(logged for logged in messages if logged.message.role == "assistant" and logged.answered_ids),
+        inbound=tuple(logged for logged in messages if logged.message.role == "user" and logged.inbound_id is not None),
     )
 
 
-def _last_compaction(entries: Sequence[Entry]) -> tuple[int, Entry | None]:
+def _find_last_compaction(entries: Sequence[Entry]) -> tuple[int, Entry | None]:
     for at in range(len(entries) - 1, -1, -1):
         if isinstance(entries[at].body, CompactionEntry):
             return at, entries[at]
@@ -99,25 +102,26 @@ def _last_compaction(entries: Sequence[Entry]) -> tuple[int, Entry | None]:
 
 
 def _first_kept(entries: Sequence[Entry], at: int, compaction: Entry | None) -> int:
+    """Return the index of the first entry that the compaction at ``at`` kept, or the one after it if it kept none."""
     if compaction is None or not isinstance(compaction.body, CompactionEntry):
         return 0
-    kept = compaction.body.first_kept_id
-    places = (place for place, entry in enumerate(entries[:at]) if kept is not None and entry.id == kept)
-    return next(places, at + 1)
+    kept_id = compaction.body.first_kept_id
+    indexes = (index for index, entry in enumerate(entries[:at]) if kept_id is not None and entry.id == kept_id)
+    return next(indexes, at + 1)
 
 
-def _last_flush(entries: Sequence[Entry]) -> StateEntry | None:
+def _find_last_flush(entries: Sequence[Entry]) -> StateEntry | None:
     flushes = [entry.body for entry in entries if isinstance(entry.body, StateEntry) and entry.body.name == FLUSH]
     return flushes[-1] if flushes else None
 
 
-def _flushed_line(entries: Sequence[Entry]) -> int:
-    through = 0
+def _last_flushed_line(entries: Sequence[Entry]) -> int:
+    last = 0
     for entry in entries:
         if isinstance(entry.body, StateEntry) and entry.body.name == FLUSH and flush_succeeded(entry.body):
             line = entry.body.value.get("throughLine") if isinstance(entry.body.value, dict) else None
-            through = max(through, line) if isinstance(line, int) else through
-    return through
+            last = max(last, line) if isinstance(line, int) else last
+    return last
 
 
 def flush_succeeded(flush: StateEntry) -> bool:

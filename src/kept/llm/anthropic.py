@@ -1,9 +1,9 @@
-"""Anthropic's Messages API, and whatever speaks it."""
+"""Anthropic's Messages API, and servers that are compatible with it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from kept.errors import ContextOverflow
@@ -20,13 +20,20 @@ from kept.llm.base import (
     ToolUse,
     Turn,
 )
-from kept.llm.listen import clean, count_told, parse_arguments, usage_or_estimate
 from kept.llm.model_service import ModelService, error_fields
-from kept.llm.sdk import CONNECT_TIMEOUT_S, MAX_RETRIES, SdkChat
-from kept.llm.turns import tidy_turns
+from kept.llm.requests import tidy_turns, usage_or_estimate
+from kept.llm.streaming import (
+    CONNECT_TIMEOUT_S,
+    MAX_RETRIES,
+    RawEvents,
+    SdkChat,
+    parse_arguments,
+    read_count,
+    replace_surrogates,
+)
 
 DEFAULT_MAX_TOKENS = 8_192
-_OTHER_THAN_ID = re.compile(r"[^A-Za-z0-9_-]")
+_INVALID_ID_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
     "end_turn": "end",
     "stop_sequence": "end",
@@ -41,11 +48,11 @@ _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
 class AnthropicChat(SdkChat):
     provider = "anthropic"
 
-    def connect(self) -> Any:
+    def make_client(self) -> Any:
         import anthropic
 
         return anthropic.AsyncAnthropic(
-            api_key=self.account.key or "none",
+            api_key=self.api_key,
             base_url=self.account.endpoint.public_url.removesuffix("/v1"),
             timeout=anthropic.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S),
             max_retries=MAX_RETRIES,
@@ -53,18 +60,19 @@ class AnthropicChat(SdkChat):
             http_client=self.http_client(),
         )
 
-    async def ask(self, client: Any, request: ChatRequest) -> AsyncGenerator[ModelEvent | None, None]:
+    async def ask(self, client: Any, request: ChatRequest) -> RawEvents:
         import anthropic
         import httpx2
 
+        reader = AnthropicStreamReader(request, self.service)
         try:
-            stream = await client.messages.create(**self._body(request), stream=True)
-            async with stream:
-                async for event in AnthropicStreamReader(request, self.service).read(stream):
-                    yield event
+            async with await client.messages.create(**self._body(request), stream=True) as stream:
+                async for event in stream:
+                    yield reader.read_event(event)
+            yield reader.finish()
         except anthropic.APIStatusError as exc:
             kind, message = error_fields(exc.body)
-            status = None if exc.status_code == 200 else exc.status_code
+            status = None if exc.status_code == 200 else exc.status_code  # 200: the error came inside the stream
             raise self.service.explain(status, kind, message or exc.message) from exc
         except (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError) as exc:
             raise self.service.unreachable() from exc
@@ -78,7 +86,7 @@ class AnthropicChat(SdkChat):
             "messages": [_message(turn) for turn in tidy_turns(request.turns)],
         }
         if request.system.strip():
-            # Tools and system prompt come first and change least: the next request finds them in the cache.
+            # Tools and system prompt come first and rarely change, so the provider can cache them.
             body["system"] = [
                 {"type": "text", "text": storable(request.system), "cache_control": {"type": "ephemeral"}}
             ]
@@ -91,7 +99,7 @@ class AnthropicChat(SdkChat):
 
 
 def _message(turn: Turn) -> dict[str, Any]:
-    # Results of tools have to stand before everything else that is said in their turn.
+    # The API requires tool results before any other content of their turn.
     parts: Iterable[Part] = sorted(turn.parts, key=lambda part: not isinstance(part, ToolOutput))
     return {"role": turn.role, "content": [_block(part) for part in parts]}
 
@@ -107,68 +115,68 @@ def _block(part: Part) -> dict[str, Any]:
             return {**block, "content": part.text} if part.text.strip() else block
 
 
-def _tool_id(given: str) -> str:
-    """Calls of an earlier turn may be another provider's, whose ids have signs that are not taken here."""
-    return _OTHER_THAN_ID.sub("_", given) or "_"
+def _tool_id(call_id: str) -> str:
+    """Return an id that the API accepts. Ids from another provider may have characters that it refuses."""
+    return _INVALID_ID_CHARS.sub("_", call_id) or "_"
 
 
 class AnthropicStreamReader:
-    """Puts one answer together."""
+    """Assembles one answer from the events of the SDK."""
 
     def __init__(self, request: ChatRequest, service: ModelService) -> None:
         self._request = request
         self._service = service
-        self._open: dict[int, tuple[str, str, list[str]]] = {}
+        self._open_calls: dict[int, tuple[str, str, list[str]]] = {}
+        """Tool calls whose arguments are still arriving, by block: id, name and pieces of the arguments."""
         self._calls = 0
-        self._said: list[str] = []
-        self._used: dict[str, int] = {}
+        self._texts: list[str] = []
+        self._usage: dict[str, int] = {}
         self._reason: str | None = None
 
-    async def read(self, stream: AsyncIterator[Any]) -> AsyncGenerator[ModelEvent | None, None]:
-        async for event in stream:
-            yield self._take(event)
-        if self._reason is None or self._open:
-            raise self._service.broke_off()
-        if self._reason == "model_context_window_exceeded" and not self._said and not self._calls:
-            raise ContextOverflow(f"{self._service.label}: the request leaves no room for an answer.")
-        usage = usage_or_estimate(_usage(self._used), self._request, "".join(self._said))
-        yield Finished(_REASONS.get(self._reason, "end"), usage)
-
-    def _take(self, event: Any) -> ModelEvent | None:
+    def read_event(self, event: Any) -> ModelEvent | None:
         match event.type:
             case "message_start":
-                _add_usage(self._used, event.message.usage)
+                _update_usage(self._usage, event.message.usage)
             case "content_block_start" if event.content_block.type == "tool_use":
-                self._open[event.index] = (event.content_block.id, event.content_block.name, [])
+                self._open_calls[event.index] = (event.content_block.id, event.content_block.name, [])
             case "content_block_delta":
-                return self._take_delta(event.index, event.delta)
-            case "content_block_stop" if event.index in self._open:
-                call_id, name, pieces = self._open.pop(event.index)
+                return self._read_delta(event.index, event.delta)
+            case "content_block_stop" if event.index in self._open_calls:
+                call_id, name, pieces = self._open_calls.pop(event.index)
                 self._calls += 1
                 return ToolUse(call_id, name, parse_arguments("".join(pieces)))
             case "message_delta":
                 self._reason = event.delta.stop_reason or self._reason
-                _add_usage(self._used, event.usage)
+                _update_usage(self._usage, event.usage)
         return None
 
-    def _take_delta(self, index: int, delta: Any) -> ModelEvent | None:
+    def _read_delta(self, index: int, delta: Any) -> ModelEvent | None:
         if delta.type == "input_json_delta":
-            self._open[index][2].append(delta.partial_json)
+            self._open_calls[index][2].append(delta.partial_json)
         if delta.type != "text_delta":
             return None
-        self._said.append(clean(delta.text))
-        return TextDelta(self._said[-1])
+        self._texts.append(replace_surrogates(delta.text))
+        return TextDelta(self._texts[-1])
+
+    def finish(self) -> Finished:
+        """Return the last event. Raise ModelError if the answer is incomplete."""
+        if self._reason is None or self._open_calls:
+            raise self._service.broke_off()
+        if self._reason == "model_context_window_exceeded" and not self._texts and not self._calls:
+            raise ContextOverflow(f"{self._service.label}: the request leaves no room for an answer.")
+        usage = usage_or_estimate(_total_usage(self._usage), self._request, "".join(self._texts))
+        return Finished(_REASONS.get(self._reason, "end"), usage)
 
 
-def _add_usage(used: dict[str, int], told: Any) -> None:
-    """Later figures are totals, and take the place of earlier ones."""
+def _update_usage(usage: dict[str, int], counts: Any) -> None:
+    """Take over the counts of an event. They are totals, so later ones replace earlier ones."""
     for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
-        value = getattr(told, name, None)
-        if value is not None:
-            used[name] = count_told(value)
+        count = getattr(counts, name, None)
+        if count is not None:
+            usage[name] = read_count(count)
 
 
-def _usage(used: Mapping[str, int]) -> ModelUsage:
-    cached = used.get("cache_read_input_tokens", 0)
-    read = used.get("input_tokens", 0) + cached + used.get("cache_creation_input_tokens", 0)
-    return ModelUsage(read, used.get("output_tokens", 0), cached)
+def _total_usage(usage: Mapping[str, int]) -> ModelUsage:
+    cached = usage.get("cache_read_input_tokens", 0)
+    total = usage.get("input_tokens", 0) + cached + usage.get("cache_creation_input_tokens", 0)
+    return ModelUsage(total, usage.get("output_tokens", 0), cached)

@@ -1,14 +1,17 @@
-"""What every chat model takes and gives."""
+"""Requests and events of a chat model, and the protocol that every model implements."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Literal, Protocol
 
 from kept.values import frozen
 
+NO_REPLY = "NO_REPLY"
+"""An answer with this text alone means that there is nothing to send or to write down."""
+
 Purpose = Literal["reply", "flush", "summary"]
-"""What a call is for. When the day's budget runs low, those that nobody waits for are the first to be refused."""
+"""Reason for a call. When the day's budget runs low, flushes and summaries are refused before replies."""
 
 
 @frozen
@@ -17,13 +20,15 @@ class TextPart:
 
 
 MALFORMED = "malformed_arguments"
-"""The only argument of a `ToolUse` whose arguments were not JSON: what came instead. No tool takes it, so that each
-refuses the call, and the model is told."""
+"""Name of the only argument of a `ToolUse` whose arguments were not JSON; its value is the raw text.
+
+No tool accepts it, so each refuses the call and the model learns why.
+"""
 
 
 @frozen
 class ToolUse:
-    """The model asks for a tool. Also an event: it is streamed once its arguments are complete."""
+    """Tool call by the model. Also an event: it is streamed once its arguments are complete."""
 
     id: str
     name: str
@@ -32,7 +37,7 @@ class ToolUse:
 
 @frozen
 class ToolOutput:
-    """What the tool answered, or in what way it failed."""
+    """Result or error of a tool."""
 
     call_id: str
     text: str
@@ -79,12 +84,12 @@ class ModelUsage:
     input: int = 0
     output: int = 0
     cached: int = 0
-    """Tokens of the input that the provider had seen before."""
+    """Tokens of the input that the provider had cached."""
 
 
 @frozen
 class Finished:
-    """The last event of every stream."""
+    """Last event of every stream."""
 
     reason: Literal["end", "tools", "length", "refused"]
     usage: ModelUsage
@@ -96,14 +101,19 @@ ModelEvent = TextDelta | ToolUse | Finished
 class ChatModel(Protocol):
     provider: str
     name: str
-    """The model's name as its provider knows it."""
+    """Name of the model at its provider."""
     context_window: int
     runs_tools: bool
-    """Whether it calls the tools that a request offers. One that does not is given recalled memories only."""
+    """True if it calls the tools that a request offers. A model that does not gets recalled memories only."""
+    writes: bool
+    """True for a language model. False for one that only picks sentences and needs no prompt."""
 
-    def stream(self, request: ChatRequest) -> AsyncIterator[ModelEvent]:
-        """Raises ModelUnavailable, ModelFailed, ContextOverflow or BudgetExhausted, the latter three possibly after
-        some events; a stream that ends without one of these has ended with Finished."""
+    def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the events of one answer. Close the generator to abort the request.
+
+        Raise ModelUnavailable, ModelFailed, ContextOverflow or BudgetExhausted, possibly after some events. A stream
+        that ends without an error has ended with Finished.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -1,59 +1,68 @@
-"""Claude Code as a model: `claude --print`, once for each answer, with the conversation on its standard input.
+"""Claude Code as a model: `claude --print`, once per answer, with the conversation on standard input.
 
-Command lines can be read by every user of the machine, so nothing private stands on this one: the system prompt, which
-holds MEMORY.md and USER.md, is a file in a private folder that is deleted after the answer.
+Every user of a machine can read command lines, so nothing private is passed as an argument: the system prompt, which
+contains MEMORY.md and USER.md, is a file in a private folder that is deleted after the answer.
 
-It is run as a model and nothing more. Its own tools, commands, hooks and memory files are off: whoever writes to the
-agent must not reach the files of this machine through it. It works in an empty folder, and leaves no session behind.
+The program runs as a model only. Its own tools, commands, hooks and memory files are off, so that people who write to
+the agent cannot reach the files of this machine through it. It works in an empty folder and saves no session.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import field
-from typing import Literal
+from typing import Any, Literal
 
 from kept.config import ProviderKeys
 from kept.config.schema import ModelSettings
-from kept.errors import ModelUnavailable
-from kept.llm.base import ChatRequest, Finished, ModelEvent, TextDelta
-from kept.llm.claude_stream import LABEL, ClaudeStream, explain
-from kept.llm.conversation import render_conversation
-from kept.llm.listen import patiently, usage_or_estimate
-from kept.llm.process import ProcessExit, run_lines
-from kept.llm.turns import tidy_turns
+from kept.errors import ContextOverflow, ModelError, ModelFailed, ModelRefused, ModelUnavailable
+from kept.llm.base import ChatRequest, Finished, ModelEvent, ModelUsage, TextDelta
+from kept.llm.process import OUTPUT_LIMITS, OutputLimits, ProcessExit, run_lines
+from kept.llm.requests import render_conversation, tidy_turns, usage_or_estimate
+from kept.llm.streaming import RawEvents, read_count, replace_surrogates, with_idle_timeout
+from kept.net.answers import CONTEXT_OVERFLOW
+from kept.net.text import one_line, shorten
+from kept.redact import redact
 from kept.values import frozen
 
+LABEL = "Claude Code"
 TOOLS = ("memory_search", "memory_get", "memory_write", "memory_status", "sessions_search")
-_SWITCHES = {
+_FORCED_VARIABLES = {
     "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1",
     "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",
     "CLAUDE_CODE_DISABLE_TERMINAL_TITLE": "1",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "DISABLE_AUTOUPDATER": "1",
 }
-_WISHES = {
-    "CLAUDE_CODE_MAX_RETRIES": "2",  # it would try ten times over several minutes
-    "MCP_CONNECTION_NONBLOCKING": "0",  # it would ask the model before Kept's tools are there
+_DEFAULT_VARIABLES = {
+    "CLAUDE_CODE_MAX_RETRIES": "2",  # its default is ten, over several minutes
+    "MCP_CONNECTION_NONBLOCKING": "0",  # else it calls the model before Kept's tools are ready
     "MCP_TIMEOUT": "60000",
-    "ENABLE_TOOL_SEARCH": "false",  # five tools need no search among them
+    "ENABLE_TOOL_SEARCH": "false",  # not needed for five tools
 }
-"""Whoever set these before has the say."""
+"""Used unless the environment sets them."""
 _REASONS: dict[str, Literal["end", "length", "refused"]] = {"max_tokens": "length", "refusal": "refused"}
+_NO_ACCESS = re.compile(
+    r"invalid api key|/login|not logged in|authenticat|oauth|credit balance|billing|selected model", re.IGNORECASE
+)
+_TEMPORARY = re.compile(
+    r"overloaded|rate.?limit|usage limit|timed? ?out|connection|50\d|529|429|temporar", re.IGNORECASE
+)
 
 
 @frozen
 class KeptServer:
-    """How the program starts Kept's tools, on the memory that the agent has."""
+    """Command with which Claude Code starts Kept's MCP server on the agent's memory."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Settings and keys, which therefore stand in no argument."""
+    """Settings and keys. They are passed here because other users can read arguments."""
 
     def config(self) -> str:
         program, *arguments = self.command
@@ -62,9 +71,12 @@ class KeptServer:
 
 
 class ClaudeCli:
+    """Claude Code, run once per answer."""
+
     provider = "claude_cli"
     runs_tools = False
-    """It runs those of Kept by itself, over MCP; those that a request offers it cannot call."""
+    """It runs Kept's tools itself, over MCP, and cannot call those that a request offers."""
+    writes = True
 
     def __init__(
         self,
@@ -75,14 +87,16 @@ class ClaudeCli:
         context_window: int,
         timeout_s: float,
         kept: KeptServer | None = None,
+        limits: OutputLimits = OUTPUT_LIMITS,
     ) -> None:
         self.name = name or "claude"
         self.context_window = context_window
         self._program = program
         self._model = name
-        self._environment = {**_WISHES, **environment, **_SWITCHES}
+        self._environment = {**_DEFAULT_VARIABLES, **environment, **_FORCED_VARIABLES}
         self._timeout_s = timeout_s
         self._kept = kept
+        self._limits = limits
 
     @classmethod
     def from_settings(cls, settings: ModelSettings, keys: ProviderKeys, *, kept: KeptServer | None = None) -> ClaudeCli:
@@ -90,7 +104,7 @@ class ClaudeCli:
         program = shutil.which(os.path.expanduser(settings.program), path=environment.get("PATH"))
         if program is None:
             raise ModelUnavailable(
-                f"Claude Code is not there: '{settings.program}' was not found.",
+                f"Claude Code is not installed: '{settings.program}' was not found.",
                 hint="Install it (npm install -g @anthropic-ai/claude-code), or set model.program.",
             )
         if settings.api_key:
@@ -108,47 +122,36 @@ class ClaudeCli:
             kept=kept if settings.tools else None,
         )
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
-        with tempfile.TemporaryDirectory(prefix="kept-claude-", ignore_cleanup_errors=True) as folder:
-            events = patiently(self._ask(request, folder), timeout_s=self._timeout_s, label=LABEL)
-            async with aclosing(events):
-                async for event in events:
-                    yield event
+    def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
+        async def start() -> RawEvents:
+            return self._ask(request)
+
+        return with_idle_timeout(start, timeout_s=self._timeout_s, label=LABEL)
 
     async def close(self) -> None:
-        """Nothing is open between two answers."""
+        """Do nothing: no process outlives its answer."""
 
-    async def _ask(self, request: ChatRequest, folder: str) -> AsyncGenerator[ModelEvent | None, None]:
-        work = os.path.join(folder, "work")
-        os.mkdir(work, 0o700)
-        told = ClaudeStream()
-        said: list[str] = []
-        code, stderr = 0, ""
-        lines = run_lines(
-            self._command(request, folder),
-            stdin=render_conversation(tidy_turns(request.turns)).encode(),
-            env=self._environment,
-            cwd=work,
-            label=LABEL,
-        )
-        try:
-            async with aclosing(lines):
-                async for line in lines:
-                    if isinstance(line, ProcessExit):
-                        code, stderr = line.code, line.stderr
-                        continue
-                    text = told.take(line)
-                    said.append(text)
-                    yield TextDelta(text) if text else None
-        except OSError as exc:
-            raise ModelUnavailable(
-                f"{self._program} could not be started ({exc.strerror}).", hint="Check model.program."
-            ) from exc
-        if told.error is not None:
-            raise told.error
-        if told.finish is None:
-            raise explain(stderr.strip() or f"it ended with code {code} and without an answer")
-        yield Finished(_REASONS.get(told.finish, "end"), usage_or_estimate(told.usage, request, "".join(said)))
+    async def _ask(self, request: ChatRequest) -> RawEvents:
+        with tempfile.TemporaryDirectory(prefix="kept-claude-", ignore_cleanup_errors=True) as folder:
+            work = os.path.join(folder, "work")
+            os.mkdir(work, 0o700)
+            reader = ClaudeStreamReader(request)
+            lines = run_lines(
+                self._command(request, folder),
+                stdin=render_conversation(tidy_turns(request.turns)).encode(),
+                env=self._environment,
+                cwd=work,
+                label=LABEL,
+                limits=self._limits,
+            )
+            try:
+                async with aclosing(lines):
+                    async for line in lines:
+                        yield reader.finish(line) if isinstance(line, ProcessExit) else reader.read_line(line)
+            except OSError as exc:
+                raise ModelUnavailable(
+                    f"{self._program} could not be started ({exc.strerror}).", hint="Check model.program."
+                ) from exc
 
     def _command(self, request: ChatRequest, folder: str) -> list[str]:
         command = [
@@ -172,10 +175,125 @@ class ClaudeCli:
 
 
 def _write(folder: str, name: str, text: str) -> str:
-    """For the program's eyes only; gone with the folder when the answer is there."""
+    """Write a file that only this user can read, and return its path. It is deleted with the folder."""
     path = os.path.join(folder, name)
     with open(
         os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8", errors="replace"
     ) as file:
         file.write(text)
     return path
+
+
+class ClaudeStreamReader:
+    """Assembles one answer from the lines of ``--output-format stream-json``.
+
+    An answer may be streamed in pieces, or arrive as whole messages, or only in the final result. Each text is reported
+    once. Lines of unknown types are ignored, since later versions may add some.
+    """
+
+    def __init__(self, request: ChatRequest) -> None:
+        self._request = request
+        self._usage = ModelUsage()
+        self._stop_reason: str | None = None
+        """Stop reason of the last message, in Anthropic's words; None until the result has arrived."""
+        self._error: ModelError | None = None
+        self._texts: list[str] = []
+        self._message_was_streamed = False
+        self._starts_paragraph = False
+
+    def read_line(self, line: bytes) -> TextDelta | None:
+        """Return new text of the answer, if the line has any."""
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(event, dict) or event.get("parent_tool_use_id"):
+            return None
+        text = ""
+        match event.get("type"):
+            case "stream_event":
+                text = self._read_piece(_mapping(event.get("event")))
+            case "assistant":
+                text = self._read_message(event)
+            case "result":
+                text = self._read_result(event)
+        return self._delta(text) if text else None
+
+    def finish(self, end: ProcessExit) -> Finished:
+        """Return the last event. Raise ModelError if the program failed or wrote no result."""
+        if self._error is not None:
+            raise self._error
+        if self._stop_reason is None:
+            raise explain(end.stderr.strip() or f"it exited with code {end.code} and without an answer")
+        usage = usage_or_estimate(self._usage, self._request, "".join(self._texts))
+        return Finished(_REASONS.get(self._stop_reason, "end"), usage)
+
+    def _read_piece(self, piece: dict[str, Any]) -> str:
+        if piece.get("type") == "message_start":
+            self._message_was_streamed = False
+            self._starts_paragraph = bool(self._texts)
+        delta = _mapping(piece.get("delta"))
+        if piece.get("type") != "content_block_delta" or delta.get("type") != "text_delta":
+            return ""
+        self._message_was_streamed = True
+        return str(delta.get("text") or "")
+
+    def _read_message(self, event: dict[str, Any]) -> str:
+        """Return the text of a whole message, unless it was streamed or was written by the program itself."""
+        message = _mapping(event.get("message"))
+        if message.get("model") == "<synthetic>" or event.get("error") or self._message_was_streamed:
+            return ""
+        self._starts_paragraph = bool(self._texts)
+        blocks = message.get("content")
+        texts = [_mapping(block).get("text") for block in blocks] if isinstance(blocks, list) else []
+        return "\n\n".join(text for text in texts if isinstance(text, str) and text)
+
+    def _read_result(self, event: dict[str, Any]) -> str:
+        result = event.get("result")
+        text = result if isinstance(result, str) else ""
+        self._usage = _read_usage(_mapping(event.get("usage")))
+        self._stop_reason = str(event.get("stop_reason") or "end_turn")
+        if self._stop_reason == "refusal":
+            return ""
+        if event.get("is_error") or event.get("subtype") not in (None, "success"):
+            reason = str(event.get("terminal_reason") or event.get("subtype") or "")
+            self._error = explain(text or reason, status=event.get("api_error_status"), reason=reason)
+            return ""
+        return "" if self._texts else text
+
+    def _delta(self, text: str) -> TextDelta:
+        """Return the text as an event. Messages before and after a tool call are paragraphs of one answer."""
+        lead = "\n\n" if self._starts_paragraph else ""
+        self._starts_paragraph = False
+        self._texts.append(lead + replace_surrogates(text))
+        return TextDelta(self._texts[-1])
+
+
+def explain(output: str, *, status: object = None, reason: str = "") -> ModelError:
+    """Return the error that the program's output means."""
+    line = shorten(one_line(redact(output))) or "no reason was given"
+    if reason == "prompt_too_long" or CONTEXT_OVERFLOW.search(output):
+        return ContextOverflow(f"{LABEL}: the request is longer than the model takes ({line}).")
+    if status in (401, 402, 403, 404) or _NO_ACCESS.search(output):
+        return ModelUnavailable(
+            f"{LABEL} cannot be used: {line}.", hint="Run 'claude' once to log in; check model.name."
+        )
+    if "unknown option" in output:
+        return ModelUnavailable(f"{LABEL} is too old ({line}).", hint="Update it: claude update")
+    if isinstance(status, int) and status < 500 and status not in (408, 409, 429) and not _TEMPORARY.search(output):
+        return ModelRefused(f"{LABEL} does not accept the request ({line}).", hint="Check model.name.")
+    return ModelFailed(f"{LABEL} failed ({line}).", hint="Try again in a moment.")
+
+
+def _read_usage(counts: dict[str, Any]) -> ModelUsage:
+    def count(name: str) -> int:
+        return read_count(counts.get(name))
+
+    cached = count("cache_read_input_tokens")
+    return ModelUsage(
+        count("input_tokens") + cached + count("cache_creation_input_tokens"), count("output_tokens"), cached
+    )
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,15 +1,20 @@
-"""No model at all: the sentences that matter, as they were said, with their dates. The same talk gives the same text.
+"""Extractive model: picks the sentences worth keeping, verbatim and with their dates. Deterministic.
 
-What a flush and a compaction fall back to when no model is there or it fails.
+Flushes and compactions fall back to it without a language model, or if it fails.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import AsyncIterator, Iterable, Iterator
+import math
+import re
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import islice
 
 from kept.llm.base import (
+    NO_REPLY,
     ChatRequest,
     Finished,
     ModelEvent,
@@ -20,29 +25,27 @@ from kept.llm.base import (
     ToolUse,
     Turn,
 )
-from kept.llm.measure import count_tokens
-from kept.llm.salience import Sentence, pick, score_sentences
+from kept.llm.requests import count_tokens
 from kept.redact import redact
 from kept.tokens import CHARS_PER_TOKEN, estimate_tokens, weigh
 from kept.values import frozen
 
 SUMMARY_TOKENS = 2_000
-NO_REPLY = "NO_REPLY"
 _MIN_FACT_SCORE = 2.0
 _HEADING_CHARS = len("\n2026-03-14:\n")
-_SMALLEST_LINE = 30
+_MIN_LINE_CHARS = 30
 _SEARCH = "memory_search"
 
 
 @frozen
 class SpokenLine:
-    """Something that was said, with what is known about it."""
+    """One message of a conversation, with its speaker and time if known."""
 
     text: str
     speaker: str = ""
     when: dt.datetime | None = None
     source: str = ""
-    """Where it stands, in whatever way the caller cites."""
+    """Citation, in the caller's format."""
 
 
 @frozen
@@ -59,53 +62,55 @@ class ExtractedFact:
         return f"- {time}{who}{self.text}{where}"
 
 
-Talk = Iterable[SpokenLine | Turn | str]
+Conversation = Iterable[SpokenLine | Turn | str]
 
 
-def salient_facts(talk: Talk, *, limit: int = 20, min_score: float = _MIN_FACT_SCORE) -> list[ExtractedFact]:
-    """The sentences that are worth remembering, in the order they were said; none when there are none.
+def salient_facts(
+    conversation: Conversation, *, limit: int = 20, min_score: float = _MIN_FACT_SCORE
+) -> list[ExtractedFact]:
+    """Return the sentences worth remembering, in the order of the conversation.
 
-    Secrets are taken out of them, because notes are indexed as they are.
+    Secrets are redacted, because the facts become notes, which are indexed as they are.
     """
-    said = said_of(talk)
-    best = islice(pick(score_sentences([one.text for one in said]), min_score=min_score), limit)
-    return [_fact(said, one) for one in sorted(best, key=lambda one: one.order)]
+    lines = _spoken_lines(conversation)
+    best = islice(pick_sentences(score_sentences([line.text for line in lines]), min_score=min_score), limit)
+    return [_extract_fact(lines, sentence) for sentence in sorted(best, key=lambda sentence: sentence.order)]
 
 
-def summarise(talk: Talk, budget_tokens: int) -> str:
-    """The best sentences that fit into so many tokens, in order, by day. Empty when there are none, or none fits."""
-    said = said_of(talk)
+def extract_summary(conversation: Conversation, budget_tokens: int) -> str:
+    """Return the best sentences that fit the budget, in order and grouped by day. Empty if none fits."""
+    lines = _spoken_lines(conversation)
     left = budget_tokens * CHARS_PER_TOKEN
     chosen: dict[int, ExtractedFact] = {}
-    for sentence in _worth_a_line(score_sentences([one.text for one in said])):
-        fact = _fact(said, sentence)
-        # A heading is counted for every line, so that the sum can only be too high.
+    for sentence in _pick_for_summary(score_sentences([line.text for line in lines])):
+        fact = _extract_fact(lines, sentence)
+        # Count a heading for every line, so that the sum can only be too high.
         weight = weigh(str(fact)) + 1 + (_HEADING_CHARS if fact.when else 0)
         if weight <= left:
             chosen[sentence.order] = fact
             left -= weight
-        elif left < _SMALLEST_LINE:
+        elif left < _MIN_LINE_CHARS:
             break
-    return render(chosen[order] for order in sorted(chosen))
+    return render_facts(chosen[order] for order in sorted(chosen))
 
 
-def _worth_a_line(sentences: list[Sentence]) -> Iterator[Sentence]:
-    """Small talk only where there was nothing else."""
-    best = max((one.score for one in sentences), default=0.0)
-    return pick(sentences, min_score=min(0.0, best))
+def _pick_for_summary(sentences: list[Sentence]) -> Iterator[Sentence]:
+    """Yield the best sentences. Small talk, which scores below zero, is used only if there is nothing else."""
+    best = max((sentence.score for sentence in sentences), default=0.0)
+    return pick_sentences(sentences, min_score=min(0.0, best))
 
 
-def _fact(said: list[SpokenLine], sentence: Sentence) -> ExtractedFact:
-    one = said[sentence.at]
-    return ExtractedFact(sentence.text, _one_line(one.speaker), one.when, _one_line(one.source))
+def _extract_fact(lines: list[SpokenLine], sentence: Sentence) -> ExtractedFact:
+    line = lines[sentence.line]
+    return ExtractedFact(sentence.text, _one_line(line.speaker), line.when, _one_line(line.source))
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def render(facts: Iterable[ExtractedFact]) -> str:
-    """A list under a heading for each day."""
+def render_facts(facts: Iterable[ExtractedFact]) -> str:
+    """Render facts as a list, with a heading for each day."""
     lines: list[str] = []
     day = ""
     for fact in facts:
@@ -116,49 +121,50 @@ def render(facts: Iterable[ExtractedFact]) -> str:
     return "\n".join(lines)
 
 
-def said_of(talk: Talk) -> list[SpokenLine]:
-    """Tool calls and results are left out: what they brought is in the answers that were made of it."""
-    found: list[SpokenLine] = []
-    for one in talk:
-        match one:
+def _spoken_lines(conversation: Conversation) -> list[SpokenLine]:
+    """Return the redacted lines of a conversation. Tool calls and results are dropped: the answers draw on them."""
+    lines: list[SpokenLine] = []
+    for item in conversation:
+        match item:
             case SpokenLine():
-                found.append(SpokenLine(redact(one.text), one.speaker, one.when, one.source))
+                lines.append(SpokenLine(redact(item.text), item.speaker, item.when, item.source))
             case Turn():
-                text = "\n\n".join(part.text for part in one.parts if isinstance(part, TextPart))
-                found.append(SpokenLine(redact(text), one.role))
+                text = "\n\n".join(part.text for part in item.parts if isinstance(part, TextPart))
+                lines.append(SpokenLine(redact(text), item.role))
             case str():
-                found.append(SpokenLine(redact(one)))
-    return found
+                lines.append(SpokenLine(redact(item)))
+    return lines
 
 
 class ExtractiveChat:
-    """The same as a model: it summarises, notes facts down, and answers a question with what the search finds."""
+    """Chat model without a language model: summarises, extracts facts, and answers with search results."""
 
     provider = "extractive"
     name = "extractive"
     runs_tools = True
+    writes = False
 
     def __init__(self, *, context_window: int = 200_000) -> None:
         self.context_window = context_window
 
-    async def stream(self, request: ChatRequest) -> AsyncIterator[ModelEvent]:
-        read = count_tokens(request)
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
+        input_tokens = count_tokens(request)
         answer = _answer(request)
         if isinstance(answer, ToolUse):
             yield answer
-            yield Finished("tools", ModelUsage(read))
+            yield Finished("tools", ModelUsage(input_tokens))
         else:
             yield TextDelta(answer)
-            yield Finished("end", ModelUsage(read, estimate_tokens(answer)))
+            yield Finished("end", ModelUsage(input_tokens, estimate_tokens(answer)))
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def _answer(request: ChatRequest) -> str | ToolUse:
     match request.purpose:
         case "summary":
-            return summarise(request.turns, request.max_tokens or SUMMARY_TOKENS) or NO_REPLY
+            return extract_summary(request.turns, request.max_tokens or SUMMARY_TOKENS) or NO_REPLY
         case "flush":
             return "\n".join(map(str, salient_facts(request.turns))) or NO_REPLY
         case "reply":
@@ -167,10 +173,164 @@ def _answer(request: ChatRequest) -> str | ToolUse:
 
 def _reply(request: ChatRequest) -> str | ToolUse:
     parts = request.turns[-1].parts if request.turns else ()
-    found = [part.text for part in parts if isinstance(part, ToolOutput)]
-    if found:
-        return "\n\n".join(found)
+    results = [part.text for part in parts if isinstance(part, ToolOutput)]
+    if results:
+        return "\n\n".join(results)
     question = "\n".join(part.text for part in parts if isinstance(part, TextPart)).strip()
     if question and any(tool.name == _SEARCH for tool in request.tools):
         return ToolUse(f"search-{len(request.turns)}", _SEARCH, {"query": question})
-    return summarise(request.turns[:-1], request.max_tokens or SUMMARY_TOKENS) or NO_REPLY
+    return extract_summary(request.turns[:-1], request.max_tokens or SUMMARY_TOKENS) or NO_REPLY
+
+
+# scoring sentences
+
+MAX_SENTENCE_CHARS = 400
+_MIN_LETTERS = 8
+_SAME_OVERLAP = 0.7
+"""Share of common words from which two sentences count as the same."""
+
+
+@frozen
+class Sentence:
+    text: str
+    line: int
+    """Index of the spoken line that it belongs to."""
+    order: int
+    """Index among all sentences."""
+    score: float
+
+
+@frozen
+class SalienceCue:
+    pattern: str
+    weight: float
+
+
+# Weights for and against keeping a sentence. The words are English; numbers, names, addresses and code work anywhere.
+CUES = (
+    SalienceCue(r"(?i)\b(?:remember|don'?t forget|note that|for the record|important(?:ly)?|keep in mind)\b", 3.0),
+    SalienceCue(
+        r"(?i)\b(?:decid\w+|agree[ds]?|chose\w*|settled on|going with|plan(?:s|ned)? to|conclu\w+|resolved)\b", 2.5
+    ),
+    SalienceCue(r"(?i)\bmy (?!god|goodness|bad\b)\w+(?:\s\w+){0,3} (?:is|are|was|were|has|lives?|works?)\b", 2.5),
+    SalienceCue(
+        r"(?i)\bI(?:'m| am| live| work| moved| was born| have| own| use| prefer| like| love| hate| need| want)\b", 1.5
+    ),
+    SalienceCue(
+        r"(?i)\b(?:always|never|must|should|prefer\w*|favou?rite|allerg\w+|birthday|anniversary|deadline|due)\b", 1.5
+    ),
+    SalienceCue(
+        r"(?i)\b(?:because|instead|no longer|from now on|changed?|moved?|switch\w+|renamed?|fixed|root cause)\b", 1.0
+    ),
+    SalienceCue(
+        r"(?i)\b(?:called|named|address|phone|port|version|password|server|account|budget|costs?|price)\b", 1.0
+    ),
+    SalienceCue(r"\d", 1.0),
+    SalienceCue(r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}[:.]\d\d\b|(?i:\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b)", 1.0),
+    SalienceCue(r"https?://|[\w.+-]+@[\w-]+\.\w|(?:^|\s)[~./]?\w+/[\w./-]+|\b\w+_\w+\b|`[^`]+`", 1.0),
+    SalienceCue(r"(?<=[\w,;] )[A-Z][a-z]+", 1.0),
+    SalienceCue(r"""["“«「][^"”»」]{3,}["”»」]""", 0.5),
+    SalienceCue(r"[?？]\s*$", -2.0),
+    SalienceCue(
+        r"(?i)^\W*(?:hi|hello|hey|thanks?|thank you|ok(?:ay)?|sure|great|yes|no|bye|good (?:morning|night)|lol)\b", -2.0
+    ),
+    SalienceCue(r"(?i)\bI(?:'m| am) (?:fine|good|well|glad|happy|sorry|afraid|not sure|ready|here)\b", -3.0),
+    SalienceCue(
+        r"(?i)\b(?:let me know|happy to help|feel free|would you like|can i help|you'?re welcome|as an ai)\b", -3.0
+    ),
+)
+
+_ENDS = re.compile(r"(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))\s+(?=[^a-z\s])|(?<=[。！？])|\n+")
+_ABBREVIATION = re.compile(r"(?i)(?:^|[\s(])(?:dr|mr|mrs|ms|prof|st|vs|etc|e\.g|i\.e|no|approx|[a-z])\.$")
+_FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_MARKUP = re.compile(r"^\s*(?:[-*+>]\s+|#{1,6}\s+|\d+[.)]\s+)+")
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_STOP = frozenset(
+    "a an and are as at be been but by can could did do does for from had has have he her him his how i if in into is"
+    " it its just me my no not of on or our she so some than that the their them then there they this to up us was we"
+    " were what when which who will with would you your".split()
+)
+
+
+@cache
+def _compiled_cues() -> tuple[tuple[re.Pattern[str], float], ...]:
+    return tuple((re.compile(cue.pattern), cue.weight) for cue in CUES)
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of a text, each on one line. Code blocks are dropped: they do not belong in a summary."""
+    parts: list[list[str]] = [[]]
+    for part in _ENDS.split(_FENCE.sub("\n", text)):
+        parts[-1].append(part)
+        if not _ABBREVIATION.search(part[-12:]):
+            parts.append([])
+    tidy = (" ".join(_MARKUP.sub("", " ".join(part)).split()) for part in parts)
+    return [_cut(part) for part in tidy if len(part) >= _MIN_LETTERS or _is_dense(part)]
+
+
+def _is_dense(part: str) -> bool:
+    return not part.isascii() and len(part) >= 4
+
+
+def _cut(sentence: str) -> str:
+    if len(sentence) <= MAX_SENTENCE_CHARS:
+        return sentence
+    start = sentence[: MAX_SENTENCE_CHARS - 1]
+    return (start.rpartition(" ")[0] or start) + "…"
+
+
+def compared_words(text: str) -> frozenset[str]:
+    """Return the words by which sentences are compared: for non-ASCII text, which may have no spaces, bigrams."""
+    words: set[str] = set()
+    for word in _WORD.findall(text.lower()):
+        if word.isascii():
+            words.add(word)
+        else:
+            words.update(word[at : at + 2] for at in range(max(1, len(word) - 1)))
+    return frozenset(words - _STOP) or frozenset(words)
+
+
+def score_sentences(texts: Sequence[str]) -> list[Sentence]:
+    """Return every sentence in order, scored by its cues, by how often its words recur, and by recency."""
+    sentences = [
+        (line, text, compared_words(text)) for line, spoken in enumerate(texts) for text in split_sentences(spoken)
+    ]
+    counts = Counter(word for _, _, words in sentences for word in words)
+    return [
+        Sentence(text, line, order, _cue_score(text) + _centrality(words, counts) + _recency(line, len(texts)))
+        for order, (line, text, words) in enumerate(sentences)
+    ]
+
+
+def _cue_score(text: str) -> float:
+    return sum(weight for pattern, weight in _compiled_cues() if pattern.search(text))
+
+
+def _centrality(words: Iterable[str], counts: Counter[str]) -> float:
+    """Score words that recur. The logarithm keeps a word that is in every line from dominating."""
+    weights = [math.log1p(counts[word] - 1) for word in words]
+    return sum(weights) / (3 + len(weights))
+
+
+def _recency(line: int, count: int) -> float:
+    """Break ties in favour of later lines, and no more."""
+    return 0.2 * line / count
+
+
+def pick_sentences(sentences: Iterable[Sentence], *, min_score: float) -> Iterator[Sentence]:
+    """Yield the best sentences first, without repetitions. Lazy: the cost depends on how many are taken."""
+    picked: list[frozenset[str]] = []
+    for sentence in sorted(sentences, key=lambda sentence: (-sentence.score, -sentence.line, sentence.text)):
+        if sentence.score < min_score:
+            return
+        words = compared_words(sentence.text)
+        if not any(_is_same(words, other) for other in picked):
+            picked.append(words)
+            yield sentence
+
+
+def _is_same(left: frozenset[str], right: frozenset[str]) -> bool:
+    """Compare two sentences by their words. Different numbers mean different facts: port 5432 is not port 5433."""
+    if len(left & right) < _SAME_OVERLAP * len(left | right):
+        return False
+    return not any(word.isdigit() for word in left ^ right)

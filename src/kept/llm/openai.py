@@ -1,17 +1,24 @@
-"""OpenAI's chat completions, which Ollama, llama.cpp, vLLM and many others speak too."""
+"""OpenAI's chat completions API, which Ollama, llama.cpp, vLLM and many others implement too."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from kept.limits import storable
-from kept.llm.base import ChatRequest, Finished, ModelEvent, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
-from kept.llm.listen import clean, count_told, parse_arguments, usage_or_estimate
+from kept.llm.base import ChatRequest, Finished, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
 from kept.llm.model_service import ModelService, error_fields
-from kept.llm.sdk import CONNECT_TIMEOUT_S, MAX_RETRIES, SdkChat
-from kept.llm.turns import tidy_turns
+from kept.llm.requests import tidy_turns, usage_or_estimate
+from kept.llm.streaming import (
+    CONNECT_TIMEOUT_S,
+    MAX_RETRIES,
+    RawEvents,
+    SdkChat,
+    parse_arguments,
+    read_count,
+    replace_surrogates,
+)
 
 _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
     "stop": "end",
@@ -25,30 +32,30 @@ _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
 class OpenAIChat(SdkChat):
     provider = "openai"
 
-    def connect(self) -> Any:
+    def make_client(self) -> Any:
         import openai
 
         endpoint = self.account.endpoint
-        client = openai.AsyncOpenAI(
-            api_key=self.account.key or "none",
+        return openai.AsyncOpenAI(
+            api_key=self.api_key,
             base_url=endpoint.public_url + ("" if endpoint.path else "/v1"),
             timeout=openai.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S),
             max_retries=MAX_RETRIES,
             default_query=self.account.query() or None,
             http_client=self.http_client(),
         )
-        client.organization = client.project = None
-        return client
 
-    async def ask(self, client: Any, request: ChatRequest) -> AsyncGenerator[ModelEvent | None, None]:
+    async def ask(self, client: Any, request: ChatRequest) -> RawEvents:
         import httpx2
         import openai
 
+        reader = OpenAIStreamReader(request, self.service)
         try:
-            stream = await client.chat.completions.create(**self._body(request), stream=True)
-            async with stream:
-                async for event in OpenAIStreamReader(request, self.service).read(stream):
-                    yield event
+            async with await client.chat.completions.create(**self._body(request), stream=True) as stream:
+                async for chunk in stream:
+                    yield reader.read_chunk(chunk)
+            for event in reader.finish():
+                yield event
         except openai.APIStatusError as exc:
             kind, message = error_fields(exc.body)
             raise self.service.explain(exc.status_code, kind, message or exc.message) from exc
@@ -64,7 +71,7 @@ class OpenAIChat(SdkChat):
         system = [{"role": "system", "content": storable(request.system)}] if request.system.strip() else []
         body: dict[str, Any] = {
             "model": self.name,
-            "messages": [*system, *(one for turn in tidy_turns(request.turns) for one in _messages(turn))],
+            "messages": [*system, *(message for turn in tidy_turns(request.turns) for message in _messages(turn))],
             "stream_options": {"include_usage": True},
         }
         if request.tools:
@@ -81,13 +88,13 @@ class OpenAIChat(SdkChat):
             ]
         limit = request.max_tokens or self.max_output_tokens
         if limit:
-            # The new name is the only one that OpenAI's own models take, and the old one the only one many others know.
+            # OpenAI's own models accept only the new name; many compatible servers know only the old one.
             body["max_completion_tokens" if self.account.is_home else "max_tokens"] = limit
         return body
 
 
 def _messages(turn: Turn) -> Iterator[dict[str, Any]]:
-    """Each result of a tool is a message of its own, before what else was said."""
+    """Yield the messages of a turn. The API wants each tool result as a separate message, before any other."""
     for part in turn.parts:
         if isinstance(part, ToolOutput):
             text = f"The tool failed: {part.text}" if part.is_error else part.text
@@ -106,76 +113,75 @@ def _call(use: ToolUse) -> dict[str, Any]:
 
 
 class _ToolCallDraft:
-    """A tool call that is still coming in."""
+    """Tool call whose arguments are still arriving."""
 
-    def __init__(self, call_id: str, name: str) -> None:
+    def __init__(self, call_id: str) -> None:
         self.id = call_id
-        self.name = name
+        self.name = ""
         self.pieces: list[str] = []
 
 
 class OpenAIStreamReader:
-    """Puts one answer together. Servers differ in what they number and what they leave out."""
+    """Assembles one answer from the chunks of the SDK. Servers differ in which fields they fill."""
 
     def __init__(self, request: ChatRequest, service: ModelService) -> None:
         self._request = request
         self._service = service
         self._calls: list[_ToolCallDraft] = []
         self._by_index: dict[int | None, _ToolCallDraft] = {}
-        self._said: list[str] = []
+        self._texts: list[str] = []
         self._usage = ModelUsage()
         self._reason: str | None = None
         self._refused = False
 
-    async def read(self, stream: AsyncIterator[Any]) -> AsyncGenerator[ModelEvent | None, None]:
-        async for chunk in stream:
-            if getattr(chunk, "usage", None):
-                self._usage = _usage(chunk.usage)
-            for choice in getattr(chunk, "choices", None) or ():
-                text = self._take(choice)
-                if text:
-                    yield TextDelta(text)
-            yield None
+    def read_chunk(self, chunk: Any) -> TextDelta | None:
+        if getattr(chunk, "usage", None):
+            self._usage = _read_usage(chunk.usage)
+        text = "".join([self._read_choice(choice) for choice in getattr(chunk, "choices", None) or ()])
+        return TextDelta(text) if text else None
+
+    def _read_choice(self, choice: Any) -> str:
+        self._reason = choice.finish_reason or self._reason
+        delta = choice.delta
+        for piece in getattr(delta, "tool_calls", None) or ():
+            self._read_call(piece)
+        refusal = getattr(delta, "refusal", None) or ""
+        self._refused = self._refused or bool(refusal)
+        text = replace_surrogates((getattr(delta, "content", None) or "") + refusal)
+        self._texts.append(text)
+        return text
+
+    def _read_call(self, piece: Any) -> None:
+        """Add a piece to its call. Calls differ by index; if all share one or have none, a new id starts a new call."""
+        index = getattr(piece, "index", None)
+        call_id, function = piece.id or "", piece.function
+        call = self._by_index.get(index)
+        if call is None or (call_id and call.id and call_id != call.id):
+            call = self._by_index[index] = _ToolCallDraft(call_id)
+            self._calls.append(call)
+        call.id = call.id or call_id
+        call.name = call.name or (function and function.name) or ""
+        call.pieces.append((function and function.arguments) or "")
+
+    def finish(self) -> Iterator[ToolUse | Finished]:
+        """Yield the tool calls and the last event. Raise ModelError if the answer is incomplete."""
         if self._reason is None:
             raise self._service.broke_off()
         for number, call in enumerate(self._calls, 1):
             yield ToolUse(call.id or f"call_{number}", call.name, parse_arguments("".join(call.pieces)))
-        yield Finished(self._end(), usage_or_estimate(self._usage, self._request, "".join(self._said)))
+        yield Finished(self._finish_reason(), usage_or_estimate(self._usage, self._request, "".join(self._texts)))
 
-    def _take(self, choice: Any) -> str:
-        self._reason = choice.finish_reason or self._reason
-        delta = choice.delta
-        for piece in getattr(delta, "tool_calls", None) or ():
-            self._take_call(piece)
-        refusal = getattr(delta, "refusal", None) or ""
-        self._refused = self._refused or bool(refusal)
-        text = clean((getattr(delta, "content", None) or "") + refusal)
-        self._said.append(text)
-        return text
-
-    def _take_call(self, piece: Any) -> None:
-        """A call is known by its index; where all have the same, or none, by an id that is new."""
-        index = getattr(piece, "index", None)
-        call_id, function = piece.id or "", piece.function
-        known = self._by_index.get(index)
-        if known is None or (call_id and known.id and call_id != known.id):
-            known = self._by_index[index] = _ToolCallDraft(call_id, "")
-            self._calls.append(known)
-        known.id = known.id or call_id
-        known.name = known.name or (function and function.name) or ""
-        known.pieces.append((function and function.arguments) or "")
-
-    def _end(self) -> Literal["end", "tools", "length", "refused"]:
+    def _finish_reason(self) -> Literal["end", "tools", "length", "refused"]:
         if self._refused:
             return "refused"
         reason = _REASONS.get(self._reason or "", "end")
         return "tools" if self._calls and reason == "end" else reason
 
 
-def _usage(told: Any) -> ModelUsage:
-    details = getattr(told, "prompt_tokens_details", None)
+def _read_usage(usage: Any) -> ModelUsage:
+    details = getattr(usage, "prompt_tokens_details", None)
     return ModelUsage(
-        count_told(getattr(told, "prompt_tokens", None)),
-        count_told(getattr(told, "completion_tokens", None)),
-        count_told(getattr(details, "cached_tokens", None)),
+        read_count(getattr(usage, "prompt_tokens", None)),
+        read_count(getattr(usage, "completion_tokens", None)),
+        read_count(getattr(details, "cached_tokens", None)),
     )

@@ -1,4 +1,4 @@
-"""Running another program: given its input, read line by line, and stopped with everything it started."""
+"""Run a program: write its input, read its output line by line, and stop it together with its children."""
 
 from __future__ import annotations
 
@@ -11,92 +11,122 @@ from contextlib import suppress
 from kept.errors import ModelFailed
 from kept.values import frozen
 
-MAX_OUTPUT_BYTES = 64_000_000
-MAX_LINE_BYTES = 16_000_000
-_STDERR_KEPT = 4_000
-_READ_BYTES = 65_536
+_STDERR_BYTES = 4_000
 _GRACE_S = 2.0
+_STDOUT, _STDERR = 1, 2
+
+
+@frozen
+class OutputLimits:
+    """Size above which output cannot be an answer."""
+
+    total_bytes: int = 64_000_000
+    line_bytes: int = 16_000_000
+
+
+OUTPUT_LIMITS = OutputLimits()
 
 
 @frozen
 class ProcessExit:
-    """The last that comes from a program: how it ended, and the end of what it complained about."""
+    """Last item of a program's output: its exit code and the end of its standard error."""
 
     code: int
     stderr: str
 
 
 async def run_lines(
-    command: Sequence[str], *, stdin: bytes, env: Mapping[str, str], cwd: str, label: str
+    command: Sequence[str],
+    *,
+    stdin: bytes,
+    env: Mapping[str, str],
+    cwd: str,
+    label: str,
+    limits: OutputLimits = OUTPUT_LIMITS,
 ) -> AsyncGenerator[bytes | ProcessExit, None]:
-    """The lines of its output, and then how it ended. Whoever stops listening stops the program."""
-    process = await asyncio.create_subprocess_exec(
+    """Yield the lines of a program's output, then its exit. Closing the generator stops the program.
+
+    Raise OSError if the program cannot be started, and ModelFailed if it writes more than the limits allow.
+    """
+    transport, output = await asyncio.get_running_loop().subprocess_exec(
+        lambda: _ProcessOutput(limits.total_bytes),
         *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
         env=dict(env),
         cwd=cwd,
-        start_new_session=True,  # a group of its own, so that all of it can be stopped
+        start_new_session=True,  # a process group, so that its children can be stopped too
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    feeding = asyncio.create_task(_feed(process.stdin, stdin))
-    complaining = asyncio.create_task(_read_end(process.stderr))
     try:
-        async for line in _lines(process.stdout, label):
+        feed = transport.get_pipe_transport(0)
+        assert isinstance(feed, asyncio.WriteTransport)
+        feed.write(stdin)
+        feed.close()  # after what is buffered has been written
+        async for line in _split_lines(output, label, limits):
             yield line
-        yield ProcessExit(await process.wait(), await complaining)
+        await output.exited.wait()
+        await output.stderr_ended.wait()
+        yield ProcessExit(transport.get_returncode() or 0, output.stderr.decode("utf-8", "replace"))
     finally:
-        await asyncio.shield(_stop(process, feeding, complaining))
+        await asyncio.shield(_stop(transport, output))
 
 
-async def _feed(pipe: asyncio.StreamWriter, data: bytes) -> None:
-    with suppress(BrokenPipeError, ConnectionResetError):  # it has read enough
-        pipe.write(data)
-        await pipe.drain()
-    pipe.close()
-    with suppress(BrokenPipeError, ConnectionResetError):
-        await pipe.wait_closed()
+class _ProcessOutput(asyncio.SubprocessProtocol):
+    """Output of a running program, as it arrives."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.stdout: asyncio.Queue[bytes] = asyncio.Queue()
+        """Pieces of standard output. An empty one marks its end."""
+        self.stderr = b""
+        self.exited = asyncio.Event()
+        self.stderr_ended = asyncio.Event()
+        self.pipes_closed = asyncio.Event()
+        self._max_bytes = max_bytes
+        self._total = 0
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == _STDERR:
+            self.stderr = (self.stderr + data)[-_STDERR_BYTES:]
+        elif self._total <= self._max_bytes:  # one piece above the limit is enough for the reader to refuse it
+            self._total += len(data)
+            self.stdout.put_nowait(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == _STDOUT:
+            self.stdout.put_nowait(b"")
+        elif fd == _STDERR:
+            self.stderr_ended.set()
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.pipes_closed.set()
 
 
-async def _read_end(pipe: asyncio.StreamReader) -> str:
-    kept = b""
-    while piece := await pipe.read(_READ_BYTES):
-        kept = (kept + piece)[-_STDERR_KEPT:]
-    return kept.decode("utf-8", "replace")
-
-
-async def _lines(pipe: asyncio.StreamReader, label: str) -> AsyncGenerator[bytes, None]:
-    total, held = 0, bytearray()
-    while piece := await pipe.read(_READ_BYTES):
+async def _split_lines(output: _ProcessOutput, label: str, limits: OutputLimits) -> AsyncGenerator[bytes, None]:
+    total, rest = 0, bytearray()
+    while piece := await output.stdout.get():
         total += len(piece)
-        held += piece
-        if total > MAX_OUTPUT_BYTES or len(held) > MAX_LINE_BYTES:
+        rest += piece
+        if total > limits.total_bytes or len(rest) > limits.line_bytes:
             raise ModelFailed(f"{label} wrote more than can be an answer.", hint="Check model.program.")
         if b"\n" in piece:
-            *whole, rest = held.split(b"\n")
-            held = bytearray(rest)
-            for line in whole:
+            *lines, tail = rest.split(b"\n")
+            rest = bytearray(tail)
+            for line in lines:
                 yield bytes(line)
-    if held:
-        yield bytes(held)
+    if rest:
+        yield bytes(rest)
 
 
-async def _stop(process: asyncio.subprocess.Process, *tasks: asyncio.Task[object]) -> None:
-    """Asks the whole group to end, and then makes it. Also after a good end: it may have left something running."""
+async def _stop(transport: asyncio.SubprocessTransport, output: _ProcessOutput) -> None:
+    """Terminate the process group, then kill it. Also after a normal exit: it may have left a child running."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
-        if process.returncode is None:
+            os.killpg(transport.get_pid(), number)
+        if not output.exited.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), _GRACE_S)
-    for task in tasks:
-        task.cancel()
-        with suppress(asyncio.CancelledError, OSError):
-            await task
-    # Its pipes are closed by the loop once their ends are; nothing may be left open when the loop ends.
-    transport = getattr(process, "_transport", None)
-    if transport is not None:
-        transport.close()
+                await asyncio.wait_for(output.exited.wait(), _GRACE_S)
+    # A child in another session may still have the pipes open. Nothing may be left open when the event loop ends.
+    transport.close()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(output.pipes_closed.wait(), _GRACE_S)

@@ -1,4 +1,4 @@
-"""From settings to a model."""
+"""Open the chat model that the settings name."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from kept.config.schema import ModelSettings
 from kept.errors import ModelUnavailable
 from kept.llm.base import ChatModel
 from kept.llm.model_service import ANTHROPIC, OPENAI, Home, get_service
-from kept.llm.sdk import SdkChat
+from kept.llm.streaming import SdkChat
 
 if TYPE_CHECKING:
     from kept.llm.claude_cli import KeptServer
 
 
 def make_model(settings: ModelSettings, keys: ProviderKeys, *, kept: KeptServer | None = None) -> ChatModel:
-    """The model that the settings name. It is not asked anything yet, and what is heavy is imported when it is.
+    """Return the configured model. Nothing is sent yet, and SDKs are imported by the first request.
 
-    ``kept`` starts Kept's tools on the same memory, for a model that brings its own way of using tools.
+    ``kept`` starts Kept's MCP server on the same memory, for a model that runs tools itself.
     """
     match settings.provider:
         case None:
             raise ModelUnavailable(
                 "No model is set up.",
                 hint="Set agents.defaults.model.provider in config.yaml, or KEPT_MODEL__PROVIDER, to claude_cli, "
-                "anthropic or openai (with model.base_url also Ollama and others), or to extractive, which needs none.",
+                "anthropic or openai (Ollama and others with model.base_url), or to extractive, which needs no model.",
             )
         case "anthropic":
             from kept.llm.anthropic import AnthropicChat

@@ -1,40 +1,43 @@
-"""A model that says what it was told to say: for tests, and for trying an agent without a network."""
+"""Chat model that follows a script: for tests, and for trying an agent without a network."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
 
 from kept.llm.base import ChatRequest, Finished, ModelEvent, ModelUsage, TextDelta, ToolUse
-from kept.llm.measure import count_tokens
+from kept.llm.requests import count_tokens
 from kept.tokens import estimate_tokens
 from kept.values import frozen
 
 
 @frozen
 class Stall:
-    """The model goes silent here: until the event is set, or for ever."""
+    """Pause of the model: until the event is set, or for ever."""
 
     until: asyncio.Event | None = None
 
 
-Step = str | TextDelta | ToolUse | Finished | Stall | Exception
-Answer = Step | Sequence[Step]
-"""One step or several. A text is said in pieces, an exception is raised where it stands, and `Finished` takes the place
-of the end that would be worked out."""
+ScriptStep = str | TextDelta | ToolUse | Finished | Stall | Exception
+ScriptedAnswer = ScriptStep | Sequence[ScriptStep]
+"""One step or several. Text is streamed in pieces, an exception is raised, `Finished` replaces the computed end."""
+Script = Iterable[ScriptedAnswer] | Callable[[ChatRequest], ScriptedAnswer]
+"""Answers in order, or a function that returns the answer to a request."""
 
 
 class ScriptedChat:
-    """Answers one call after the other from a list, or each from a function of its request.
+    """Model that answers from a script.
 
-    ``requests`` is what it was asked; ``broken_off`` how many of its answers nobody listened to until the end.
+    ``requests`` lists the requests so far; ``broken_off`` counts answers that were closed before their end.
     """
 
     provider = "scripted"
+    writes = True
 
     def __init__(
         self,
-        answers: Iterable[Answer] | Callable[[ChatRequest], Answer] = (),
+        script: Script = (),
         *,
         name: str = "scripted",
         context_window: int = 200_000,
@@ -47,29 +50,34 @@ class ScriptedChat:
         self.requests: list[ChatRequest] = []
         self.broken_off = 0
         self.closed = False
-        self._answer = answers if callable(answers) else _in_turn(answers)
         self._piece_chars = piece_chars
+        self.follow(script)
 
-    async def stream(self, request: ChatRequest) -> AsyncIterator[ModelEvent]:
+    def follow(self, script: Script) -> None:
+        """Replace the script."""
+        self._answer = script if callable(script) else _answers_in_order(script)
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         self.requests.append(request)
         answer = self._answer(request)
         steps = answer if isinstance(answer, Sequence) and not isinstance(answer, str) else [answer]
         ended = False
         try:
-            async for event in self._perform(steps, request):
-                ended = isinstance(event, Finished)
-                yield event
+            async with aclosing(self._perform(steps, request)) as events:
+                async for event in events:
+                    ended = isinstance(event, Finished)
+                    yield event
         except Exception:
             ended = True
             raise
         finally:
             self.broken_off += not ended
 
-    async def _perform(self, steps: Sequence[Step], request: ChatRequest) -> AsyncIterator[ModelEvent]:
-        said: list[str] = []
+    async def _perform(self, steps: Sequence[ScriptStep], request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
+        texts: list[str] = []
         tools = 0
         for step in steps:
-            await asyncio.sleep(0)  # a real model lets others run between two pieces
+            await asyncio.sleep(0)  # a real model lets other tasks run between two pieces
             match step:
                 case Exception():
                     raise step
@@ -82,33 +90,32 @@ class ScriptedChat:
                     tools += 1
                     yield step
                 case TextDelta(text):
-                    said.append(text)
+                    texts.append(text)
                     yield step
                 case str():
-                    said.append(step)
-                    for piece in _pieces(step, self._piece_chars):
-                        yield TextDelta(piece)
-        usage = ModelUsage(input=count_tokens(request), output=estimate_tokens("".join(said)) + 10 * tools)
+                    texts.append(step)
+                    for start in range(0, len(step), self._piece_chars):
+                        yield TextDelta(step[start : start + self._piece_chars])
+        usage = ModelUsage(input=count_tokens(request), output=estimate_tokens("".join(texts)) + 10 * tools)
         yield Finished("tools" if tools else "end", usage)
 
     async def close(self) -> None:
         self.closed = True
 
 
-def _in_turn(answers: Iterable[Answer]) -> Callable[[ChatRequest], Answer]:
-    """Whoever asks more often than the test foresaw fails it, whatever it catches."""
-    left = iter(answers)
-    asked = 0
+def _answers_in_order(answers: Iterable[ScriptedAnswer]) -> Callable[[ChatRequest], ScriptedAnswer]:
+    """Return a function that gives one answer after the other.
 
-    def next_answer(request: ChatRequest) -> Answer:
-        nonlocal asked
-        asked += 1
-        for answer in left:
+    If there are more calls than answers, it raises AssertionError, which the agent does not catch.
+    """
+    remaining = iter(answers)
+    calls = 0
+
+    def next_answer(request: ChatRequest) -> ScriptedAnswer:
+        nonlocal calls
+        calls += 1
+        for answer in remaining:
             return answer
-        raise AssertionError(f"The script has no answer to call {asked} ({request.purpose}).")
+        raise AssertionError(f"The script has no answer to call {calls} ({request.purpose}).")
 
     return next_answer
-
-
-def _pieces(text: str, size: int) -> list[str]:
-    return [text[at : at + size] for at in range(0, len(text), size)]

@@ -1,7 +1,7 @@
-"""What models are told, as Markdown files with slots.
+"""Prompts, as Markdown files with slots.
 
-The first line of each names its slots. An entry that came of a prompt records its name and hash, so that one can tell
-later what the model had been told.
+The first line of each file declares its slots. Entries that result from a prompt record its name and hash, so that the
+instructions which the model had can be identified later.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ class Prompt:
 
     @property
     def label(self) -> str:
-        """How an entry names the prompt it came of."""
+        """Reference to this prompt in an entry."""
         return f"{self.name}@{self.digest[:12]}"
 
-    def fill(self, **given: str) -> str:
-        """The prompt with its slots filled. What is filled in is not looked at again: it may hold braces."""
-        if set(given) != set(self.slots):
-            raise ValueError(f"prompt {self.name} has the slots {self.slots}, not {tuple(given)}")
-        return _SLOT.sub(lambda found: given[found[1]], self.text)
+    def fill(self, **values: str) -> str:
+        """Return the prompt with its slots filled. Values are inserted verbatim, even if they contain braces."""
+        if set(values) != set(self.slots):
+            raise ValueError(f"prompt {self.name} has the slots {self.slots}, not {tuple(values)}")
+        return _SLOT.sub(lambda match: values[match[1]], self.text)
 
 
 @cache
 def get_prompt(name: str) -> Prompt:
+    """Return the prompt of a name. Raise ValueError if its declared slots are not those in its text."""
     with open(os.path.join(_FOLDER, f"{name}.md"), encoding="utf-8") as file:
         raw = file.read()
     head = _HEAD.match(raw)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 
 from kept.agent.events import AgentEvent, AnsweringAgent, GroupLine, Inbound, Reply
@@ -13,8 +14,6 @@ from kept.memory import Memory
 from kept.responder.commands import CommandCall, Commands, find_command
 from kept.sessions.keys import SessionKey
 from kept.sessions.store import SessionStore
-
-SILENCE = "NO_REPLY"
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +53,9 @@ class Dispatcher:
                 return
             session_id = (await self.commands.begin_anew(asked)).id
             messages = [replace(messages[0], text=command.rest)]
-        async for event in self.agent.respond(session_id, messages, group=group):
-            yield _hushed(event) if isinstance(event, Reply) else event
+        async with aclosing(self.agent.respond(session_id, messages, group=group)) as events:
+            async for event in events:
+                yield event
         self._count(len(messages) + 1)
 
     def _count(self, messages: int) -> None:
@@ -75,8 +75,3 @@ class Dispatcher:
         """Waits for an index that is being brought up to date: a thread cannot be told to stop."""
         if self._indexing is not None:
             await asyncio.wait([self._indexing])
-
-
-def _hushed(reply: Reply) -> Reply:
-    """Whoever has nothing to say says so, by a word or by none."""
-    return replace(reply, silent=True) if reply.text.strip() in ("", SILENCE) else reply

@@ -32,7 +32,7 @@ UNSPACED = (
 )
 _PICTOGRAMS = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff]")
 _UNBROKEN = re.compile("[^\x00-\x7f]{200,}")
-"""Runs in which combining marks could pile up. Almost all writing has an ASCII character, such as a space, before that."""
+"""Runs in which combining marks could pile up. Almost all writing has a space or other ASCII character before."""
 _MAX_MARKS = 30
 _COMPOSED_MARKS = "\u0f73\u0f75\u0f81"
 """Not combining marks by their class, but decomposed into them."""

@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from kept.agent.events import GroupLine, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
-from kept.agent.inbound import messages_of
-from kept.agent.journal import SessionLog
-from kept.agent.loop import GAVE_UP, LAST_STEP
+from kept.agent.agent import Agent
+from kept.agent.events import GroupLine, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted, to_messages
+from kept.agent.session_log import SessionLog
+from kept.agent.turn import GAVE_UP, LAST_STEP
 from kept.context.turns import NO_RESULT
 from kept.errors import BudgetExhausted, ContextOverflow, ModelFailed, ModelUnavailable, TranscriptUnwritable
 from kept.llm.base import Finished, ModelUsage, TextPart, ToolOutput, ToolUse
+from kept.lock import locked
 from kept.sessions.entries import Message, Text, ToolCall, ToolResult
 from kept.testing import ScriptedChat, Stall
+from kept.tools import Toolbox
 from tests.support.agents import NOW, open_agent, reply, shown
 from tests.support.workspaces import write_note
 
@@ -37,7 +39,7 @@ def outputs(request) -> list[ToolOutput]:
 def test_a_message_is_on_disk_before_the_model_is_asked(tmp_path):
     with open_agent(tmp_path) as at:
         seen = []
-        at.model._answer = lambda request: seen.append([one.text for one in at.messages()]) or "Hello."
+        at.model.follow(lambda request: seen.append([one.text for one in at.messages()]) or "Hello.")
         at.say("Good morning.", as_id="tg-1")
         assert seen == [["Good morning."]]
         assert [one.text for one in at.messages()] == ["Good morning.", "Hello."]
@@ -164,9 +166,14 @@ def test_a_tool_that_fails_is_told_to_the_model_and_the_turn_goes_on(tmp_path, u
         assert [event.ok for event in events if isinstance(event, ToolEnded)] == [False]
 
 
+class CrashingToolbox(Toolbox):
+    def run(self, name, arguments, **more):
+        return 1 / 0
+
+
 def test_a_tool_that_crashes_is_told_as_well(tmp_path):
     with open_agent(tmp_path, ScriptedChat([SEARCH, "I could not."])) as at:
-        at.agent.equipment.toolbox.run = lambda name, arguments, **more: 1 / 0
+        at.agent = Agent(at.memory, at.sessions, at.model, toolbox=CrashingToolbox(at.memory, at.sessions))
         assert reply(at.say("Do it.")).text == "I could not."
         assert "ZeroDivisionError" in outputs(at.model.requests[1])[0].text
 
@@ -362,7 +369,7 @@ def test_a_model_that_fails_behind_a_tool_leaves_call_and_result_together(tmp_pa
 def test_an_answer_that_was_cut_off_or_declined_is_said(tmp_path):
     ends = [["A long", Finished("length", ModelUsage())], [Finished("refused", ModelUsage())]]
     with open_agent(tmp_path, ScriptedChat(ends)) as at:
-        assert Notice("The answer was cut off where the model's limit is.") in at.say("Write a book.")
+        assert Notice("The answer was cut off at the model's limit.") in at.say("Write a book.")
         events = at.say("Do harm.")
         assert Notice("The model declined to answer.") in events
         assert reply(events).silent
@@ -383,7 +390,7 @@ def test_an_overflow_with_nothing_to_summarise_says_what_to_do(tmp_path):
 def test_turns_of_one_session_follow_each_other_and_those_of_two_do_not_wait(tmp_path):
     async def both(at):
         gate = asyncio.Event()
-        at.model._answer = lambda request: [Stall(gate), "Done."] if "slow" in shown(request) else "Quick."
+        at.model.follow(lambda request: [Stall(gate), "Done."] if "slow" in shown(request) else "Quick.")
         one, two = at.session("one").id, at.session("two").id
         slow = asyncio.create_task(at.collect(one, [Inbound("1", "slow")]))
         waiting = asyncio.create_task(at.collect(one, [Inbound("2", "behind it")]))
@@ -396,6 +403,45 @@ def test_turns_of_one_session_follow_each_other_and_those_of_two_do_not_wait(tmp
 
     with open_agent(tmp_path) as at:
         assert asyncio.run(both(at)) == ["slow", "Done.", "behind it", "Done."]
+
+
+def test_a_transcript_that_another_process_holds_stops_no_other_conversation(tmp_path):
+    async def both(at):
+        ada, bob = at.session("ada"), at.session("bob")
+        events = at.agent.respond(ada.id, [Inbound("1", "slow")])
+        async for event in events:
+            if isinstance(event, ToolEnded):
+                break
+        # The result of the tool is written next, and has to wait for the lock.
+        with locked(ada.transcript_path, wait_s=0, purpose="writing to this session"):
+            rest = asyncio.create_task(collect_rest(events))
+            assert reply(await at.collect(bob.id, [Inbound("2", "quick")])).text == "Quick."
+            assert not rest.done()
+        assert reply(await rest).text == "Done."
+        return [message.role for message in at.messages(ada.id)]
+
+    async def collect_rest(events):
+        return [event async for event in events]
+
+    def answer(request):
+        if "slow" not in shown(request):
+            return "Quick."
+        return "Done." if outputs(request) else SEARCH
+
+    with open_agent(tmp_path, ScriptedChat(answer)) as at:
+        assert asyncio.run(both(at)) == ["user", "assistant", "tool", "assistant"]
+
+
+def test_everyone_is_told_that_a_file_was_cut_and_each_once(tmp_path):
+    def notices(user):
+        events = at.say("Hello?", session=at.session(user).id)
+        return [event.text for event in events if isinstance(event, Notice)]
+
+    with open_agent(tmp_path) as at:
+        write_note(at.workspace, "MEMORY.md", "- A fact about the garden.\n" * 4_000)
+        for user in ("ada", "bob"):
+            assert any(text.startswith("MEMORY.md: ") for text in notices(user))
+            assert notices(user) == []
 
 
 def test_several_messages_are_one_turn(tmp_path):
@@ -442,16 +488,16 @@ def test_what_does_not_work_behind_the_reply_does_not_take_it_back(tmp_path, cap
         def _refuse():
             raise TranscriptUnwritable("No space left.")
 
-        at.model._answer = lambda request: "Fine." if request.purpose == "reply" else "NONE"
+        at.model.follow(lambda request: "Fine." if request.purpose == "reply" else "NONE")
         assert reply(asyncio.run(listen())).text == "Fine."
-        assert "no room could be made (transcript_unwritable)" in caplog.text
+        assert "the conversation could not be compacted (transcript_unwritable)" in caplog.text
 
 
 def test_a_message_that_another_process_adds_meanwhile_is_not_added_twice(tmp_path):
     with open_agent(tmp_path, ScriptedChat(["Both."])) as at:
         session = at.session().id
-        journal = SessionLog(at.sessions, session)
-        journal.view()
+        log = SessionLog(at.sessions, session)
+        log.view()
         at.sessions.append(session, Message("user", (Text("One."),), metadata={"inbound": "1"}))
         real, raced = at.sessions.append_all, []
 
@@ -461,5 +507,5 @@ def test_a_message_that_another_process_adds_meanwhile_is_not_added_twice(tmp_pa
             return real(session_id, bodies, **more)
 
         at.sessions.append_all = append_all
-        journal.add_inbound(messages_of([Inbound(str(number), "x") for number in (1, 2, 3)], ()))
+        log.add_inbound(to_messages([Inbound(str(number), "x") for number in (1, 2, 3)], ()))
         assert [message.metadata["inbound"] for message in at.messages(session)] == ["1", "2", "3"]

@@ -1,0 +1,127 @@
+"""Choose what a compaction removes from the context and what it keeps. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kept.context.view import ConversationView, LoggedMessage
+from kept.llm.base import Part, TextPart, ToolOutput, ToolUse, Turn
+from kept.llm.requests import turn_text
+from kept.sessions.entries import Message, Text, ToolCall, ToolResult
+from kept.tokens import estimate_tokens
+from kept.values import frozen
+
+
+@frozen
+class CompactionPlan:
+    removed: tuple[LoggedMessage, ...]
+    kept: tuple[LoggedMessage, ...]
+    first_kept_id: str | None
+    tokens_before: int
+    """Size of the previous summary and all messages."""
+    tokens_kept: int
+    open_question: str | None
+    """Message of the person, if the cut goes through the answer to it."""
+
+
+@frozen
+class NothingToCompact:
+    reason: str
+
+
+def plan_compaction(
+    view: ConversationView, *, keep_tokens: int, message_tokens: int
+) -> CompactionPlan | NothingToCompact:
+    """Remove the oldest messages until the rest fits into ``keep_tokens``.
+
+    A tool call is never separated from its result. A question is separated from its answer only if the two are too long
+    together.
+    """
+    messages = view.messages
+    sizes = [min(count_message_tokens(logged.message), message_tokens) for logged in messages]
+    cut = _choose_cut(messages, find_safe_cuts(messages), _first_fitting(sizes, keep_tokens))
+    if cut is None or cut == 0:
+        return NothingToCompact("there is nothing old enough to be summarised")
+    return CompactionPlan(
+        removed=messages[:cut],
+        kept=messages[cut:],
+        first_kept_id=messages[cut].id if cut < len(messages) else None,
+        tokens_before=estimate_tokens(view.summary) + sum(sizes),
+        tokens_kept=sum(sizes[cut:]),
+        open_question=_find_open_question(messages, cut),
+    )
+
+
+def count_message_tokens(message: Message) -> int:
+    parts: list[Part] = []
+    for block in message.content:
+        match block:
+            case Text(text):
+                parts.append(TextPart(text))
+            case ToolCall(call_id, name, arguments):
+                parts.append(ToolUse(call_id, name, arguments))
+            case ToolResult(call_id=call_id, text=text):
+                parts.append(ToolOutput(call_id, text))
+    return estimate_tokens(turn_text(Turn("user", tuple(parts))))
+
+
+def find_safe_cuts(messages: Sequence[LoggedMessage]) -> list[int]:
+    """Return the indexes before which the conversation can be cut without separating a tool call from its result."""
+    results: dict[str, list[int]] = {}
+    for index, logged in enumerate(messages):
+        for block in logged.message.content:
+            if isinstance(block, ToolResult):
+                results.setdefault(block.call_id, []).append(index)
+    cuts, next_safe = [], 0
+    for index, logged in enumerate(messages):
+        if next_safe <= index:
+            cuts.append(index)
+        for block in logged.message.content:
+            if isinstance(block, ToolCall):
+                # Some transcripts reuse ids: the result of a call is the first one after it.
+                later = (at for at in results.get(block.id, ()) if at >= index)
+                next_safe = max(next_safe, next(later, index) + 1)
+    return cuts
+
+
+def _first_fitting(sizes: Sequence[int], keep_tokens: int) -> int:
+    """Return the index from which on all messages together fit."""
+    left = keep_tokens
+    for index in range(len(sizes) - 1, -1, -1):
+        left -= sizes[index]
+        if left < 0:
+            return index + 1
+    return 0
+
+
+def _choose_cut(messages: Sequence[LoggedMessage], cuts: Sequence[int], fits_from: int) -> int | None:
+    """Return the index of the first message to keep.
+
+    Prefer a cut before a question. If the last question and its answer are too long, cut before a part of the answer;
+    if that is not possible either, before the last question.
+    """
+    questions = [index for index in cuts if _is_question(messages, index)]
+    fitting = [index for index in questions if index >= fits_from]
+    if fitting:
+        return fitting[0]
+    within = [index for index in cuts if index >= fits_from and messages[index].message.role == "assistant"]
+    if within:
+        return within[0]
+    return max(questions, default=0) or None
+
+
+def _is_question(messages: Sequence[LoggedMessage], index: int) -> bool:
+    """Return whether a message is the first of the person's messages in a row."""
+    return messages[index].message.role == "user" and not (index and messages[index - 1].message.role == "user")
+
+
+def _find_open_question(messages: Sequence[LoggedMessage], cut: int) -> str | None:
+    if cut >= len(messages) or messages[cut].message.role == "user":
+        return None
+    questions = [
+        logged.message for logged in messages[:cut] if logged.message.role == "user" and logged.message.text.strip()
+    ]
+    if not questions:
+        return None
+    last = questions[-1]
+    return f"{last.speaker}: {last.text}" if last.forwarded_from else last.text
