@@ -111,7 +111,7 @@ def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel
     model = make_model(config.agent.model, config.keys, kept=_kept_server(loaded))
     if model.provider == "extractive":
         return model  # it costs nothing
-    ledger = open_model_ledger(config.home, config.agent_id, clock or SystemClock())
+    ledger = open_model_ledger(config, clock or SystemClock())
     return MeteredChat(model, ledger, budget_tokens=config.agent.model.daily_budget_tokens)
 
 

@@ -22,7 +22,7 @@ from kept.embedding.openai import OpenAIEmbedder
 from kept.embedding.remote import RemoteEmbedder
 from kept.embedding.voyage import VoyageEmbedder
 from kept.indexing.batch_book import BatchBook, BatchJob, BatchProblem, dump_book, parse_book
-from kept.indexing.batch_jobs import THRESHOLD, plan_groups
+from kept.indexing.batch_runner import THRESHOLD, plan_groups
 from kept.net import ProviderAccount
 from kept.records import SyncReport
 from kept.testing import FrozenClock
@@ -262,7 +262,7 @@ def test_vectors_of_wrong_dimensions_are_never_stored(openai):
     memory = openai.memory()
     assert memory.sync().pending == 0
     assert len(openai.server.texts()) == 100
-    with memory.inspecting() as (index, _):
+    with memory.index_service.inspecting() as (index, _):
         assert set(index.db.execute("SELECT DISTINCT dims FROM embedding_cache")) == {(DIMS,)}
 
 
@@ -490,7 +490,7 @@ def test_a_rebuild_does_not_pay_twice_either_and_the_index_from_before_stays_in_
     openai.server.looks = 2
     memory = openai.memory(embedder=embedder, wait=False)
     report = memory.sync()
-    assert "The index from before is still in use." in report.failures[0]
+    assert "The old index is still in use." in report.failures[0]
     assert "topic77." in memory.search("topic77").hits[0].snippet
     assert memory.sync().rebuilt is None
     done = memory.sync()

@@ -398,7 +398,7 @@ def test_a_search_does_not_wait_for_a_sync_that_goes_on(tmp_path, workspace, mon
         memory.sync()
         write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
         begun, go_on = threading.Event(), threading.Event()
-        embedder = memory.embedder()[1]
+        embedder = memory.index_service.embedder
         embed = embedder.embed
 
         def slow(texts, *, role):

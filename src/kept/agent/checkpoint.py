@@ -13,7 +13,7 @@ from typing import Any
 from kept.agent.journal import SessionLog, hash_lines
 from kept.context.view import LoggedMessage
 from kept.errors import KeptError
-from kept.indexing.scan import CITED_FOLDER
+from kept.indexing.sources import CITED_FOLDER
 from kept.memory import Memory
 
 
@@ -56,7 +56,7 @@ def _missing(memory: Memory, path: str, ranges: Sequence[tuple[int, int]]) -> li
     if not ranges:
         return []
     first, last = ranges[0][0], ranges[-1][1]
-    found = memory.find_unindexed(path, first_line=first, last_line=last)
+    found = memory.index_service.find_unindexed(path, first_line=first, last_line=last)
     return [line for line in found if any(low <= line <= high for low, high in ranges)]
 
 

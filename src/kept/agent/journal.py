@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from kept.context.view import INBOUND, ConversationView, LoggedMessage, view_of
-from kept.indexing.scan import CITED_FOLDER
+from kept.indexing.sources import CITED_FOLDER
 from kept.sessions.entries import Body, CompactionEntry, Entry, Message, ToolCall, ToolResult
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Position, Transcript, TranscriptLine

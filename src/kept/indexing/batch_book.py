@@ -1,67 +1,67 @@
-"""What is under way at a provider's batch API, written down before it can be lost: it is money.
+"""Jobs at a provider's batch API, recorded in `batches.json` before they are submitted: a lost job is lost money.
 
-The file is `batches.json` of an agent. It is no index and not derived from anything, so it is not in SQLite. Texts
-stand in it as hashes; there are no keys and no words of notes in it.
+The file is not derived from anything, so it is not in SQLite. It names texts by their hashes and holds neither keys
+nor words of notes.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from kept.config.paths import workspace_key
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import WriteFailed
 from kept.lock import locked
 from kept.values import frozen
 
-BOOK_NAME = "batches.json"
 VERSION = 1
 MAX_FAILURES = 2
 FORGET_AFTER_S = 30 * 86_400
-"""No provider keeps answers that long."""
+"""No provider keeps results that long."""
 _LOCK_WAIT_S = 10.0
 
 
 @frozen
 class BatchJob:
-    """One batch. Written as an intention first; then with the file that was uploaded; then with the batch made of it.
+    """One batch. Recorded before the upload; again with the uploaded file; again with the batch created from it.
 
-    Until there is a ``file_id`` nothing can have been paid for. With a file and without a ``batch_id`` nobody knows,
-    and the provider's list of batches, in which ``key`` stands, decides.
+    Without a ``file_id``, nothing can have been charged. With a file but without a ``batch_id``, the batch may exist:
+    the provider's list of batches, which contains ``key``, decides.
     """
 
     key: str
     workspace: str
-    """A hash of where it is: an agent may have several, and each has its own index."""
+    """Hash of its path: an agent may have several workspaces, each with its own index."""
     identity: str
-    """Of the embedder: its answers are of no use to another."""
+    """Identity of the embedder, whose vectors no other can use."""
     provider: str
-    intended_s: int
+    created_s: int
     hashes: tuple[str, ...]
     file_id: str | None = None
     batch_id: str | None = None
 
     @property
     def by_id(self) -> dict[str, bytes]:
+        """Hashes of the texts by the id of their request."""
         return {request_id(digest): bytes.fromhex(digest) for digest in self.hashes}
 
 
-def workspace_key(root: str) -> str:
-    return hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
+def job_workspace(root: str) -> str:
+    return workspace_key(root, digits=16)
 
 
 def request_id(digest: str) -> str:
-    """What a text is called in a batch. Half of its hash is enough to tell it apart, and short enough for everyone."""
+    """Return the id of a text in a batch. Half of its hash is unique, and short enough for every provider."""
     return digest[:32]
 
 
 @frozen
 class BatchProblem:
-    """How often batches of an embedder have failed in a row, and how the last one did."""
+    """Number of batches of an embedder that failed in a row, and the reason of the last failure."""
 
     identity: str
     failures: int
@@ -70,50 +70,52 @@ class BatchProblem:
 
 @frozen
 class BatchBook:
+    """Content of `batches.json`."""
+
     jobs: tuple[BatchJob, ...] = ()
-    trouble: BatchProblem | None = None
+    problem: BatchProblem | None = None
 
     def of(self, identity: str, workspace: str) -> tuple[BatchJob, ...]:
         return tuple(job for job in self.jobs if (job.identity, job.workspace) == (identity, workspace))
 
     def failures(self, identity: str) -> int:
-        return self.trouble.failures if self.trouble and self.trouble.identity == identity else 0
+        return self.problem.failures if self.problem and self.problem.identity == identity else 0
 
     def with_job(self, job: BatchJob) -> BatchBook:
-        return replace(self, jobs=(*(one for one in self.jobs if one.key != job.key), job))
+        return replace(self, jobs=(*self.without(job).jobs, job))
 
     def without(self, job: BatchJob) -> BatchBook:
-        return replace(self, jobs=tuple(one for one in self.jobs if one.key != job.key))
+        return replace(self, jobs=tuple(other for other in self.jobs if other.key != job.key))
 
     def with_failure(self, identity: str, reason: str) -> BatchBook:
-        return replace(self, trouble=BatchProblem(identity, self.failures(identity) + 1, reason))
+        return replace(self, problem=BatchProblem(identity, self.failures(identity) + 1, reason))
 
     def with_success(self, identity: str) -> BatchBook:
-        return replace(self, trouble=None) if self.failures(identity) else self
+        return replace(self, problem=None) if self.failures(identity) else self
 
     def without_old(self, now_s: int) -> BatchBook:
-        return replace(self, jobs=tuple(job for job in self.jobs if now_s - job.intended_s < FORGET_AFTER_S))
+        return replace(self, jobs=tuple(job for job in self.jobs if now_s - job.created_s < FORGET_AFTER_S))
 
 
-def jobs_under_way(folder: str, root: str) -> tuple[BatchJob, ...]:
-    """Those of a workspace, for showing: nothing is changed, whatever the file is like."""
+def jobs_under_way(path: str, root: str) -> tuple[BatchJob, ...]:
+    """Return the jobs of a workspace, to show them. Changes nothing, even if the file is damaged."""
     try:
-        with open(os.path.join(folder, BOOK_NAME), "rb") as file:
+        with open(path, "rb") as file:
             jobs = parse_book(file.read()).jobs
     except (OSError, ValueError, RecursionError):
         return ()
-    return tuple(job for job in jobs if job.workspace == workspace_key(root))
+    return tuple(job for job in jobs if job.workspace == job_workspace(root))
 
 
 class BatchBookFile:
-    """Changes are made under a lock, on what is in the file at that moment: another workspace may use it too."""
+    """The file of a book. A change locks and reads it first, since other workspaces use it too."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.notices: list[str] = []
 
     def read(self) -> BatchBook:
-        """A file that cannot be understood is put aside and reported; the work goes on without it."""
+        """Return the book. A damaged file is moved aside and reported in ``notices``; work continues without it."""
         try:
             with open(self.path, "rb") as file:
                 return parse_book(file.read())
@@ -122,26 +124,26 @@ class BatchBookFile:
         except OSError as exc:
             raise WriteFailed(f"{self.path}: cannot be read ({exc.strerror}).", hint="Check its permissions.") from exc
         except (ValueError, RecursionError):
-            self._put_aside()
+            self._move_aside()
             return BatchBook()
 
     def change(self, change: Callable[[BatchBook], BatchBook]) -> BatchBook:
         make_private_folder(os.path.dirname(self.path))
-        with locked(f"{self.path}.lock", wait_s=_LOCK_WAIT_S, purpose="writing down a batch"):
+        with locked(f"{self.path}.lock", wait_s=_LOCK_WAIT_S, purpose="recording a batch"):
             before = self.read()
             after = change(before)
             if after != before:
                 write_atomic(self.path, dump_book(after))
             return after
 
-    def _put_aside(self) -> None:
+    def _move_aside(self) -> None:
         aside = f"{self.path}.damaged"
         try:
             os.replace(self.path, aside)
         except OSError as exc:
-            raise WriteFailed(f"{self.path} is damaged and cannot be put aside ({exc.strerror}).") from exc
+            raise WriteFailed(f"{self.path} is damaged and cannot be moved aside ({exc.strerror}).") from exc
         self.notices.append(
-            f"It was damaged and is now {os.path.basename(aside)}. Batches that were under way are not collected;"
+            f"It was damaged and is now {os.path.basename(aside)}. Running batches are not collected;"
             " their texts may be paid for again."
         )
 
@@ -153,26 +155,26 @@ def dump_book(book: BatchBook) -> bytes:
             "workspace": job.workspace,
             "identity": job.identity,
             "provider": job.provider,
-            "intended_s": job.intended_s,
+            "intended_s": job.created_s,
             "file_id": job.file_id,
             "batch_id": job.batch_id,
             "hashes": list(job.hashes),
         }
         for job in book.jobs
     ]
-    trouble = book.trouble and {
-        "identity": book.trouble.identity,
-        "failures": book.trouble.failures,
-        "reason": book.trouble.reason,
+    problem = book.problem and {
+        "identity": book.problem.identity,
+        "failures": book.problem.failures,
+        "reason": book.problem.reason,
     }
-    return json.dumps({"version": VERSION, "trouble": trouble, "jobs": jobs}, indent=1).encode() + b"\n"
+    return json.dumps({"version": VERSION, "trouble": problem, "jobs": jobs}, indent=1).encode() + b"\n"
 
 
 def parse_book(raw: bytes) -> BatchBook:
-    """Raises ValueError unless every part is as it was written."""
+    """Parse the file. Raise ValueError if any part is invalid."""
     match json.loads(raw):
-        case {"version": 1, "jobs": [*jobs], "trouble": trouble}:
-            return BatchBook(tuple(map(_parse_job, jobs)), _parse_trouble(trouble))
+        case {"version": 1, "jobs": [*jobs], "trouble": problem}:
+            return BatchBook(tuple(map(_parse_job, jobs)), _parse_problem(problem))
     raise ValueError("not a list of batches")
 
 
@@ -183,18 +185,18 @@ def _parse_job(tree: Any) -> BatchJob:
             "workspace": str(workspace),
             "identity": str(identity),
             "provider": str(provider),
-            "intended_s": int(intended_s),
+            "intended_s": int(created_s),
             "file_id": str() | None as file_id,
             "batch_id": str() | None as batch_id,
             "hashes": [*hashes],
         }:
-            if not all(isinstance(one, str) and len(bytes.fromhex(one)) == 32 for one in hashes):
+            if not all(isinstance(digest, str) and len(bytes.fromhex(digest)) == 32 for digest in hashes):
                 raise ValueError("not a hash")
-            return BatchJob(key, workspace, identity, provider, intended_s, tuple(hashes), file_id, batch_id)
+            return BatchJob(key, workspace, identity, provider, created_s, tuple(hashes), file_id, batch_id)
     raise ValueError("not a batch")
 
 
-def _parse_trouble(tree: Any) -> BatchProblem | None:
+def _parse_problem(tree: Any) -> BatchProblem | None:
     match tree:
         case None:
             return None

@@ -14,6 +14,8 @@ from typing import Any
 from kept.database_files import file_number
 from kept.errors import KeptError
 from kept.forking import register
+from kept.indexing.service import IndexService
+from kept.indexing.sources import cite_source
 from kept.live.agenda import PendingChanges, SyncSchedule
 from kept.live.leadership import Leadership, lock_path
 from kept.live.state import EventKind, LiveEvent, LiveState, Role
@@ -108,7 +110,7 @@ class LiveIndex:
     # the thread
 
     def _run(self) -> None:
-        memory = self._memory.twin()
+        memory = self._memory.index_service.clone()
         try:
             while not self._stop.is_set():
                 if not self._take_lead() or not self._lead_as_long_as_it_goes(memory):
@@ -131,7 +133,7 @@ class LiveIndex:
             self._ready.set()
         return leads
 
-    def _lead_as_long_as_it_goes(self, memory: Memory) -> bool:
+    def _lead_as_long_as_it_goes(self, memory: IndexService) -> bool:
         """Whether it ended as it should. What went wrong is told, and leading begun anew: perhaps by somebody else."""
         try:
             self._lead(memory)
@@ -141,12 +143,12 @@ class LiveIndex:
             return False
         return True
 
-    def _lead(self, memory: Memory) -> None:
+    def _lead(self, memory: IndexService) -> None:
         """Until it is told to stop, or the lock is lost."""
         agenda = SyncSchedule(self._settings)
         watch: Watch = NoWatch()
         places = self._numbers()
-        for problem in memory.embedder()[0]:
+        for problem in memory.embedder_warnings:
             self._notify(problem)
         try:
             if not (self._watches or self._settings.on_session_start):
@@ -166,14 +168,14 @@ class LiveIndex:
             self._leadership.release()
             self._ready.set()
 
-    def _is_due(self, memory: Memory, agenda: SyncSchedule) -> bool:
+    def _is_due(self, memory: IndexService, agenda: SyncSchedule) -> bool:
         now = time.monotonic()
         if agenda.is_due(now):
             return True
         if not agenda.wants_measuring(now):
             return False
         try:
-            enough = memory.was_enough_said()
+            enough = memory.growth_reached()
         except KeptError as exc:
             self._has_problem(exc.message)
             enough = True  # the sync will tell what is wrong
@@ -181,7 +183,7 @@ class LiveIndex:
             agenda.too_little_said()
         return enough
 
-    def _notice(self, memory: Memory, agenda: SyncSchedule, watch: Watch) -> Watch:
+    def _notice(self, memory: IndexService, agenda: SyncSchedule, watch: Watch) -> Watch:
         """Waits for what happens next."""
         timeout_s = min(TICK_S, max(0.0, agenda.wake_at() - time.monotonic()))
         try:
@@ -201,7 +203,7 @@ class LiveIndex:
 
     # syncing
 
-    def _sync_and_arm(self, memory: Memory, agenda: SyncSchedule, watch: Watch) -> Watch:
+    def _sync_and_arm(self, memory: IndexService, agenda: SyncSchedule, watch: Watch) -> Watch:
         """Takes in what changed. Folders that were not watched while that was going on are looked at once more."""
         for _ in range(_REARM_TRIES):
             went_well = self._sync(memory, agenda)
@@ -215,7 +217,7 @@ class LiveIndex:
         self._ready.set()
         return watch
 
-    def _sync(self, memory: Memory, agenda: SyncSchedule) -> bool:
+    def _sync(self, memory: IndexService, agenda: SyncSchedule) -> bool:
         """Whether the folders were looked at."""
         started = time.monotonic()
         self._change(syncing=True, completed=0, total=0)
@@ -234,9 +236,9 @@ class LiveIndex:
             self._tell("synced", report=report)
         return report is not None
 
-    def _try_to_sync(self, memory: Memory) -> tuple[SyncReport | None, str | None]:
+    def _try_to_sync(self, memory: IndexService) -> tuple[SyncReport | None, str | None]:
         try:
-            report = memory.take_in_changes(progress=self._progress)
+            report = memory.sync_background(progress=self._progress)
         except _Stopped:
             return None, None
         except KeptError as exc:
@@ -253,7 +255,7 @@ class LiveIndex:
 
     # watching
 
-    def _wants_other_watch(self, memory: Memory, watch: Watch) -> bool:
+    def _wants_other_watch(self, memory: IndexService, watch: Watch) -> bool:
         if not self._watches:
             return False
         if isinstance(watch, PollingWatch):
@@ -265,12 +267,12 @@ class LiveIndex:
         polls = isinstance(watch, PollingWatch) and self._kernel_again is not None
         return polls and time.monotonic() >= (self._kernel_again or 0.0)
 
-    def _arm(self, memory: Memory) -> Watch:
+    def _arm(self, memory: IndexService) -> Watch:
         folders = memory.folders()
         if not folders:  # nothing could be looked at yet
             return NoWatch()
         try:
-            return KernelWatch(folders, memory.cite_changed, quiet_s=self._settings.watch_debounce_ms / 1000)
+            return KernelWatch(folders, self._cite, quiet_s=self._settings.watch_debounce_ms / 1000)
         except FileNotFoundError:  # gone since: the next sync says which there are
             return NoWatch()
         except ImportError:
@@ -279,11 +281,14 @@ class LiveIndex:
         except OSError as exc:
             return self._poll(memory, str(exc))
 
-    def _poll(self, memory: Memory, why: str, *, hint: str = "", again: bool = True) -> Watch:
+    def _poll(self, memory: IndexService, why: str, *, hint: str = "", again: bool = True) -> Watch:
         self._kernel_again = time.monotonic() + KERNEL_AGAIN_S if again else None
         hint = hint or "More may be allowed by raising fs.inotify.max_user_instances and fs.inotify.max_user_watches."
         self._notify(f"The kernel does not tell of changes ({why}), so folders are looked at from time to time. {hint}")
-        return PollingWatch(memory.look)
+        return PollingWatch(memory.scan)
+
+    def _cite(self, absolute: str) -> str | None:
+        return cite_source(absolute, self._memory.workspace, self._memory.config.paths.sessions)
 
     # telling
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from threading import Event
 from typing import TYPE_CHECKING
 
-from kept.indexing.scan import is_transcript_path
+from kept.indexing.sources import is_transcript_path
 from kept.live.agenda import PendingChanges
 from kept.live.state import Watching
 from kept.workspace.scan import Scan

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from kept.embedding.base import Calibration
 from kept.search.keyword import KeywordHit, WeightedTerm
-from kept.store.rows import ChunkRow
+from kept.store.generation import ChunkRow
 from kept.values import frozen
 
 _SPEAKER = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] ([^:\n]{1,80}): ")

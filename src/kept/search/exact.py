@@ -19,7 +19,7 @@ from kept.chunking.segment import is_unspaced, normalise
 from kept.records import SOURCES, Filter, ScorePart
 from kept.search.fuse import Scored
 from kept.search.query import ParsedQuery, Term, phrase_of
-from kept.store.rows import ChunkRow
+from kept.store.generation import ChunkRow
 from kept.store.words import WordIndex
 
 MAX_ROWS = 50

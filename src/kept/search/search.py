@@ -25,9 +25,9 @@ from kept.search.spread import spread_notes
 from kept.search.times import add_times, spells_in
 from kept.search.weights import LEAST_TRUST, TURN_TRUST, UNCOVERED_TRUST
 from kept.search.window import Windows
+from kept.store.generation import ChunkRow
 from kept.store.index import Index
 from kept.store.kernels import quantise
-from kept.store.rows import ChunkRow
 from kept.values import frozen
 
 LEAST_CANDIDATES, MAX_CANDIDATES = 40, 200

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kept.records import Filter
 from kept.search.snippet import MAX_CHARS
-from kept.store.rows import ChunkRow
+from kept.store.generation import ChunkRow
 
 Neighbours = Callable[[ChunkRow], Sequence[ChunkRow]]
 """The chunks around one in its file, itself among them, in order."""
