@@ -98,12 +98,14 @@ class IndexService:
         self._reranker = None
 
     def require_usable(self) -> None:
-        """Raise an error if memory search is switched off or the workspace is missing."""
+        """Raise an error if memory search is switched off, the workspace is missing or the provider is unknown."""
         if not self.settings.enabled:
             raise ConfigError(
                 "Memory search is switched off.", hint="Set agents.defaults.memory_search.enabled to true."
             )
         self.workspace.require()
+        with self._lock:
+            _ = self._handle.chain
 
     # the index and its embedder
 
