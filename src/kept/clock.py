@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import secrets
+import os
 import time
 from typing import Protocol
 
@@ -25,5 +25,5 @@ class SystemClock:
 
 
 def new_id() -> str:
-    """Sixteen hexadecimal digits: among a million of them two are alike once in thirty million times."""
-    return secrets.token_hex(8)
+    """Return 64 random bits in hexadecimal: P(collision) is about 3e-8 for a million ids."""
+    return os.urandom(8).hex()  # importing `secrets` would cost `kept add` 10 ms

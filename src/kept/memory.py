@@ -6,10 +6,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from kept.clock import Clock, SystemClock
 from kept.config import Config, QuerySettings, load_config
+from kept.config.schema import BuiltInProvider
 from kept.errors import WorkspaceMissing
 from kept.records import Filter, Passage, Preview, Progress, SearchResult, Status, SyncReport, Written
 from kept.workspace.paths import Workspace
@@ -49,6 +50,9 @@ class Memory:
         self._own_embedder = embedder
         self._limits = limits
         self._qmd = self._make_qmd() if self.settings.backend == "qmd" else None
+        # A misspelt provider is an error from the start; only another package's provider has to be loaded for that.
+        if not {self.settings.provider, self.settings.fallback} <= set(get_args(BuiltInProvider)):
+            self.index_service.require_known_provider()
 
     @classmethod
     def open(

@@ -8,7 +8,6 @@ import click
 
 from kept.cli.output import json_option, print_json, style
 from kept.cli.root import Globals
-from kept.tools.shapes import written_json
 
 
 @click.command("add")
@@ -22,6 +21,8 @@ def command(options: Globals, text: tuple[str, ...], to: str, as_json: bool) -> 
     with options.memory() as memory:
         written = memory.add(said, to=to)
     if as_json:
+        from kept.tools.shapes import written_json
+
         print_json(written_json(written))
     else:
         click.echo(f"Kept in {style(written.citation, fg='cyan')}.")

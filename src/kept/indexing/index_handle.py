@@ -62,10 +62,13 @@ class IndexHandle:
     @property
     def chain(self) -> EmbedderChain:
         """The embedders that the settings name, or the caller's own."""
-        if self._chain is None:
-            own = self.own_embedder
-            self._chain = chain_of(own) if own else choose_chain(self.settings, self.config.keys)
-            self._embedder = next(iter(self._chain.embedders), None)
+        return self._chain or self.load_embedders()
+
+    def load_embedders(self) -> EmbedderChain:
+        """Load the embedders. Raise UnknownProvider if the settings name a provider that no package has."""
+        own = self.own_embedder
+        self._chain = chain_of(own) if own else choose_chain(self.settings, self.config.keys)
+        self._embedder = next(iter(self._chain.embedders), None)
         return self._chain
 
     @property

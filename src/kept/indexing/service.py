@@ -98,14 +98,17 @@ class IndexService:
         self._reranker = None
 
     def require_usable(self) -> None:
-        """Raise an error if memory search is switched off, the workspace is missing or the provider is unknown."""
+        """Raise an error if memory search is switched off or the workspace is missing."""
         if not self.settings.enabled:
             raise ConfigError(
                 "Memory search is switched off.", hint="Set agents.defaults.memory_search.enabled to true."
             )
         self.workspace.require()
+
+    def require_known_provider(self) -> None:
+        """Raise UnknownProvider if the settings name a provider that no package has."""
         with self._lock:
-            _ = self._handle.chain
+            self._handle.load_embedders()
 
     # the index and its embedder
 
