@@ -1,4 +1,4 @@
-"""What a sync has to do: from the files on disk and the rows in the index. Reads only."""
+"""Planning a sync from the files on disk and the rows in the index. Reads only."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from kept.database_files import file_number
 from kept.embedding.base import Embedder
 from kept.errors import ConfigError, EmbeddingError, LockBusy, StoreDamaged, StoreError
 from kept.forking import DatabaseLock, register
-from kept.indexing.freshness import Freshness, drop_outdated
+from kept.indexing.index_freshness import Freshness, drop_outdated
 from kept.indexing.index_handle import IndexHandle, IndexLimits
 from kept.indexing.planner import SyncPlanner
 from kept.indexing.sync_run import SyncRun

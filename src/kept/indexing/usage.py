@@ -1,4 +1,4 @@
-"""What embedding uses and costs: between two moments, and before it is done."""
+"""Usage and cost of embedding: between two moments, and estimated in advance."""
 
 from __future__ import annotations
 

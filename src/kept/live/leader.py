@@ -1,4 +1,4 @@
-"""The loop of the leader: wait for changes, sync when the schedule says so, until the lead is lost."""
+"""The loop of the leader: wait for changes, sync when one is due, until the lead is lost."""
 
 from __future__ import annotations
 

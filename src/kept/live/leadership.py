@@ -1,4 +1,5 @@
-"""Which of several processes keeps an index current: the one that holds a lock, which the kernel drops when it ends."""
+"""Leadership: of several processes, the one that holds a lock keeps the index current. The kernel drops the lock when
+the process ends."""
 
 from __future__ import annotations
 

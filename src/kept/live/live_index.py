@@ -31,7 +31,7 @@ class LiveIndex:
     for it. Nothing here raises: a problem is in `state()`, and is retried.
 
     ``watch`` tells whether to watch for changes (default: ``memory_search.sync.watch``). Otherwise the index is
-    brought up to date at the start and by the interval. ``listener`` is called with events, from the thread.
+    synced at the start and by the interval. ``listener`` is called with events, from the thread.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Whether index and files agree: the signal that saves a scan, and the check of hits when there was no sync."""
+"""Agreement of index and files: a signal that saves scans, and a check of hits for searches without a sync."""
 
 from __future__ import annotations
 
