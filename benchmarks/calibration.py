@@ -86,10 +86,10 @@ def _questions(bench: BenchSet, others: Sequence[BenchSet], names: Sequence[str]
 
 
 def _ask(memory: Memory, group: BenchGroup, name: str, kind: str, text: str, wanted: frozenset[str]) -> Asked:
-    _, embedder = memory.embedder()
+    embedder = memory.index_service.embedder
     query, settings = parse_query(text), memory.settings.query
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
-    with memory.inspecting() as (index, _), index.reading():
+    with memory.index_service.inspecting() as (index, _), index.reading():
         pool = gather_pool(index, vector, query, settings, Filter())
     ranked = fuse_pool(pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000), settings, vector)
     best = max((one.relevance for one in ranked), default=0.0)

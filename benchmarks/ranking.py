@@ -71,11 +71,11 @@ def gather(bench: BenchSet, config: Config, folder: str, limit: int | None) -> l
 
 
 def ask(memory: Memory, group: BenchGroup, text: str, wanted: frozenset[str], fold: str) -> Asked:
-    _, embedder = memory.embedder()
+    embedder = memory.index_service.embedder
     query = parse_query(text)
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
     settings = replace(memory.settings.query, max_results=50)
-    with memory.inspecting() as (index, _), index.reading():
+    with memory.index_service.inspecting() as (index, _), index.reading():
         pool = gather_pool(index, vector, query, settings, Filter())
     candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
     documents = [documents_of(group, pool.chunks[one.row]) for one in candidates]

@@ -72,7 +72,7 @@ def soak(scratch: Path, *, seconds: float, processes: int) -> Figures:
     seed_notes(workspace)
     with Memory.open(workspace, home=home) as memory:
         memory.sync()
-        index = memory.index_path()
+        index = memory.index_service.path
     before = file_number(index)
     figures = Figures()
     run_workers(scratch, env, seconds, processes, figures)
@@ -142,7 +142,7 @@ def examine(workspace: Path, home: Path, figures: Figures, *, replaced: bool) ->
     with Memory.open(workspace, home=home) as memory:
         memory.sync()
         status = memory.status()
-        with memory.inspecting() as (index, _):
+        with memory.index_service.inspecting() as (index, _):
             generations = index.generation_number()
     figures.rebuilds += generations + replaced
     figures.heals = sum(heal.times for heal in status.heals)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from kept.clock import Clock, SystemClock
 from kept.config import Config, LoadedConfig, RemoteSettings
 from kept.config.layers import settings_of
-from kept.embedding.base import Embedder
-from kept.embedding.registry import PROVIDERS, added_providers, default_model, make_embedder
 from kept.errors import EmbeddingError
 from kept.values import frozen
 
 if TYPE_CHECKING:
+    from kept.embedding.base import Embedder
     from kept.llm.base import ChatModel
     from kept.llm.claude_cli import KeptServer
     from kept.memory import Memory
@@ -45,12 +44,16 @@ class ProviderInfo:
 
 def list_providers(config: Config) -> list[ProviderInfo]:
     """Every provider there is. None of them is asked anything."""
+    from kept.embedding.registry import PROVIDERS, added_providers
+
     chosen = "local" if config.memory_search.provider == "auto" else config.memory_search.provider
     names = [*(name for name in PROVIDERS if name != "auto"), *added_providers()]
     return [_describe(config, name, in_use=name == chosen) for name in names]
 
 
 def _describe(config: Config, name: str, *, in_use: bool) -> ProviderInfo:
+    from kept.embedding.registry import PROVIDERS, default_model
+
     try:
         embedder = open_embedder(config, name)
     except EmbeddingError as exc:
@@ -69,6 +72,8 @@ def _describe(config: Config, name: str, *, in_use: bool) -> ProviderInfo:
 
 def open_embedder(config: Config, name: str) -> Embedder | None:
     """The embedder of that name. Model, endpoint and key that are set belong to the provider that is set."""
+    from kept.embedding.registry import make_embedder
+
     settings = config.memory_search
     if name not in (settings.provider, "local"):
         settings = replace(settings, model=None, dimensions=None, remote=RemoteSettings())
@@ -111,7 +116,7 @@ def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel
     model = make_model(config.agent.model, config.keys, kept=_kept_server(loaded))
     if not model.writes:
         return model  # it costs nothing
-    ledger = open_model_ledger(config.home, config.agent_id, clock or SystemClock())
+    ledger = open_model_ledger(config, clock or SystemClock())
     return MeteredChat(model, ledger, budget_tokens=config.agent.model.daily_budget_tokens)
 
 

@@ -9,11 +9,10 @@ from typing import Any
 from kept.clock import Clock
 from kept.config import Config
 from kept.errors import KeptError, LockBusy
-from kept.indexing.batch_book import BOOK_NAME, BatchBookFile
-from kept.ledger import Ledger, open_model_ledger
+from kept.indexing.batch_book import BatchBookFile
+from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
 from kept.lock import locked
 from kept.quarantine import DAMAGED_ENDING, Fault, count_set_aside
-from kept.records import Spending
 from kept.responder.inbox import Inbox
 from kept.responder.state import inbox_path
 
@@ -24,7 +23,7 @@ def find_faults(config: Config, clock: Clock) -> list[Fault]:
     faults += _read(inbox_path(config), lambda: _inbox_faults(config, clock))
     for ledger in _ledgers(config, clock):
         faults += _read(ledger.path, ledger.faults)
-    book = BatchBookFile(os.path.join(_folder(config), BOOK_NAME))
+    book = BatchBookFile(config.paths.batches)
     faults += _read(book.path, lambda: _book_faults(book))
     return faults
 
@@ -33,13 +32,13 @@ def mend_faults(config: Config, clock: Clock) -> None:
     """Move what cannot be read into files beside. What cannot be moved now is found again by the next look."""
     for ledger in _ledgers(config, clock):
         _try(ledger.mend)
-    _try(lambda: _mend_book(BatchBookFile(os.path.join(_folder(config), BOOK_NAME))))
+    _try(lambda: _mend_book(BatchBookFile(config.paths.batches)))
     _try(lambda: _mend_inbox(config, clock))
 
 
 def count_quarantined(config: Config) -> dict[str, int]:
     """Return how many lines were set aside, by the file they are in now."""
-    folder = _folder(config)
+    folder = config.paths.folder
     names = (
         sorted(name for name in os.listdir(folder) if name.endswith(DAMAGED_ENDING)) if os.path.isdir(folder) else []
     )
@@ -47,13 +46,8 @@ def count_quarantined(config: Config) -> dict[str, int]:
     return {path: count_set_aside(path.removesuffix(DAMAGED_ENDING)) for path in paths if os.path.isfile(path)}
 
 
-def _folder(config: Config) -> str:
-    return os.path.join(config.home, "agents", config.agent_id)
-
-
 def _ledgers(config: Config, clock: Clock) -> Sequence[Ledger[Any]]:
-    spending = Ledger(os.path.join(_folder(config), "ledger.jsonl"), clock, Spending)
-    return spending, open_model_ledger(config.home, config.agent_id, clock)
+    return open_embedding_ledger(config, clock), open_model_ledger(config, clock)
 
 
 def _inbox_faults(config: Config, clock: Clock) -> list[Fault]:

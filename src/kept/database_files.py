@@ -1,7 +1,7 @@
-"""The files of a SQLite database: which one is at a path, and how a damaged one is replaced while others have it open.
+"""The files of a SQLite database: identifying them, and replacing a damaged database that other processes have open.
 
-SQLite finds a database's log (``-wal``) and its shared memory (``-shm``) by name. A new database must therefore never
-meet the log or the shared memory of the old one, and a process must never open them for the wrong database.
+SQLite finds a database's log (``-wal``) and shared memory (``-shm``) by name. A new database must therefore never meet
+the log or the shared memory of the old one, and a process must never open them for the wrong database.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from kept.errors import LockBusy, StoreBusy, StoreUnavailable, WorkspaceError
 from kept.lock import locked
 
 KEPT_ASIDE = 2
-"""How many damaged files are kept, for whoever wants to look into them."""
+"""Number of damaged files that are kept for examination."""
 _LOGS = ("-shm", "-wal")
 _OPEN_WAIT_S = 5.0
 _REPLACE_WAIT_S = 30.0
 
 
 def file_number(path: str) -> tuple[int, int] | None:
-    """Which file is at a path: it may have been deleted and made anew since it was opened."""
+    """Return device and inode of the file at a path, or None. They tell whether a file was replaced."""
     try:
         state = os.stat(path)
     except OSError:
@@ -36,16 +36,16 @@ def database_files(path: str) -> tuple[str, ...]:
 
 
 def delete_database(path: str) -> None:
-    """Delete a database that nobody has open. The main file goes last, so that no log is left without it."""
+    """Delete a database that is not open. The main file goes last, so that no log is left without it."""
     for part in reversed(database_files(path)):
         _unlink(part)
 
 
 def create_private(path: str) -> None:
-    """Create an empty file that only its owner can read, unless there is one.
+    """Create an empty file that only its owner can read, unless the file exists.
 
-    It gets its name after it was closed: closing a file drops every lock that this process holds on it, and with them
-    those of SQLite on another connection.
+    The file gets its name after it was closed: closing a file drops every lock that this process holds on it,
+    including those of SQLite on another connection.
     """
     if os.path.exists(path):
         return
@@ -61,27 +61,27 @@ def create_private(path: str) -> None:
 
 @contextmanager
 def opening(path: str) -> Iterator[None]:
-    """Hold off whoever would replace the database while its files are being opened one after the other."""
-    with ExitStack() as held:
+    """Keep other processes from replacing the database while its files are opened one after the other."""
+    with ExitStack() as stack:
         try:
-            held.enter_context(
+            stack.enter_context(
                 locked(os.path.dirname(path), wait_s=_OPEN_WAIT_S, purpose="replacing it", create=False, shared=True)
             )
         except LockBusy as exc:
             raise StoreBusy(f"{path}: {exc.message}") from exc
         except (WorkspaceError, OSError):
-            pass  # where a folder cannot be locked, nobody can replace the database either
+            pass  # a folder that cannot be locked here cannot be locked to replace the database either
         yield
 
 
 def replace_damaged(path: str, replacement: str | None) -> str:
-    """Keep a damaged database under another name, and put a new one in its place, or none. Return that name.
+    """Rename a damaged database and move its replacement, if any, to its path. Return the new name of the old one.
 
-    Whoever has the old one open keeps its file, log and shared memory under their new names, and SQLite notices that
-    it was moved: closing it deletes nothing. The caller holds the lock that writers of this database take.
+    Processes that have the old database open keep its file, log and shared memory under the new names, and SQLite
+    notices the move: closing it deletes nothing. The caller holds the lock that writers of this database take.
 
-    The log is moved first. After a crash in between, the damaged file stands without its log, which is found damaged
-    again; the new file never stands with the log of the old one.
+    The log is moved first. After a crash in between, the damaged file has no log and is found damaged again; the new
+    file never meets the log of the old one.
     """
     aside = f"{path}.damaged-{max(_numbers(path), default=0) + 1}"
     folder = os.path.dirname(path)
@@ -102,24 +102,24 @@ def replace_damaged(path: str, replacement: str | None) -> str:
         raise StoreUnavailable(f"{path}: the damaged file could not be replaced ({exc.strerror}).") from exc
     except WorkspaceError as exc:
         raise StoreUnavailable(exc.message) from exc
-    _forget_older(path)
+    _delete_older(path)
     return aside
 
 
 def damaged_files(path: str) -> list[str]:
-    """What was put aside of a database, the oldest first."""
+    """Return the damaged files that were moved aside, oldest first."""
     return [f"{path}.damaged-{number}" for number in sorted(_numbers(path))]
 
 
-def _forget_older(path: str) -> None:
+def _delete_older(path: str) -> None:
     for aside in damaged_files(path)[:-KEPT_ASIDE]:
         delete_database(aside)
 
 
 def _numbers(path: str) -> set[int]:
     pattern = re.compile(re.escape(os.path.basename(path)) + r"\.damaged-(\d{1,9})(?:-wal|-shm)?")
-    found = (pattern.fullmatch(name) for name in os.listdir(os.path.dirname(path)))
-    return {int(match.group(1)) for match in found if match}
+    matches = (pattern.fullmatch(name) for name in os.listdir(os.path.dirname(path)))
+    return {int(match.group(1)) for match in matches if match}
 
 
 def _link(path: str, other: str) -> None:

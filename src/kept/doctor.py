@@ -13,7 +13,7 @@ from kept.config.agents import agents_sharing_workspace
 from kept.damage import count_quarantined, find_faults, mend_faults
 from kept.database_files import database_files
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreError
-from kept.indexing.scan import scan_transcripts
+from kept.indexing.sources import scan_transcripts
 from kept.memory import Memory
 from kept.records import Progress
 from kept.sessions.transcript import Transcript, faults_of
@@ -66,7 +66,7 @@ def mend(memory: Memory, before: list[Check], *, progress: Progress | None = Non
     """Does what the remedies say, and looks again."""
     remedies: dict[str, Callable[[], object]] = {
         "permissions": lambda: _make_private(memory),
-        "integrity": lambda: memory.mend_index(progress=progress),
+        "integrity": lambda: memory.index_service.mend(progress=progress),
         "sessions": lambda: _mend_ends(memory),
         "records": lambda: mend_faults(memory.config, memory.clock),
         "freshness": lambda: memory.sync(force=_changed_unseen(memory), progress=progress),
@@ -91,8 +91,8 @@ def _workspace(memory: Memory) -> Iterator[Check]:
 
 def _private_paths(memory: Memory) -> list[tuple[str, int]]:
     home = memory.config.home
-    folders = [home, os.path.join(home, "agents"), os.path.join(home, "agents", memory.config.agent_id)]
-    files = [os.path.join(home, "config.yaml"), *database_files(memory.index_path())]
+    folders = [home, os.path.join(home, "agents"), memory.config.paths.folder]
+    files = [os.path.join(home, "config.yaml"), *database_files(memory.index_service.path)]
     return [(path, 0o700) for path in folders] + [(path, 0o600) for path in files]
 
 
@@ -119,7 +119,7 @@ def _make_private(memory: Memory) -> None:
 
 
 def _integrity(memory: Memory) -> Iterator[Check]:
-    with memory.inspecting() as (index, _):
+    with memory.index_service.inspecting() as (index, _):
         findings = check_index(index)
         size = index.size_bytes()
     if not findings:
@@ -131,9 +131,9 @@ def _integrity(memory: Memory) -> Iterator[Check]:
 
 def _freshness(memory: Memory) -> Iterator[Check]:
     """The index against the files, by their content: what their state promises is not taken on trust here."""
-    with memory.inspecting() as (index, syncer):
-        scan = syncer.scan()
-        behind = syncer.count_changed(scan, thoroughly=True)
+    with memory.index_service.inspecting() as (index, planner):
+        scan = planner.scan()
+        behind = planner.count_changed(scan, read_all=True)
         with index.reading():
             warnings = index.live.note_warnings()
     if behind:
@@ -148,14 +148,13 @@ def _freshness(memory: Memory) -> Iterator[Check]:
 
 def _changed_unseen(memory: Memory) -> bool:
     """Whether a note changed in a way that its size and times do not show: an ordinary sync would pass over it."""
-    with memory.inspecting() as (_, syncer):
-        scan = syncer.scan()
-        return syncer.count_changed(scan, thoroughly=True) > syncer.count_changed(scan)
+    with memory.index_service.inspecting() as (_, planner):
+        scan = planner.scan()
+        return planner.count_changed(scan, read_all=True) > planner.count_changed(scan)
 
 
 def _transcripts(memory: Memory) -> list[Transcript]:
-    folder = os.path.join(memory.config.home, "agents", memory.config.agent_id, "sessions")
-    return [Transcript(file.absolute) for file in scan_transcripts(folder).files]
+    return [Transcript(file.absolute) for file in scan_transcripts(memory.config.paths.sessions).files]
 
 
 def _sessions(memory: Memory) -> Iterator[Check]:
@@ -230,7 +229,7 @@ def _mend_ends(memory: Memory) -> None:
 
 
 def _embedder(memory: Memory) -> Iterator[Check]:
-    problems, embedder = memory.embedder()
+    problems, embedder = memory.index_service.embedder_warnings, memory.index_service.embedder
     if problems:
         yield Check("embedder", False, problems[0], "set memory_search.provider to local or none")
     elif embedder is None:

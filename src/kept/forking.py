@@ -1,9 +1,9 @@
 """Forking a process that has databases open.
 
-A fork copies one thread, and every lock as it is at that moment. A lock that another thread holds is never let go in
-the child, SQLite's own among them, and SQLite forbids a child to use its parent's connections. So a fork waits until
-no thread is inside a database; the child begins with free locks and forgets the connections. Where the wait was in
-vain, the child refuses to use a database: that would hang.
+A fork copies one thread, and every lock as it is at that moment. A lock that another thread holds is never released in
+the child, including SQLite's own locks, and SQLite forbids a child to use its parent's connections. So a fork waits
+until no thread is inside a database; the child starts with free locks and drops the connections. If the wait timed
+out, the child refuses to use a database, since that could hang.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Any, Protocol
 from kept.errors import ForkedWhileBusy
 
 WAIT_S = 5.0
-"""How long a fork waits for other threads. A sync of many notes takes longer."""
+"""Longest wait of a fork for other threads. A sync of many notes takes longer."""
 _POLL_S = 0.001
 
 
 class Forkable(Protocol):
     def after_fork(self) -> None:
-        """Called in the child: forget what is the parent's."""
+        """Drop what belongs to the parent. Called in the child."""
 
 
 class DatabaseLock:
-    """A reentrant lock that is held while a database is used. A thread that wants to fork goes before all others."""
+    """A reentrant lock around the use of a database. A thread that forks goes before all others."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -57,7 +57,7 @@ class DatabaseLock:
         return True
 
     def renew(self) -> None:
-        """In the child: whoever held it, unless it was the thread that forked, is not there any more."""
+        """In the child, free the lock unless the thread that forked holds it: other threads do not exist here."""
         if self._owner != threading.get_ident():
             self._lock, self._owner, self._depth = threading.RLock(), 0, 0
 
@@ -68,11 +68,11 @@ _forgotten: list[object] = []
 _turn = threading.Lock()
 _forking = 0
 """The thread that is about to fork."""
-_held: list[DatabaseLock] = []
+_locked_for_fork: list[DatabaseLock] = []
 _is_busy = False
-"""Whether a thread is still inside a database as this process is being forked."""
+"""True if a thread is still inside a database while this process forks."""
 _was_busy = False
-"""Whether that was so when this process came of a fork."""
+"""True if that was so in the parent when this process was forked."""
 
 
 def register(member: Forkable) -> None:
@@ -80,7 +80,7 @@ def register(member: Forkable) -> None:
 
 
 def forget(connection: object) -> None:
-    """Keep what belongs to the parent from ever being closed here."""
+    """Keep a connection of the parent from being closed here, when it is garbage-collected."""
     try:
         import ctypes
     except ImportError:
@@ -102,14 +102,14 @@ def _before() -> None:
     deadline = time.monotonic() + WAIT_S
     for lock in [*_locks]:
         if lock.acquire_within(deadline - time.monotonic()):
-            _held.append(lock)
+            _locked_for_fork.append(lock)
         else:
             _is_busy = True
 
 
 def _in_parent() -> None:
     global _forking, _is_busy
-    _let_go()
+    _release_locks()
     _forking, _is_busy = 0, False
     _turn.release()
 
@@ -117,7 +117,7 @@ def _in_parent() -> None:
 def _in_child() -> None:
     global _forking, _turn, _was_busy
     _was_busy = _was_busy or _is_busy
-    _let_go()
+    _release_locks()
     for lock in [*_locks]:
         lock.renew()
     for member in [*_members]:
@@ -125,9 +125,9 @@ def _in_child() -> None:
     _forking, _turn = 0, threading.Lock()
 
 
-def _let_go() -> None:
-    while _held:
-        _held.pop().__exit__()
+def _release_locks() -> None:
+    while _locked_for_fork:
+        _locked_for_fork.pop().__exit__()
 
 
 os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -1,7 +1,7 @@
-"""What embedding and models have used, and what was healed, by day: JSON lines beside the index, which may be deleted.
+"""Ledgers by day: what embedding and models have used, and what was healed. JSON lines in the agent's folder.
 
-A line is a value whose texts say what it is about and whose numbers are added up. A line that cannot be read, or whose
-numbers cannot be true, counts nowhere.
+The text fields of an entry form its key, and the numbers of entries with the same key are added up. A line that
+cannot be read, or whose numbers cannot be true, is not counted.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import asdict, fields, replace
 from typing import Any, Generic, TypeVar
 
 from kept.clock import Clock
+from kept.config import Config
 from kept.durable import append_durably, make_private_folder, write_atomic
 from kept.errors import KeptError, WorkspaceError
 from kept.limits import MAX_COUNT, is_amount, is_storable
@@ -23,53 +24,58 @@ from kept.records import Heal, ModelSpending, Spending
 
 COMPACT_ABOVE_BYTES = 256_000
 _LOCK_WAIT_S = 5.0
-_NO_SPENDING = "it is no account of what was spent, or its numbers cannot be true; it is not counted"
+_NO_SPENDING = "it is not a ledger entry, or its numbers cannot be true; it is not counted"
 
-Line = TypeVar("Line", Spending, ModelSpending, Heal)
+LedgerEntry = TypeVar("LedgerEntry", Spending, ModelSpending, Heal)
 
 
-class Ledger(Generic[Line]):
-    def __init__(self, path: str, clock: Clock, kind: type[Line]) -> None:
+class Ledger(Generic[LedgerEntry]):
+    """A file of entries of one kind. ``compact_above_bytes`` is the size above which entries are summed up."""
+
+    def __init__(
+        self, path: str, clock: Clock, kind: type[LedgerEntry], *, compact_above_bytes: int = COMPACT_ABOVE_BYTES
+    ) -> None:
         self.path = path
         self.clock = clock
-        self._kind: type[Line] = kind
+        self._kind: type[LedgerEntry] = kind
+        self._compact_above_bytes = compact_above_bytes
 
     def today(self) -> str:
         return f"{self.clock.now():%Y-%m-%d}"
 
-    def record(self, spent: Line) -> str | None:
-        """Adds to an account, today's unless the line names a day. What cannot be written down is said, and stops
-        nothing."""
-        if not any(isinstance(value, int) and value for value in asdict(spent).values()):
+    def record(self, entry: LedgerEntry) -> str | None:
+        """Add an entry, for today unless it names a day. Return a message if it could not be written: a ledger stops
+        no other work. An entry of zeros is not written."""
+        if not any(isinstance(value, int) and value for value in asdict(entry).values()):
             return None
         try:
-            with self.held():
-                self.add(spent)
+            with self.locked():
+                self.add(entry)
         except (KeptError, OSError) as exc:
             return f"The ledger could not be written: {exc}"
         return None
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """While this lasts no other process adds anything: for whoever has to look before adding."""
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from adding entries, for a caller that has to read before it adds."""
         make_private_folder(os.path.dirname(self.path))
         with locked(f"{self.path}.lock", wait_s=_LOCK_WAIT_S, purpose="writing the ledger"):
             yield
 
-    def add(self, spent: Line) -> None:
-        """The caller holds the ledger."""
+    def add(self, entry: LedgerEntry) -> None:
+        """Append an entry. The caller holds the lock."""
         mend_end(self.path, lambda raw: self._parse(raw) is not None)
-        append_durably(self.path, _line(spent if spent.day else replace(spent, day=self.today())))
-        if os.path.getsize(self.path) > COMPACT_ABOVE_BYTES:
+        append_durably(self.path, _to_line(entry if entry.day else replace(entry, day=self.today())))
+        if os.path.getsize(self.path) > self._compact_above_bytes:
             set_aside(self.path, self._damaged())
-            write_atomic(self.path, b"".join(map(_line, self.by_day())))
+            write_atomic(self.path, b"".join(map(_to_line, self.by_day())))
 
-    def by_day(self) -> list[Line]:
-        """One line for each day and what else it is about, oldest first."""
-        sums: dict[tuple[str, ...], Line] = {}
-        for one in filter(None, map(self._parse, self._raw_lines())):
-            key = _about(one)
-            sums[key] = _sum(sums[key], one) if key in sums else one
+    def by_day(self) -> list[LedgerEntry]:
+        """Return one entry for each day and key, oldest first."""
+        sums: dict[tuple[str, ...], LedgerEntry] = {}
+        for entry in filter(None, map(self._parse, self._raw_lines())):
+            key = _key(entry)
+            sums[key] = _sum(sums[key], entry) if key in sums else entry
         return [sums[key] for key in sorted(sums)]
 
     # damage
@@ -83,7 +89,7 @@ class Ledger(Generic[Line]):
         """Move the lines that count nowhere into a file beside the ledger."""
         if not self._damaged():
             return
-        with self.held():
+        with self.locked():
             set_aside(self.path, self._damaged())
             write_atomic(self.path, b"".join(raw + b"\n" for raw in self._raw_lines() if self._parse(raw)))
 
@@ -99,29 +105,34 @@ class Ledger(Generic[Line]):
         except OSError as exc:
             raise WorkspaceError(f"{self.path}: cannot be read ({exc.strerror}).") from exc
 
-    def _parse(self, raw: bytes) -> Line | None:
+    def _parse(self, raw: bytes) -> LedgerEntry | None:
+        """Return the entry of a line, or None for a line that is damaged: it is not counted."""
         try:
-            spent = self._kind(**json.loads(raw))
+            entry = self._kind(**json.loads(raw))
         except (ValueError, TypeError, RecursionError):
             return None
-        return spent if all(_fits(spec.default, getattr(spent, spec.name)) for spec in fields(spent)) else None
+        return entry if all(_fits(spec.default, getattr(entry, spec.name)) for spec in fields(entry)) else None
 
 
-def open_model_ledger(home: str, agent_id: str, clock: Clock) -> Ledger[ModelSpending]:
-    return Ledger(os.path.join(home, "agents", agent_id, "models.jsonl"), clock, ModelSpending)
+def open_embedding_ledger(config: Config, clock: Clock) -> Ledger[Spending]:
+    return Ledger(config.paths.embedding_ledger, clock, Spending)
+
+
+def open_model_ledger(config: Config, clock: Clock) -> Ledger[ModelSpending]:
+    return Ledger(config.paths.model_ledger, clock, ModelSpending)
 
 
 def open_heal_ledger(folder: str, clock: Clock) -> Ledger[Heal]:
-    """The record of an agent's damaged files, in the agent's folder."""
+    """Open the record of damaged files in an agent's folder."""
     return Ledger(os.path.join(folder, "heals.jsonl"), clock, Heal)
 
 
-def tokens_of_day(lines: Iterable[ModelSpending], day: str) -> int:
-    return sum(line.tokens for line in lines if line.day == day)
+def tokens_of_day(entries: Iterable[ModelSpending], day: str) -> int:
+    return sum(entry.tokens for entry in entries if entry.day == day)
 
 
 def _fits(default: object, value: object) -> bool:
-    """Corrections of an estimate are negative, so a sign is no fault."""
+    """Return whether a value has the type of its default and can be true. Corrections of an estimate are negative."""
     if isinstance(default, int):
         return type(value) is int and abs(value) <= MAX_COUNT
     if default is None:
@@ -129,19 +140,20 @@ def _fits(default: object, value: object) -> bool:
     return isinstance(value, str) and is_storable(value)
 
 
-def _line(spent: Spending | ModelSpending | Heal) -> bytes:
-    return json.dumps(asdict(spent)).encode() + b"\n"
+def _to_line(entry: Spending | ModelSpending | Heal) -> bytes:
+    return json.dumps(asdict(entry)).encode() + b"\n"
 
 
-def _about(spent: Spending | ModelSpending | Heal) -> tuple[str, ...]:
-    texts = {name: value for name, value in asdict(spent).items() if isinstance(value, str)}
+def _key(entry: Spending | ModelSpending | Heal) -> tuple[str, ...]:
+    """Return the day and the other texts of an entry."""
+    texts = {name: value for name, value in asdict(entry).items() if isinstance(value, str)}
     return (texts.pop("day"), *texts.values())
 
 
-def _sum(left: Line, right: Line) -> Line:
+def _sum(left: LedgerEntry, right: LedgerEntry) -> LedgerEntry:
     sums: dict[str, Any] = {}
     for spec in fields(left):
-        one, other = getattr(left, spec.name), getattr(right, spec.name)
-        if not isinstance(one, str):
-            sums[spec.name] = None if one is None or other is None else one + other
+        value, other = getattr(left, spec.name), getattr(right, spec.name)
+        if not isinstance(value, str):
+            sums[spec.name] = None if value is None or other is None else value + other
     return replace(left, **sums)

@@ -1,4 +1,4 @@
-"""Values that cross folders. All frozen; none of them knows how to do anything but describe itself."""
+"""Values that several packages share. All are frozen, and have no behaviour beyond describing themselves."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ Source = Literal["memory", "sessions"]
 SOURCES: tuple[Source, ...] = ("memory", "sessions")
 
 Progress = Callable[[int, int, str], None]
-"""Called with completed, total and a label while something long is running."""
+"""Function that is called with completed, total and a label during long work."""
 
 
 def cite(path: str, start_line: int, end_line: int) -> str:
-    """How a passage is named: path#L3-L9, or path#L3 for one line."""
+    """Return the citation of a passage: path#L3-L9, or path#L3 for one line."""
     return f"{path}#L{start_line}" if start_line == end_line else f"{path}#L{start_line}-L{end_line}"
 
 
 @frozen
 class SourceFile:
-    """A note or a transcript as the file system shows it: enough to tell whether it changed, without reading it."""
+    """A note or a transcript with its size and times: enough to tell whether it changed without reading it."""
 
     path: str
-    """The name it is cited by: relative to the workspace, or absolute for an extra path outside it."""
+    """Name in citations: relative to the workspace, or absolute for an extra path outside it."""
     absolute: str
     source: Source
     size: int
@@ -35,7 +35,7 @@ class SourceFile:
 
 @frozen
 class Problem:
-    """Something about one path that the user should know; the rest of the work went on."""
+    """A problem with one path that the user should know of. It did not stop the rest of the work."""
 
     path: str
     reason: str
@@ -43,7 +43,7 @@ class Problem:
 
 @frozen
 class Chunk:
-    """A passage of a note. ``text`` is what is shown and cited, exactly lines ``start_line`` to ``end_line``."""
+    """A passage of a note. ``text`` is exactly lines ``start_line`` to ``end_line``; it is shown and cited."""
 
     start_line: int
     end_line: int
@@ -51,18 +51,18 @@ class Chunk:
     heading: str
     """The headings above it, outermost first, joined by ' > '."""
     embed_text: str
-    """What is embedded: the heading path and the text below it. Neither line numbers nor the file's name are
-    in it, so that shifting a text or renaming its file finds the embedding that is already there."""
+    """Text to embed: the heading path and the text below it. It has neither line numbers nor the file's name, so that
+    a text that moved, or whose file was renamed, is found in the embedding cache."""
 
 
 @frozen
 class Gap:
-    """A text that got no vector, and why. Its row holds zeros, which are no vector: never store or compare them."""
+    """A text that got no vector, and why. Its row holds zeros, which must not be stored or compared."""
 
     row: int
     reason: str
     temporary: bool
-    """Whether asking again later can help. A text that the provider refuses stays refused."""
+    """True if asking again later can help. A text that the provider refuses stays refused."""
 
 
 @frozen
@@ -83,7 +83,7 @@ class Matrix:
 
 @frozen
 class Filter:
-    """What a search is limited to. Empty fields do not limit."""
+    """Limits of a search. Empty fields do not limit."""
 
     sources: tuple[str, ...] = ()
     path: str | None = None
@@ -100,7 +100,7 @@ class Filter:
 
 @frozen
 class ScorePart:
-    """One addend of a score. The parts of a hit add up to its score."""
+    """One addend of a score: the parts of a hit add up to its score."""
 
     name: str
     value: float
@@ -118,9 +118,9 @@ class Hit:
     snippet: str
     source: Source
     timestamp: str
-    """When it was said, or written: the date of a daily note, else when the file was last changed (ISO 8601)."""
+    """When the text was written: the date of a daily note, else when the file was last changed (ISO 8601)."""
     heading: str = ""
-    """The headings above it, or whose conversation it is from, as channel:person."""
+    """The headings above it; for a conversation, channel:person."""
     parts: tuple[ScorePart, ...] = ()
     session_key: str | None = None
     channel: str | None = None
@@ -148,7 +148,7 @@ class Dropped:
 class SearchResult:
     hits: tuple[Hit, ...]
     degraded: tuple[str, ...] = ()
-    """What did not work, in words. Empty when everything did."""
+    """What did not work, for the user. Empty if everything did."""
     provider: str = "none"
     model: str | None = None
     took_ms: float = 0.0
@@ -170,12 +170,12 @@ class SyncReport:
     unchanged: int = 0
     chunks: int = 0
     embedded: int = 0
-    """Texts given to the embedder. Zero when the cache knew them all."""
+    """Texts that were embedded. Zero if all were in the cache."""
     cached: int = 0
     pending: int = 0
     """Chunks that are found by word but not yet by meaning, because the embedder failed."""
     rebuilt: str | None = None
-    """Why the whole index was built anew, when it was."""
+    """Why the whole index was rebuilt, or None."""
     problems: tuple[Problem, ...] = ()
     failures: tuple[str, ...] = ()
     took_ms: float = 0.0
@@ -199,7 +199,7 @@ class Passage:
 
 @frozen
 class Written:
-    """Where a text that was added now stands."""
+    """Lines of a note that were added."""
 
     path: str
     start_line: int
@@ -212,19 +212,19 @@ class Written:
 
 @frozen
 class Usage:
-    """What an embedder has used since it was made."""
+    """Usage of an embedder since it was created."""
 
     calls: int = 0
-    """HTTP calls, failed ones and retries among them."""
+    """HTTP calls, including failed ones and retries."""
     retries: int = 0
     texts: int = 0
     tokens: int = 0
-    """As the provider counts them; where it does not say, our estimate, which is rather too high."""
+    """As the provider counts them, else our estimate, which is rather too high."""
 
 
 @frozen
 class Spending:
-    """What was asked of one embedder, on one day or by one command."""
+    """Usage of one embedder, on one day or by one command."""
 
     provider: str
     model: str
@@ -233,25 +233,25 @@ class Spending:
     texts: int = 0
     tokens: int = 0
     cached: int = 0
-    """Texts that did not have to be embedded, because their vectors were known."""
+    """Texts whose vectors were in the cache."""
     retries: int = 0
     cost_usd: float | None = None
-    """None where the price is not known."""
+    """None if the price is not known."""
 
 
 @frozen
 class BatchUnderWay:
-    """Texts that were given to a provider's batch API and whose vectors are not here yet."""
+    """Texts in a running job of a provider's batch API."""
 
     provider: str
     texts: int
     since: str
-    """When it was begun (ISO 8601)."""
+    """When the job was started (ISO 8601)."""
 
 
 @frozen
 class ModelSpending:
-    """What was asked of one chat model for one purpose, on one day or by one call."""
+    """Usage of one chat model for one purpose, on one day or by one call."""
 
     provider: str
     model: str
@@ -261,7 +261,7 @@ class ModelSpending:
     input: int = 0
     output: int = 0
     cached: int = 0
-    """Tokens of the input that the provider had seen before."""
+    """Input tokens that the provider had cached."""
     failures: int = 0
 
     @property
@@ -271,7 +271,7 @@ class ModelSpending:
 
 @frozen
 class Heal:
-    """How often a derived file was found damaged and mended, on one day or just now."""
+    """Repairs of a damaged derived file, on one day or just now."""
 
     file: str
     action: str
@@ -279,14 +279,14 @@ class Heal:
     day: str = ""
     times: int = 0
     embeddings: int = 0
-    """Embeddings that the new file has from the damaged one."""
+    """Embeddings that were salvaged from the damaged file."""
     lost: int = 0
     """Embeddings that could not be read, as far as they could be counted."""
 
 
 @frozen
 class Preview:
-    """What a sync would do, and what that would cost."""
+    """Work and cost of a sync that was not run."""
 
     texts: int
     cached: int
@@ -314,7 +314,7 @@ class Status:
     dims: int | None
     cache_max_entries: int
     backend: str = "builtin"
-    """What answers searches first."""
+    """Backend that answers searches first."""
     files: int = 0
     chunks: int = 0
     source_counts: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -325,12 +325,12 @@ class Status:
     cache_entries: int = 0
     last_sync: str | None = None
     spending: tuple[Spending, ...] = ()
-    """What embedding has used, by day, oldest first."""
+    """Usage of embedders by day, oldest first."""
     batches: tuple[BatchUnderWay, ...] = ()
     model_spending: tuple[ModelSpending, ...] = ()
-    """The same of chat models."""
+    """Usage of chat models by day, oldest first."""
     heals: tuple[Heal, ...] = ()
-    """When the index or the catalogue of sessions was damaged and mended, by day, oldest first."""
+    """Repairs of the index or the session catalogue by day, oldest first."""
     model_budget_tokens: int | None = None
     model_tokens_today: int = 0
     degraded: tuple[str, ...] = ()

@@ -1,13 +1,14 @@
-"""Opening a SQLite file that is derived from others, and turning what SQLite says into errors that a person can act on.
+"""Opening a derived SQLite file, and translating SQLite's errors into ours.
 
-The search index and the catalogue of sessions stand on this; what they have of their own is their tables.
+The search index and the session catalogue use this. ``noun`` is how an error message names the file: "index" or
+"session catalogue".
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
@@ -31,14 +32,24 @@ _WAL_TRIES = 50
 _CHECKSUM_VFS = "cksmvfs"
 _CHECKSUM_BYTES = 8
 
+IN_ROWS = "row IN (SELECT value FROM json_each(?))"
+"""Condition on any number of rows. A list of question marks would be another statement for each length."""
 
-def connect(path: str, migrations: str) -> apsw.Connection:
-    """A connection, to a file that is created with its folder where there is none, brought to the current schema
-    by the numbered files of a folder."""
+
+def pack_rows(rows: Iterable[int]) -> str:
+    """Return the value for `IN_ROWS`."""
+    return f"[{','.join(map(str, rows))}]"
+
+
+def connect(path: str, migrations: str, *, noun: str) -> apsw.Connection:
+    """Open a file and bring it to the current schema with the numbered files of the folder ``migrations``.
+
+    A missing file is created, with its folder.
+    """
     require_usable()
     if not is_storable(path):
         raise StoreUnavailable(f"{path}: SQLite needs a path in UTF-8.", hint="Choose a home with another name.")
-    with translated(path):
+    with translated(path, noun=noun):
         try:
             make_private_folder(os.path.dirname(path))
             create_private(path)
@@ -55,7 +66,7 @@ def connect(path: str, migrations: str) -> apsw.Connection:
 
 
 def connect_in_memory(migrations: str) -> apsw.Connection:
-    """The same tables without a file, for where none can be written."""
+    """Open the same tables without a file, for when none can be written."""
     require_usable()
     db = apsw.Connection(":memory:")
     migrate(db, migrations)
@@ -65,22 +76,24 @@ def connect_in_memory(migrations: str) -> apsw.Connection:
 def _prepare(db: apsw.Connection, migrations: str) -> None:
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     if checksum_vfs():
-        # Room for a checksum on every page. Only an empty file can take it; on any other it changes nothing.
+        # Space for a checksum on every page. Only an empty file can get it; on any other this changes nothing.
         db.reserve_bytes("main", _CHECKSUM_BYTES)
     _switch_to_wal(db)
-    # Derived data: after a power cut the last commits may be gone, which the next sync makes good.
+    # Derived data: a power cut may lose the last commits, and the next sync repeats them.
     db.pragma("synchronous", "NORMAL")
     # Scans of packed vectors and merges of the full-text index stay in memory.
     db.pragma("cache_size", -16_000)
     db.pragma("temp_store", "MEMORY")
-    # Without a limit the log keeps the size of the largest rebuild for ever.
+    # Without a limit the log keeps the size of the largest rebuild forever.
     db.pragma("journal_size_limit", 16_000_000)
     migrate(db, migrations)
 
 
 def _switch_to_wal(db: apsw.Connection) -> None:
-    """Readers go on while one process writes. Several processes may switch a new file at once, and SQLite
-    reports that as busy without waiting, so this waits instead."""
+    """Switch to write-ahead logging, so that readers continue while one process writes.
+
+    Several processes may switch a new file at once. SQLite reports that as busy without waiting, so this waits.
+    """
     for attempt in range(_WAL_TRIES):
         try:
             db.pragma("journal_mode", "WAL")
@@ -93,9 +106,10 @@ def _switch_to_wal(db: apsw.Connection) -> None:
 
 @cache
 def checksum_vfs() -> str | None:
-    """SQLite's checksum layer, which apsw ships: a byte that changed on disk is noticed when its page is read.
+    """Load SQLite's checksum layer, which apsw ships, and return its name, or None if there is none.
 
-    It makes itself the default for the whole process, which is not ours to decide, so that is put back.
+    With it, a byte that changed on disk is noticed when its page is read. Loading it changes the process-wide default
+    VFS, which is restored here.
     """
     folder = os.path.join(os.path.dirname(apsw.__file__ or ""), "sqlite_extra_binaries")
     for ending in (".so", ".dylib"):
@@ -117,22 +131,23 @@ def checksum_vfs() -> str | None:
 
 @cache
 def read_migrations(folder: str) -> tuple[tuple[int, str], ...]:
-    found = []
+    """Return number and script of each migration."""
+    scripts = []
     for name in sorted(os.listdir(folder)):
         if name.endswith(".sql"):
             with open(os.path.join(folder, name), encoding="utf-8") as file:
-                found.append((int(name.partition("_")[0]), file.read()))
-    return tuple(found)
+                scripts.append((int(name.partition("_")[0]), file.read()))
+    return tuple(scripts)
 
 
 def migrate(db: apsw.Connection, migrations: str) -> None:
-    """Brings the permanent tables to the current version; the change and its record commit together."""
+    """Bring the permanent tables to the current version. A change and its version number commit together."""
     newest = read_migrations(migrations)[-1][0]
     version = db.pragma("user_version")
     if version == newest:
         return
     if version > newest:
-        raise StoreTooNew(f"{db.filename}: is of version {version}; this Kept knows up to {newest}.")
+        raise StoreTooNew(f"{db.filename}: has version {version}; this Kept knows versions up to {newest}.")
     with immediate(db):
         version = int(db.pragma("user_version"))  # another process may have been faster
         for number, script in read_migrations(migrations):
@@ -143,8 +158,11 @@ def migrate(db: apsw.Connection, migrations: str) -> None:
 
 @contextmanager
 def immediate(db: apsw.Connection) -> Iterator[None]:
-    """A write transaction. It takes the write lock at its beginning: one that reads first and writes later
-    fails at once when another has written in between, whatever the timeout."""
+    """Run a write transaction that takes the write lock at its start.
+
+    A transaction that reads first and writes later fails at once, regardless of the timeout, if another has written
+    in between.
+    """
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -157,7 +175,7 @@ def immediate(db: apsw.Connection) -> Iterator[None]:
 
 @contextmanager
 def snapshot(db: apsw.Connection) -> Iterator[None]:
-    """Several reads that see one state of the file."""
+    """Run several reads that see one state of the file."""
     if db.in_transaction:
         yield
         return
@@ -170,23 +188,23 @@ def snapshot(db: apsw.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def translated(path: str) -> Iterator[None]:
+def translated(path: str, *, noun: str) -> Iterator[None]:
     try:
         yield
     except apsw.Error as exc:
-        raise translate(exc, path) from exc
+        raise translate(exc, path, noun=noun) from exc
 
 
-def translate(exc: apsw.Error, path: str) -> StoreError:
+def translate(exc: apsw.Error, path: str, *, noun: str) -> StoreError:
     match exc:
         case apsw.FullError():
             return StoreFull(f"{path}: the disk is full.")
         case apsw.BusyError() | apsw.LockedError():
             return StoreBusy(f"{path}: another process is writing.")
         case apsw.CorruptError() | apsw.NotADBError() | apsw.FormatError():
-            return StoreDamaged(f"{path}: the index is damaged ({exc}).")
+            return StoreDamaged(f"{path}: the {noun} is damaged ({exc}).")
         case apsw.IOError() if _extended(exc) in _DAMAGE:
-            return StoreDamaged(f"{path}: the index is damaged (a page does not match its checksum).")
+            return StoreDamaged(f"{path}: the {noun} is damaged (a page does not match its checksum).")
         case apsw.IOError():
             return (
                 StoreFull(f"{path}: could not be written ({exc}).")
@@ -196,7 +214,7 @@ def translate(exc: apsw.Error, path: str) -> StoreError:
         case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
             return StoreUnavailable(f"{path}: cannot be opened for writing ({exc}).")
         case apsw.SQLError() if str(exc).startswith(("no such", "vtable constructor failed")):
-            return StoreDamaged(f"{path}: the index does not have the expected tables ({exc}).")
+            return StoreDamaged(f"{path}: the {noun} does not have the expected tables ({exc}).")
         case _:
             return StoreError(f"{path}: {exc}.")
 

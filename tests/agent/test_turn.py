@@ -120,7 +120,7 @@ def test_nothing_is_recalled_where_search_is_switched_off_and_the_turn_goes_on(t
 def test_a_degraded_memory_is_said_once(tmp_path):
     with open_agent(tmp_path) as at:
         at.memory.add("Something to search for.")
-        at.memory.embedder()[1].broken = True
+        at.memory.index_service.embedder.broken = True
         first = [event.text for event in at.say("Something?") if isinstance(event, Notice)]
         again = [event.text for event in at.say("Something else?") if isinstance(event, Notice)]
         assert any("broken" in text for text in first)

@@ -22,7 +22,7 @@ from kept.embedding.openai import OpenAIEmbedder
 from kept.embedding.remote import RemoteEmbedder
 from kept.embedding.voyage import VoyageEmbedder
 from kept.indexing.batch_book import BatchBook, BatchJob, BatchProblem, dump_book, parse_book
-from kept.indexing.batch_jobs import THRESHOLD, plan_groups
+from kept.indexing.batch_runner import THRESHOLD, plan_groups
 from kept.net import ProviderAccount
 from kept.records import SyncReport
 from kept.testing import FrozenClock
@@ -122,14 +122,14 @@ def test_vectors_are_those_of_their_own_text_though_answers_come_in_any_order(pl
     place.write()
     by_batch = place.memory()
     by_batch.sync()
-    with by_batch.inspecting() as (index, _):
+    with by_batch.index_service.inspecting() as (index, _):
         rows = dict(index.db.execute("SELECT hash, embedding FROM embedding_cache").get)
     by_batch.close()
     for file in (place.root / "home" / "agents" / "main").glob("*.sqlite*"):
         file.unlink()
     by_call = place.memory(enabled=False)
     by_call.sync()
-    with by_call.inspecting() as (index, _):
+    with by_call.index_service.inspecting() as (index, _):
         assert dict(index.db.execute("SELECT hash, embedding FROM embedding_cache").get) == rows
 
 
@@ -253,7 +253,7 @@ def test_a_batch_without_one_good_vector_has_failed_and_ordinary_calls_take_over
     assert "done, but without vectors" in said(report)
     assert len(place.server.texts()) == MANY
     assert place.book().jobs == ()
-    assert place.book().trouble.failures == 1
+    assert place.book().problem.failures == 1
 
 
 def test_vectors_of_wrong_dimensions_are_never_stored(openai):
@@ -262,7 +262,7 @@ def test_vectors_of_wrong_dimensions_are_never_stored(openai):
     memory = openai.memory()
     assert memory.sync().pending == 0
     assert len(openai.server.texts()) == 100
-    with memory.inspecting() as (index, _):
+    with memory.index_service.inspecting() as (index, _):
         assert set(index.db.execute("SELECT DISTINCT dims FROM embedding_cache")) == {(DIMS,)}
 
 
@@ -275,7 +275,7 @@ def test_a_batch_that_ends_badly_is_a_failure_and_what_it_brought_is_used(place,
     assert f"failed at {place.name}: {word}." in said(report)
     partial = place.name != "gemini" and word != "failed"
     assert len(place.server.texts()) == (MANY // 2 if partial else MANY)
-    assert place.book().trouble == BatchProblem(place.embedder().identity.key, 1, word)
+    assert place.book().problem == BatchProblem(place.embedder().identity.key, 1, word)
 
 
 def test_the_reason_is_told_and_only_its_kind_is_written_down(openai):
@@ -314,7 +314,7 @@ def test_a_forced_index_that_fails_leaves_batches_off(openai):
         openai.memory().sync()
     openai.write(word="third")
     assert "Batch mode is off" in said(openai.memory().sync(force=True))
-    assert openai.book().trouble.failures == 3
+    assert openai.book().problem.failures == 3
 
 
 def test_another_model_begins_anew(openai):
@@ -352,7 +352,7 @@ def test_a_provider_without_batches_is_a_failure(place, step):
     report = place.memory().sync()
     assert (report.ok, report.pending, len(place.server.texts())) == (True, 0, MANY)
     assert "request refused (404)" in said(report)
-    assert place.book().trouble.failures == 1
+    assert place.book().problem.failures == 1
 
 
 def test_a_key_that_is_refused_or_a_quota_that_is_used_up_is_no_failure_of_batches(openai):
@@ -361,7 +361,7 @@ def test_a_key_that_is_refused_or_a_quota_that_is_used_up_is_no_failure_of_batch
     openai.server.step_faults["create"] = deque([Reply(401, {"error": {"message": "no"}}), Reply(429, spent)])
     for word in ("first", "second"):
         openai.write(word=word)
-        assert "No batch was made." in said(openai.memory().sync())
+        assert "No batch was created." in said(openai.memory().sync())
     assert openai.book() == BatchBook()
 
 
@@ -385,7 +385,7 @@ def test_a_batch_that_takes_too_long_is_waited_for_once_more_then_cancelled(plac
     assert "after 20 minutes" in said(report)
     assert 19 <= len(place.fake.slept) <= 21
     assert place.server.steps[-1] == "cancel"
-    assert place.book().trouble.failures == 1
+    assert place.book().problem.failures == 1
     assert place.book().jobs == ()
 
 
@@ -410,7 +410,7 @@ def test_a_long_outage_leaves_the_batch_to_a_later_sync(place):
     place.server.step_faults["poll"] = deque([Reply(503, b"")] * 10_000)
     report = place.memory().sync()
     assert (report.ok, report.pending, place.server.texts()) == (False, MANY, [])
-    assert "A batch could not be looked at." in said(report)
+    assert "A batch could not be polled." in said(report)
     place.server.step_faults.clear()
     later = place.memory().sync()
     assert (later.ok, later.embedded, later.pending) == (True, MANY, 0)
@@ -425,7 +425,7 @@ def test_a_batch_of_which_nothing_is_heard_for_days_is_given_up(openai):
     assert openai.memory(clock=clock).sync().pending == MANY
     clock.move(days=4)
     report = openai.memory(clock=clock).sync()
-    assert "nothing was heard of it for days" in said(report)
+    assert "the provider gave no news of it for days" in said(report)
     assert (report.pending, openai.book().jobs) == (0, ())
 
 
@@ -490,7 +490,7 @@ def test_a_rebuild_does_not_pay_twice_either_and_the_index_from_before_stays_in_
     openai.server.looks = 2
     memory = openai.memory(embedder=embedder, wait=False)
     report = memory.sync()
-    assert "The index from before is still in use." in report.failures[0]
+    assert "The old index is still in use." in report.failures[0]
     assert "topic77." in memory.search("topic77").hits[0].snippet
     assert memory.sync().rebuilt is None
     done = memory.sync()
@@ -655,7 +655,7 @@ def test_a_batch_that_cannot_be_made_has_failed_after_three_tries(place):
     place.server.step_faults["create"] = deque([Reply(503, b"")] * 10)
     place.write()
     report = place.memory().sync()
-    assert "could not be made in 3 tries" in said(report)
+    assert "could not be created in 3 attempts" in said(report)
     assert (report.ok, report.pending, len(place.server.texts())) == (True, 0, MANY)
     assert place.server.steps.count("create") == 3
 

@@ -165,7 +165,7 @@ def test_an_outage_during_a_rebuild_leaves_the_old_index_in_use_and_keeps_what_a
     server.faults.extend([lambda handler, request: handler.reply(handler.server.provider.answer(request))] * 2)
     server.always = servers.says(503)
     report = memory.sync()
-    assert "The index from before is still in use." in report.failures[0]
+    assert "The old index is still in use." in report.failures[0]
     assert report.rebuilt is None
     assert memory.search("topic7").hits[0].path == "memory/note-0007.md"
     server.always = None
@@ -229,7 +229,7 @@ def test_no_row_of_zeros_is_ever_stored(workspace, server, opened, fake):
     server.refuses = lambda text: "Topic7 " in text
     memory = opened(embedder_of(server, fake))
     memory.sync()
-    with memory.inspecting() as (index, _):
+    with memory.index_service.inspecting() as (index, _):
         codes = [code for (code,) in index.db.execute("SELECT code FROM chunks_vec")]
         cached = [value for (value,) in index.db.execute("SELECT embedding FROM embedding_cache")]
     assert len(codes) == len(cached) == 19

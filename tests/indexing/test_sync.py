@@ -52,7 +52,7 @@ def test_an_index_of_an_older_schema_is_replaced_and_its_embeddings_are_used(tmp
     embedder = FakeEmbedder()
     with open_memory(tmp_path, embedder=embedder) as memory:
         memory.sync()
-        with memory.inspecting() as (index, _), index.writing():
+        with memory.index_service.inspecting() as (index, _), index.writing():
             index.db.execute("ALTER TABLE chunks DROP COLUMN channel")
             index.db.execute("ALTER TABLE files DROP COLUMN mark")
             index.db.execute("DELETE FROM meta WHERE key = 'schema'")

@@ -13,6 +13,7 @@ from kept import Message, SessionStore
 from kept.config.schema import SessionSyncSettings
 from kept.errors import PathRefused, SessionKeyInvalid, SessionNotFound
 from kept.indexing import conversation
+from kept.indexing.index_handle import IndexLimits
 from kept.indexing.triggers import Growth, should_sync
 from kept.sessions.entries import (
     Attachment,
@@ -55,7 +56,7 @@ def cited(record) -> str:
 
 
 def texts_of(memory) -> list[tuple[int, int, str]]:
-    with memory.inspecting() as (index, _), index.reading():
+    with memory.index_service.inspecting() as (index, _), index.reading():
         query = "SELECT start_line, end_line, text FROM chunks WHERE source = 'sessions' ORDER BY path, start_line, row"
         return list(index.db.execute(query))
 
@@ -411,11 +412,10 @@ def test_searching_twice_right_after_an_append_reads_only_the_end_twice(tmp_path
 
 def test_a_long_transcript_is_taken_in_piece_by_piece_and_goes_on_after_a_kill(tmp_path, monkeypatch):
     monkeypatch.setattr(conversation, "STEP_BYTES", 4_000)
-    monkeypatch.setattr("kept.indexing.sync.BATCH_CHARS", 1_000)
     with open_sessions(tmp_path) as store:
         talk(store, *(f"Turn {at}, thing{at % 7}. " + "word " * (at % 40) for at in range(400)))
     embedder = FakeEmbedder()
-    with open_memory(tmp_path, embedder=embedder) as memory:
+    with open_memory(tmp_path, embedder=embedder, limits=IndexLimits(batch_chars=1_000)) as memory:
 
         def kill(done, total, label):
             if len(texts_of(memory)) > 60:
@@ -428,7 +428,7 @@ def test_a_long_transcript_is_taken_in_piece_by_piece_and_goes_on_after_a_kill(t
         embedded = len(embedder.texts)
         memory.sync()
         assert len(embedder.texts) == embedded + 400 - taken
-        with memory.inspecting() as (index, _):
+        with memory.index_service.inspecting() as (index, _):
             assert check_index(index) == []
         assert equals_a_fresh_index(tmp_path, memory)
 
@@ -505,8 +505,8 @@ def test_status_and_doctor_see_a_transcript_that_changed(tmp_path):
         with open(record.transcript_path, "r+b") as file:
             file.write(raw.replace(b"Turn 3.", b"Turn X."))
         os.utime(record.transcript_path, ns=(state.st_atime_ns, state.st_mtime_ns))
-        with memory.inspecting() as (_, syncer):
-            assert syncer.count_changed(syncer.scan(), thoroughly=True) == 1
+        with memory.index_service.inspecting() as (_, planner):
+            assert planner.count_changed(planner.scan(), read_all=True) == 1
 
 
 # reading back
@@ -570,14 +570,18 @@ def test_a_sync_is_due_when_a_transcript_has_grown_by_enough(tmp_path):
     assert should_sync([Growth(10, 50)], thresholds)
     assert not should_sync([Growth()], SessionSyncSettings(delta_bytes=0, delta_messages=0))
     assert should_sync([Growth(1, 0)], SessionSyncSettings(delta_bytes=0, delta_messages=0))
-    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory, memory.inspecting() as (_, syncer):
+    with (
+        open_sessions(tmp_path) as store,
+        open_memory(tmp_path) as memory,
+        memory.index_service.inspecting() as (_, planner),
+    ):
         talk(store, "One.", "Two.")
-        assert [growth.messages for growth in syncer.growths()] == [2]
+        assert [growth.messages for growth in planner.growths()] == [2]
         memory.sync()
-        assert [growth.size for growth in syncer.growths()] == [0]
+        assert [growth.size for growth in planner.growths()] == [0]
         record = talk(store, "Three.")
         added = len(Path(record.transcript_path).read_bytes().splitlines(keepends=True)[-1])
-        assert syncer.growths() == [Growth(added, 1)]
+        assert planner.growths() == [Growth(added, 1)]
 
 
 # whether everything said can be found
@@ -591,9 +595,9 @@ def test_lines_that_no_search_can_find_yet_are_named(tmp_path):
             sessions.append(session.id, Message.of("user", f"Question {number} about the garden?"))
             sessions.append(session.id, Message.of("assistant", f"Answer {number}."))
         memory.sync()
-        assert memory.find_unindexed(path, first_line=1, last_line=7) == ()
+        assert memory.index_service.find_unindexed(path, first_line=1, last_line=7) == ()
         sessions.append(session.id, Message.of("user", "One more question about the garden?"))
-        assert memory.find_unindexed(path, first_line=1, last_line=8) == (8,)
-        assert memory.find_unindexed(path, first_line=1, last_line=7) == ()
+        assert memory.index_service.find_unindexed(path, first_line=1, last_line=8) == (8,)
+        assert memory.index_service.find_unindexed(path, first_line=1, last_line=7) == ()
         memory.sync()
-        assert memory.find_unindexed(path, first_line=1, last_line=8) == ()
+        assert memory.index_service.find_unindexed(path, first_line=1, last_line=8) == ()

@@ -15,9 +15,10 @@ import pytest
 from kept.app import open_model
 from kept.config import load_config
 from kept.errors import BudgetExhausted, ModelFailed, ModelUnavailable
-from kept.ledger import open_model_ledger
+from kept.ledger import Ledger
 from kept.llm.base import Finished, ModelUsage
 from kept.llm.metered import MeteredChat
+from kept.records import ModelSpending
 from kept.testing import FrozenClock, ScriptedChat, Stall
 from tests.support.chat_requests import ask, request, text_of
 from tests.support.chat_server import Says
@@ -35,7 +36,7 @@ def clock():
 
 @pytest.fixture
 def ledger(home, clock):
-    return open_model_ledger(str(home), "main", clock)
+    return Ledger(str(home / "agents/main/models.jsonl"), clock, ModelSpending)
 
 
 def test_calls_are_counted_by_day_purpose_and_model(ledger, clock):
@@ -80,7 +81,9 @@ def test_two_who_ask_at_once_cannot_both_spend_what_is_left(home, clock):
     inner = ScriptedChat(lambda asked: answer(60))
 
     def one(number):
-        model = MeteredChat(inner, open_model_ledger(str(home), "main", clock), budget_tokens=100)
+        model = MeteredChat(
+            inner, Ledger(str(home / "agents/main/models.jsonl"), clock, ModelSpending), budget_tokens=100
+        )
         try:
             ask(model, "x" * 4 * 50)
         except BudgetExhausted:

@@ -571,7 +571,7 @@ def test_the_index_follows_every_few_messages(open_harness):
         async with running_responder(harness) as responder:
             await tell(responder, harness.key(), "The parrot is called Polly.", "m1")
             await reply_to(responder, "m1")
-        with harness.memory.inspecting() as (index, _):
+        with harness.memory.index_service.inspecting() as (index, _):
             assert index.live.counts().by_source["sessions"]["files"] == 1
 
     asyncio.run(scenario())

@@ -18,7 +18,7 @@ from kept.search.keyword import KeywordHit
 from kept.search.selection import Windows
 from kept.search.snippet import MAX_CHARS
 from kept.search.weights import NOTES, UTTERANCES
-from kept.store.rows import ChunkRow
+from kept.store.generation import ChunkRow
 from kept.testing import FrozenClock
 from tests.support.workspaces import open_memory, write_note
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from kept import Memory
+from kept.config import load_config
+from kept.indexing.index_handle import IndexLimits
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
-from kept.store import vectors as vectors_module
+from kept.store.vectors import VectorLimits
 from kept.testing import FakeEmbedder, FrozenClock
 
 WORDS = ["parrot", "zeppelin", "silver", "harbour", "seed", "engine"]
@@ -41,10 +43,17 @@ def talk(home: Path, start: int) -> None:
             sessions.append(session.id, Message.of("user", f"The {WORDS[number % 6]} and the {WORDS[number % 5]}."))
 
 
+def open_memory(workspace: Path, home: Path, settings: dict[str, object] | None = None) -> Memory:
+    """Open a memory with small packs of vectors, so that few notes fill several."""
+    config = load_config(workspace=str(workspace), home=str(home), settings=settings).config
+    limits = IndexLimits(vectors=VectorLimits(pack_rows=30, pack_when=20))
+    return Memory(config, embedder=FakeEmbedder(), clock=CLOCK, limits=limits)
+
+
 def answers(workspace: Path, home: Path, settings: dict[str, object]) -> list[object]:
     answers: list[object] = []
     options = {"memory_search.query.min_score": 0.0, **settings}
-    with Memory.open(workspace, home=home, embedder=FakeEmbedder(), clock=CLOCK, settings=options) as memory:
+    with open_memory(workspace, home, options) as memory:
         for query in QUERIES:
             for limit in (3, 25):
                 result = memory.search(query, max_results=limit)
@@ -53,15 +62,13 @@ def answers(workspace: Path, home: Path, settings: dict[str, object]) -> list[ob
 
 
 def sync(workspace: Path, home: Path, *, force: bool = False) -> None:
-    with Memory.open(workspace, home=home, embedder=FakeEmbedder(), clock=CLOCK) as memory:
+    with open_memory(workspace, home) as memory:
         memory.sync(force=force)
 
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("settings", [{}, {"memory_search.query.hybrid.fusion": "rrf"}], ids=["weighted", "rrf"])
-def test_answers_are_those_of_a_fresh_rebuild(tmp_path, monkeypatch, seed, settings):
-    monkeypatch.setattr(vectors_module, "PACK_ROWS", 30)
-    monkeypatch.setattr(vectors_module, "PACK_WHEN", 20)
+def test_answers_are_those_of_a_fresh_rebuild(tmp_path, seed, settings):
     workspace, home = tmp_path / "notes", tmp_path / "home"
     rng = random.Random(seed)
     names = [f"{number:03}" for number in range(NOTES)]

@@ -8,9 +8,9 @@ import struct
 
 import pytest
 
-from kept.store import vectors as vectors_module
 from kept.store.index import Index
 from kept.store.kernels import quantise, sign_bits
+from kept.store.vectors import VectorLimits
 
 DIMS = 64
 
@@ -32,12 +32,21 @@ def reference(query: list[float], rows: dict[int, list[float]], limit: int) -> l
 
 
 @pytest.fixture
-def table(tmp_path, monkeypatch):
-    monkeypatch.setattr(vectors_module, "PACK_ROWS", 300)
-    monkeypatch.setattr(vectors_module, "PACK_WHEN", 100)
-    index = Index(str(tmp_path / "index.sqlite"))
-    yield index
-    index.close()
+def open_table(tmp_path):
+    indexes = []
+
+    def open_with(**limits):
+        indexes.append(Index(str(tmp_path / "index.sqlite"), VectorLimits(pack_rows=300, pack_when=100, **limits)))
+        return indexes[-1]
+
+    yield open_with
+    for index in indexes:
+        index.close()
+
+
+@pytest.fixture
+def table(open_table):
+    return open_table()
 
 
 def fill(index: Index, count: int, rng: random.Random, first: int = 1) -> dict[int, list[float]]:
@@ -64,11 +73,10 @@ def test_the_int8_scan_finds_what_float32_finds(table):
     assert recall(table, rows, rng) >= 0.96
 
 
-def test_sign_bits_then_int8_finds_nearly_the_same(table, monkeypatch):
-    monkeypatch.setattr(vectors_module, "_LEAST_RESCORED", 400)
+def test_sign_bits_then_int8_finds_nearly_the_same(open_table):
+    table = open_table(bits_above=1_000, least_rescored=400)
     rng = random.Random(2)
     rows = fill(table, 3_000, rng)
-    table.live.vectors.bits_above = 1_000
     assert recall(table, rows, rng) >= 0.9
 
 
@@ -118,8 +126,8 @@ def test_rows_that_are_not_packed_yet_are_found(table):
 
 
 @pytest.mark.parametrize("few", [5_000, 10])
-def test_a_filter_limits_the_rows_whichever_way_it_is_applied(table, monkeypatch, few):
-    monkeypatch.setattr(vectors_module, "_FEW_ROWS", few)
+def test_a_filter_limits_the_rows_whichever_way_it_is_applied(open_table, few):
+    table = open_table(few_rows=few)
     rng = random.Random(7)
     rows = fill(table, 700, rng)
     among = {row: rows[row] for row in rng.sample(sorted(rows), 150)}

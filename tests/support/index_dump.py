@@ -9,7 +9,7 @@ from kept import Memory
 
 def dump_index(memory: Memory) -> tuple[list[Any], ...]:
     """Return the content of the index without row numbers: equal for two indexes of the same notes."""
-    with memory.inspecting() as (index, _), index.reading():
+    with memory.index_service.inspecting() as (index, _), index.reading():
         chunks = sorted(
             index.db.execute("SELECT id, source, path, start_line, end_line, hash, heading, text FROM chunks")
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kept import Memory
+from kept.indexing.index_handle import IndexLimits
 from kept.testing import FakeEmbedder
 from tests.support.files import write_file
 
@@ -14,7 +15,9 @@ def write_note(workspace: Path, path: str, text: str) -> Path:
     return write_file(workspace / path, text)
 
 
-def open_memory(tmp_path: Path, *, settings: dict[str, Any] | None = None, **options: Any) -> Memory:
+def open_memory(
+    tmp_path: Path, *, settings: dict[str, Any] | None = None, limits: IndexLimits | None = None, **options: Any
+) -> Memory:
     """Open a memory with the fake embedder, unless the options name another one or the settings name a provider.
 
     ``options`` go to `Memory.open` and replace the defaults here.
@@ -26,7 +29,11 @@ def open_memory(tmp_path: Path, *, settings: dict[str, Any] | None = None, **opt
         "embedder": None if provider_is_set else FakeEmbedder(),
         "create": True,
     }
-    return Memory.open(**{**defaults, "settings": settings, **options})
+    arguments = {**defaults, "settings": settings, **options}
+    memory = Memory.open(**arguments)
+    if limits is None:
+        return memory
+    return Memory(memory.config, embedder=arguments["embedder"], clock=memory.clock, limits=limits)
 
 
 def index_path(tmp_path: Path) -> Path:

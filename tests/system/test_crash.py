@@ -23,10 +23,12 @@ pytestmark = pytest.mark.kills
 SYNC = """
     import sys
     from kept import Memory
+    from kept.config import load_config
+    from kept.indexing.index_handle import IndexLimits
     from kept.testing import FakeEmbedder
-    import kept.indexing.sync as sync
-    sync.BATCH_FILES = 5          # many small transactions, so that a kill falls between and inside them
-    memory = Memory.open(sys.argv[1], home=sys.argv[2], embedder=FakeEmbedder(model=sys.argv[3]))
+    limits = IndexLimits(batch_files=5)  # many small transactions, so that a kill falls between and inside them
+    config = load_config(workspace=sys.argv[1], home=sys.argv[2]).config
+    memory = Memory(config, embedder=FakeEmbedder(model=sys.argv[3]), limits=limits)
     print("ready", flush=True)
     while True:
         memory.sync(force=True)
@@ -69,7 +71,7 @@ def test_kill_dash_nine_at_any_point_of_a_sync_loses_nothing(tmp_path):
         with Memory.open(workspace, home=tmp_path / "home", embedder=FakeEmbedder(model="a")) as memory:
             memory.sync()
             assert dump_index(memory) == expected
-            with memory.inspecting() as (index, _):
+            with memory.index_service.inspecting() as (index, _):
                 assert check_index(index) == []
     assert digest(workspace) == before
 
@@ -114,7 +116,7 @@ def test_a_disk_that_fills_up_leaves_notes_and_index_sound(tmp_path):
     with open_memory(tmp_path) as memory:
         assert memory.sync().indexed > 0
         assert memory.status().files == 201
-        with memory.inspecting() as (index, _):
+        with memory.index_service.inspecting() as (index, _):
             assert check_index(index) == []
     assert digest(workspace) == before
 
@@ -139,11 +141,11 @@ def test_a_rebuild_that_was_killed_leaves_no_tables_behind(tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
     with open_memory(tmp_path) as memory:
         memory.sync()
-        with memory.inspecting() as (index, _):
+        with memory.index_service.inspecting() as (index, _):
             index.begin_generation()
         write_note(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
         memory.sync()
-        with memory.inspecting() as (index, _):
+        with memory.index_service.inspecting() as (index, _):
             assert index.db.execute("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'next_%'").get == 0
 
 

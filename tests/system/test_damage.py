@@ -10,7 +10,7 @@ import pytest
 
 from kept import Memory
 from kept.errors import StoreTooNew
-from kept.store.connection import connect
+from kept.store.index import connect
 from tests.support.commands import start_kept
 from tests.support.workspaces import index_path, open_memory, paths, write_note
 

@@ -68,7 +68,7 @@ memory = Memory.open(workspace, home=home, embedder=FakeEmbedder())
 inside, done = threading.Event(), threading.Event()
 
 def hold():
-    with memory.inspecting():
+    with memory.index_service.inspecting():
         inside.set()
         done.wait()
 

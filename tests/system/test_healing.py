@@ -16,8 +16,7 @@ from kept.database_files import damaged_files, file_number
 from kept.doctor import examine, mend
 from kept.errors import StoreDamaged
 from kept.sessions.store import SessionStore
-from kept.store.connection import connect
-from kept.store.index import Index
+from kept.store.index import Index, connect
 from kept.store.integrity import check_file
 from kept.testing import FakeEmbedder
 from tests.support.commands import kept_environment, start_kept
@@ -119,15 +118,14 @@ def test_damage_that_only_a_stale_connection_sees_changes_nothing(indexed):
     before = file_number(str(index_path(indexed)))
     failures = iter([StoreDamaged("It looks damaged.")])
 
-    def fail_once() -> str:
+    def fail_once(*_: object) -> None:
         for failure in failures:
             raise failure
-        return "done"
 
     with open_memory(indexed) as memory:
-        keeper = memory._keeper
-        assert keeper.healing(fail_once) == "done"
-        assert keeper.take_notices() == ()
+        report = memory.sync(force=True, progress=fail_once)
+        assert next(failures, None) is None
+        assert report.rebuilt == "it was asked for"
     assert file_number(str(index_path(indexed))) == before
     assert damaged_files(str(index_path(indexed))) == []
 
@@ -274,7 +272,7 @@ def test_others_that_have_the_damaged_file_open_do_not_harm_the_new_one(indexed)
         log = index_path(indexed).with_name("index.sqlite-wal")
         number = file_number(str(log))
         assert number is not None
-        other._keeper.reopen()
+        other.index_service.reopen()
         assert file_number(str(log)) == number
         assert paths(other.search("zeppelin")) == ["memory/new.md"]
         assert paths(memory.search("zeppelin")) == ["memory/new.md"]

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kept import Memory
+from kept.indexing.index_handle import IndexLimits
 from tests.support.commands import start_kept
 from tests.support.workspaces import open_memory, paths, write_note
 
@@ -64,16 +65,15 @@ def test_threads_share_a_memory(tmp_path):
     assert found == [f"memory/{n % 30}.md" for n in range(90)]
 
 
-def test_a_search_during_a_long_sync_answers_from_what_is_there_and_says_so(tmp_path, monkeypatch):
+def test_a_search_during_a_long_sync_answers_from_what_is_there_and_says_so(tmp_path):
     workspace = tmp_path / "workspace"
     write_note(workspace, "memory/a.md", "The parrot is green.\n")
-    monkeypatch.setattr("kept.indexing.keeper.SEARCH_WAIT_S", 0.05)
     from kept.lock import locked
 
-    with open_memory(tmp_path) as memory:
+    with open_memory(tmp_path, limits=IndexLimits(search_wait_s=0.05)) as memory:
         memory.sync()
         write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
-        with locked(f"{memory.index_path()}.lock", wait_s=1, purpose="indexing"):
+        with locked(f"{memory.index_service.path}.lock", wait_s=1, purpose="indexing"):
             result = memory.search("parrot")
             assert paths(result) == ["memory/a.md"]
             assert "Another process is indexing" in result.degraded[0]

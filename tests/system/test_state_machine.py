@@ -125,7 +125,7 @@ class Index(RuleBasedStateMachine):
     @rule()
     @precondition(lambda self: not self.embedder.broken)
     def kill_in_the_middle_of_a_rebuild(self):
-        with self.memory.inspecting() as (index, _):
+        with self.memory.index_service.inspecting() as (index, _):
             index.begin_generation()
         self.memory.close()
         self.memory = self.open()
@@ -133,7 +133,7 @@ class Index(RuleBasedStateMachine):
 
     @invariant()
     def the_tables_agree_with_each_other(self):
-        with self.memory.inspecting() as (index, _):
+        with self.memory.index_service.inspecting() as (index, _):
             assert check_index(index) == []
 
     @invariant()

@@ -27,7 +27,7 @@ LIMIT = "memory_search.max_file_bytes"
 def indexed(memory: Memory) -> set[str]:
     """The notes that discovery finds, as they are cited."""
     memory.sync()
-    with memory.inspecting() as (index, _), index.reading():
+    with memory.index_service.inspecting() as (index, _), index.reading():
         return {path for _, path in index.live.file_rows()}
 
 

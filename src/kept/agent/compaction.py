@@ -24,7 +24,7 @@ from kept.context.compaction_plan import CompactionPlan, NothingToCompact, plan_
 from kept.context.trim import shorten
 from kept.context.view import ConversationView, LoggedMessage
 from kept.errors import KeptError
-from kept.indexing.scan import CITED_FOLDER
+from kept.indexing.sources import CITED_FOLDER
 from kept.lock import claimed
 from kept.memory import Memory
 from kept.sessions.entries import CompactionEntry, Entry
@@ -183,7 +183,7 @@ def _searches_sessions(memory: Memory) -> bool:
 def _find_missing(memory: Memory, path: str, ranges: Sequence[tuple[int, int]]) -> list[int]:
     if not ranges:
         return []
-    unindexed = memory.find_unindexed(path, first_line=ranges[0][0], last_line=ranges[-1][1])
+    unindexed = memory.index_service.find_unindexed(path, first_line=ranges[0][0], last_line=ranges[-1][1])
     return [line for line in unindexed if any(first <= line <= last for first, last in ranges)]
 
 

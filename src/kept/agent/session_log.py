@@ -15,7 +15,7 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from kept.context.view import INBOUND, ConversationView, LoggedMessage, build_view
-from kept.indexing.scan import CITED_FOLDER
+from kept.indexing.sources import CITED_FOLDER
 from kept.sessions.entries import Body, CompactionEntry, Entry, Message, ToolCall, ToolResult
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Position, Transcript, TranscriptLine

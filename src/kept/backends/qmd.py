@@ -59,7 +59,7 @@ class QmdBackend:
     def __init__(self, config: Config, workspace: Workspace, read: ReadLines) -> None:
         self.settings = config.memory_search.qmd
         self.workspace = workspace
-        self.folder = os.path.join(config.home, "agents", config.agent_id, f"qmd-{_short_hash(workspace.root)}")
+        self.folder = config.paths.qmd(workspace.root)
         self._read = read
         self._bases = {os.path.realpath(path): path for path in (*workspace.extra_paths, workspace.root)}
 
@@ -236,7 +236,3 @@ def _trim_blank_lines(start: int, text: str) -> tuple[int, int, str]:
 
 def _iso_time(timestamp_ms: int) -> str:
     return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(timespec="seconds")
-
-
-def _short_hash(root: str) -> str:
-    return hashlib.sha256(os.fsencode(root)).hexdigest()[:12]

@@ -17,7 +17,7 @@ from kept.bench.dataset import BenchDocument, BenchSet, span_id
 from kept.bench.metrics import ReturnedHit
 from kept.config import Config
 from kept.durable import make_private_folder
-from kept.indexing.scan import CITED_FOLDER
+from kept.indexing.sources import CITED_FOLDER
 from kept.records import Hit
 from kept.search.confidence import PARTS_OUTSIDE_THRESHOLD
 from kept.sessions.entries import ROLES, Entry, Message, Role, SessionStart

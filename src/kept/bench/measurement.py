@@ -171,7 +171,7 @@ class _SetRun:
                 report = memory.sync()
                 seconds = time.perf_counter() - started
                 status = memory.status()
-                self.embedder = memory.embedder()[1]
+                self.embedder = memory.index_service.embedder
             failures.update(
                 dict.fromkeys((*report.failures, *(f"{problem.path}: {problem.reason}" for problem in report.problems)))
             )

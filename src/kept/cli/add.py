@@ -8,7 +8,6 @@ from kept.cli.output import echo, json_option, print_json, style
 from kept.cli.root import Globals
 from kept.cli.stdin import read_stdin
 from kept.errors import NoteTooLarge
-from kept.tools.shapes import written_json
 
 
 @click.command("add")
@@ -23,6 +22,8 @@ def command(options: Globals, text: tuple[str, ...], to: str, as_json: bool) -> 
         given = read_stdin(limit, refusal=NoteTooLarge) if text == ("-",) else " ".join(text)
         written = memory.add(given, to=to)
     if as_json:
+        from kept.tools.shapes import written_json
+
         print_json(written_json(written))
     else:
         echo(f"Kept in {style(written.citation, fg='cyan')}.")

@@ -40,7 +40,7 @@ def command(options: Globals, as_json: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: events.put(None))
     with options.memory() as memory:
-        memory.require_usable()
+        memory.index_service.require_usable()
         with LiveIndex(memory, watch=True, listener=events.put) as live:
             if as_json:
                 for event in _until_told(events):

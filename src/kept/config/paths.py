@@ -27,6 +27,15 @@ class AgentPaths:
         return os.path.join(self.folder, "inbox.jsonl")
 
     @property
+    def embedding_ledger(self) -> str:
+        return os.path.join(self.folder, "ledger.jsonl")
+
+    @property
+    def batches(self) -> str:
+        """Record of the jobs at a provider's batch API."""
+        return os.path.join(self.folder, "batches.json")
+
+    @property
     def model_ledger(self) -> str:
         return os.path.join(self.folder, "models.jsonl")
 

@@ -10,7 +10,8 @@ from kept.config.keys import ProviderKeys
 from kept.config.paths import AgentPaths
 from kept.values import frozen
 
-Provider = Literal["auto", "local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"] | str
+BuiltInProvider = Literal["auto", "local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"]
+Provider = BuiltInProvider | str
 """A provider of Kept (also written `llama-cpp` or `llamaCpp`), or one that another package adds.
 
 The table in `kept.embedding.registry` has the same names; a test compares the two."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kept.context.fence import clean_lines
 from kept.errors import KeptError
-from kept.indexing.scan import CITED_FOLDER
+from kept.indexing.sources import CITED_FOLDER
 from kept.memory import Memory
 from kept.tools.citation import show_name
 from kept.tools.readable import quote

@@ -1,12 +1,11 @@
-"""What is under way at a provider's batch API, written down before it can be lost: it is money.
+"""Jobs at a provider's batch API, recorded in `batches.json` before they are submitted: a lost job is lost money.
 
-The file is `batches.json` of an agent. It is no index and not derived from anything, so it is not in SQLite. Texts
-stand in it as hashes; there are no keys and no words of notes in it.
+The file is not derived from anything, so it is not in SQLite. It names texts by their hashes and holds neither keys
+nor words of notes.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from kept.config.paths import workspace_key
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import WriteFailed
 from kept.limits import is_count, is_storable, strict_json
@@ -21,11 +21,10 @@ from kept.lock import locked
 from kept.quarantine import Fault, set_file_aside
 from kept.values import frozen
 
-BOOK_NAME = "batches.json"
 VERSION = 1
 MAX_FAILURES = 2
 FORGET_AFTER_S = 30 * 86_400
-"""No provider keeps answers that long."""
+"""No provider keeps results that long."""
 _LOCK_WAIT_S = 10.0
 _LATEST_S = 7_258_118_400
 """The year 2200."""
@@ -34,40 +33,41 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 @frozen
 class BatchJob:
-    """One batch. Written as an intention first; then with the file that was uploaded; then with the batch made of it.
+    """One batch. Recorded before the upload; again with the uploaded file; again with the batch created from it.
 
-    Until there is a ``file_id`` nothing can have been paid for. With a file and without a ``batch_id`` nobody knows,
-    and the provider's list of batches, in which ``key`` stands, decides.
+    Without a ``file_id``, nothing can have been charged. With a file but without a ``batch_id``, the batch may exist:
+    the provider's list of batches, which contains ``key``, decides.
     """
 
     key: str
     workspace: str
-    """A hash of where it is: an agent may have several, and each has its own index."""
+    """Hash of its path: an agent may have several workspaces, each with its own index."""
     identity: str
-    """Of the embedder: its answers are of no use to another."""
+    """Identity of the embedder, whose vectors no other can use."""
     provider: str
-    intended_s: int
+    created_s: int
     hashes: tuple[str, ...]
     file_id: str | None = None
     batch_id: str | None = None
 
     @property
     def by_id(self) -> dict[str, bytes]:
+        """Hashes of the texts by the id of their request."""
         return {request_id(digest): bytes.fromhex(digest) for digest in self.hashes}
 
 
-def workspace_key(root: str) -> str:
-    return hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
+def job_workspace(root: str) -> str:
+    return workspace_key(root, digits=16)
 
 
 def request_id(digest: str) -> str:
-    """What a text is called in a batch. Half of its hash is enough to tell it apart, and short enough for everyone."""
+    """Return the id of a text in a batch. Half of its hash is unique, and short enough for every provider."""
     return digest[:32]
 
 
 @frozen
 class BatchProblem:
-    """How often batches of an embedder have failed in a row, and how the last one did."""
+    """Number of batches of an embedder that failed in a row, and the reason of the last failure."""
 
     identity: str
     failures: int
@@ -76,42 +76,44 @@ class BatchProblem:
 
 @frozen
 class BatchBook:
+    """Content of `batches.json`."""
+
     jobs: tuple[BatchJob, ...] = ()
-    trouble: BatchProblem | None = None
+    problem: BatchProblem | None = None
 
     def of(self, identity: str, workspace: str) -> tuple[BatchJob, ...]:
         return tuple(job for job in self.jobs if (job.identity, job.workspace) == (identity, workspace))
 
     def failures(self, identity: str) -> int:
-        return self.trouble.failures if self.trouble and self.trouble.identity == identity else 0
+        return self.problem.failures if self.problem and self.problem.identity == identity else 0
 
     def with_job(self, job: BatchJob) -> BatchBook:
-        return replace(self, jobs=(*(one for one in self.jobs if one.key != job.key), job))
+        return replace(self, jobs=(*self.without(job).jobs, job))
 
     def without(self, job: BatchJob) -> BatchBook:
-        return replace(self, jobs=tuple(one for one in self.jobs if one.key != job.key))
+        return replace(self, jobs=tuple(other for other in self.jobs if other.key != job.key))
 
     def with_failure(self, identity: str, reason: str) -> BatchBook:
-        return replace(self, trouble=BatchProblem(identity, self.failures(identity) + 1, reason))
+        return replace(self, problem=BatchProblem(identity, self.failures(identity) + 1, reason))
 
     def with_success(self, identity: str) -> BatchBook:
-        return replace(self, trouble=None) if self.failures(identity) else self
+        return replace(self, problem=None) if self.failures(identity) else self
 
     def without_old(self, now_s: int) -> BatchBook:
-        return replace(self, jobs=tuple(job for job in self.jobs if now_s - job.intended_s < FORGET_AFTER_S))
+        return replace(self, jobs=tuple(job for job in self.jobs if now_s - job.created_s < FORGET_AFTER_S))
 
 
-def jobs_under_way(folder: str, root: str) -> tuple[BatchJob, ...]:
-    """Those of a workspace, for showing: nothing is changed, whatever the file is like."""
+def jobs_under_way(path: str, root: str) -> tuple[BatchJob, ...]:
+    """Return the jobs of a workspace, to show them. Changes nothing, even if the file is damaged."""
     try:
-        jobs = BatchBookFile(os.path.join(folder, BOOK_NAME)).read().jobs
+        jobs = BatchBookFile(path).read().jobs
     except WriteFailed:
         return ()
-    return tuple(job for job in jobs if job.workspace == workspace_key(root))
+    return tuple(job for job in jobs if job.workspace == job_workspace(root))
 
 
 class BatchBookFile:
-    """Changes are made under a lock, on what is in the file at that moment: another workspace may use it too."""
+    """The file of a book. A change locks and reads it first, since other workspaces use it too."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -120,12 +122,12 @@ class BatchBookFile:
         """What the last reading left out, and why."""
 
     def read(self) -> BatchBook:
-        """Return what can be read; the next change puts the rest aside. Nothing is changed by reading."""
+        """Return the jobs that can be read. The next change moves a damaged file aside; reading changes nothing."""
         return self._parse(self._content())
 
     def change(self, change: Callable[[BatchBook], BatchBook]) -> BatchBook:
         make_private_folder(os.path.dirname(self.path))
-        with locked(f"{self.path}.lock", wait_s=_LOCK_WAIT_S, purpose="writing down a batch"):
+        with locked(f"{self.path}.lock", wait_s=_LOCK_WAIT_S, purpose="recording a batch"):
             content = self._content()
             before = self._parse(content)
             if self.faults:
@@ -167,34 +169,34 @@ def dump_book(book: BatchBook) -> bytes:
             "workspace": job.workspace,
             "identity": job.identity,
             "provider": job.provider,
-            "intended_s": job.intended_s,
+            "intended_s": job.created_s,
             "file_id": job.file_id,
             "batch_id": job.batch_id,
             "hashes": list(job.hashes),
         }
         for job in book.jobs
     ]
-    trouble = book.trouble and {
-        "identity": book.trouble.identity,
-        "failures": book.trouble.failures,
-        "reason": book.trouble.reason,
+    problem = book.problem and {
+        "identity": book.problem.identity,
+        "failures": book.problem.failures,
+        "reason": book.problem.reason,
     }
-    return json.dumps({"version": VERSION, "trouble": trouble, "jobs": jobs}, indent=1).encode() + b"\n"
+    return json.dumps({"version": VERSION, "trouble": problem, "jobs": jobs}, indent=1).encode() + b"\n"
 
 
 def parse_book(raw: bytes) -> tuple[BatchBook, list[str]]:
-    """Return what can be read, and in words what cannot."""
+    """Return the readable part of the file, and the reasons why other parts are not."""
     try:
         tree = strict_json.decode(raw.decode("utf-8"))
     except (ValueError, RecursionError):
         return BatchBook(), ["it is not JSON"]
     match tree:
-        case {"version": 1, "jobs": [*jobs], "trouble": trouble}:
-            return _parse_parts(jobs, trouble)
-    return BatchBook(), ["it is no list of batches"]
+        case {"version": 1, "jobs": [*jobs], "trouble": problem}:
+            return _parse_parts(jobs, problem)
+    return BatchBook(), ["it is not a list of batches"]
 
 
-def _parse_parts(jobs: list[Any], trouble: Any) -> tuple[BatchBook, list[str]]:
+def _parse_parts(jobs: list[Any], problem: Any) -> tuple[BatchBook, list[str]]:
     reasons: list[str] = []
     parsed: list[BatchJob] = []
     for number, tree in enumerate(jobs, 1):
@@ -203,8 +205,8 @@ def _parse_parts(jobs: list[Any], trouble: Any) -> tuple[BatchBook, list[str]]:
             reasons.append(f"batch {number} cannot be read")
         else:
             parsed.append(job)
-    failures = _parse_trouble(trouble)
-    if trouble is not None and failures is None:
+    failures = _parse_problem(problem)
+    if problem is not None and failures is None:
         reasons.append("the count of failures cannot be read")
     return BatchBook(tuple(parsed), failures), reasons
 
@@ -216,14 +218,14 @@ def _parse_job(tree: Any) -> BatchJob | None:
             "workspace": str(workspace),
             "identity": str(identity),
             "provider": str(provider),
-            "intended_s": intended_s,
+            "intended_s": created_s,
             "file_id": str() | None as file_id,
             "batch_id": str() | None as batch_id,
             "hashes": [*hashes],
-        } if is_count(intended_s, _LATEST_S) and all(map(_is_hash, hashes)):
+        } if is_count(created_s, _LATEST_S) and all(map(_is_hash, hashes)):
             texts = (key, workspace, identity, provider, file_id or "", batch_id or "")
             if all(map(is_storable, texts)):
-                return BatchJob(key, workspace, identity, provider, intended_s, tuple(hashes), file_id, batch_id)
+                return BatchJob(key, workspace, identity, provider, created_s, tuple(hashes), file_id, batch_id)
     return None
 
 
@@ -231,7 +233,7 @@ def _is_hash(value: Any) -> bool:
     return isinstance(value, str) and _HASH.fullmatch(value) is not None
 
 
-def _parse_trouble(tree: Any) -> BatchProblem | None:
+def _parse_problem(tree: Any) -> BatchProblem | None:
     match tree:
         case {"identity": str(identity), "failures": failures, "reason": str(reason)} if is_count(failures):
             return BatchProblem(identity, failures, reason)

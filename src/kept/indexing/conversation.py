@@ -27,9 +27,9 @@ from kept.chunking.utterances import (
     show_utterances,
 )
 from kept.errors import PathRefused, SessionError, SessionKeyInvalid, SessionNotFound, TranscriptUnreadable
-from kept.indexing.plan import is_unchanged
+from kept.indexing.planner import is_unchanged
 from kept.indexing.prepare import PreparedFile, Recipe, chunk_id, date_in_words, sha256, sha256_hex
-from kept.indexing.scan import CITED_FOLDER, is_transcript
+from kept.indexing.sources import CITED_FOLDER, is_transcript
 from kept.indexing.triggers import Growth
 from kept.limits import int64, is_storable
 from kept.records import Passage, SourceFile
@@ -48,7 +48,7 @@ from kept.sessions.entries import (
 )
 from kept.sessions.keys import SessionKey, parse_key
 from kept.sessions.transcript import Damage, Position, RawLine, Transcript, TranscriptLine, is_message, parse_line
-from kept.store.rows import FileRow, FileWrite, NewChunk
+from kept.store.generation import FileRow, FileWrite, NewChunk
 from kept.values import frozen
 from kept.words.segment import segment, segment_context
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from kept.indexing.conversation import find_turn
-from kept.indexing.scan import CITED_FOLDER
+from kept.indexing.sources import CITED_FOLDER
 from kept.sessions.transcript import Transcript, parse_line
 from kept.store.generation import Generation
 

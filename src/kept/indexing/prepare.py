@@ -1,4 +1,4 @@
-"""From a note's text to the rows that the index stores. Pure."""
+"""From the text of a note to the rows of the index. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from kept.chunking.markdown import CHUNKER_VERSION, ChunkSize, cut_note, note_na
 from kept.chunking.utterances import TRANSCRIPT_CHUNKER_VERSION
 from kept.records import Chunk, SourceFile
 from kept.redact import REDACTION_VERSION
-from kept.store.generation import SCHEMA_VERSION
-from kept.store.rows import FileRow, FileWrite, NewChunk
+from kept.store.generation import SCHEMA_VERSION, FileRow, FileWrite, NewChunk
 from kept.values import frozen
 from kept.words.segment import SEGMENTER_VERSION, segment, segment_context
 from kept.workspace.daily import DAILY_NOTE
@@ -22,7 +21,7 @@ CUT_PLAINLY = "too many lines, headings or nested blocks; cut by lines, without 
 
 @frozen
 class Recipe:
-    """Everything that decides what the index of a given text looks like. When it changes, the index is rebuilt."""
+    """Everything that determines the index of a text. When it changes, the index is rebuilt."""
 
     size: ChunkSize
     identity: str | None
@@ -46,7 +45,7 @@ class Recipe:
 class PreparedFile:
     write: FileWrite
     embed_texts: dict[bytes, str]
-    """What has to be embedded, by its hash."""
+    """Texts to embed, by hash."""
 
 
 def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns: int) -> PreparedFile:
@@ -107,7 +106,8 @@ def sha256_hex(text: str) -> str:
 
 
 def _context(chunk: Chunk, path: str, day: dt.date | None) -> str:
-    """Name and date of a note are found by word only: in the embedded text they would make renaming it cost a call."""
+    """Return the words around a chunk: its headings and the name or date of its note. They are found by word only; if
+    they were embedded, renaming a note would cost a call."""
     return f"{chunk.heading} {date_in_words(day) if day else note_name(path)}".strip()
 
 
@@ -116,17 +116,17 @@ def date_in_words(day: dt.date) -> str:
 
 
 def daily_date(path: str) -> dt.date | None:
-    found = DAILY_NOTE.search(path)
-    if not found:
+    match = DAILY_NOTE.search(path)
+    if not match:
         return None
     try:
-        return dt.date.fromisoformat(found.group(1))
+        return dt.date.fromisoformat(match.group(1))
     except ValueError:
         return None
 
 
 def note_timestamp_ms(path: str, mtime_ns: int) -> int:
-    """When a note was written: the day it is named after, else when the file was last changed."""
+    """Return when a note was written: the day it is named after, else when the file was last changed."""
     day = daily_date(path)
     if day is None:
         return mtime_ns // 1_000_000

@@ -1,4 +1,4 @@
-"""From texts to vectors, each paid for once: out of the cache where they are known, from the embedder where not."""
+"""From texts to vectors, each paid for once: from the cache if it has them, else from the embedder."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from kept.redact import redact
 from kept.store.index import Index
 from kept.values import frozen
 
-EMBEDDER_REST_S = 30.0
-"""After a failure the searches of the next moments do not ask the embedder again for what is missing."""
 MAX_REFUSALS = 10_000
 _META_REFUSED = "refused"
 
 
 @frozen
 class Vectors:
-    """The vectors of some texts, by the hash of the text."""
+    """Vectors of some texts, by the hash of the text."""
 
     known: dict[bytes, bytes]
+    """From the cache."""
     fresh: dict[bytes, bytes]
+    """From the embedder."""
     refused: dict[bytes, str]
-    """Texts that the embedder does not take, with its reason. Asking again would not help."""
-    waiting: str | None = None
+    """Texts that the embedder does not accept, with its reason. Asking again would not help."""
+    pending_reason: str | None = None
     """Why some of the texts have no vector yet."""
 
     def find(self, key: bytes) -> bytes | None:
@@ -36,46 +36,68 @@ class Vectors:
 
 
 class Vectoriser:
-    """One embedder over one index. What it refuses is remembered across processes, that it failed for a moment."""
+    """One embedder over one index. Refused texts are stored in the index; a failure is remembered for ``rest_s``."""
 
-    def __init__(self, index: Index, embedder: Embedder, cache: CacheSettings, clock: Clock) -> None:
+    def __init__(self, index: Index, embedder: Embedder, cache: CacheSettings, clock: Clock, *, rest_s: float) -> None:
         self.index = index
         self.embedder = embedder
         self.cache = cache
         self.clock = clock
-        self.failed_at: float | None = None
+        self.rest_s = rest_s
         self.refused = self._stored_refusals()
-        self.held: frozenset[bytes] = frozenset()
-        """Texts that are paid for and on their way. They are not asked for again."""
-        self._held_reason = ""
-        self._held_since: float | None = None
+        self._failed_at: float | None = None
+        self._in_batches: frozenset[bytes] = frozenset()
+        """Texts in a provider's batch: paid for, so not asked for again."""
+        self._batch_reason = ""
+        self._batches_polled_at: float | None = None
 
-    def rests(self) -> bool:
-        return self.failed_at is not None and time.monotonic() - self.failed_at < EMBEDDER_REST_S
+    # when not to ask
 
-    def awaits_held(self) -> bool:
-        """Whether texts are on their way, and were looked for a moment ago. That is no failure of the embedder."""
-        return self._held_since is not None and time.monotonic() - self._held_since < EMBEDDER_REST_S
+    def failed_recently(self) -> bool:
+        return self._is_recent(self._failed_at)
 
-    def look_again(self) -> None:
-        self.failed_at = None
-        self._held_since = None
+    def pauses(self) -> bool:
+        """Return whether the embedder should not be asked now: it failed, or its batch was polled, a moment ago."""
+        return self.failed_recently() or self._is_recent(self._batches_polled_at)
 
-    def vectors_of(self, texts: Mapping[bytes, str]) -> Vectors:
-        """Never raises EmbeddingError: what is missing, and why, is part of the answer. No secret leaves here."""
+    def retry_now(self) -> None:
+        """Forget a recent failure, because the user asked for a sync."""
+        self._failed_at = None
+        self._batches_polled_at = None
+
+    def await_batches(self, keys: frozenset[bytes], reason: str) -> None:
+        """Do not embed these texts for now; they are in a provider's batch."""
+        self._in_batches = keys
+        self._batch_reason = reason
+        self._batches_polled_at = time.monotonic() if keys else None
+
+    def forget_refusals(self) -> None:
+        self.refused = set()
+
+    def _is_recent(self, moment_s: float | None) -> bool:
+        return moment_s is not None and time.monotonic() - moment_s < self.rest_s
+
+    # vectors
+
+    def get_vectors(self, texts: Mapping[bytes, str]) -> Vectors:
+        """Return the vectors that the cache or the embedder has. Never raises EmbeddingError: the result names what
+        is missing and why. Secrets are redacted before a text is embedded."""
         known = self.find_cached(texts)
-        missing = [key for key in texts if key not in known and key not in self.refused and key not in self.held]
-        on_their_way = self._held_reason if any(key in self.held and key not in known for key in texts) else None
+        missing = [key for key in texts if key not in known and key not in self.refused and key not in self._in_batches]
+        awaits_batch = any(key in self._in_batches and key not in known for key in texts)
+        batch_reason = self._batch_reason if awaits_batch else None
         if not missing:
-            return Vectors(known, {}, {}, waiting=on_their_way)
+            return Vectors(known, {}, {}, pending_reason=batch_reason)
         try:
             matrix = self.embedder.embed([redact(texts[key]) for key in missing], role="document")
         except EmbeddingError as exc:
-            self.failed_at = time.monotonic()
-            return Vectors(known, {}, {}, waiting=exc.message)
+            self._failed_at = time.monotonic()
+            return Vectors(known, {}, {}, pending_reason=exc.message)
         gaps = {missing[gap.row]: gap for gap in matrix.gaps}
         fresh = {key: row for key, row in zip(missing, matrix, strict=True) if key not in gaps}
-        return Vectors(known, fresh, self._note_refusals(gaps), waiting=self._note_waiting(gaps) or on_their_way)
+        return Vectors(
+            known, fresh, self._store_refusals(gaps), pending_reason=self._note_failure(gaps) or batch_reason
+        )
 
     def find_cached(self, texts: Mapping[bytes, str]) -> dict[bytes, bytes]:
         identity = self.embedder.identity
@@ -87,28 +109,19 @@ class Vectoriser:
         return {key: text for key, text in texts.items() if key not in known and key not in self.refused}
 
     def remember(self, vectors: Vectors) -> None:
-        """Puts into the cache what was paid for. Inside a transaction of the caller's."""
+        """Put new vectors into the cache and mark known ones as used, inside the caller's transaction."""
         if self.cache.enabled:
-            key, now_s = self.embedder.identity.key, self.clock.time_ns() // 1_000_000_000
+            key, now_s = self.embedder.identity.key, self._now_s()
             self.index.cache.put(key, vectors.fresh.items(), now_s=now_s)
             self.index.cache.used(key, vectors.known, now_s=now_s)
 
-    def hold(self, keys: frozenset[bytes], reason: str) -> None:
-        self.held = keys
-        self._held_reason = reason
-        self._held_since = time.monotonic() if keys else None
-
-    def keep(self, vectors: Mapping[bytes, bytes]) -> None:
-        """Puts into the cache what came by another way. At least until the end of a sync, it is kept there."""
+    def store(self, vectors: Mapping[bytes, bytes]) -> None:
+        """Put the vectors of a batch into the cache, durably. Without caching they stay until the sync ends."""
         if vectors:
             with self.index.writing():
-                now_s = self.clock.time_ns() // 1_000_000_000
-                self.index.cache.put(self.embedder.identity.key, vectors.items(), now_s=now_s)
+                self.index.cache.put(self.embedder.identity.key, vectors.items(), now_s=self._now_s())
 
-    def forget_refusals(self) -> None:
-        self.refused = set()
-
-    def _note_refusals(self, gaps: dict[bytes, Gap]) -> dict[bytes, str]:
+    def _store_refusals(self, gaps: dict[bytes, Gap]) -> dict[bytes, str]:
         refused = {key: gap.reason for key, gap in gaps.items() if not gap.temporary}
         if refused:
             self.refused |= set(refused)
@@ -117,10 +130,11 @@ class Vectoriser:
                 self.index.put_meta(_META_REFUSED, {"identity": self.embedder.identity.key, "hashes": hashes})
         return refused
 
-    def _note_waiting(self, gaps: dict[bytes, Gap]) -> str | None:
+    def _note_failure(self, gaps: dict[bytes, Gap]) -> str | None:
+        """Return why the embedder left a text out for now, and remember that it failed."""
         reason = next((gap.reason for gap in gaps.values() if gap.temporary), None)
         if reason:
-            self.failed_at = time.monotonic()
+            self._failed_at = time.monotonic()
         return reason
 
     def _stored_refusals(self) -> set[bytes]:
@@ -128,3 +142,6 @@ class Vectoriser:
             case {"identity": str(identity), "hashes": [*hashes]} if identity == self.embedder.identity.key:
                 return {bytes.fromhex(key) for key in hashes}
         return set()
+
+    def _now_s(self) -> int:
+        return self.clock.time_ns() // 1_000_000_000

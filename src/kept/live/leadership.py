@@ -1,8 +1,8 @@
-"""Which of several processes keeps an index current: the one that holds a lock, which the kernel drops with it."""
+"""Leadership: of several processes, the one that holds a lock keeps the index current. The kernel drops the lock when
+the process ends."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from contextlib import ExitStack
 
@@ -12,19 +12,18 @@ from kept.durable import make_private_folder
 from kept.errors import LockBusy, WorkspaceError
 from kept.lock import locked
 
-_MOST_DIGITS = 20
+_MAX_DIGITS = 20
 
 
 def lock_path(config: Config) -> str:
-    """One for each index: that of an agent and a workspace."""
-    name = hashlib.sha256(os.fsencode(config.workspace)).hexdigest()[:12]
-    return os.path.join(config.home, "agents", config.agent_id, f"watcher-{name}.lock")
+    """Return the path of the lock. Each index has one, that is each pair of agent and workspace."""
+    return config.paths.watcher_lock(config.workspace)
 
 
 def find_watcher(config: Config) -> int | None:
-    """The process that keeps this index current, or None when nobody does.
+    """Return the id of the process that keeps this index current, or None.
 
-    The number in the file is believed only as long as somebody holds the lock.
+    The number in the file counts only while a process holds the lock.
     """
     path = lock_path(config)
     if not os.path.exists(path):
@@ -41,25 +40,25 @@ def find_watcher(config: Config) -> int | None:
 def _read_pid(path: str) -> int | None:
     try:
         with open(path, "rb") as file:
-            written = file.read(_MOST_DIGITS).strip()
+            digits = file.read(_MAX_DIGITS).strip()
     except OSError:
         return None
-    return int(written) if written.isdigit() else None
+    return int(digits) if digits.isdigit() else None
 
 
 class Leadership:
-    """Held from `take` until `release`, or until the process is gone."""
+    """The lock of the leader, held from `take` until `release` or the end of the process."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._held = ExitStack()
+        self._lock = ExitStack()
         self._file: tuple[int, int] | None = None
 
     def take(self) -> bool:
-        """Whether this process leads now."""
+        """Try to take the lead. Return whether this process leads now."""
         try:
             make_private_folder(os.path.dirname(self.path))
-            handle = self._held.enter_context(locked(self.path, wait_s=0, purpose="watching"))
+            handle = self._lock.enter_context(locked(self.path, wait_s=0, purpose="watching"))
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         except LockBusy:
@@ -71,13 +70,14 @@ class Leadership:
         self._file = (state.st_dev, state.st_ino)
         return True
 
-    def is_held(self) -> bool:
-        """Not any more when the file was deleted: others would make a new one and lead as well."""
+    def is_leader(self) -> bool:
+        """Return whether this process still leads. If the lock file was deleted, another process can create a new
+        one and lead as well, so this one does not any more."""
         return self._file is not None and file_number(self.path) == self._file
 
     def find_leader(self) -> int | None:
         return _read_pid(self.path)
 
     def release(self) -> None:
-        self._held.close()
+        self._lock.close()
         self._file = None

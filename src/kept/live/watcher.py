@@ -1,7 +1,7 @@
-"""Noticing changes: the kernel tells (watchfiles), or where it cannot, the folders are looked at from time to time.
+"""Noticing changes: through the kernel (watchfiles) or, if it refuses, by scanning the folders from time to time.
 
-Exactly those folders are watched that a sync looked into, none of them with what lies below: so neither a symbolic
-link nor a folder full of something else leads the watcher astray. When folders come or go, it is set up again.
+Only the folders that a sync has listed are watched, each without its subfolders: neither a symbolic link nor a large
+folder of other files can lead the watch astray. When folders come or go, the watch is set up again.
 """
 
 from __future__ import annotations
@@ -10,124 +10,144 @@ import os
 import time
 from collections.abc import Callable, Collection
 from threading import Event
-from typing import TYPE_CHECKING
 
-from kept.indexing.scan import is_transcript_path
-from kept.live.agenda import PendingChanges
-from kept.live.state import Watching
+from kept.indexing.sources import is_transcript_path
+from kept.live.reporting import Watching
+from kept.live.schedule import PendingChanges
 from kept.workspace.scan import Scan
 
-if TYPE_CHECKING:
-    from watchfiles._rust_notify import RustNotify
-
-_DELETED = 3
-"""As watchfiles numbers changes."""
-_LONGEST_STEP_S = 0.25
-_SHORTEST_STEP_S = 0.01
+_MAX_STEP_S = 0.25
+_MIN_STEP_S = 0.01
 _GROUPED_S = 1.0
-POLL_S = 2.0
-_SHARE_OF_POLLING = 40
-"""Looking takes at most one part in so many of the time."""
-KERNEL_AGAIN_S = 300.0
+_SCAN_SHARE = 40
+"""Scans take at most one part in this many of the time."""
 
 
 class KernelWatch:
-    """Watchers of the kernel on some folders. Whatever the kernel refuses is an OSError."""
+    """A watch of the kernel on some folders. Raises OSError if the kernel refuses.
+
+    ``cite`` returns the citation of an indexed file, and None for any other file. `wait` ends early when ``stop`` is
+    set.
+    """
 
     mode: Watching = "kernel"
 
-    def __init__(self, folders: Collection[str], cite: Callable[[str], str | None], *, quiet_s: float) -> None:
-        """``cite`` names the file at a path, if it is one that matters."""
-        from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
+    def __init__(
+        self, folders: Collection[str], cite: Callable[[str], str | None], stop: Event, *, quiet_s: float
+    ) -> None:
+        from watchfiles import Change, watch
 
         self.folders = frozenset(folders)
         self._cite = cite
-        # Woken up this often to look whether something came in: often enough to be in time, seldom enough to cost
-        # nothing.
-        self._step_s = min(_LONGEST_STEP_S, max(_SHORTEST_STEP_S, quiet_s / 6))
-        self.lag_s = 2 * self._step_s
-        """How old a change may be when it is told: one step until it is seen, one more to see that it is over."""
-        self.stale = False
-        """Whether one of the folders itself came or went: its watcher may be that of a folder that is gone."""
-        try:
-            self._notify: RustNotify = RustNotify(sorted(self.folders), False, False, 0, False, False)
-        except WatchfilesRustInternalError as exc:
-            raise OSError(str(exc)) from exc
+        self._deleted = Change.deleted
+        # The kernel's queue is read once per step: often enough to be in time, rarely enough to cost nothing.
+        step_s = min(_MAX_STEP_S, max(_MIN_STEP_S, quiet_s / 6))
+        self.lag_s = 2 * step_s
+        """Possible age of a change when it is reported: one step until it is seen, one to see that no more follow."""
+        self.is_stale = False
+        """True after a watched folder itself came or went: the kernel may watch a folder that is gone."""
+        self._batches = watch(
+            *sorted(self.folders),
+            watch_filter=None,
+            debounce=int(_GROUPED_S * 1000),
+            step=int(step_s * 1000),
+            stop_event=stop,
+            rust_timeout=1,  # return after every step, so that `wait` can keep its own timeout
+            yield_on_timeout=True,
+            debug=False,
+            force_polling=False,
+            recursive=False,
+            ignore_permission_denied=False,
+        )
+        # `watch` is a generator: the folders are watched from its first step on.
+        self._first = self._next()
 
-    def wait(self, timeout_s: float, stop: Event) -> PendingChanges:
-        """What changed, as soon as nothing more does for a moment. Nothing, when the time is up."""
-        timeout_ms = max(1, int(timeout_s * 1000))
+    def wait(self, timeout_s: float) -> PendingChanges:
+        """Return the next changes, as soon as no more follow for a step; none when the time is up."""
+        deadline = time.monotonic() + timeout_s
+        changes, self._first = self._first, set()
+        while not changes and changes is not None and time.monotonic() < deadline:
+            changes = self._next()
+        return self._sort(changes or set())
+
+    def _next(self) -> set[tuple[int, str]] | None:
+        """Return the changes of one step, or None if the watch was stopped."""
         try:
-            raw = self._notify.watch(int(_GROUPED_S * 1000), int(self._step_s * 1000), timeout_ms, stop)
+            return next(self._batches, None)  # type: ignore[return-value]
         except RuntimeError as exc:
             raise OSError(str(exc)) from exc
-        return PendingChanges() if isinstance(raw, str) else self._sort(raw)
 
-    def _sort(self, raw: set[tuple[int, str]]) -> PendingChanges:
+    def _sort(self, changes: set[tuple[int, str]]) -> PendingChanges:
         notes = transcripts = removed = 0
         latest = ""
-        for kind, path in raw:
+        for kind, path in changes:
             is_watched = path in self.folders
-            self.stale = self.stale or is_watched
+            self.is_stale = self.is_stale or is_watched
             cited = self._cite(path)
             if cited is not None and is_transcript_path(cited):
                 transcripts += 1
-            elif cited is not None or is_watched or (kind != _DELETED and os.path.isdir(path)):
+            elif cited is not None or is_watched or (kind != self._deleted and os.path.isdir(path)):
                 notes += 1
             else:
                 continue
-            removed += kind == _DELETED
+            removed += kind == self._deleted
             latest = cited or latest
         return PendingChanges(notes, transcripts, removed, latest)
 
     def close(self) -> None:
-        self._notify.close()
+        self._batches.close()
 
 
 class PollingWatch:
-    """Looks at names, sizes and times, and compares. The larger the workspace, the less often."""
+    """Scans names, sizes and times, and compares. The larger the workspace, the longer the time between scans."""
 
     mode: Watching = "polling"
     folders: frozenset[str] = frozenset()
-    stale = False
+    is_stale = False
     lag_s = 0.0
 
-    def __init__(self, look: Callable[[], Scan]) -> None:
-        self._look = look
-        self._next_look = 0.0
-        self._seen = self._states()
+    def __init__(self, scan: Callable[[], Scan], stop: Event, *, poll_s: float) -> None:
+        self._scan = scan
+        self._stop = stop
+        self._poll_s = poll_s
+        self._next_scan_at_s = 0.0
+        self._states = self._scan_states()
 
-    def wait(self, timeout_s: float, stop: Event) -> PendingChanges:
-        stop.wait(min(timeout_s, max(0.0, self._next_look - time.monotonic())))
-        if stop.is_set() or time.monotonic() < self._next_look:
+    def wait(self, timeout_s: float) -> PendingChanges:
+        self._stop.wait(min(timeout_s, max(0.0, self._next_scan_at_s - time.monotonic())))
+        if self._stop.is_set() or time.monotonic() < self._next_scan_at_s:
             return PendingChanges()
-        before, self._seen = self._seen, self._states()
-        changed = {path for path, *_ in before ^ self._seen}
-        there = {path for path, *_ in self._seen}
+        before, self._states = self._states, self._scan_states()
+        changed = {path for path, *_ in before ^ self._states}
+        existing = {path for path, *_ in self._states}
         transcripts = sum(map(is_transcript_path, changed))
-        return PendingChanges(len(changed) - transcripts, transcripts, len(changed - there), max(changed, default=""))
+        removed = len(changed - existing)
+        return PendingChanges(len(changed) - transcripts, transcripts, removed, max(changed, default=""))
 
-    def _states(self) -> set[tuple[str, int, int, int]]:
+    def _scan_states(self) -> set[tuple[str, int, int, int]]:
         started = time.monotonic()
-        found = self._look().files
+        files = self._scan().files
         took_s = time.monotonic() - started
-        self._next_look = time.monotonic() + max(POLL_S, took_s * _SHARE_OF_POLLING)
-        return {(file.path, file.size, file.mtime_ns, file.ctime_ns) for file in found}
+        self._next_scan_at_s = time.monotonic() + max(self._poll_s, took_s * _SCAN_SHARE)
+        return {(file.path, file.size, file.mtime_ns, file.ctime_ns) for file in files}
 
     def close(self) -> None:
         pass
 
 
 class NoWatch:
-    """For where changes are not to be watched: time passes."""
+    """Notices nothing: for an index that is synced by the interval only, or whose folders are not known yet."""
 
     mode: Watching = "nothing"
     folders: frozenset[str] = frozenset()
-    stale = False
+    is_stale = False
     lag_s = 0.0
 
-    def wait(self, timeout_s: float, stop: Event) -> PendingChanges:
-        stop.wait(timeout_s)
+    def __init__(self, stop: Event) -> None:
+        self._stop = stop
+
+    def wait(self, timeout_s: float) -> PendingChanges:
+        self._stop.wait(timeout_s)
         return PendingChanges()
 
     def close(self) -> None:

@@ -64,7 +64,7 @@ class MeteredChat:
         day = self._ledger.today()
         line = ModelSpending(self.provider, self.name, purpose, day, calls=1, input=estimate)
         try:
-            with self._ledger.held():
+            with self._ledger.locked():
                 if self._budget is not None:
                     self._check(purpose, tokens_of_day(self._ledger.by_day(), day), estimate)
                 self._ledger.add(line)

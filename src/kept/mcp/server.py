@@ -82,7 +82,7 @@ class MemoryServer:
         search, which can tell the client how far it is."""
         memory = self.toolbox().memory
         with self._opening:
-            if self._live is None and os.path.exists(memory.index_path()):
+            if self._live is None and os.path.exists(memory.index_service.path):
                 from kept.live import LiveIndex
 
                 self._live = LiveIndex(memory).start()

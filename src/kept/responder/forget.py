@@ -7,7 +7,6 @@ restart, and a passage that has changed since is left alone.
 from __future__ import annotations
 
 import datetime as dt
-import os
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -107,7 +106,7 @@ def withdraw_question(sessions: SessionStore, session_id: str) -> None:
 
 
 def tombstones_path(memory: Memory) -> str:
-    return os.path.join(memory.config.home, "agents", memory.config.agent_id, "forgotten.jsonl")
+    return memory.config.paths.forgotten
 
 
 def forget(memory: Memory, cuts: Sequence[LineRemoval]) -> Removed:

@@ -11,7 +11,7 @@ from kept.values import frozen
 
 
 def inbox_path(config: Config) -> str:
-    return os.path.join(config.home, "agents", config.agent_id, "inbox.jsonl")
+    return config.paths.inbox
 
 
 @frozen

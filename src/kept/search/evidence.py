@@ -13,7 +13,7 @@ from kept.clock import DAY_MS
 from kept.embedding.base import Calibration
 from kept.search.keyword import KeywordHit, WeightedTerm
 from kept.search.snippet import make_snippet
-from kept.store.rows import ChunkRow
+from kept.store.generation import ChunkRow
 from kept.values import frozen
 
 _SPEAKER = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] ([^:\n]{1,80}): ")

@@ -17,7 +17,7 @@ from kept.records import SOURCES, Filter, ScorePart
 from kept.search.fuse import Scored
 from kept.search.query import ParsedQuery, Term, make_phrase
 from kept.search.weights import EXACT_FLOOR
-from kept.store.rows import ChunkRow
+from kept.store.generation import ChunkRow
 from kept.store.words import WordIndex
 from kept.words.folding import fold
 from kept.words.identifiers import name_parts_in

@@ -23,9 +23,9 @@ from kept.search.rerank import Reranker, rerank
 from kept.search.selection import Windows, select_hits
 from kept.search.snippet import make_snippet
 from kept.search.weights import COVERED_TRUST, UNCOVERED_TRUST, UTTERANCE_TRUST
+from kept.store.generation import ChunkRow
 from kept.store.index import Index
 from kept.store.kernels import quantise
-from kept.store.rows import ChunkRow
 from kept.values import frozen
 
 MIN_CANDIDATES, MAX_CANDIDATES = 40, 200

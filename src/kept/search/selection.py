@@ -14,7 +14,7 @@ from kept.records import DropReason, Filter
 from kept.search.evidence import is_utterance
 from kept.search.fuse import Scored
 from kept.search.snippet import MAX_CHARS
-from kept.store.rows import ChunkRow
+from kept.store.generation import ChunkRow
 from kept.values import frozen
 
 DUPLICATE_SHARE = 0.85

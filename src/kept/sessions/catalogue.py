@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # a command says it; without a handler Python would print it too
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
+_NOUN = "session catalogue"
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM sessions"
 _SAVE = (
     f"INSERT INTO sessions ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
@@ -251,13 +252,13 @@ class Catalogue:
             self._db = self._connect()
             self._opened = file_number(self.path)
         assert self._db is not None
-        with _json_damage(self.path), translated(self.path):
+        with _json_damage(self.path), translated(self.path, noun=_NOUN):
             return action(self._db)
 
     def _connect(self) -> apsw.Connection:
         """On a disk that cannot be written to, sessions can still be read: the catalogue is then made each time."""
         try:
-            return connect(self.path, _MIGRATIONS)
+            return connect(self.path, _MIGRATIONS, noun=_NOUN)
         except (StoreUnavailable, StoreFull) as exc:
             if not os.path.isdir(self.folder):
                 raise
@@ -285,11 +286,11 @@ class Catalogue:
 
     def _is_sound(self) -> bool:
         try:
-            db = connect(self.path, _MIGRATIONS)
+            db = connect(self.path, _MIGRATIONS, noun=_NOUN)
         except StoreDamaged:
             return False
         try:
-            with _json_damage(self.path), translated(self.path):
+            with _json_damage(self.path), translated(self.path, noun=_NOUN):
                 for row in db.execute(_SELECT):
                     _tally(row)
                 return bool(db.execute("PRAGMA quick_check(1)").get == "ok")

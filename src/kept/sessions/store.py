@@ -95,9 +95,8 @@ class SessionStore:
         self.config = config
         self.agent_id = config.agent_id
         self.clock = clock or SystemClock()
-        agent_folder = os.path.join(config.home, "agents", config.agent_id)
-        self.folder = os.path.join(agent_folder, "sessions")
-        self._catalogue = Catalogue(os.path.join(agent_folder, "sessions.sqlite"), self.folder)
+        self.folder = config.paths.sessions
+        self._catalogue = Catalogue(config.paths.catalogue, self.folder)
         self._transcripts: OrderedDict[str, Transcript] = OrderedDict()
         self._lock = threading.Lock()
         register(self)

@@ -1,4 +1,4 @@
-"""Embeddings that were paid for once. Kept across rebuilds; the least recently used go first."""
+"""Cache of embeddings, so that each is paid for once. Kept across rebuilds; evicts the least recently used."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class EmbeddingCache:
         self.db = db
 
     def find(self, identity: str, hashes: Iterable[bytes], dims: int) -> dict[bytes, bytes]:
-        """``dims`` is 0 where the embedder does not know its dimensions before it is asked."""
+        """Return the cached vectors by hash. ``dims`` is 0 if the embedder learns its dimensions only from a call."""
         query = "SELECT embedding FROM embedding_cache WHERE identity = ? AND hash = ?"
-        found: dict[bytes, bytes] = {}
+        vectors: dict[bytes, bytes] = {}
         for key in hashes:
             value = self.db.execute(query, (identity, key)).get
             if isinstance(value, bytes) and value and len(value) == 4 * (dims or len(value) // 4):
-                found[key] = value
-        return found
+                vectors[key] = value
+        return vectors
 
     def put(self, identity: str, vectors: Iterable[tuple[bytes, bytes]], *, now_s: int) -> None:
         self.db.executemany(
@@ -30,13 +30,14 @@ class EmbeddingCache:
         )
 
     def used(self, identity: str, hashes: Iterable[bytes], *, now_s: int) -> None:
-        """Marks entries as used, at most once a day each: a sync that changes nothing should write nothing."""
+        """Mark entries as used, each at most once a day: a sync that changes nothing should write nothing."""
         self.db.executemany(
             "UPDATE embedding_cache SET used_at = ? WHERE identity = ? AND hash = ? AND used_at < ?",
             ((now_s, identity, key, now_s - _REFRESH_AFTER_S) for key in hashes),
         )
 
     def evict(self, max_entries: int) -> int:
+        """Delete the least recently used entries above a number. Return how many."""
         surplus = self.count() - max_entries
         if surplus <= 0:
             return 0

@@ -1,27 +1,111 @@
-"""The tables that a rebuild replaces: files, their chunks, and the words and vectors of these."""
+"""The tables that a rebuild replaces: files, their chunks, and the words and vectors of the chunks."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Iterable
+from dataclasses import fields
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import apsw
 
-from kept.records import Filter
-from kept.store.connection import IN_ROWS, packed_rows
-from kept.store.rows import ChunkRow, Counts, FileRow, FileWrite, NewChunk
-from kept.store.vectors import VectorTable
+from kept.records import Filter, Source
+from kept.sqlite import IN_ROWS, pack_rows
+from kept.store.vectors import VectorLimits, VectorTable
+from kept.values import frozen
 
 SCHEMA_VERSION = 2
 """Raised with generation.sql: an index of another version is rebuilt."""
 
 _MERGE_SHARE = 10
-"""A merge rewrites the whole full-text index, which one tenth of the chunks is worth."""
+"""A merge rewrites the whole full-text index. It is done when at least one chunk in ten has changed."""
 
 TABLES = ("files", "chunks", "chunks_fts", "chunks_vec", "vec_packs", "vec_dead")
+
+
+@frozen
+class FileRow:
+    """An indexed file. The fields are the columns of `files`."""
+
+    source: Source
+    path: str
+    hash: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    checked_ns: int
+    """When the file was last read and found to be this."""
+    warning: str | None = None
+    mark: str | None = None
+    """Checkpoint in a transcript, as JSON."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.source, self.path
+
+
+@frozen
+class NewChunk:
+    """A chunk to store. The full-text index gets ``words`` and ``context_words``."""
+
+    id: str
+    start_line: int
+    end_line: int
+    hash: str
+    embed_hash: bytes
+    model: str
+    heading: str
+    text: str
+    words: str
+    context_words: str
+    timestamp_ms: int
+    session_key: str | None = None
+    channel: str | None = None
+
+
+@frozen
+class FileWrite:
+    """A file and its chunks, replaced together: all chunks, or those that begin after a line."""
+
+    file: FileRow
+    chunks: tuple[NewChunk, ...]
+    timestamp_ms: int | None = None
+    """Timestamp of all chunks, if they share one."""
+    after_line: int = 0
+
+
+@frozen
+class ChunkRow:
+    """A stored chunk. The fields are columns of `chunks`, in the order of `_CHUNK_COLUMNS`."""
+
+    row: int
+    source: Source
+    path: str
+    start_line: int
+    end_line: int
+    hash: str
+    heading: str
+    text: str
+    timestamp_ms: int
+    session_key: str | None = None
+    channel: str | None = None
+
+
+@frozen
+class IndexCounts:
+    files: int
+    chunks: int
+    vectors: int
+    by_source: dict[str, dict[str, int]]
+
+
+_FILE_FIELDS = tuple(spec.name for spec in fields(FileRow))
+_FILE_COLUMNS = ", ".join(_FILE_FIELDS)
+_file_values = attrgetter(*_FILE_FIELDS)
+_CHUNK_COLUMNS = "row, source, path, start_line, end_line, hash, heading, text, timestamp, session_key, channel"
 
 
 @cache
@@ -31,26 +115,26 @@ def _ddl() -> str:
 
 
 class Generation:
-    """One set of these tables, live (no prefix) or being built (`next_`). Callers hold the transaction."""
+    """One set of these tables: the live one (no prefix) or one being built (`next_`). Callers hold the transaction."""
 
-    def __init__(self, db: apsw.Connection, prefix: str = "") -> None:
+    def __init__(self, db: apsw.Connection, prefix: str = "", limits: VectorLimits | None = None) -> None:
         self.db = db
         self.prefix = prefix
-        self.vectors = VectorTable(db, prefix)
+        self.vectors = VectorTable(db, prefix, limits)
 
     def create(self, number: int) -> None:
         self.db.execute(_ddl().format(p=self.prefix, n=number))
 
     def exists(self) -> bool:
-        found = self.db.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (f"{self.prefix}files",)).get
-        return found is not None
+        row = self.db.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (f"{self.prefix}files",)).get
+        return row is not None
 
     def drop(self) -> None:
         for table in TABLES:
             self.db.execute(f"DROP TABLE IF EXISTS {self.prefix}{table}")
 
     def become_live(self) -> None:
-        """Takes the place of the live tables, inside the caller's transaction."""
+        """Replace the live tables, inside the caller's transaction."""
         Generation(self.db).drop()
         for table in TABLES:
             self.db.execute(f"ALTER TABLE {self.prefix}{table} RENAME TO {table}")
@@ -58,9 +142,7 @@ class Generation:
     # files
 
     def file_rows(self) -> dict[tuple[str, str], FileRow]:
-        query = (
-            f"SELECT source, path, hash, size, mtime_ns, ctime_ns, checked_ns, warning, mark FROM {self.prefix}files"
-        )
+        query = f"SELECT {_FILE_COLUMNS} FROM {self.prefix}files"
         return {(row[0], row[1]): FileRow(*row) for row in self.db.execute(query)}
 
     def note_warnings(self) -> list[tuple[str, str]]:
@@ -69,25 +151,12 @@ class Generation:
         return [(str(path), str(warning)) for path, warning in self.db.execute(f"{query} ORDER BY path")]
 
     def put_file(self, file: FileRow) -> None:
-        self.db.execute(
-            f"INSERT OR REPLACE INTO {self.prefix}files"
-            " (source, path, hash, size, mtime_ns, ctime_ns, checked_ns, warning, mark)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                file.source,
-                file.path,
-                file.hash,
-                file.size,
-                file.mtime_ns,
-                file.ctime_ns,
-                file.checked_ns,
-                file.warning,
-                file.mark,
-            ),
-        )
+        marks = ", ".join("?" * len(_FILE_FIELDS))
+        insert = f"INSERT OR REPLACE INTO {self.prefix}files ({_FILE_COLUMNS}) VALUES ({marks})"
+        self.db.execute(insert, _file_values(file))
 
     def touch_file(self, file: FileRow, timestamp_ms: int | None) -> None:
-        """The bytes are the same, only the file's state is not."""
+        """Store the new size and times of a file whose bytes are the same."""
         self.put_file(file)
         if timestamp_ms is not None:
             self.db.execute(
@@ -98,9 +167,9 @@ class Generation:
     # chunks
 
     def settle(self, *, changed_chunks: int) -> None:
-        """After a sync: packs what is not packed, and merges the full-text index where a good part of it is new.
+        """After a sync, pack new vectors, and merge the full-text index if a good part of it is new.
 
-        A query looks into every segment of that index, for each word and each row; one segment is twice as fast.
+        A query reads every segment of that index, for each word and each row; one segment is twice as fast.
         """
         self.vectors.maintain()
         if changed_chunks * _MERGE_SHARE >= self.count_chunks():
@@ -108,23 +177,23 @@ class Generation:
             self.db.execute(f"INSERT INTO {name} ({name}) VALUES ('optimize')")
 
     def replace_file(self, write: FileWrite) -> int:
-        """Swaps a file's chunks. What stayed the same keeps its row. How many came and went."""
+        """Replace a file's chunks, keeping the rows of unchanged ones. Return how many were added and removed."""
         source, path = write.file.key
         query = f"SELECT id, rest_hash, row FROM {self.prefix}chunks WHERE source = ? AND path = ? AND start_line > ?"
         old = {(id_, rest): row for id_, rest, row in self.db.execute(query, (source, path, write.after_line))}
         shared = write.timestamp_ms is not None
         by_id = {chunk.id: chunk for chunk in write.chunks}
         new = {(id_, _rest_hash(chunk, with_time=not shared)): chunk for id_, chunk in by_id.items()}
-        # Of a long line that was cut, all pieces are written anew, so that their rows stay in the order of the text.
+        # If one piece of a long line changed, all its pieces are written again, so that rows follow the text.
         lines = {chunk.start_line for key, chunk in new.items() if key not in old}
         added = [key for key, chunk in new.items() if chunk.start_line in lines]
         kept = new.keys() - added
-        gone = [row for key, row in old.items() if key not in kept]
-        self._delete_rows(gone)
+        removed = [row for key, row in old.items() if key not in kept]
+        self._delete_rows(removed)
         for key in added:
             self._insert(source, path, new[key], key[1])
         self.touch_file(write.file, write.timestamp_ms)
-        return len(gone) + len(added)
+        return len(removed) + len(added)
 
     def remove_file(self, source: str, path: str) -> int:
         query = f"SELECT row FROM {self.prefix}chunks WHERE source = ? AND path = ?"
@@ -167,44 +236,40 @@ class Generation:
         self.vectors.remove(rows)
 
     def get_chunks(self, rows: Iterable[int]) -> dict[int, ChunkRow]:
-        query = (
-            "SELECT row, source, path, start_line, end_line, hash, heading, text, timestamp, session_key, channel"
-            f" FROM {self.prefix}chunks WHERE {IN_ROWS}"
-        )
-        return {values[0]: ChunkRow(*values) for values in self.db.execute(query, (packed_rows(rows),))}
+        query = f"SELECT {_CHUNK_COLUMNS} FROM {self.prefix}chunks WHERE {IN_ROWS}"
+        return {values[0]: ChunkRow(*values) for values in self.db.execute(query, (pack_rows(rows),))}
 
     def chunks_around(self, chunk: ChunkRow, *, lines: int) -> list[ChunkRow]:
-        """The chunks of a file that begin within so many lines of one, in order, itself among them."""
+        """Return the chunks of a file that begin within ``lines`` lines of a chunk, in order, including the chunk."""
         query = (
-            "SELECT row, source, path, start_line, end_line, hash, heading, text, timestamp, session_key, channel"
-            f" FROM {self.prefix}chunks WHERE source = ? AND path = ? AND start_line BETWEEN ? AND ?"
-            " ORDER BY start_line, row"
+            f"SELECT {_CHUNK_COLUMNS} FROM {self.prefix}chunks"
+            " WHERE source = ? AND path = ? AND start_line BETWEEN ? AND ? ORDER BY start_line, row"
         )
         near = (chunk.source, chunk.path, chunk.start_line - lines, chunk.end_line + lines)
         return [ChunkRow(*values) for values in self.db.execute(query, near)]
 
     def spans(self, source: str, path: str, first_line: int, last_line: int) -> list[tuple[int, int]]:
-        """The lines of a file's chunks that touch these lines, and that the full-text index knows."""
+        """Return first and last line of each chunk that overlaps these lines and is in the full-text index."""
         query = (
             f"SELECT c.start_line, c.end_line FROM {self.prefix}chunks c"
             f" JOIN {self.prefix}chunks_fts_docsize d ON d.id = c.row"
             " WHERE c.source = ? AND c.path = ? AND c.end_line >= ? AND c.start_line <= ? ORDER BY c.start_line"
         )
-        found: list[Any] = self.db.execute(query, (source, path, first_line, last_line)).fetchall()
-        return found
+        spans: list[Any] = self.db.execute(query, (source, path, first_line, last_line)).fetchall()
+        return spans
 
     def rows_awaiting_vector(self, source: str, path: str, *, after_line: int = 0) -> list[tuple[int, bytes]]:
-        """A file's chunks that have no vector yet: row, and the hash of what is to be embedded."""
-        found: list[Any] = self.db.execute(
+        """Return row and embed hash of each chunk of a file that has no vector yet."""
+        rows: list[Any] = self.db.execute(
             f"SELECT c.row, c.embed_hash FROM {self.prefix}chunks c"
             f" LEFT JOIN {self.prefix}chunks_vec v ON v.row = c.row"
             " WHERE c.source = ? AND c.path = ? AND c.start_line > ? AND v.row IS NULL",
             (source, path, after_line),
         ).fetchall()
-        return found
+        return rows
 
     def files_awaiting_vectors(self) -> set[tuple[str, str]]:
-        """Files with chunks that are found by word only."""
+        """Return the files with chunks that are found by word only."""
         return set(
             self.db.execute(
                 f"SELECT DISTINCT source, path FROM {self.prefix}chunks"
@@ -222,22 +287,23 @@ class Generation:
         where, values = filter_sql(filters)
         return [row for (row,) in self.db.execute(f"SELECT row FROM {self.prefix}chunks c WHERE {where}", values)]
 
-    def counts(self) -> Counts:
+    def counts(self) -> IndexCounts:
         by_source: dict[str, dict[str, int]] = {}
         for source, files in self.db.execute(f"SELECT source, count(*) FROM {self.prefix}files GROUP BY source"):
             by_source[source] = {"files": files, "chunks": 0}
         for source, chunks in self.db.execute(f"SELECT source, count(*) FROM {self.prefix}chunks GROUP BY source"):
             by_source.setdefault(source, {"files": 0, "chunks": 0})["chunks"] = chunks
-        return Counts(
-            files=sum(one["files"] for one in by_source.values()),
-            chunks=sum(one["chunks"] for one in by_source.values()),
+        return IndexCounts(
+            files=sum(counts["files"] for counts in by_source.values()),
+            chunks=sum(counts["chunks"] for counts in by_source.values()),
             vectors=self.vectors.count(),
             by_source=by_source,
         )
 
 
 def _rest_hash(chunk: NewChunk, *, with_time: bool) -> bytes:
-    told = (
+    """Return a hash of what the id of a chunk does not cover."""
+    parts = (
         chunk.embed_hash.hex(),
         chunk.heading,
         chunk.session_key or "",
@@ -245,18 +311,18 @@ def _rest_hash(chunk: NewChunk, *, with_time: bool) -> bytes:
         str(chunk.timestamp_ms) if with_time else "",
         chunk.context_words,
     )
-    return hashlib.blake2b("\n".join(told).encode("utf-8", "replace"), digest_size=16).digest()
+    return hashlib.blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=16).digest()
 
 
 def filter_sql(filters: Filter) -> tuple[str, list[Any]]:
-    """A condition on `chunks c`."""
+    """Return a condition on `chunks c` and its values."""
     clauses: list[str] = []
     values: list[Any] = []
     if filters.sources:
         clauses.append(f"c.source IN ({', '.join('?' * len(filters.sources))})")
         values.extend(filters.sources)
     if filters.path:
-        if any(sign in filters.path for sign in "*?["):
+        if any(character in filters.path for character in "*?["):
             clauses.append("c.path GLOB ?")
             values.append(filters.path)
         else:

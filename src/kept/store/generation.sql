@@ -1,4 +1,4 @@
--- What a rebuild replaces. A new generation is filled under the prefix `next_` and renamed in one transaction.
+-- The tables that a rebuild replaces. A new generation is filled under the prefix `next_` and renamed in one transaction.
 -- An index cannot be renamed, so each has the number of its generation in its name.
 
 CREATE TABLE {p}files (
@@ -30,7 +30,7 @@ CREATE TABLE {p}chunks (
   timestamp  INTEGER NOT NULL,     -- milliseconds
   session_key TEXT,                -- whose conversation; NULL for a note
   channel    TEXT,
-  rest_hash  BLOB NOT NULL         -- of what the id says nothing about: a chunk that has both as before stays as it is
+  rest_hash  BLOB NOT NULL         -- hash of what the id does not cover: a chunk is unchanged if both are the same
 );
 
 CREATE INDEX chunks_by_path_{n} ON {p}chunks (source, path, start_line);
@@ -52,7 +52,7 @@ CREATE TABLE {p}chunks_vec (
 CREATE INDEX chunks_vec_unpacked_{n} ON {p}chunks_vec (row) WHERE pack IS NULL;
 CREATE INDEX chunks_vec_by_pack_{n} ON {p}chunks_vec (pack) WHERE pack IS NOT NULL;
 
--- Some thousand codes end to end: what is scanned. Never changed once written, only dropped and written anew.
+-- Some thousand codes end to end, for scanning. A pack is never changed, only dropped and written again.
 CREATE TABLE {p}vec_packs (
   id    INTEGER PRIMARY KEY AUTOINCREMENT,
   rows  BLOB NOT NULL,             -- int64 row numbers

@@ -1,4 +1,4 @@
-"""The index as a whole: opening it, its generations, what it was built with."""
+"""The index file: opening it, its generations, and what it was built with."""
 
 from __future__ import annotations
 
@@ -10,29 +10,41 @@ from typing import Any
 
 import apsw
 
+from kept import sqlite
+from kept.config.paths import AgentPaths
 from kept.database_files import database_files, file_number
 from kept.errors import StoreDamaged
+from kept.sqlite import immediate, snapshot, translated
 from kept.store.cache import EmbeddingCache
-from kept.store.connection import connect, immediate, snapshot, translated
 from kept.store.generation import SCHEMA_VERSION, Generation
+from kept.store.vectors import VectorLimits
 from kept.store.words import WordIndex
 
+_MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
 _META_SCHEMA = "schema"
+_META_WORKSPACE = "workspace"
+_META_GENERATION = "generation"
 META_RECIPE = "recipe"
-"""What the index was built with: sizes, versions, and the embedder whose vectors it holds."""
+"""How the index was built: sizes, versions, and the embedder whose vectors it holds."""
+
+
+def connect(path: str) -> apsw.Connection:
+    """Return a connection to an index file, which is created if missing and migrated to the current schema."""
+    return sqlite.connect(path, _MIGRATIONS, noun="index")
 
 
 class Index:
-    """One open index file. Not shared between threads without a lock of the caller's."""
+    """An open index file. Threads that share it need a lock of their own."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, vector_limits: VectorLimits | None = None) -> None:
         self.path = path
         self.db: apsw.Connection = connect(path)
-        self.opened = file_number(path)
+        self.opened_file = file_number(path)
         self.cache = EmbeddingCache(self.db)
-        self.live = Generation(self.db)
+        self._vector_limits = vector_limits
+        self.live = Generation(self.db, limits=vector_limits)
         try:
-            with translated(path):
+            with translated(path, noun="index"):
                 if not self._is_of_this_schema():
                     self._create_first_generation()
                 self.words = WordIndex(self.db)
@@ -44,7 +56,7 @@ class Index:
         return self.live.exists() and self.get_meta(_META_SCHEMA) == SCHEMA_VERSION
 
     def _create_first_generation(self) -> None:
-        """Tables of another schema cannot be asked anything, so they make way; the embeddings stay."""
+        """Create the tables, or replace those of another schema, which cannot be read. Embeddings stay."""
         with immediate(self.db):
             if self._is_of_this_schema():
                 return
@@ -52,64 +64,64 @@ class Index:
             self.put_meta(_META_SCHEMA, SCHEMA_VERSION)
 
     def start_over(self, number: int) -> None:
-        """Empty tables in the place of the live ones, inside a transaction of the caller's. The embeddings stay."""
+        """Replace the live tables by empty ones, inside the caller's transaction. Embeddings stay."""
         Generation(self.db, "next_").drop()
         self.live.drop()
         self.live.create(number)
-        self.put_meta("generation", number)
+        self.put_meta(_META_GENERATION, number)
 
     def close(self) -> None:
         self.db.close()
 
     def is_current_file(self) -> bool:
-        """Whether the file at this path is still the one that was opened: it may have been deleted and made anew."""
-        return file_number(self.path) == self.opened
+        """Return whether the path still has the file that was opened. It may have been deleted or replaced."""
+        return file_number(self.path) == self.opened_file
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        with translated(self.path), snapshot(self.db):
+        with translated(self.path, noun="index"), snapshot(self.db):
             yield
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        with translated(self.path), immediate(self.db):
+        with translated(self.path, noun="index"), immediate(self.db):
             yield
 
     def version(self) -> tuple[int, int]:
-        """The same as before as long as nobody has changed anything: neither another connection nor this one."""
+        """Return a value that stays the same until this or another connection changes something."""
         return self.db.execute("PRAGMA data_version").get, self.db.total_changes()
 
-    # what it was built with
+    # meta
 
     def get_meta(self, key: str) -> Any:
-        with translated(self.path):
-            found = self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).get
+        with translated(self.path, noun="index"):
+            value = self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).get
         try:
-            return None if found is None else json.loads(found)
+            return None if value is None else json.loads(value)
         except ValueError as exc:
             raise StoreDamaged(f"{self.path}: the index is damaged (meta.{key} cannot be read).") from exc
 
     def put_meta(self, key: str, value: Any) -> None:
-        """Inside a transaction of the caller's."""
+        """Store a value, inside the caller's transaction."""
         self.db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, json.dumps(value)))
 
     def generation_number(self) -> int:
-        return int(self.get_meta("generation") or 0)
+        return int(self.get_meta(_META_GENERATION) or 0)
 
     # rebuilding
 
     def begin_generation(self) -> Generation:
-        """Empty tables beside the live ones. What an interrupted rebuild has left is dropped."""
-        building = Generation(self.db, "next_")
+        """Return empty tables beside the live ones. Those of an interrupted rebuild are dropped."""
+        building = Generation(self.db, "next_", self._vector_limits)
         with self.writing():
             building.drop()
             building.create(self.generation_number() + 1)
         return building
 
     def switch_to(self, building: Generation) -> None:
-        """Inside a transaction of the caller's: readers see the old tables until it commits, then the new."""
+        """Make new tables live, inside the caller's transaction. Readers see the old ones until it commits."""
         building.become_live()
-        self.put_meta("generation", self.generation_number() + 1)
+        self.put_meta(_META_GENERATION, self.generation_number() + 1)
 
     def drop_leftovers(self) -> None:
         leftover = Generation(self.db, "next_")
@@ -119,3 +131,40 @@ class Index:
 
     def size_bytes(self) -> int:
         return sum(os.path.getsize(p) for p in database_files(self.path) if os.path.exists(p))
+
+
+# An agent may be used with several workspaces. Indexes are never shared between them: `index.sqlite` belongs to the
+# first workspace, and each other workspace gets its own file.
+
+
+def find_index_path(paths: AgentPaths, workspace: str) -> str:
+    """Return where the index of a workspace is expected, without opening a file."""
+    own = paths.index_of(workspace)
+    return own if os.path.exists(own) else paths.index
+
+
+def open_index(paths: AgentPaths, workspace: str, vector_limits: VectorLimits | None = None) -> Index:
+    """Open the index of a workspace, and record in it that it belongs to the workspace."""
+    index = Index(find_index_path(paths, workspace), vector_limits)
+    try:
+        if _claim(index, workspace):
+            return index
+    except BaseException:
+        index.close()
+        raise
+    index.close()
+    other = Index(paths.index_of(workspace), vector_limits)
+    _claim(other, workspace)
+    return other
+
+
+def _claim(index: Index, workspace: str) -> bool:
+    """Return whether the index belongs to a workspace. An index without an owner becomes the workspace's."""
+    owner = index.get_meta(_META_WORKSPACE)
+    if owner is None:
+        with index.writing():
+            owner = index.get_meta(_META_WORKSPACE)
+            if owner is None:
+                index.put_meta(_META_WORKSPACE, workspace)
+                owner = workspace
+    return bool(owner == workspace)

@@ -1,4 +1,4 @@
-"""Whether the index can be believed: each table by itself, and each against the others."""
+"""Checking the index: each table alone, and each against the others."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import json
 import apsw
 
 from kept.errors import StoreDamaged
-from kept.store.connection import translate, translated
+from kept.sqlite import translate, translated
 from kept.store.index import Index
 from kept.values import frozen
 
 FILE = "file"
-"""The table of a finding about pages: no single table can be blamed, or mended."""
+"""Table of a finding about pages: it cannot be blamed on one table, nor mended in one."""
 
 
 @frozen
@@ -23,16 +23,16 @@ class Finding:
 
 
 def check_index(index: Index) -> list[Finding]:
-    """Everything that is wrong. Reads the whole file, so it is for `kept doctor` and before healing."""
+    """Return everything that is wrong. Reads the whole file, so it is for `kept doctor` and for healing."""
     findings: list[Finding] = []
     for table, check in _CHECKS:
         try:
             findings.extend(_named(table, problem) for problem in check(index.db))
         except apsw.Error as exc:
-            error = translate(exc, index.path)
+            error = translate(exc, index.path, noun="index")
             if not isinstance(error, StoreDamaged):
-                raise error from exc  # busy, full or forbidden: that says nothing about what is stored
-            is_missing = isinstance(exc, apsw.SQLError)  # a table that is not there can be made anew
+                raise error from exc  # busy, full or forbidden: not damage
+            is_missing = isinstance(exc, apsw.SQLError)  # a missing table can be created again
             findings.append(Finding(table if is_missing else FILE, str(exc)))
         except UnicodeDecodeError as exc:
             findings.append(Finding(table, f"a text cannot be decoded ({exc.reason})"))
@@ -40,7 +40,7 @@ def check_index(index: Index) -> list[Finding]:
 
 
 def check_file(path: str) -> list[Finding]:
-    """The same of the file at a path, with a connection of its own that has nothing in memory yet."""
+    """Return the same for the file at a path, with a new connection that has nothing in memory yet."""
     try:
         index = Index(path)
     except StoreDamaged as exc:
@@ -52,36 +52,36 @@ def check_file(path: str) -> list[Finding]:
 
 
 QUICK_CHECK_BYTES = 64_000_000
-"""Up to this size, about a quarter of a second, the pages are checked by every sync that is asked for by name."""
+"""Up to this size (a quarter of a second), every sync that a user asks for checks the pages."""
 
 
 def check_pages_if_quick(index: Index) -> None:
-    """Raises StoreDamaged where a page is damaged, also one that no search would have come across."""
+    """Raise StoreDamaged if a page is damaged, even one that no search would have read."""
     if index.size_bytes() > QUICK_CHECK_BYTES:
         return
-    with translated(index.path):
-        found = _pragma_check(index.db, "quick_check(1)")
-    if found:
-        raise StoreDamaged(f"{index.path}: the index is damaged ({found[0]}).")
+    with translated(index.path, noun="index"):
+        problems = _pragma_check(index.db, "quick_check(1)")
+    if problems:
+        raise StoreDamaged(f"{index.path}: the index is damaged ({problems[0]}).")
 
 
 def _pragma_check(db: apsw.Connection, pragma: str) -> list[str]:
-    """What SQLite finds wrong with the pages and the full-text index.
+    """Return the problems that SQLite reports about the pages and the full-text index.
 
-    FTS5 keeps the list of its segments in memory and checks that list as it is, although another connection may have
-    merged the segments since: it then reports a sound index as corrupt. It reads the list again when a query begins,
-    so each of its tables is asked something first, in the transaction that the check runs in.
+    FTS5 caches the list of its segments and checks the cached list, although another connection may have merged the
+    segments since: it then reports a sound index as corrupt. It reads the list again when a query begins, so each of
+    its tables is queried first, in the transaction that the check runs in.
     """
     db.execute("BEGIN")
     try:
         tables = db.execute("SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL TABLE % USING fts5%'")
         for (name,) in tables.fetchall():
             db.execute(f'SELECT rowid FROM "{name}" WHERE "{name}" MATCH ? LIMIT 1', ("kept",)).fetchall()
-        found = [str(row[0]) for row in db.execute(f"PRAGMA {pragma}")]
+        problems = [str(row[0]) for row in db.execute(f"PRAGMA {pragma}")]
     finally:
         if db.in_transaction:
             db.execute("ROLLBACK")
-    return [] if found == ["ok"] else found
+    return [] if problems == ["ok"] else problems
 
 
 def _check_pages(db: apsw.Connection) -> list[str]:
@@ -89,7 +89,7 @@ def _check_pages(db: apsw.Connection) -> list[str]:
 
 
 def _named(table: str, problem: str) -> Finding:
-    """FTS5 reports through the check of the whole file, and names its table."""
+    """Return a finding. FTS5 reports through the check of the whole file, and names its table."""
     return Finding("chunks_fts" if table == FILE and "chunks_fts" in problem else table, problem)
 
 
@@ -106,7 +106,7 @@ def _is_bad(value: object) -> bool:
 
 
 def _check_fts(db: apsw.Connection) -> list[str]:
-    # Only reports; the statement is a write to SQLite, which is why it stands in a transaction that is undone.
+    # A check, but SQLite treats the statement as a write: hence a transaction that is rolled back.
     db.execute("BEGIN IMMEDIATE")
     try:
         db.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('integrity-check')")
@@ -127,7 +127,7 @@ def _check_fts(db: apsw.Connection) -> list[str]:
 
 
 def is_intact(text: object, expected: object) -> bool:
-    """Whether a chunk's text is what its hash was made of."""
+    """Return whether a chunk's text matches its hash."""
     return hashlib.sha256(str(text).encode("utf-8", "replace")).hexdigest() == expected
 
 
@@ -143,7 +143,9 @@ def _check_chunks(db: apsw.Connection) -> list[str]:
 
 
 def _check_vectors(db: apsw.Connection) -> list[str]:
-    db.execute("SELECT 1 FROM vec_dead LIMIT 0").fetchall()  # asked below only where something is packed
+    db.execute(
+        "SELECT 1 FROM vec_dead LIMIT 0"
+    ).fetchall()  # fails if the table is missing; below it is read only if there are packs
     problems = _compare(
         db,
         "SELECT count(*) FROM chunks_vec WHERE row NOT IN (SELECT row FROM chunks)",
@@ -152,7 +154,7 @@ def _check_vectors(db: apsw.Connection) -> list[str]:
     problems += _compare(
         db,
         "SELECT count(*) FROM chunks_vec WHERE pack IS NOT NULL AND pack NOT IN (SELECT id FROM vec_packs)",
-        "vectors name a pack that is not there",
+        "vectors name a pack that does not exist",
     )
     for pack, rows, codes in db.execute("SELECT id, length(rows) / 8, length(codes) FROM vec_packs"):
         if not rows or codes % rows:
@@ -174,9 +176,9 @@ def _check_cache(db: apsw.Connection) -> list[str]:
     )
 
 
-def _compare(db: apsw.Connection, query: str, what: str) -> list[str]:
+def _compare(db: apsw.Connection, query: str, problem: str) -> list[str]:
     count = db.execute(query).get
-    return [f"{count} {what}"] if count else []
+    return [f"{count} {problem}"] if count else []
 
 
 _CHECKS = (

@@ -1,7 +1,7 @@
-"""Arithmetic on packed codes: SIMD where there is a wheel for it, numpy where there is none.
+"""Arithmetic on packed codes: with SIMD if simsimd is installed, else with numpy.
 
-A code is a vector's components as int8, scaled so that the largest fills the range. Cosine does not see the scale, so
-none has to be stored.
+A code is a vector's components as int8, scaled so that the largest fills the range. Cosine ignores the scale, so it is
+not stored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 
 def quantise(row: bytes) -> bytes:
-    """float32 to int8."""
+    """Convert float32 to int8."""
     values = struct.unpack(f"<{len(row) // 4}f", row)
     largest = max(map(abs, values), default=0.0)
     if largest == 0.0:
@@ -27,42 +27,42 @@ def quantise(row: bytes) -> bytes:
 
 
 def dequantise(code: bytes) -> bytes:
-    """int8 to float32 of unit length, of which `quantise` makes the same code again."""
+    """Convert int8 to float32 of unit length, which `quantise` converts back to the same code."""
     values = array("b", code).tolist()
     norm = math.sqrt(sum(value * value for value in values))
     return struct.pack(f"<{len(values)}f", *(value / norm for value in values)) if norm else bytes(4 * len(values))
 
 
 def sign_bits(code: bytes) -> bytes:
-    """One bit a dimension: whether the component is positive."""
+    """Return one bit per dimension, set if the component is positive."""
     signs = "".join("1" if 0 < byte < 128 else "0" for byte in code)
     return int(signs.ljust(-(-len(signs) // 8) * 8, "0"), 2).to_bytes(-(-len(signs) // 8), "big")
 
 
 def cosine_distances(query: bytes, codes: bytes | memoryview) -> memoryview[float]:
-    """One minus the cosine of a code with each of the codes packed end to end, as float64."""
+    """Return one minus the cosine of a code with each of the codes packed end to end, as float64."""
     return _kernels()[0](query, codes)
 
 
 def hamming_distances(query: bytes, bits: bytes | memoryview) -> memoryview[float]:
-    """The number of bits in which a row of bits differs from each packed one, as float64."""
+    """Return the number of bits in which a row of bits differs from each packed row, as float64."""
     return _kernels()[1](query, bits)
 
 
 def smallest(distances: memoryview[float], limit: int) -> list[tuple[float, int]]:
-    """The smallest distances with their places, in no order, and all that equal the largest of them.
+    """Return the smallest distances with their positions, unordered, and all that tie with the largest of them.
 
-    With numpy where a process has it in memory anyway: importing it takes longer than a search.
+    Uses numpy only if the process has imported it already: importing it takes longer than a search.
     """
     np: Any = sys.modules.get("numpy")
     if np is None or len(distances) <= limit:
         values: Sequence[float] = distances.tolist()
         bound = heapq.nsmallest(limit, values)[-1] if values else 0.0
         return [(value, at) for at, value in enumerate(values) if value <= bound]
-    found = np.frombuffer(distances)
-    bound = np.partition(found, limit - 1)[limit - 1]
-    places = np.flatnonzero(found <= bound)
-    return list(zip(found[places].tolist(), places.tolist(), strict=True))
+    array_ = np.frombuffer(distances)
+    bound = np.partition(array_, limit - 1)[limit - 1]
+    positions = np.flatnonzero(array_ <= bound)
+    return list(zip(array_[positions].tolist(), positions.tolist(), strict=True))
 
 
 Kernel = Callable[[bytes, "bytes | memoryview"], "memoryview[float]"]
@@ -82,12 +82,12 @@ def _simd_kernels(simsimd: Any) -> tuple[Kernel, Kernel]:
         if not packed:
             return memoryview(array("d"))
         shape = (len(packed) // len(query), len(query))
-        one = memoryview(query).cast(form, (1, shape[1]))  # type: ignore[call-overload]
+        single = memoryview(query).cast(form, (1, shape[1]))  # type: ignore[call-overload]
         rows = memoryview(packed).cast(form, shape)  # type: ignore[call-overload]
-        return memoryview(simsimd.cdist(one, rows, metric, dtype=dtype)).cast("B").cast("d")
+        return memoryview(simsimd.cdist(single, rows, metric, dtype=dtype)).cast("B").cast("d")
 
     def cosine(query: bytes, codes: bytes | memoryview) -> memoryview[float]:
-        if not any(query):  # a code of zeros points nowhere; to the kernel it would equal another of zeros
+        if not any(query):  # zeros have no direction, but the kernel would call two codes of zeros equal
             return memoryview(array("d", [1.0]) * (len(codes) // len(query)))
         return scan(query, codes, form="b", metric="cosine", dtype="int8")
 
@@ -100,15 +100,15 @@ def _simd_kernels(simsimd: Any) -> tuple[Kernel, Kernel]:
 def numpy_cosine_distances(query: bytes, codes: bytes | memoryview) -> memoryview[float]:
     import numpy as np
 
-    one = np.frombuffer(query, dtype=np.int8).astype(np.float64)
+    single = np.frombuffer(query, dtype=np.int8).astype(np.float64)
     rows = np.frombuffer(codes, dtype=np.int8).reshape(-1, len(query)).astype(np.float64)
-    norms = np.linalg.norm(rows, axis=1) * np.linalg.norm(one)
-    return memoryview(1.0 - np.divide(rows @ one, norms, out=np.zeros(len(rows)), where=norms > 0))
+    norms = np.linalg.norm(rows, axis=1) * np.linalg.norm(single)
+    return memoryview(1.0 - np.divide(rows @ single, norms, out=np.zeros(len(rows)), where=norms > 0))
 
 
 def numpy_hamming_distances(query: bytes, bits: bytes | memoryview) -> memoryview[float]:
     import numpy as np
 
-    one = np.frombuffer(query, dtype=np.uint8)
+    single = np.frombuffer(query, dtype=np.uint8)
     rows = np.frombuffer(bits, dtype=np.uint8).reshape(-1, len(query))
-    return memoryview(np.unpackbits(rows ^ one, axis=1).sum(axis=1).astype(np.float64))
+    return memoryview(np.unpackbits(rows ^ single, axis=1).sum(axis=1).astype(np.float64))

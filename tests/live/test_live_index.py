@@ -10,12 +10,14 @@ import threading
 
 import pytest
 
-from kept.errors import StoreFull
+from kept.indexing.index_handle import IndexLimits
 from kept.live import LiveIndex, find_watcher
+from kept.live.schedule import LiveTiming
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
+from kept.testing import FakeEmbedder
 from tests.support.waiting import wait_until
-from tests.support.workspaces import open_memory, paths, write_note
+from tests.support.workspaces import index_path, open_memory, paths, write_note
 
 QUICK = {"memory_search.sync.watch_debounce_ms": 60}
 
@@ -35,16 +37,16 @@ def live(tmp_path, workspace):
     def start(settings=None, **options):
         memory = open_memory(tmp_path, settings={**QUICK, **(settings or {})}, **options.pop("memory", {}))
         memories.append(memory)
-        made = LiveIndex(memory, **options).start()
-        started.append(made)
-        assert made.wait_ready(60)
-        return made
+        index = LiveIndex(memory, **options).start()
+        started.append(index)
+        assert index.wait_ready(60)
+        return index
 
     yield start
-    for one in started:
-        one.stop()
-    for one in memories:
-        one.close()
+    for index in started:
+        index.stop()
+    for memory in memories:
+        memory.close()
 
 
 EXTRA = ("there", "later")
@@ -223,10 +225,9 @@ def talk(tmp_path):
         yield say
 
 
-def test_a_conversation_is_taken_in_when_enough_was_said(live, found, talk, monkeypatch):
-    monkeypatch.setattr("kept.live.agenda.TALK_QUIET_S", 1_000_000.0)
+def test_a_conversation_is_taken_in_when_enough_was_said(live, found, talk):
     talk("The zeppelin is silver.")
-    index = live({"memory_search.sync.sessions.delta_messages": 5})
+    index = live({"memory_search.sync.sessions.delta_messages": 5}, timing=LiveTiming(talk_quiet_s=1_000_000.0))
     assert len(found("zeppelin")) == 1
     talk("The walrus is grey.")
     wait_until(lambda: index.state().waiting, "it is noticed")
@@ -236,9 +237,8 @@ def test_a_conversation_is_taken_in_when_enough_was_said(live, found, talk, monk
     wait_until(lambda: found("walrus"), "the walrus")
 
 
-def test_a_conversation_that_pauses_is_taken_in_however_little_was_said(live, found, talk, monkeypatch):
-    monkeypatch.setattr("kept.live.agenda.TALK_QUIET_S", 0.5)
-    live()
+def test_a_conversation_that_pauses_is_taken_in_however_little_was_said(live, found, talk):
+    live(timing=LiveTiming(talk_quiet_s=0.5))
     talk("The walrus is grey.")
     wait_until(lambda: found("walrus"), "the walrus")
 
@@ -249,13 +249,12 @@ def test_a_conversation_that_pauses_is_taken_in_however_little_was_said(live, fo
 def test_where_the_kernel_has_no_watchers_left_folders_are_looked_at_and_that_is_said_once(
     live, found, workspace, monkeypatch
 ):
-    def refuse(*_):
+    def refuse(*_, **__):
         raise OSError("OS file watch limit reached.")
 
-    monkeypatch.setattr("watchfiles._rust_notify.RustNotify", refuse)
-    monkeypatch.setattr("kept.live.watcher.POLL_S", 0.1)
+    monkeypatch.setattr("watchfiles.watch", refuse)
     events = queue.SimpleQueue()
-    index = live(listener=events.put)
+    index = live(listener=events.put, timing=LiveTiming(poll_s=0.1))
     assert index.state().watching == "polling"
     for number in range(3):
         write_note(workspace, f"memory/b{number}/c.md", f"The zeppelin{number} is silver.\n")
@@ -268,86 +267,71 @@ def test_where_the_kernel_has_no_watchers_left_folders_are_looked_at_and_that_is
 
 
 def test_the_kernel_is_asked_again_after_a_while(live, workspace, monkeypatch):
-    from watchfiles._rust_notify import RustNotify
+    import watchfiles
 
-    refused = threading.Event()
+    watch, refused = watchfiles.watch, threading.Event()
 
-    def refuse_once(*args):
+    def refuse_once(*folders, **options):
         if not refused.is_set():
             refused.set()
             raise OSError("Too many open files")
-        return RustNotify(*args)
+        return watch(*folders, **options)
 
-    monkeypatch.setattr("watchfiles._rust_notify.RustNotify", refuse_once)
-    monkeypatch.setattr("kept.live.watcher.POLL_S", 0.1)
-    monkeypatch.setattr("kept.live.index.KERNEL_AGAIN_S", 0.0)
-    index = live()
+    monkeypatch.setattr("watchfiles.watch", refuse_once)
+    index = live(timing=LiveTiming(poll_s=0.1, kernel_retry_s=0.0))
     wait_until(lambda: index.state().watching == "kernel", "the kernel tells again")
     write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
     wait_until(lambda: index.state().files == 2, "both notes")
 
 
 def test_without_the_package_that_watches_folders_are_looked_at_and_it_is_named(live, workspace, monkeypatch):
-    monkeypatch.setitem(sys.modules, "watchfiles._rust_notify", None)
-    monkeypatch.setattr("kept.live.watcher.POLL_S", 0.1)
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
     events = queue.SimpleQueue()
-    index = live(listener=events.put)
+    index = live(listener=events.put, timing=LiveTiming(poll_s=0.1))
     write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
     wait_until(lambda: index.state().files == 2, "both notes")
     assert any("kept[watch]" in event.message for event in _drain(events))
 
 
-def test_a_sync_that_fails_is_told_and_tried_again(live, found, workspace, monkeypatch):
-    from kept.memory import Memory
-
-    monkeypatch.setattr("kept.live.agenda.RETRY_S", (0.1,))
-    index = live()
-    take_in = Memory.take_in_changes
-    tries = []
-
-    def fail_twice(self, **options):
-        tries.append(1)
-        if len(tries) <= 2:
-            raise StoreFull("The disk is full.")
-        return take_in(self, **options)
-
-    monkeypatch.setattr(Memory, "take_in_changes", fail_twice)
+def test_a_sync_that_fails_is_told_and_tried_again(live, found, workspace, tmp_path):
+    index = live(timing=LiveTiming(retry_s=(0.1,)))
+    file = index_path(tmp_path)
+    for part in file.parent.glob("index.sqlite*"):
+        part.unlink()
+    file.mkdir()
     write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
-    wait_until(lambda: "disk is full" in (index.state().problem or ""), "the problem is told")
+    wait_until(lambda: "cannot be opened" in (index.state().problem or ""), "the problem is told")
+    file.rmdir()
     soon(found, "zeppelin", ["memory/b.md"])
     wait_until(lambda: index.state().problem is None, "it is over")
 
 
-def test_an_embedder_that_was_down_is_asked_again_until_all_is_found_by_meaning(live, workspace, monkeypatch):
-    from kept.testing import FakeEmbedder
-
-    monkeypatch.setattr("kept.live.agenda.RETRY_S", (0.1,))
-    monkeypatch.setattr("kept.indexing.vectorise.EMBEDDER_REST_S", 0.0)
+def test_an_embedder_that_was_down_is_asked_again_until_all_is_found_by_meaning(live, workspace):
     embedder = FakeEmbedder()
     embedder.broken = True
-    index = live(memory={"embedder": embedder})
+    memory = {"embedder": embedder, "limits": IndexLimits(embedder_rest_s=0.0)}
+    index = live(memory=memory, timing=LiveTiming(retry_s=(0.1,)))
     assert "not yet by meaning" in (index.state().problem or "")
     embedder.broken = False
     wait_until(lambda: index.state().problem is None, "it is embedded")
     assert embedder.texts
 
 
-def test_whatever_goes_wrong_while_leading_is_told_and_leading_begun_anew(live, found, workspace, monkeypatch):
-    monkeypatch.setattr("kept.live.index.TICK_S", 0.1)
-    index = live()
-    notice, failed = LiveIndex._notice, []
+def test_whatever_goes_wrong_while_leading_is_told_and_leading_begun_anew(live, found, workspace):
+    events, failed = queue.SimpleQueue(), threading.Event()
 
-    def fail_once(self, *args):
-        if not failed:
-            failed.append(1)
+    def fail_once(event):
+        events.put(event)
+        if event.kind == "synced" and not failed.is_set():
+            failed.set()
             raise ValueError("no such luck")
-        return notice(self, *args)
 
-    monkeypatch.setattr(LiveIndex, "_notice", fail_once)
-    wait_until(lambda: failed, "it goes wrong")
+    index = live(listener=fail_once, timing=LiveTiming(tick_s=0.1))
+    assert failed.is_set()
     write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
     soon(found, "zeppelin", ["memory/b.md"])
     assert index.state().role == "leader"
+    assert any("no such luck" in event.message for event in _drain(events) if event.kind == "problem")
 
 
 # how it is used
@@ -360,9 +344,9 @@ def test_without_watching_the_index_is_brought_up_to_date_at_the_start_and_no_mo
     assert index.state().syncs == 1
 
 
-def test_by_the_interval_what_is_not_watched_is_taken_in(live, found, workspace, monkeypatch):
-    monkeypatch.setattr("kept.live.agenda.SECONDS_A_MINUTE", 0.1)
-    live({"memory_search.sync.watch": False, "memory_search.sync.interval_minutes": 1})
+def test_by_the_interval_what_is_not_watched_is_taken_in(live, found, workspace):
+    settings = {"memory_search.sync.watch": False, "memory_search.sync.interval_minutes": 1}
+    live(settings, timing=LiveTiming(minute_s=0.1))
     write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
     soon(found, "zeppelin", ["memory/b.md"])
 
@@ -371,34 +355,29 @@ def test_it_can_be_stopped_in_the_middle_of_a_long_sync(tmp_path, workspace):
     for number in range(450):
         write_note(workspace, f"memory/{number}.md", f"The parrot{number} eats seed{number}.\n")
     begun, go_on = threading.Event(), threading.Event()
-    with open_memory(tmp_path) as memory:
-        index = LiveIndex(memory)
-        change = index._change
 
-        def pause(**fields):
-            change(**fields)
-            if fields.get("completed"):
-                begun.set()
-                assert go_on.wait(60)
+    class PausingEmbedder(FakeEmbedder):
+        def embed(self, texts, *, role):
+            begun.set()
+            assert go_on.wait(60)
+            return super().embed(texts, role=role)
 
-        index._change = pause
-        index.start()
+    with open_memory(tmp_path, embedder=PausingEmbedder()) as memory:
+        index = LiveIndex(memory, timing=LiveTiming(stop_wait_s=0.0)).start()
         assert begun.wait(60)
-        index._stop.set()
+        index.stop()  # returns at once, while the first batch of files is embedded
         go_on.set()
-        index.stop()
-        assert index.state().role == "stopped"
+        wait_until(lambda: index.state().role == "stopped", "the thread has ended")
         assert 0 < memory.status().chunks < 451
         assert memory.sync().files == 451
 
 
-def test_a_search_does_not_wait_for_a_sync_that_goes_on(tmp_path, workspace, monkeypatch):
-    monkeypatch.setattr("kept.indexing.keeper.SEARCH_WAIT_S", 0.05)
-    with open_memory(tmp_path) as memory:
+def test_a_search_does_not_wait_for_a_sync_that_goes_on(tmp_path, workspace):
+    with open_memory(tmp_path, limits=IndexLimits(search_wait_s=0.05)) as memory:
         memory.sync()
         write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
         begun, go_on = threading.Event(), threading.Event()
-        embedder = memory.embedder()[1]
+        embedder = memory.index_service.embedder
         embed = embedder.embed
 
         def slow(texts, *, role):
@@ -443,7 +422,7 @@ def test_a_leader_whose_lock_was_deleted_lets_go_and_takes_it_again(live, tmp_pa
 
 
 def _drain(events):
-    found = []
+    drained = []
     while not events.empty():
-        found.append(events.get())
-    return found
+        drained.append(events.get())
+    return drained

@@ -1,4 +1,4 @@
-"""Reading the meter of an embedder: what it used between two moments, and what that cost."""
+"""Usage and cost of embedding: between two moments, and estimated in advance."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from kept.tokens import estimate_tokens
 
 
 def usage_of(embedder: Embedder | None) -> Usage:
-    """What a provider on the network has used so far. Others do not count, because they cost nothing."""
-    found = getattr(embedder, "usage", None)
-    return found if isinstance(found, Usage) else Usage()
+    """Return what a provider on the network has used so far. Local embedders do not count: they cost nothing."""
+    usage = getattr(embedder, "usage", None)
+    return usage if isinstance(usage, Usage) else Usage()
 
 
 def spent_since(
     before: Usage, embedder: Embedder, settings: MemorySearchSettings, *, cached: int = 0, texts: int = 0
 ) -> Spending:
-    """``texts`` is what was embedded, for an embedder that does not count by itself."""
+    """Return what was used since ``before``. ``texts`` is the number of embedded texts, for an embedder that does not
+    count them."""
     now = usage_of(embedder)
     identity = embedder.identity
     tokens = now.tokens - before.tokens
@@ -40,7 +41,7 @@ def spent_since(
 def price_texts(
     texts: Mapping[bytes, str], cached: Collection[bytes], embedder: Embedder | None, settings: MemorySearchSettings
 ) -> Preview:
-    """What embedding these texts would take, without those that are in the cache. Without an embedder, nothing."""
+    """Return what it would take to embed the texts that are not in the cache: nothing without an embedder."""
     identity = embedder.identity if embedder else None
     missing = [text for key, text in texts.items() if key not in cached] if identity else []
     tokens = sum(estimate_tokens(text) for text in missing)

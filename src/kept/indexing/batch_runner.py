@@ -1,13 +1,12 @@
-"""Big jobs through a provider's batch API: planned purely, written down before they are paid for, then seen through.
+"""Embedding many texts through a provider's batch API: jobs are planned, recorded, submitted, polled and collected.
 
-What a batch brings goes into the embedding cache, where the ordinary work finds it. Whatever goes wrong, that work
-asks for what is missing in its own way; only texts that are in a batch under way are left alone, for they are paid for.
+The vectors of a batch go into the embedding cache, where the sync finds them. If a batch fails, the sync embeds what
+is missing with ordinary calls; it skips only texts in a running batch, since those are paid for.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,13 +20,12 @@ from kept.embedding.batch_api.base import CALL_TIMEOUTS, SHORT_TIMEOUTS, BatchAp
 from kept.embedding.registry import find_batch_api
 from kept.errors import EmbeddingError, EndpointDown, QuotaExhausted, RemoteError, RequestRefused, WorkspaceError
 from kept.indexing.batch_book import (
-    BOOK_NAME,
     MAX_FAILURES,
     BatchBook,
     BatchBookFile,
     BatchJob,
+    job_workspace,
     request_id,
-    workspace_key,
 )
 from kept.records import Progress
 from kept.values import frozen
@@ -35,21 +33,22 @@ from kept.values import frozen
 log = logging.getLogger(__name__)
 
 THRESHOLD = 500
-"""Fewer missing texts than this are a few ordinary calls, and done before a batch has begun."""
+"""Fewer missing texts than this take a few ordinary calls, which end before a batch has started."""
 MAX_CREATES = 3
 OUTAGE_S = 180.0
-"""How long a provider may be out of reach before a wait for its batches ends. The batches go on without us."""
+"""Time that a provider may be unreachable before waiting for its batches ends. The batches continue there."""
 ABANDON_AFTER_S = 3 * 86_400
-"""Every provider ends a batch within two days, one way or the other."""
-KEEP_EVERY = 500
+"""Every provider ends a batch within two days, successfully or not."""
+STORE_EVERY = 500
 
-Keep = Callable[[Mapping[bytes, bytes]], None]
+StoreVectors = Callable[[Mapping[bytes, bytes]], None]
 
 
 def plan_groups(
     texts: Iterable[tuple[bytes, str]], encode: Callable[[str, str], bytes], *, max_requests: int, max_bytes: int
 ) -> list[tuple[bytes, ...]]:
-    """The texts of each batch, in order, each as full as the limits allow. A text that none could take is left out."""
+    """Return the texts of each batch, in order, each as full as the limits allow. Texts too long for any are left
+    out."""
     groups: list[tuple[bytes, ...]] = []
     group: list[bytes] = []
     size = 0
@@ -67,95 +66,97 @@ def plan_groups(
 
 @frozen
 class FetchedVectors:
-    """What became of some texts."""
+    """Result of `BatchRunner.fetch`."""
 
     vectors: int = 0
-    """How many of them have their vector in the cache now."""
-    held: frozenset[bytes] = frozenset()
-    """Those in a batch that is still under way, or about to be: they are not to be asked for in any other way."""
+    """Number of texts whose vector is in the cache now."""
+    pending: frozenset[bytes] = frozenset()
+    """Texts in a batch that is running or about to be submitted. They must not be embedded in another way."""
     reason: str = ""
     problems: tuple[str, ...] = ()
 
 
 @dataclass
-class _Watched:
-    """A job, and what this process has seen of it."""
+class _WatchedJob:
+    """A job, and what this process knows of it."""
 
     job: BatchJob
     since_s: float
     timeouts: int = 0
     creates: int = 0
     may_exist: bool = True
-    """Whether a batch may have been made of its file without our knowing its id."""
-    missed_since_s: float | None = None
+    """True if a batch may have been created from its file although its id is unknown."""
+    unreachable_since_s: float | None = None
 
 
 @dataclass
 class _BatchRun:
     texts: Mapping[bytes, str]
-    keep: Keep
+    store: StoreVectors
     wait: bool
     queue: deque[tuple[bytes, ...]] = field(default_factory=deque)
-    active: list[_Watched] = field(default_factory=list)
-    left: list[BatchJob] = field(default_factory=list)
-    """Jobs that go on, and are no longer waited for."""
+    active: list[_WatchedJob] = field(default_factory=list)
+    abandoned: list[BatchJob] = field(default_factory=list)
+    """Jobs that continue at the provider, but that this run no longer waits for."""
     problems: list[str] = field(default_factory=list)
-    got: set[bytes] = field(default_factory=set)
+    received: set[bytes] = field(default_factory=set)
 
     def outcome(self, provider: str) -> FetchedVectors:
-        under_way = [watched.job for watched in self.active] + self.left
-        named = {bytes.fromhex(digest) for job in under_way for digest in job.hashes}
-        held = named.union(*self.queue) & self.texts.keys() - self.got
-        reason = f"{provider} has {len(held):,} texts in a batch that is not done yet." if held else ""
-        return FetchedVectors(len(self.got & self.texts.keys()), frozenset(held), reason, tuple(self.problems))
+        jobs = [watched.job for watched in self.active] + self.abandoned
+        submitted = {bytes.fromhex(digest) for job in jobs for digest in job.hashes}
+        pending = submitted.union(*self.queue) & self.texts.keys() - self.received
+        reason = f"{provider} has {len(pending):,} texts in a batch that is not done yet." if pending else ""
+        return FetchedVectors(len(self.received & self.texts.keys()), frozenset(pending), reason, tuple(self.problems))
 
 
-class BatchJobs:
-    """The batches of one embedder for one workspace."""
+class BatchRunner:
+    """Runs the batches of one embedder for one workspace."""
 
     def __init__(self, api: BatchApi, settings: BatchSettings, path: str, workspace: str, clock: Clock) -> None:
         self.api = api
         self.settings = settings
         self.book = BatchBookFile(path)
-        self.workspace = workspace_key(workspace)
+        self.workspace = job_workspace(workspace)
         self.clock = clock
         self.force = False
-        self.hurry = False
+        self.in_search = False
 
-    def prepare(self, *, force: bool, hurry: bool) -> None:
-        """``force`` tries batches again where they were given up; ``hurry`` is a search's: nothing is waited for."""
+    def prepare(self, *, force: bool, in_search: bool) -> None:
+        """Set up the next sync. ``force`` tries batches again after they were given up; a search waits for none."""
         self.force = force
-        self.hurry = hurry
-        self.api.timeouts = SHORT_TIMEOUTS if hurry else CALL_TIMEOUTS
+        self.in_search = in_search
+        self.api.timeouts = SHORT_TIMEOUTS if in_search else CALL_TIMEOUTS
 
-    def fetch(self, texts: Mapping[bytes, str], keep: Keep, progress: Progress | None = None) -> FetchedVectors:
-        """Gets vectors for texts that have none, if they are many or were asked for before. Never raises RemoteError.
+    def fetch(
+        self, texts: Mapping[bytes, str], store: StoreVectors, progress: Progress | None = None
+    ) -> FetchedVectors:
+        """Get vectors for texts that have none, if they are many or in a batch already. Never raises RemoteError.
 
-        ``keep`` puts vectors into the cache, and is durable when it returns.
+        ``store`` puts vectors into the cache, durably.
         """
-        run = _BatchRun(texts, keep, wait=self.settings.wait and not self.hurry)
+        run = _BatchRun(texts, store, wait=self.settings.wait and not self.in_search)
         try:
-            self._begin(run)
-            self._see_through(run, progress)
+            self._plan(run)
+            self._run_jobs(run, progress)
         except WorkspaceError as exc:
-            run.queue.clear()  # what cannot be written down is not begun
+            run.queue.clear()  # a job that cannot be recorded is not submitted
             run.problems.append(exc.message)
         run.problems[:0] = self.book.notices
         self.book.notices.clear()
         return run.outcome(self.api.provider)
 
-    # what there is to do
+    # planning
 
-    def _begin(self, run: _BatchRun) -> None:
+    def _plan(self, run: _BatchRun) -> None:
         book = self.book.read()
         if self.book.faults or any(job.file_id is None for job in book.of(self._identity, self.workspace)):
-            book = self.book.change(self._tidy)
+            book = self.book.change(self._without_unpaid)
         now_s = self._now_s()
         mine = book.of(self._identity, self.workspace)
-        wanted = {key.hex() for key in run.texts}
-        run.active = [_Watched(job, now_s) for job in mine if not wanted.isdisjoint(job.hashes)]
-        under_way = {bytes.fromhex(digest) for one in run.active for digest in one.job.hashes}
-        fresh = {key: text for key, text in run.texts.items() if key not in under_way}
+        hashes = {key.hex() for key in run.texts}
+        run.active = [_WatchedJob(job, now_s) for job in mine if not hashes.isdisjoint(job.hashes)]
+        submitted = {bytes.fromhex(digest) for watched in run.active for digest in watched.job.hashes}
+        fresh = {key: text for key, text in run.texts.items() if key not in submitted}
         if len(fresh) < THRESHOLD:
             return
         if book.failures(self._identity) >= MAX_FAILURES and not self.force:
@@ -164,26 +165,26 @@ class BatchJobs:
         limits = {"max_requests": self.api.max_requests, "max_bytes": self.api.max_bytes}
         run.queue.extend(plan_groups(fresh.items(), self.api.encode, **limits))
 
-    def _tidy(self, book: BatchBook) -> BatchBook:
-        """Leaves out what was intended and cannot have been paid for, and what nobody will ever collect."""
+    def _without_unpaid(self, book: BatchBook) -> BatchBook:
+        """Drop jobs that were never uploaded, so cannot have been charged, and jobs too old to be collected."""
         book = book.without_old(self._time_s())
         for job in book.of(self._identity, self.workspace):
             if job.file_id is None:
                 book = book.without(job)
         return book
 
-    # seeing it through
+    # submitting and polling
 
-    def _see_through(self, run: _BatchRun, progress: Progress | None) -> None:
+    def _run_jobs(self, run: _BatchRun, progress: Progress | None) -> None:
         while True:
             for watched in tuple(run.active):
-                self._look_at(watched, run)
-            while run.queue and len(run.active) + len(run.left) < self.settings.concurrency:
+                self._poll(watched, run)
+            while run.queue and len(run.active) + len(run.abandoned) < self.settings.concurrency:
                 self._submit(run.queue.popleft(), run)
             if not run.active or not run.wait:
                 return
             if progress:
-                progress(len(run.got), len(run.texts), f"waiting for {self.api.provider}")
+                progress(len(run.received), len(run.texts), f"waiting for {self.api.provider}")
             self.api.client.policy.sleep(self.settings.poll_interval_ms / 1000)
 
     def _submit(self, group: tuple[bytes, ...], run: _BatchRun) -> None:
@@ -192,21 +193,21 @@ class BatchJobs:
             workspace=self.workspace,
             identity=self._identity,
             provider=self.api.provider,
-            intended_s=self._time_s(),
+            created_s=self._time_s(),
             hashes=tuple(key.hex() for key in group),
         )
-        self.book.change(lambda book: book.without_old(job.intended_s).with_job(job))
+        self.book.change(lambda book: book.without_old(job.created_s).with_job(job))
         content = b"".join(self.api.encode(request_id(key.hex()), run.texts[key]) for key in group)
         try:
             file_id = self.api.upload(job.key, content)
         except RemoteError as exc:
             self._give_up(job, run, exc)
             return
-        watched = _Watched(self._note(replace(job, file_id=file_id)), self._now_s(), may_exist=False)
+        watched = _WatchedJob(self._record(replace(job, file_id=file_id)), self._now_s(), may_exist=False)
         run.active.append(watched)
         self._create(watched, run)
 
-    def _look_at(self, watched: _Watched, run: _BatchRun) -> None:
+    def _poll(self, watched: _WatchedJob, run: _BatchRun) -> None:
         if watched.job.batch_id is None:
             self._find_or_create(watched, run)
         if watched.job.batch_id is None or watched not in run.active:
@@ -214,31 +215,31 @@ class BatchJobs:
         try:
             status = self.api.poll(watched.job.batch_id)
             if status.state == "running":
-                watched.missed_since_s = None
-                self._mind_the_time(watched, run, status)
+                watched.unreachable_since_s = None
+                self._check_timeout(watched, run, status)
             else:
                 self._collect(watched.job, status, run)
                 run.active.remove(watched)
         except RemoteError as exc:
-            self._missed(watched, run, exc)
+            self._handle_poll_error(watched, run, exc)
 
-    def _find_or_create(self, watched: _Watched, run: _BatchRun) -> None:
-        """A batch that may have been made is looked for before another is: nothing is paid for twice."""
+    def _find_or_create(self, watched: _WatchedJob, run: _BatchRun) -> None:
+        """Look for a batch that may exist before creating another: no text is paid for twice."""
         job = watched.job
         try:
-            found = self.api.find(job.key, job.file_id or "") if watched.may_exist else None
+            batch_id = self.api.find(job.key, job.file_id or "") if watched.may_exist else None
         except RemoteError as exc:
-            self._missed(watched, run, exc)
+            self._handle_poll_error(watched, run, exc)
             return
-        if found is not None:
-            watched.job = self._note(replace(job, batch_id=found))
+        if batch_id is not None:
+            watched.job = self._record(replace(job, batch_id=batch_id))
         elif watched.creates >= MAX_CREATES:
             run.active.remove(watched)
-            self._fail(job, run, f"could not be made in {MAX_CREATES} tries", "")
+            self._fail(job, run, f"could not be created in {MAX_CREATES} attempts", "")
         else:
             self._create(watched, run)
 
-    def _create(self, watched: _Watched, run: _BatchRun) -> None:
+    def _create(self, watched: _WatchedJob, run: _BatchRun) -> None:
         job = watched.job
         watched.may_exist = True
         watched.creates += 1
@@ -248,14 +249,14 @@ class BatchJobs:
             run.active.remove(watched)
             self._give_up(job, run, exc)
         except RemoteError as exc:
-            # Nobody knows whether it was heard. The next look finds out.
+            # The provider may have created it. The next poll finds out.
             log.info("%s: %s", job.key, exc.message)
         else:
-            watched.job = self._note(replace(job, batch_id=batch_id))
+            watched.job = self._record(replace(job, batch_id=batch_id))
             log.info("%s: batch %s of %d texts", job.key, batch_id, len(job.hashes))
 
-    def _mind_the_time(self, watched: _Watched, run: _BatchRun, status: BatchStatus) -> None:
-        """A batch that takes too long is waited for once more. Then it has failed, and is cancelled."""
+    def _check_timeout(self, watched: _WatchedJob, run: _BatchRun, status: BatchStatus) -> None:
+        """Wait a second period for a batch that takes too long. After that it has failed, and is cancelled."""
         if not run.wait or self._now_s() - watched.since_s < self.settings.timeout_minutes * 60:
             return
         watched.timeouts += 1
@@ -270,49 +271,49 @@ class BatchJobs:
         minutes = 2 * self.settings.timeout_minutes
         self._fail(watched.job, run, f"still {status.word} after {minutes} minutes", "")
 
-    def _missed(self, watched: _Watched, run: _BatchRun, exc: RemoteError) -> None:
-        """The provider did not tell. What is wrong with the network or the key is not the batch's fault."""
+    def _handle_poll_error(self, watched: _WatchedJob, run: _BatchRun, exc: RemoteError) -> None:
+        """Handle a failed poll. A problem of the network or the key is not a failure of the batch."""
         now_s = self._now_s()
-        if watched.missed_since_s is None:
-            watched.missed_since_s = now_s
+        if watched.unreachable_since_s is None:
+            watched.unreachable_since_s = now_s
         if isinstance(exc, RequestRefused) and exc.status != 401:
             run.active.remove(watched)
             self._give_up(watched.job, run, exc)
-        elif not exc.retryable or not run.wait or now_s - watched.missed_since_s >= OUTAGE_S:
-            self._leave(watched, run, exc)
+        elif not exc.retryable or not run.wait or now_s - watched.unreachable_since_s >= OUTAGE_S:
+            self._abandon(watched, run, exc)
 
-    def _leave(self, watched: _Watched, run: _BatchRun, exc: RemoteError) -> None:
-        """Waits for it no longer. It stays written down, and the next sync asks again, for some days."""
+    def _abandon(self, watched: _WatchedJob, run: _BatchRun, exc: RemoteError) -> None:
+        """Stop waiting for a job. It stays recorded, and later syncs poll it for some days."""
         run.active.remove(watched)
-        if self._time_s() - watched.job.intended_s > ABANDON_AFTER_S:
-            self._fail(watched.job, run, "nothing was heard of it for days", exc.message)
+        if self._time_s() - watched.job.created_s > ABANDON_AFTER_S:
+            self._fail(watched.job, run, "the provider gave no news of it for days", exc.message)
             return
-        run.left.append(watched.job)
-        run.problems.append(f"A batch could not be looked at. {exc.message}")
+        run.abandoned.append(watched.job)
+        run.problems.append(f"A batch could not be polled. {exc.message}")
 
-    # what comes of it
+    # collecting
 
     def _collect(self, job: BatchJob, status: BatchStatus, run: _BatchRun) -> None:
-        """Takes what is there, however the batch ended. The cache has it before the job is struck off."""
+        """Take the vectors of a batch, however it ended. They are in the cache before the job is deleted."""
         fresh: dict[bytes, bytes] = {}
-        got: set[bytes] = set()
-        wrong: list[str] = []
-        for key, vector in self._iter_vectors(job, status, run, wrong):
+        received: set[bytes] = set()
+        errors: list[str] = []
+        for key, vector in self._iter_vectors(job, status, run, errors):
             fresh[key] = vector
-            got.add(key)
-            if len(fresh) >= KEEP_EVERY:
-                run.keep(fresh)
+            received.add(key)
+            if len(fresh) >= STORE_EVERY:
+                run.store(fresh)
                 fresh = {}
-        run.keep(fresh)
-        run.got |= got
-        if status.state == "done" and got:
+        run.store(fresh)
+        run.received |= received
+        if status.state == "done" and received:
             self.book.change(lambda book: book.without(job).with_success(self._identity))
         else:
             cause = status.word if status.state == "failed" else "done, but without vectors"
-            self._fail(job, run, cause, status.reason or next(iter(wrong), ""))
+            self._fail(job, run, cause, status.reason or next(iter(errors), ""))
 
     def _iter_vectors(
-        self, job: BatchJob, status: BatchStatus, run: _BatchRun, wrong: list[str]
+        self, job: BatchJob, status: BatchStatus, run: _BatchRun, errors: list[str]
     ) -> Iterator[tuple[bytes, bytes]]:
         by_id = job.by_id
         for answer in self.api.iter_answers(status):
@@ -322,33 +323,33 @@ class BatchJobs:
             try:
                 vector = self.api.embedder.pack(answer.vector)
             except (RemoteError, EmbeddingError) as exc:
-                wrong.append(exc.message)
+                errors.append(exc.message)
                 continue
             if vector is not None:
-                tokens = answer.tokens or token_bound(run.texts.get(key, ""))  # not every provider tells
+                tokens = answer.tokens or token_bound(run.texts.get(key, ""))  # not every provider counts them
                 self.api.embedder.count_usage(texts=1, tokens=tokens)
                 yield key, vector
 
     def _give_up(self, job: BatchJob, run: _BatchRun, exc: RemoteError) -> None:
-        """A step was refused. Where nothing else would work either, it is no failure of batches."""
+        """Give up a job after a refused step. If ordinary calls would fail too, it is not a failure of batches."""
         if isinstance(exc, EndpointDown | QuotaExhausted) or (isinstance(exc, RequestRefused) and exc.status == 401):
             self.book.change(lambda book: book.without(job))
             run.queue.clear()
-            run.problems.append(f"No batch was made. {exc.message}")
+            run.problems.append(f"No batch was created. {exc.message}")
         else:
             status = f" ({exc.status})" if isinstance(exc, RequestRefused) else ""
             self._fail(job, run, f"{exc.code.replace('_', ' ')}{status}", exc.message)
 
     def _fail(self, job: BatchJob, run: _BatchRun, cause: str, detail: str) -> None:
-        """``cause`` is written down; ``detail``, which may repeat what it was sent, is only said."""
+        """Record a failure. ``detail`` may quote the texts that were sent, so it is reported but not recorded."""
         book = self.book.change(lambda book: book.without(job).with_failure(self._identity, cause))
-        told = f"A batch of {len(job.hashes):,} texts failed at {self.api.provider}: {cause.rstrip('.')}."
-        run.problems.append(f"{told} {detail}".rstrip())
+        failure = f"A batch of {len(job.hashes):,} texts failed at {self.api.provider}: {cause.rstrip('.')}."
+        run.problems.append(f"{failure} {detail}".rstrip())
         if book.failures(self._identity) >= MAX_FAILURES:
             run.queue.clear()
             run.problems.append(_switched_off(book))
 
-    def _note(self, job: BatchJob) -> BatchJob:
+    def _record(self, job: BatchJob) -> BatchJob:
         self.book.change(lambda book: book.with_job(job))
         return job
 
@@ -364,16 +365,16 @@ class BatchJobs:
 
 
 def _switched_off(book: BatchBook) -> str:
-    reason = book.trouble.reason if book.trouble else ""
+    reason = book.problem.reason if book.problem else ""
     return (
         f"Batch mode is off after {MAX_FAILURES} failures (the last: {reason}); texts are sent in ordinary calls."
         " 'kept index --force' tries it again."
     )
 
 
-def make_batch_jobs(
-    embedder: Embedder | None, settings: BatchSettings, folder: str, workspace: str, clock: Clock
-) -> BatchJobs | None:
-    """None unless batches are enabled and the provider has them."""
+def make_batch_runner(
+    embedder: Embedder | None, settings: BatchSettings, path: str, workspace: str, clock: Clock
+) -> BatchRunner | None:
+    """Return a runner, or None if batches are not enabled or the provider has none. ``path`` is `batches.json`."""
     api = find_batch_api(embedder) if settings.enabled else None
-    return BatchJobs(api, settings, os.path.join(folder, BOOK_NAME), workspace, clock) if api else None
+    return BatchRunner(api, settings, path, workspace, clock) if api else None

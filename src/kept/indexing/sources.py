@@ -1,4 +1,4 @@
-"""What there is to index: the notes of a workspace and the transcripts of an agent, by their names and states."""
+"""The files to index: the notes of a workspace and the transcripts of an agent, with their sizes and times."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import os
 from kept.config import MemorySearchSettings
 from kept.limits import int64
 from kept.records import Problem, SourceFile
-from kept.workspace.paths import Workspace
+from kept.workspace.paths import Workspace, is_markdown
 from kept.workspace.scan import Scan, scan_workspace
 
 CITED_FOLDER = "sessions/"
-"""What the name of a transcript is cited with."""
+"""Prefix of a transcript's name in citations."""
 TRANSCRIPT_ENDING = ".jsonl"
 
 
 def scan_sources(workspace: Workspace, sessions_folder: str, settings: MemorySearchSettings) -> Scan:
-    """The sources that are switched on."""
+    """Scan the sources that are enabled."""
     scans = []
     if "memory" in settings.sources:
         scans.append(scan_workspace(workspace, max_bytes=settings.max_file_bytes))
@@ -30,8 +30,16 @@ def scan_sources(workspace: Workspace, sessions_folder: str, settings: MemorySea
 
 
 def is_transcript_path(cited: str) -> bool:
-    """Notes are Markdown, so a path that ends like this can only mean a transcript."""
+    """Return whether a citation names a transcript. Notes are Markdown, so the ending is enough to tell."""
     return cited.startswith(CITED_FOLDER) and cited.endswith(TRANSCRIPT_ENDING)
+
+
+def cite_source(absolute: str, workspace: Workspace, sessions_folder: str) -> str | None:
+    """Return the name by which an indexed file is cited, or None if a sync would not index the file."""
+    name = os.path.basename(absolute)
+    if os.path.dirname(absolute) == sessions_folder and is_transcript(name):
+        return CITED_FOLDER + name
+    return workspace.cite(absolute) if is_markdown(absolute) and workspace.is_indexed(absolute) else None
 
 
 def is_transcript(name: str) -> bool:
@@ -39,14 +47,14 @@ def is_transcript(name: str) -> bool:
 
 
 def scan_transcripts(folder: str) -> Scan:
-    """However large they are: a transcript is read piece by piece, and after that only where it grew."""
+    """List the transcripts, however large: one is read in pieces, and later only where it has grown."""
     files: list[SourceFile] = []
     problems: list[Problem] = []
     try:
         with os.scandir(folder) as listing:
             for entry in sorted(listing, key=lambda entry: entry.name):
                 if is_transcript(entry.name) and entry.is_file(follow_symlinks=False):
-                    _look_at(entry, files, problems)
+                    _add_entry(entry, files, problems)
     except FileNotFoundError:
         return Scan((), (), (_nearest_folder(folder),))
     except OSError as exc:
@@ -54,7 +62,7 @@ def scan_transcripts(folder: str) -> Scan:
     return Scan(tuple(files), tuple(problems), (folder,))
 
 
-def _look_at(entry: os.DirEntry[str], files: list[SourceFile], problems: list[Problem]) -> None:
+def _add_entry(entry: os.DirEntry[str], files: list[SourceFile], problems: list[Problem]) -> None:
     cited = CITED_FOLDER + entry.name
     try:
         cited.encode("utf-8")
@@ -69,7 +77,7 @@ def _look_at(entry: os.DirEntry[str], files: list[SourceFile], problems: list[Pr
 
 
 def _nearest_folder(folder: str) -> str:
-    """Where it will be noticed that the folder is made."""
+    """Return the nearest existing parent: a watch on it notices that the folder is created."""
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return folder

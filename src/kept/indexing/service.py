@@ -1,0 +1,431 @@
+"""IndexService: the index of one workspace, opened when needed, kept in step with the files, searched and healed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from kept.clock import Clock
+from kept.config import Config, QuerySettings
+from kept.database_files import file_number
+from kept.embedding.base import Embedder
+from kept.errors import ConfigError, EmbeddingError, LockBusy, StoreDamaged, StoreError
+from kept.forking import DatabaseLock, register
+from kept.indexing.index_freshness import Freshness, drop_outdated
+from kept.indexing.index_handle import IndexHandle, IndexLimits
+from kept.indexing.planner import SyncPlanner
+from kept.indexing.sync_run import SyncRun
+from kept.indexing.triggers import should_sync
+from kept.indexing.usage import spent_since, usage_of
+from kept.ledger import open_embedding_ledger, open_heal_ledger
+from kept.lock import locked
+from kept.records import Filter, Preview, Progress, SearchResult, SourceFile, Status, SyncReport, Usage
+from kept.search.pipeline import IndexSearchResult, QueryVector, embed_query, search_index
+from kept.search.query import ParsedQuery
+from kept.store.index import Index
+from kept.store.integrity import check_pages_if_quick
+from kept.workspace.paths import Workspace
+from kept.workspace.scan import Scan
+
+if TYPE_CHECKING:
+    from kept.embedding.onnx.cross_encoder import CrossEncoder
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class IndexService:
+    """The index of one agent and workspace. Safe to share between threads.
+
+    Nothing is opened and no embedder is made before the first use. ``also_sync`` is called with all files after each
+    sync, for another program that indexes the same notes; it returns a problem or None. ``uses_signal`` is False for
+    a service that belongs to a watcher.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        workspace: Workspace,
+        clock: Clock,
+        *,
+        embedder: Embedder | None = None,
+        limits: IndexLimits | None = None,
+        also_sync: Callable[[Iterable[SourceFile]], str | None] | None = None,
+        uses_signal: bool = True,
+    ) -> None:
+        self.config = config
+        self.settings = config.memory_search
+        self.workspace = workspace
+        self.clock = clock
+        self.limits = limits or IndexLimits()
+        self._also_sync = also_sync
+        self._lock = DatabaseLock()
+        self._handle = IndexHandle(config, workspace, clock, self.limits, embedder)
+        self._reranker: CrossEncoder | None = None
+        self._freshness = Freshness(uses_signal=uses_signal)
+        self._folders: tuple[str, ...] = ()
+        register(self)
+
+    def clone(self) -> IndexService:
+        """Return a service of the same index with the same embedders and its own connection.
+
+        It is for a thread that keeps the index current: searches do not wait for its syncs. The caller closes it.
+        """
+        clone = IndexService(
+            self.config,
+            self.workspace,
+            self.clock,
+            embedder=self._handle.own_embedder,
+            limits=self.limits,
+            also_sync=self._also_sync,
+            uses_signal=False,
+        )
+        with self._lock:
+            clone._handle.share_embedders(self._handle)
+        return clone
+
+    def close(self) -> None:
+        with self._lock:
+            self._close_index()
+            self._freshness.close()
+
+    def after_fork(self) -> None:
+        self._handle.forget_parent()
+        self._freshness.close()
+        self._reranker = None
+
+    def require_usable(self) -> None:
+        """Raise an error if memory search is switched off or the workspace is missing."""
+        if not self.settings.enabled:
+            raise ConfigError(
+                "Memory search is switched off.", hint="Set agents.defaults.memory_search.enabled to true."
+            )
+        self.workspace.require()
+
+    def require_known_provider(self) -> None:
+        """Raise UnknownProvider if the settings name a provider that no package has."""
+        with self._lock:
+            self._handle.load_embedders()
+
+    # the index and its embedder
+
+    @property
+    def path(self) -> str:
+        """Path of the index, open or not."""
+        return self._handle.path
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """The embedder in use: the preferred one, or its fallback while the index holds the fallback's vectors."""
+        with self._lock:
+            return self._handle.embedder
+
+    @property
+    def embedder_warnings(self) -> tuple[str, ...]:
+        """Why an embedder that the settings name cannot be used."""
+        with self._lock:
+            chain = self._handle.chain
+        instead = f"Using {chain.embedders[0].identity.model}" if chain.embedders else "Searching by word only"
+        return tuple(f"{instead}: {problem}" for problem in chain.problems)
+
+    @contextmanager
+    def inspecting(self) -> Iterator[tuple[Index, SyncPlanner]]:
+        """Give the open index and a planner on it, as they are: nothing is synced or healed. Holds the lock."""
+        with self._lock:
+            yield self._handle.index(), self._handle.planner()
+
+    def reopen(self) -> None:
+        """Close the index; the next use opens it with a fresh connection."""
+        with self._lock:
+            self._close_index()
+
+    def _close_index(self) -> None:
+        self._handle.close()
+        self._freshness.forget()
+
+    # searching
+
+    def search(
+        self, query: ParsedQuery, settings: QuerySettings, filters: Filter, *, progress: Progress | None = None
+    ) -> SearchResult:
+        """Bring the index up to date, unless the settings say otherwise, and search it."""
+        self.require_usable()
+        started = time.perf_counter()
+        with self._lock:
+            warnings, is_fresh = self._healing(self._sync_for_search, progress)
+            embedder, reasons = self._embedder_for_search(settings)
+            usage = usage_of(embedder)
+        # Outside the lock: a provider on the network may be slow, and other threads need not wait for it.
+        vector, problems = embed_query(embedder, query) if embedder else (None, ())
+        with self._lock:
+            self._record_usage(usage)
+            result = self._healing(self._search_index, query, vector, settings, filters, is_fresh=is_fresh)
+            notices = self._take_notices()
+            embedder = self._handle.embedder
+            identity = embedder.identity if embedder else None
+        return SearchResult(
+            hits=result.hits,
+            degraded=tuple(dict.fromkeys((*notices, *warnings, *reasons, *problems, *result.degraded))),
+            provider=identity.provider if identity else "none",
+            model=identity.model if identity else None,
+            took_ms=(time.perf_counter() - started) * 1000,
+            dropped=result.dropped,
+        )
+
+    def _sync_for_search(self, progress: Progress | None) -> tuple[tuple[str, ...], bool]:
+        """Return warnings about the index, and whether it is as new as the files."""
+        self._handle.use_embedder_of_index()
+        self._handle.index()
+        if not self.settings.sync.on_search:
+            return (), False
+        if self._freshness.is_fresh():
+            return (), True
+        try:
+            report = self._run_sync(progress=progress, wait_s=self.limits.search_wait_s, in_search=True)
+        except LockBusy:
+            return ("Another process is indexing: the newest changes may be missing.",), False
+        except StoreDamaged:
+            raise
+        except StoreError as exc:
+            return (f"The index could not be brought up to date: {exc.message}",), False
+        if report.rebuilt:
+            self._handle.notices.append(f"The index was rebuilt: {report.rebuilt}.")
+        return report.failures, True
+
+    def _embedder_for_search(self, settings: QuerySettings) -> tuple[Embedder | None, tuple[str, ...]]:
+        """Return the embedder for a query, or None, with the reasons if meaning should count and does not."""
+        embedder = self.embedder
+        if embedder is None or not settings.hybrid.enabled:
+            return None, self.embedder_warnings
+        if not self._handle.planner().vectors_match():
+            model = embedder.identity.model
+            return None, (f"Searching by word only: the index does not hold vectors of {model} yet.",)
+        return embedder, self.embedder_warnings
+
+    def _search_index(
+        self,
+        query: ParsedQuery,
+        vector: QueryVector | None,
+        settings: QuerySettings,
+        filters: Filter,
+        *,
+        is_fresh: bool,
+    ) -> IndexSearchResult:
+        if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
+            _, is_fresh = self._sync_for_search(None)
+        if vector and vector.identity != self._handle.planner().stored_identity():
+            vector = None  # rebuilt with another embedder while the query was embedded
+        now_ms = self.clock.time_ns() // 1_000_000
+        reranker, problems = self._find_reranker()
+        result = search_index(self._handle.index(), vector, query, settings, filters, now_ms=now_ms, reranker=reranker)
+        if problems:
+            result = replace(result, degraded=(*problems, *result.degraded))
+        if is_fresh:
+            return result
+        sessions, max_bytes = self.config.paths.sessions, self.settings.max_file_bytes
+        return drop_outdated(result, self.workspace, sessions, max_bytes=max_bytes)
+
+    def _find_reranker(self) -> tuple[CrossEncoder | None, tuple[str, ...]]:
+        """Return the model that reranks, loaded once, or None; with the reason if it cannot be loaded."""
+        path = self.settings.query.rerank.model_path
+        if not path or self._reranker:
+            return self._reranker, ()
+        from kept.embedding.onnx.cross_encoder import CrossEncoder
+
+        try:
+            self._reranker = CrossEncoder(path)
+        except EmbeddingError as exc:
+            return None, (f"Not reranked: {exc.message}",)
+        return self._reranker, ()
+
+    # syncing
+
+    def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
+        """Bring the index up to date. ``force`` rebuilds it."""
+        self.require_usable()
+        with self._lock:
+            report = self._healing(self._sync_by_request, force=force, progress=progress)
+            notices = self._take_notices()
+        report = replace(report, failures=(*self.embedder_warnings, *report.failures))
+        return self._completed(report, notices)
+
+    def sync_background(self, *, progress: Progress | None = None) -> SyncReport:
+        """Bring the index up to date after a change was noticed. Unlike `sync` this neither checks the pages of the
+        index nor retries a failed embedder early; otherwise both would happen each time a note is saved."""
+        self.require_usable()
+        with self._lock:
+            report = self._healing(self._sync_with_fallback, progress=progress)
+            notices = self._take_notices()
+        return self._completed(report, notices)
+
+    def mend(self, *, progress: Progress | None = None) -> SyncReport:
+        """Check every table of the index, mend what is damaged, and bring the index up to date."""
+        self.require_usable()
+        with self._lock:
+            self._heal(StoreDamaged(f"{self.path}: the index is damaged."))
+        return self.sync(progress=progress)
+
+    def _completed(self, report: SyncReport, notices: tuple[str, ...]) -> SyncReport:
+        problem = self._also_sync(self.scan().files) if self._also_sync else None
+        return replace(
+            report,
+            failures=(*report.failures, problem) if problem else report.failures,
+            rebuilt=notices[0] if notices else report.rebuilt,
+        )
+
+    def _sync_by_request(self, *, force: bool, progress: Progress | None) -> SyncReport:
+        check_pages_if_quick(self._handle.index())
+        return self._sync_with_fallback(force=force, progress=progress, retry=True)
+
+    def _sync_with_fallback(
+        self, *, force: bool = False, progress: Progress | None = None, retry: bool = False
+    ) -> SyncReport:
+        """Sync with the preferred embedder. If it fails, sync with its fallback, whose vectors replace the others."""
+        failures: list[str] = []
+        embedders = self._handle.chain.embedders or (None,)
+        for number, embedder in enumerate(embedders):
+            self._handle.use(embedder)
+            report = self._run_sync(force=force, progress=progress, wait_s=self.limits.sync_wait_s, retry=retry)
+            failures.extend(report.failures)
+            vectors = self._handle.planner().vectors
+            if vectors is None or not vectors.failed_recently():
+                if embedder is not None and number > 0:
+                    failures.append(f"{embedder.identity.model} was used instead.")
+                break
+        return replace(report, failures=tuple(failures))
+
+    def _run_sync(
+        self,
+        *,
+        force: bool = False,
+        progress: Progress | None,
+        wait_s: float,
+        in_search: bool = False,
+        retry: bool = False,
+    ) -> SyncReport:
+        planner = self._handle.planner()
+        if retry and planner.vectors:
+            planner.vectors.retry_now()
+        scan = self._freshness.scan(planner.scan)
+        self._folders = scan.folders
+        usage = usage_of(self._handle.embedder)
+        run = SyncRun(
+            planner,
+            scan,
+            clock=self.clock,
+            batch_runner=self._handle.batch_runner(),
+            force=force,
+            in_search=in_search,
+            progress=progress,
+        )
+        report = run.run(wait_s=wait_s)
+        self._freshness.mark_synced(fully=report.ok)
+        self._record_usage(usage, cached=report.cached, texts=report.embedded)
+        return report
+
+    def _record_usage(self, before: Usage, *, cached: int = 0, texts: int = 0) -> None:
+        """Record what was used since ``before``. Queries of a local embedder are not recorded."""
+        embedder = self._handle.embedder
+        if embedder is not None:
+            spent = spent_since(before, embedder, self.settings, cached=cached, texts=texts)
+            problem = open_embedding_ledger(self.config, self.clock).record(spent)
+            if problem:
+                self._handle.notices.append(problem)
+
+    # reading its state
+
+    def preview(self, *, force: bool = False) -> Preview:
+        """Return what a sync would do and cost. Changes nothing and asks no provider."""
+        self.require_usable()
+        with self._lock:
+            return self._healing(self._preview, force=force)
+
+    def _preview(self, *, force: bool) -> Preview:
+        return self._handle.planner().preview(force=force)
+
+    def status(self) -> Status:
+        """Return the state of the memory. Changes nothing: a damaged index is reported, not healed."""
+        from kept.indexing.status import add_index_status, status_without_index
+
+        self.workspace.require()
+        embedder = self.embedder
+        identity = embedder.identity if embedder else None
+        status = status_without_index(
+            self.config,
+            self.clock,
+            identity,
+            workspace=self.workspace.root,
+            index_path=self.path,
+            warnings=self.embedder_warnings,
+        )
+        with self._lock:
+            try:
+                return add_index_status(status, self._handle.planner(), self.config, self.clock)
+            except StoreDamaged:
+                self._close_index()  # damage counts only if a fresh connection sees it too
+            try:
+                return add_index_status(status, self._handle.planner(), self.config, self.clock)
+            except StoreDamaged as exc:
+                reason = f"{exc.message} The next search, or 'kept index', rebuilds it from the notes."
+                return replace(status, dirty=True, degraded=(*status.degraded, reason))
+
+    def scan(self) -> Scan:
+        with self._lock:
+            return self._handle.planner().scan()
+
+    def folders(self) -> tuple[str, ...]:
+        """Return every folder that the last sync listed. Any change of indexed files is a change in one of them."""
+        with self._lock:
+            return self._folders
+
+    def growth_reached(self) -> bool:
+        """Return whether a transcript has grown by as much as ``memory_search.sync.sessions`` requires for a sync."""
+        with self._lock:
+            return should_sync(self._handle.planner().growths(), self.settings.sync.sessions)
+
+    def find_unindexed(self, path: str, *, first_line: int, last_line: int) -> tuple[int, ...]:
+        """Return the lines of a transcript that have text and that no search can find yet. Syncs nothing."""
+        from kept.indexing.coverage import find_unindexed
+
+        with self._lock:
+            index = self._handle.index()
+            with index.reading():
+                return find_unindexed(index.live, self.config.paths.sessions, path, first_line, last_line)
+
+    # healing
+
+    def _healing(self, action: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call an action. If the index turns out to be damaged, heal it and call the action again.
+
+        The first damage may come from a stale connection, so `_heal` checks the file. What a fresh connection finds
+        damaged again is replaced, whatever a check says.
+        """
+        for is_certain in (False, True):
+            try:
+                return action(*args, **kwargs)
+            except StoreDamaged as damage:
+                self._heal(damage, is_certain=is_certain)
+        return action(*args, **kwargs)
+
+    def _heal(self, damage: StoreDamaged, *, is_certain: bool = False) -> None:
+        from kept.indexing.healing import describe_heal, heal_index
+
+        index, path = self._handle.opened_index, self.path
+        opened = index.opened_file if index else None
+        self._close_index()
+        with locked(f"{path}.lock", wait_s=self.limits.sync_wait_s, purpose="indexing"):
+            is_certain = is_certain and opened is not None and file_number(path) == opened
+            owner = None if self.settings.store.path else self.workspace.root
+            heal = heal_index(path, damage, workspace=owner, is_certain=is_certain)
+        if heal is not None:
+            self._handle.notices.append(f"{damage.message} {describe_heal(heal)}")
+            if problem := open_heal_ledger(self.config.paths.folder, self.clock).record(heal):
+                self._handle.notices.append(problem)
+
+    def _take_notices(self) -> tuple[str, ...]:
+        """Return what happened to the index since the last call, for the user to be told once."""
+        notices, self._handle.notices = tuple(self._handle.notices), []
+        return notices

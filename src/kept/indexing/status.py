@@ -1,0 +1,101 @@
+"""The state of one agent's memory, for `kept status`: reads only."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from typing import Any
+
+from kept.clock import Clock
+from kept.config import Config
+from kept.embedding.base import Identity
+from kept.indexing.batch_book import jobs_under_way
+from kept.indexing.planner import SyncPlanner
+from kept.indexing.sync_run import META_SYNCED
+from kept.ledger import open_embedding_ledger, open_heal_ledger, open_model_ledger, tokens_of_day
+from kept.records import BatchUnderWay, Problem, Status
+from kept.store.integrity import check_pages_if_quick
+
+
+def status_without_index(
+    config: Config,
+    clock: Clock,
+    identity: Identity | None,
+    *,
+    workspace: str,
+    index_path: str,
+    warnings: tuple[str, ...],
+) -> Status:
+    """Return what the settings and the ledgers say. ``warnings`` are problems of the embedder."""
+    settings = config.memory_search
+    return Status(
+        workspace=workspace,
+        index_path=index_path,
+        agent=config.agent_id,
+        provider=identity.provider if identity else "none",
+        requested_provider=settings.provider,
+        model=identity.model if identity else None,
+        dims=(identity.dims or None) if identity else None,
+        cache_max_entries=settings.cache.max_entries,
+        backend=settings.backend,
+        batches=_batches_under_way(config, workspace),
+        heals=tuple(open_heal_ledger(config.paths.folder, clock).by_day()),
+        degraded=warnings,
+        **_model_usage(config, clock),
+    )
+
+
+def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock: Clock) -> Status:
+    """Add the state of the index. Raise StoreDamaged if a page of a small index is damaged."""
+    index = planner.index
+    check_pages_if_quick(index)
+    scan, rebuild = planner.scan(), planner.why_rebuild()
+    changed = planner.count_changed(scan)
+    with index.reading():
+        counts = index.live.counts()
+        cache_entries = index.cache.count()
+        warnings = [Problem(path, reason) for path, reason in index.live.note_warnings()]
+    pending = counts.chunks - counts.vectors if planner.embedder is not None else 0
+    degraded = [*status.degraded]
+    if rebuild:
+        degraded.append(f"The index will be rebuilt: {rebuild}.")
+    elif pending:
+        degraded.append(f"{pending} chunks are found by word, not yet by meaning.")
+    return replace(
+        status,
+        index_path=index.path,
+        files=counts.files,
+        chunks=counts.chunks,
+        source_counts=counts.by_source,
+        dirty=changed > 0 or rebuild is not None,
+        changed_files=changed,
+        pending=pending,
+        index_bytes=index.size_bytes(),
+        cache_entries=cache_entries,
+        last_sync=index.get_meta(META_SYNCED),
+        spending=tuple(open_embedding_ledger(config, clock).by_day()),
+        degraded=tuple(degraded),
+        problems=(*scan.problems, *warnings),
+    )
+
+
+def _model_usage(config: Config, clock: Clock) -> dict[str, Any]:
+    ledger = open_model_ledger(config, clock)
+    days = tuple(ledger.by_day())
+    return {
+        "model_spending": days,
+        "model_budget_tokens": config.agent.model.daily_budget_tokens,
+        "model_tokens_today": tokens_of_day(days, ledger.today()),
+    }
+
+
+def _batches_under_way(config: Config, workspace: str) -> tuple[BatchUnderWay, ...]:
+    """Return running batches even if batches were switched off since: they continue, and are paid for."""
+    return tuple(
+        BatchUnderWay(job.provider, len(job.hashes), _local_time(job.created_s))
+        for job in jobs_under_way(config.paths.batches, workspace)
+    )
+
+
+def _local_time(seconds: int) -> str:
+    return dt.datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")

@@ -1,0 +1,285 @@
+"""Repairing a damaged index: mend it inside its file, or salvage its embeddings into a new one.
+
+Mending is for a file whose pages are sound and whose tables contradict each other. Tables that come from the notes are
+emptied, and the next sync fills them; the embedding cache stays, so nothing is embedded again.
+
+Salvaging is for a file with damaged pages. Every embedding that can be read and is valid goes into a new file, since
+embeddings cost money: those of the cache, and the vectors of chunks that the cache has lost or never had.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import struct
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+
+from kept.database_files import create_private, database_files, delete_database
+from kept.errors import StoreDamaged
+from kept.sqlite import checksum_vfs
+from kept.store.index import META_RECIPE, Index, connect
+from kept.store.integrity import Finding, check_index, is_intact
+from kept.store.kernels import dequantise
+from kept.values import frozen
+
+_FROM_NOTES = frozenset({"files", "chunks", "chunks_fts"})
+_MENDABLE = _FROM_NOTES | {"chunks_vec", "embedding_cache"}
+
+_META = (META_RECIPE, "workspace", "refused")
+_MAX_PROBES = 1_000_000
+_UNIT_TOLERANCE = 0.01
+_UNREADABLE = (apsw.Error, UnicodeDecodeError)
+
+_PAGE_BYTES = 4096
+_PAGE_COUNT_AT = 28
+"""Offset in the file header of the number of pages."""
+_RESERVED_AT = 20
+"""Offset of the number of bytes per page that are reserved for the checksum layer."""
+
+
+# mending inside the file
+
+
+def mend_in_place(index: Index, findings: Sequence[Finding]) -> bool:
+    """Mend what was found. Return False, with nothing changed, if that takes a new file."""
+    tables = {finding.table for finding in findings}
+    if not tables <= _MENDABLE:
+        return False
+    try:
+        with index.writing():
+            _mend(index, tables)
+        return not check_index(index)
+    except StoreDamaged:  # a page that had to be read or freed is damaged after all
+        return False
+
+
+def _mend(index: Index, tables: set[str]) -> None:
+    if "embedding_cache" in tables:
+        index.db.execute("DELETE FROM embedding_cache WHERE length(embedding) <> 4 * dims")
+    if tables & _FROM_NOTES or not _has_vectors(index):
+        if _has_vectors(index):
+            _cache_codes(index, _uncached_codes(index))
+        index.start_over(index.generation_number() + 1)
+    elif "chunks_vec" in tables:
+        index.live.vectors.repair()
+
+
+def _has_vectors(index: Index) -> bool:
+    tables = ("chunks", "chunks_vec", "vec_packs", "vec_dead")
+    query = f"SELECT count(*) FROM sqlite_schema WHERE name IN ({', '.join('?' * len(tables))})"
+    return bool(index.db.execute(query, tables).get == len(tables))
+
+
+def _uncached_codes(index: Index) -> Iterator[tuple[bytes, bytes]]:
+    """Return embed hash and code of each intact chunk that the cache does not have."""
+    rows: list[Any] = index.db.execute(
+        "SELECT c.text, c.hash, c.embed_hash, v.code FROM chunks c JOIN chunks_vec v ON v.row = c.row"
+        " WHERE NOT EXISTS (SELECT 1 FROM embedding_cache e WHERE e.identity = ? AND e.hash = c.embed_hash)",
+        (_identity(index),),
+    ).fetchall()
+    return ((key, code) for text, hash_, key, code in rows if is_intact(text, hash_))
+
+
+def _cache_codes(index: Index, codes: Iterable[tuple[bytes, bytes]]) -> None:
+    """Put vectors of chunks into the cache, which may hold fewer than the index. Inside the caller's transaction."""
+    identity = _identity(index)
+    if identity:
+        vectors = ((key, dequantise(code)) for key, code in codes if any(code))
+        index.cache.put(identity, vectors, now_s=int(time.time()))
+
+
+def _identity(index: Index) -> str | None:
+    return (index.get_meta(META_RECIPE) or {}).get("identity")
+
+
+# salvaging into a new file
+
+
+@frozen
+class Salvage:
+    embeddings: int
+    lost: int
+    """Entries of the cache that could not be read, as far as they could be counted."""
+
+
+def salvage(damaged: str, new: str, *, workspace: str | None) -> Salvage:
+    """Create an index at ``new`` with what is sound in the file at ``damaged``, which is only read.
+
+    ``workspace`` is the owner of the index, if the damaged file does not say.
+    """
+    delete_database(new)
+    index = Index(new)
+    try:
+        with _opened(damaged) as source, index.writing():
+            meta = {} if source is None else _sound_meta(source)
+            if workspace is not None:
+                meta.setdefault("workspace", workspace)
+            for key, value in meta.items():
+                index.put_meta(key, value)
+            return Salvage(0, 0) if source is None else _copy_embeddings(source, index)
+    finally:
+        index.close()  # writes the log into the file, so that the file can be moved alone
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[apsw.Connection | None]:
+    """Give a connection that reads what it can, or None if the file is not a database any more."""
+    with _readable(path) as source:
+        if source is not None:
+            yield source
+            return
+    with _with_first_page(path) as repaired, _readable(repaired) as source:
+        yield source
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[apsw.Connection | None]:
+    db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE, vfs=checksum_vfs())
+    try:
+        # Lets SQLite open a file that is shorter than its header says, or whose other tables are invalid.
+        db.pragma("writable_schema", True)
+        try:
+            db.execute("SELECT 1 FROM embedding_cache LIMIT 0").fetchall()
+        except apsw.Error:
+            yield None
+        else:
+            yield db
+    finally:
+        db.close()
+
+
+def _sound_meta(source: apsw.Connection) -> dict[str, Any]:
+    meta: dict[str, Any] = {}
+    for key in _META:
+        try:
+            value = source.execute("SELECT value FROM meta WHERE key = ?", (key,)).get
+            if value is not None:
+                meta[key] = json.loads(value)
+        except (*_UNREADABLE, ValueError):
+            continue
+    return meta
+
+
+def _copy_embeddings(source: apsw.Connection, index: Index) -> Salvage:
+    columns = "identity, hash, embedding, dims, used_at"
+    valid = (row for _, row in _iter_rows(source, "embedding_cache", columns) if _is_embedding(*row))
+    index.db.executemany(f"INSERT OR REPLACE INTO embedding_cache ({columns}) VALUES (?, ?, ?, ?, ?)", valid)
+    from_cache = index.cache.count()
+    _cache_codes(index, _salvaged_codes(source, index))
+    return Salvage(index.cache.count(), max(0, _count(source) - from_cache))
+
+
+def _is_embedding(identity: object, key: object, embedding: object, dims: object, used_at: object) -> bool:
+    if not (isinstance(identity, str) and isinstance(key, bytes) and isinstance(embedding, bytes)):
+        return False
+    if not (isinstance(dims, int) and isinstance(used_at, int) and len(embedding) == 4 * dims > 0):
+        return False
+    norm = math.hypot(*struct.unpack(f"<{dims}f", embedding))
+    return norm == 0 or abs(norm - 1) < _UNIT_TOLERANCE
+
+
+def _salvaged_codes(source: apsw.Connection, index: Index) -> Iterator[tuple[bytes, bytes]]:
+    identity = _identity(index)
+    cached = "SELECT 1 FROM embedding_cache WHERE identity = ? AND hash = ?"
+    codes = {row: code for row, (code,) in _iter_rows(source, "chunks_vec", "code") if isinstance(code, bytes)}
+    for row, (key,) in _iter_rows(source, "chunks", "embed_hash"):
+        if row in codes and isinstance(key, bytes) and index.db.execute(cached, (identity, key)).get is None:
+            yield key, codes[row]
+
+
+def _count(source: apsw.Connection) -> int:
+    try:
+        return int(source.execute("SELECT count(*) FROM embedding_cache").get)
+    except apsw.Error:
+        return 0
+
+
+def _iter_rows(source: apsw.Connection, table: str, columns: str) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Yield every readable row of a table: from the front up to the first damage, from the back down to the last,
+    and one by one in between."""
+    low, high = 0, None
+    select = f"SELECT rowid, {columns} FROM {table}"
+    try:
+        for number, *values in source.execute(f"{select} ORDER BY rowid"):
+            low = number
+            yield number, tuple(values)
+    except _UNREADABLE:
+        pass
+    else:
+        return
+    try:
+        for number, *values in source.execute(f"{select} WHERE rowid > ? ORDER BY rowid DESC", (low,)):
+            high = number
+            yield number, tuple(values)
+    except _UNREADABLE:
+        pass
+    end = high if high is not None else _end_of_rows(source, table)
+    for number in range(low + 1, min(end, low + 1 + _MAX_PROBES)):
+        try:
+            row = source.execute(f"{select} WHERE rowid = ?", (number,)).fetchone()
+        except _UNREADABLE:
+            continue
+        if row is not None:
+            yield number, tuple(row[1:])
+
+
+def _end_of_rows(source: apsw.Connection, table: str) -> int:
+    """Return one more than the highest row number in any index of the table, for a table whose end is damaged."""
+    highest = 0
+    for (name,) in source.execute("SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?", (table,)):
+        try:
+            row = source.execute(f'SELECT max(rowid) FROM {table} INDEXED BY "{name}"').get
+        except apsw.Error:
+            continue
+        highest = max(highest, row or 0)
+    return highest + 1
+
+
+# The first page of a database says where every table begins; without it no table can be read. The permanent tables
+# are the first to be created in an empty file, so they begin at the same pages in every index: a copy of the damaged
+# file that gets the first page of an empty index can be read again.
+
+
+@contextmanager
+def _with_first_page(path: str) -> Iterator[str]:
+    """Give a copy of a damaged index with the first page of an empty one. It is deleted afterwards."""
+    empty, copy = f"{path}.empty", f"{path}.copy"
+    delete_database(empty)
+    delete_database(copy)
+    try:
+        connect(empty).close()
+        for original, copied in zip(database_files(path)[:2], database_files(copy), strict=False):
+            if os.path.exists(original):
+                create_private(copied)
+                shutil.copyfile(original, copied)
+        with open(empty, "rb") as file:
+            page = file.read(_PAGE_BYTES)
+        with open(copy, "r+b") as file:
+            pages = os.fstat(file.fileno()).st_size // _PAGE_BYTES
+            file.write(_with_page_count(page, max(1, pages)))
+        yield copy
+    finally:
+        delete_database(empty)
+        delete_database(copy)
+
+
+def _with_page_count(page: bytes, pages: int) -> bytes:
+    reserved = page[_RESERVED_AT]
+    page = page[:_PAGE_COUNT_AT] + struct.pack(">I", pages) + page[_PAGE_COUNT_AT + 4 :]
+    return page[:-reserved] + _checksum(page[:-reserved]) if reserved else page
+
+
+def _checksum(content: bytes) -> bytes:
+    """Return the checksum that SQLite's checksum layer stores in the last eight bytes of a page."""
+    first = second = 0
+    for left, right in struct.iter_unpack("<II", content):
+        first = (first + left + second) & 0xFFFFFFFF
+        second = (second + right + first) & 0xFFFFFFFF
+    return struct.pack("<II", first, second)
