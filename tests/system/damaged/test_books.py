@@ -9,16 +9,15 @@ import pytest
 
 from kept.connect.change import read_journal
 from kept.indexing.batch_book import (
-    BOOK_NAME,
     BatchBook,
     BatchBookFile,
     BatchJob,
     BatchProblem,
     dump_book,
+    job_workspace,
     jobs_under_way,
-    workspace_key,
 )
-from kept.ledger import Ledger, open_model_ledger, tokens_of_day
+from kept.ledger import Ledger, tokens_of_day
 from kept.records import ModelSpending, Spending
 from kept.testing import FrozenClock
 from tests.support.damaged_commands import Commands
@@ -45,7 +44,7 @@ def model_line(**more) -> ModelSpending:
 
 
 def test_absurd_numbers_in_a_ledger_use_up_no_budget(home, folder):
-    ledger = open_model_ledger(str(home), "main", FrozenClock())
+    ledger = Ledger(str(folder / "models.jsonl"), FrozenClock(), ModelSpending)
     assert ledger.record(model_line(calls=1, input=100)) is None
     victim = json.dumps({"provider": "victim", "model": "m", "purpose": "reply", "day": "2026-03-14", "input": 5})
     wrong = [*wrong_fields(json.loads(victim)), *flipped_bits(victim.encode())]
@@ -70,9 +69,8 @@ def test_what_is_recorded_after_a_torn_line_counts(folder):
         assert ledger.faults() == []
 
 
-def test_summing_up_a_ledger_keeps_what_it_could_not_read(folder, monkeypatch):
-    monkeypatch.setattr("kept.ledger.COMPACT_ABOVE_BYTES", 300)
-    ledger = Ledger(str(folder / "ledger.jsonl"), FrozenClock(), Spending)
+def test_summing_up_a_ledger_keeps_what_it_could_not_read(folder):
+    ledger = Ledger(str(folder / "ledger.jsonl"), FrozenClock(), Spending, compact_above_bytes=300)
     Path(ledger.path).write_bytes(b'{"provider":"x","model":"y","tokens":1e19}\n')
     for _ in range(5):
         ledger.record(Spending("openai", "m", tokens=3))
@@ -81,7 +79,7 @@ def test_summing_up_a_ledger_keeps_what_it_could_not_read(folder, monkeypatch):
 
 
 def test_doctor_names_a_line_of_a_ledger_and_moves_it_aside(home, folder, workspace):
-    ledger = open_model_ledger(str(home), "main", FrozenClock())
+    ledger = Ledger(str(folder / "models.jsonl"), FrozenClock(), ModelSpending)
     ledger.record(model_line(calls=1, input=100))
     before = Path(ledger.path).read_bytes()
     bad = json.dumps({"provider": "x", "model": "m", "purpose": "reply", "day": "2026-03-14", "input": 10**19})
@@ -98,11 +96,11 @@ def test_doctor_names_a_line_of_a_ledger_and_moves_it_aside(home, folder, worksp
 
 
 def job(key: str, workspace: Path) -> BatchJob:
-    return BatchJob(key, workspace_key(str(workspace)), "i", "openai", 1_773_500_000, ("ab" * 32,), "file-1", "batch-1")
+    return BatchJob(key, job_workspace(str(workspace)), "i", "openai", 1_773_500_000, ("ab" * 32,), "file-1", "batch-1")
 
 
 def test_one_bad_batch_leaves_the_others_under_way(home, folder, workspace):
-    path = folder / BOOK_NAME
+    path = folder / "batches.json"
     book = json.loads(
         dump_book(BatchBook((job("good", workspace), job("victim", workspace)), BatchProblem("i", 1, "expired")))
     )
@@ -111,7 +109,7 @@ def test_one_bad_batch_leaves_the_others_under_way(home, folder, workspace):
         path.write_bytes(json.dumps({**book, "jobs": [good, "@"]}).encode().replace(b'"@"', wrong))
         if b"1e999" in wrong or b"NaN" in wrong or b"Infinity" in wrong:
             continue  # is not JSON, and with it nothing in the file is
-        assert "good" in [one.key for one in jobs_under_way(str(folder), str(workspace))], wrong
+        assert "good" in [one.key for one in jobs_under_way(str(folder / "batches.json"), str(workspace))], wrong
     commands = Commands(home, workspace)
     commands.run("status")
     path.write_bytes(json.dumps({**book, "jobs": [{"key": 1}, good]}).encode())
@@ -123,10 +121,10 @@ def test_one_bad_batch_leaves_the_others_under_way(home, folder, workspace):
 
 
 def test_a_batch_book_with_a_flipped_bit_never_fails_a_command(folder, workspace):
-    path = folder / BOOK_NAME
+    path = folder / "batches.json"
     for wrong in flipped_bits(dump_book(BatchBook((job("good", workspace),), BatchProblem("i", 1, "x"))), every=19):
         path.write_bytes(wrong)
-        jobs_under_way(str(folder), str(workspace))
+        jobs_under_way(str(folder / "batches.json"), str(workspace))
 
 
 def test_what_is_noted_of_one_file_does_not_hide_the_others():
