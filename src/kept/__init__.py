@@ -1,4 +1,4 @@
-"""Kept: memory for AI agents.
+"""Kept: memory for AI agents. The names in `__all__` are the public interface; every other module is private.
 
 from kept import Memory
 
@@ -15,34 +15,69 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from kept.agent.agent import Agent
+    from kept.agent.events import CompactionResult, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
+    from kept.app import open_model
+    from kept.config import LoadedConfig, load_config
     from kept.errors import KeptError
-    from kept.live import LiveIndex
+    from kept.live import LiveIndex, LiveState
     from kept.memory import Memory
     from kept.records import Hit, Passage, Preview, SearchResult, Status, SyncReport, Written
-    from kept.sessions.entries import Message
+    from kept.sessions.entries import Message, StateEntry
     from kept.sessions.record import SessionRecord
     from kept.sessions.store import SessionStore
+    from kept.tools import TOOLS, Toolbox, ToolOutcome, definitions, plain_functions
 
 __all__ = [
+    "TOOLS",
+    "Agent",
+    "CompactionResult",
     "Hit",
+    "Inbound",
     "KeptError",
     "LiveIndex",
+    "LiveState",
+    "LoadedConfig",
     "Memory",
     "Message",
+    "Notice",
     "Passage",
     "Preview",
+    "Reply",
+    "ReplyDelta",
     "SearchResult",
     "SessionRecord",
     "SessionStore",
+    "StateEntry",
     "Status",
     "SyncReport",
+    "ToolEnded",
+    "ToolOutcome",
+    "ToolStarted",
+    "Toolbox",
     "Written",
     "__version__",
+    "definitions",
+    "load_config",
+    "open_model",
+    "plain_functions",
 ]
 
 _HOMES = {
+    "Agent": "kept.agent.agent",
+    "CompactionResult": "kept.agent.events",
+    "Inbound": "kept.agent.events",
+    "Notice": "kept.agent.events",
+    "Reply": "kept.agent.events",
+    "ReplyDelta": "kept.agent.events",
+    "ToolEnded": "kept.agent.events",
+    "ToolStarted": "kept.agent.events",
+    "open_model": "kept.app",
+    "LoadedConfig": "kept.config",
+    "load_config": "kept.config",
     "KeptError": "kept.errors",
     "LiveIndex": "kept.live",
+    "LiveState": "kept.live",
     "Memory": "kept.memory",
     "Hit": "kept.records",
     "Passage": "kept.records",
@@ -52,15 +87,25 @@ _HOMES = {
     "SyncReport": "kept.records",
     "Written": "kept.records",
     "Message": "kept.sessions.entries",
+    "StateEntry": "kept.sessions.entries",
     "SessionRecord": "kept.sessions.record",
     "SessionStore": "kept.sessions.store",
+    "TOOLS": "kept.tools",
+    "ToolOutcome": "kept.tools",
+    "Toolbox": "kept.tools",
+    "definitions": "kept.tools",
+    "plain_functions": "kept.tools",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are imported when they are first used, so that the command line pays only for what it needs."""
+    """Import a public name on first use, so that the command line loads only what it needs."""
     if name not in _HOMES:
         raise AttributeError(f"module 'kept' has no attribute {name!r}")
     import importlib
 
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

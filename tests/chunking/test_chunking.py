@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kept.chunking.blocks import Budget
+from kept.chunking.blocks import ChunkingBudget
 from kept.chunking.markdown import ChunkSize, chunk_markdown, cut_note
 from kept.records import Chunk
 from kept.tokens import weigh
@@ -369,7 +369,7 @@ def test_headings_of_every_level_as_long_as_they_may_be_keep_what_is_embedded_bo
 
 # budgets
 
-TINY = Budget(lines=12, steps=40, tokens=20, chunks=6)
+TINY = ChunkingBudget(lines=12, steps=40, tokens=20, chunks=6)
 QUOTES = "> " * 19 + "a\n"
 
 
@@ -378,7 +378,9 @@ def test_a_note_beyond_its_budget_is_cut_as_correctly_as_any(note, name):
     check(note, cut_note(note, name=name, size=SMALL, budget=TINY).chunks, SMALL)
 
 
-@pytest.mark.parametrize("budget", [Budget(lines=3), Budget(steps=3), Budget(tokens=3), Budget(chunks=1)])
+@pytest.mark.parametrize(
+    "budget", [ChunkingBudget(lines=3), ChunkingBudget(steps=3), ChunkingBudget(tokens=3), ChunkingBudget(chunks=1)]
+)
 def test_each_part_of_the_budget_makes_a_note_be_cut_by_lines_alone(budget):
     note = "# One\n\nfirst\n\n# Two\n\nsecond\n"
     assert [chunk.heading for chunk in cut_note(note).chunks] == ["One", "Two"]

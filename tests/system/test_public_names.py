@@ -6,6 +6,7 @@ import ast
 import doctest
 import importlib
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -15,8 +16,8 @@ import kept
 from kept import Memory, records
 
 
-def test_public_names_are_sorted_and_each_can_be_imported():
-    assert list(kept.__all__) == sorted(kept.__all__)
+def test_each_public_name_can_be_imported():
+    assert len(set(kept.__all__)) == len(kept.__all__)
     for name in kept.__all__:
         assert getattr(kept, name) is not None
 
@@ -34,10 +35,24 @@ def test_public_names_are_all_there_is_to_be_had():
 def test_whatever_the_public_methods_return_is_public():
     named = set()
     for name, method in inspect.getmembers(Memory, inspect.isfunction):
-        if not name.startswith("_") and name not in ("inspecting", "embedder"):
+        if not name.startswith("_"):
             named |= set(re.findall(r"\w+", str(inspect.signature(method).return_annotation)))
     ours = {name for name, value in vars(records).items() if getattr(value, "__module__", "") == "kept.records"}
     assert named & ours <= set(kept.__all__)
+
+
+def test_help_shows_the_public_names_with_signatures_and_docstrings():
+    assert set(kept.__all__) <= set(dir(kept))
+    text = pydoc.plain(pydoc.render_doc(kept))
+    assert "class Memory(" in text
+    assert "search(self, query: 'str'" in text
+    assert "open_model(loaded" in text
+
+
+def test_the_examples_in_the_reference_import_only_public_names(request):
+    page = (request.config.rootpath / "docs/reference/python.md").read_text()
+    modules = set(re.findall(r"^from (kept[\w.]*) import", page, re.MULTILINE))
+    assert modules <= {"kept", "kept.testing"}
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():

@@ -27,7 +27,7 @@ _LINE_RULES = ["paragraph", "reference", "blockquote", "list"]
 
 
 @frozen
-class Budget:
+class ChunkingBudget:
     """What one note may cost. A note beyond any of these is cut by lines alone."""
 
     lines: int = 100_000
@@ -41,7 +41,7 @@ class BudgetExceeded(Exception):
     """The text needs more work than its budget allows."""
 
 
-def parse_blocks(lines: list[str], budget: Budget) -> list[Token]:
+def parse_blocks(lines: list[str], budget: ChunkingBudget) -> list[Token]:
     """Return the parser's tokens. Raise BudgetExceeded where the text is too complex."""
     if len(lines) > budget.lines:
         raise BudgetExceeded

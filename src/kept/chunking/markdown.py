@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kept.chunking.blocks import Budget, BudgetExceeded, parse_blocks
+from kept.chunking.blocks import BudgetExceeded, ChunkingBudget, parse_blocks
 from kept.records import Chunk
 from kept.tokens import CHARS_PER_TOKEN, weigh
 from kept.values import frozen
@@ -78,8 +78,10 @@ def chunk_markdown(text: str, *, name: str = "", size: ChunkSize | None = None) 
     return cut_note(text, name=name, size=size).chunks
 
 
-def cut_note(text: str, *, name: str = "", size: ChunkSize | None = None, budget: Budget | None = None) -> CutNote:
-    size, budget = size or ChunkSize(), budget or Budget()
+def cut_note(
+    text: str, *, name: str = "", size: ChunkSize | None = None, budget: ChunkingBudget | None = None
+) -> CutNote:
+    size, budget = size or ChunkSize(), budget or ChunkingBudget()
     lines = text.split("\n")
     fine = name.rpartition("/")[2].lower() in _FINE_NOTES
     try:
@@ -88,7 +90,7 @@ def cut_note(text: str, *, name: str = "", size: ChunkSize | None = None, budget
         return CutNote(list(_cut_plainly(lines, size)), plain=True)
 
 
-def _cut_sections(lines: list[str], size: ChunkSize, budget: Budget, *, fine: bool) -> Iterator[Chunk]:
+def _cut_sections(lines: list[str], size: ChunkSize, budget: ChunkingBudget, *, fine: bool) -> Iterator[Chunk]:
     count = 0
     for section in split_sections(lines, budget, fine=fine):
         for chunk in _chunk_section(section, lines, size, fine=fine):
@@ -120,7 +122,7 @@ def note_name(path: str) -> str:
     return path.rpartition("/")[2].removesuffix(".md").replace("-", " ").replace("_", " ")
 
 
-def split_sections(lines: list[str], budget: Budget, *, fine: bool) -> Iterator[Section]:
+def split_sections(lines: list[str], budget: ChunkingBudget, *, fine: bool) -> Iterator[Section]:
     """Sections in order. A heading with nothing below it but a deeper heading is taken into the next section."""
     front = _front_matter_end(lines)
     outline: list[tuple[int, str]] = []
@@ -151,7 +153,7 @@ def _front_matter_end(lines: list[str]) -> int:
     return 0
 
 
-def _blocks(lines: list[str], front: int, budget: Budget, *, fine: bool) -> Iterator[tuple[str, Span, int]]:
+def _blocks(lines: list[str], front: int, budget: ChunkingBudget, *, fine: bool) -> Iterator[tuple[str, Span, int]]:
     for token in parse_blocks(lines[front:], budget):
         if token.map is None or token.nesting < 0:
             continue
