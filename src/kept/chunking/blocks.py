@@ -33,7 +33,7 @@ class ChunkingBudget:
     lines: int = 100_000
     steps: int = 300_000
     """How often the parser may look at a line: once for each block that the line might begin or end."""
-    tokens: int = 300_000
+    tokens: int = 600_000
     chunks: int = 20_000
 
 
