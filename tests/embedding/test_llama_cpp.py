@@ -112,8 +112,9 @@ def test_a_process_that_embeds_says_nothing_and_leaves_nothing_behind(tiny, tmp_
     folder = tmp_path / ("d" * (90 if deep else 1))
     folder.mkdir(exist_ok=True)
     code = (
-        "import sys; from kept.config import Local; from kept.embedding.local_model import open_local_model;"
-        "open_local_model(Local(model_path=sys.argv[1])).embed(['king'], role='query')"
+        "import sys; from kept.config import LocalModelSettings as Settings;"
+        "from kept.embedding.local_model import open_local_model;"
+        "open_local_model(Settings(model_path=sys.argv[1])).embed(['king'], role='query')"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tiny)],

@@ -113,7 +113,7 @@ def get_transcript(place: Place, memory: Memory) -> str:
 
 
 def look(place: Place, memory: Memory) -> str:
-    return str(memory.look())
+    return str(memory.index_service.scan())
 
 
 def index(place: Place, memory: Memory) -> str:

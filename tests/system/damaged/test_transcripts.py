@@ -238,7 +238,7 @@ def test_a_program_cannot_write_what_could_not_be_read(place):
 class Boastful:
     """A model that says it has read more than there is."""
 
-    provider, name, context_window, runs_tools = "test", "boastful", 200_000, True
+    provider, name, context_window, runs_tools, writes = "test", "boastful", 200_000, True, True
 
     async def stream(self, request):
         yield TextDelta("It is under the pot.")
