@@ -1,6 +1,6 @@
 """Measure redaction: secrets found, texts taken for one, and cost. Run as python -m benchmarks.redaction.
 
-The texts are those of tests/redaction_cases.py; the tests hold the same floors.
+The texts are those of tests/support/redaction_cases.py; the tests hold the same floors.
 """
 
 from __future__ import annotations
@@ -11,10 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from kept.redact import redact
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-
-from redaction_cases import INNOCUOUS, SECRETS
+from tests.support.redaction_cases import INNOCUOUS, SECRETS
 
 LEAST_FOUND, MOST_FALSE = 0.9, 0.02
 _TIMED_CHARS = 2_000_000
