@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from kept.config import Config
     from kept.redact import Redactor
 
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069\ufff9-\ufffb]|\r(?!\n)"
-)
+_UNSAFE = "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069\ufff9-\ufffb]|\r(?!\n)"
 """Control characters (C0, DEL, C1) but line breaks and tabs, separators of lines and paragraphs, and what overrides or
 isolates the writing direction."""
 _MARK = f"\ufdd0{os.urandom(8).hex()}["
@@ -31,9 +29,14 @@ _MARK = f"\ufdd0{os.urandom(8).hex()}["
 _CSI = "\x1b["
 
 
+def _is_plain(text: str) -> bool:
+    """Return True for most output, without compiling the pattern: no unsafe character is printable."""
+    return text.replace("\n", "").isprintable()
+
+
 def printable(text: str) -> str:
     """Escape what a terminal would obey: '\\x1b', '\\u202e'."""
-    return _UNSAFE.sub(_escaped, text)
+    return text if _is_plain(text) else re.sub(_UNSAFE, _escaped, text)
 
 
 def _escaped(match: re.Match[str]) -> str:
@@ -43,7 +46,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 def safe_json(text: str) -> str:
     """Escape the same in JSON, where it means what it meant before."""
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return text if _is_plain(text) else re.sub(_UNSAFE, lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def mark_style(text: str) -> str:

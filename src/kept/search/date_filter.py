@@ -7,7 +7,7 @@ import re
 
 from kept.errors import UsageError
 
-_AGO = re.compile(r"(\d{1,6})\s*(h|d|w|m|y)", re.IGNORECASE)
+_AGO = r"(\d{1,6})\s*(h|d|w|m|y)"
 _UNIT_HOURS = {"h": 1, "d": 24, "w": 24 * 7, "m": 24 * 30, "y": 24 * 365}
 
 When = str | dt.date | dt.datetime
@@ -25,7 +25,7 @@ def parse_when(when: When, *, now: dt.datetime, end: bool = False) -> int:
     text = when.strip().lower()
     if text in ("today", "yesterday"):
         return _day_to_ms(now.date() - dt.timedelta(days=text == "yesterday"), end=end)
-    ago = _AGO.fullmatch(text)
+    ago = re.fullmatch(_AGO, text)
     try:
         if ago:
             return _to_ms(now - dt.timedelta(hours=int(ago.group(1)) * _UNIT_HOURS[ago.group(2)]))

@@ -16,7 +16,7 @@ from kept.search.snippet import make_snippet
 from kept.store.generation import ChunkRow
 from kept.values import frozen
 
-_SPEAKER = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] ([^:\n]{1,80}): ")
+_SPEAKER = r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] ([^:\n]{1,80}): "
 _ROLES = frozenset({"", "user", "assistant", "tool", "system", "summary"})
 _WORD = re.compile(r"\w+")
 _MAX_LINES_APART = 2
@@ -157,5 +157,5 @@ def is_question(chunk: ChunkRow) -> bool:
 
 def speaker_of(chunk: ChunkRow) -> str:
     """Return the speaker in lower case: a name or a role, or "" for a piece after the first of a long message."""
-    label = _SPEAKER.match(chunk.text)
+    label = re.match(_SPEAKER, chunk.text) if chunk.text.startswith("[") else None
     return label.group(1).lower() if label else ""

@@ -25,10 +25,10 @@ _MAX_WORD_RUN = 12
 
 TermKind = Literal["word", "phrase", "identifier", "pair", "prefix"]
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
-_QUOTED = re.compile('"([^"]*)"|[“„”]([^“”"]*)[”“]|«([^»]*)»|»([^«]*)«|「([^」]*)」|『([^』]*)』')
-_APOSTROPHES = re.compile("[’‘ʼ`´]")
-_POSSESSIVE = re.compile(r"'s$", re.IGNORECASE)
+_CONTROL = r"[\x00-\x1f\x7f-\x9f]+"
+# Compiled by `re` on first use: most queries have neither quotes nor control characters.
+_QUOTED = '"([^"]*)"|[“„”]([^“”"]*)[”“]|«([^»]*)»|»([^«]*)«|「([^」]*)」|『([^』]*)』'
+_APOSTROPHES = str.maketrans(dict.fromkeys("’‘ʼ`´", "'"))
 
 
 @frozen
@@ -53,16 +53,26 @@ class ParsedQuery:
 
 def parse_query(raw: str) -> ParsedQuery:
     """Return the query with its terms. Raise `EmptyQuery` for an empty string."""
-    text = _CONTROL.sub(" ", normalise(raw)).strip()
+    text = normalise(raw)
+    if not text.isprintable():
+        text = re.sub(_CONTROL, " ", text)
+    text = text.strip()
     if not text:
         raise EmptyQuery("There is nothing to look for: the query is empty.")
     shortened = text[:MAX_CHARS]
-    quoted = [inside for match in _QUOTED.finditer(shortened) if (inside := _text_inside(match).strip())]
+    quoted, unquoted = _split_quotes(shortened)
     terms = [term for inside in quoted for term in _quoted_terms(inside)]
-    unquoted = fold(_QUOTED.sub(" ", shortened))
     terms += _without_stopwords([*_iter_terms(unquoted)])
     terms = terms or [*_iter_terms(unquoted, with_stopwords=True)]
     return ParsedQuery(text, tuple(dict.fromkeys(terms))[:MAX_TERMS], tuple(dict.fromkeys(quoted)))
+
+
+def _split_quotes(text: str) -> tuple[list[str], str]:
+    """Return the quoted texts, and the folded rest."""
+    if text.isascii() and '"' not in text:
+        return [], fold(text)
+    quoted = [inside for match in re.finditer(_QUOTED, text) if (inside := _text_inside(match).strip())]
+    return quoted, fold(re.sub(_QUOTED, " ", text))
 
 
 def make_phrase(text: str) -> Term | None:
@@ -106,8 +116,10 @@ def _iter_terms(text: str, *, with_stopwords: bool = False) -> Iterator[Term]:
 
     ``with_stopwords`` only concerns unspaced scripts, whose stopwords cannot be removed from the terms afterwards.
     """
-    for token in _APOSTROPHES.sub("'", text).split():
-        bare = _POSSESSIVE.sub("", token.strip("'"))
+    for token in text.translate(_APOSTROPHES).split():
+        bare = token.strip("'")
+        if bare.endswith(("'s", "'S")):
+            bare = bare[:-2]
         if bare.lower() in ENGLISH:  # "don't" is one word, and a stopword
             yield Term(bare, "word")
             continue

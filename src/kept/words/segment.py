@@ -30,13 +30,14 @@ UNSPACED = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
     "々〆〤"
 )
-_PICTOGRAMS = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff]")
-_UNBROKEN = re.compile("[^\x00-\x7f]{200,}")
+# Patterns of characters beyond ASCII, compiled by `re` on first use: most queries need none of them.
+_PICTOGRAMS = "[\u2190-\u2bff\U0001f000-\U0001faff]"
+_UNBROKEN = "[^\x00-\x7f]{200,}"
 """Runs in which combining marks could pile up. Almost all writing has a space or other ASCII character before."""
 _MAX_MARKS = 30
 _COMPOSED_MARKS = "\u0f73\u0f75\u0f81"
 """Not combining marks by their class, but decomposed into them."""
-_SELECTORS = re.compile("[\ufe00-\ufe0f\u200b-\u200d\u2060]")
+_SELECTORS = "[\ufe00-\ufe0f\u200b-\u200d\u2060]"
 
 
 @cache
@@ -49,7 +50,7 @@ def normalise(text: str) -> str:
     """Return one spelling for texts that look the same: composed (NFKC), with full-width letters narrowed."""
     if text.isascii():
         return text
-    return _SELECTORS.sub("", unicodedata.normalize("NFKC", _UNBROKEN.sub(_limit_marks, text)))
+    return re.sub(_SELECTORS, "", unicodedata.normalize("NFKC", re.sub(_UNBROKEN, _limit_marks, text)))
 
 
 def _limit_marks(run: re.Match[str]) -> str:
@@ -67,7 +68,7 @@ def segment(text: str) -> str:
     """Return the text as the full-text index stores it."""
     if not text.isascii():
         text = fold(normalise(text))
-        text = _PICTOGRAMS.sub(lambda match: f" {match.group()} ", text)
+        text = re.sub(_PICTOGRAMS, lambda match: f" {match.group()} ", text)
         text = _unspaced_run().sub(lambda match: f" {' '.join(_indexed_pairs(match.group()))} ", text)
     return text
 

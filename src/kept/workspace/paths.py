@@ -24,7 +24,7 @@ MAX_NAME_BYTES = 255
 _SURELY_SHORT = MAX_PATH_BYTES // 4
 """A character has four bytes at most."""
 _SHOWN_CHARS = 300
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"
 
 
 def is_markdown(name: str) -> bool:
@@ -54,7 +54,8 @@ def is_too_long(absolute: str) -> bool:
 
 
 def has_control_characters(path: str) -> bool:
-    return _CONTROL.search(path) is not None
+    # Most paths are printable, which is quicker to tell than to compile the pattern.
+    return not path.isprintable() and re.search(_CONTROL, path) is not None
 
 
 def is_indexed_name(relative: str) -> bool:
