@@ -13,6 +13,7 @@ from dataclasses import field
 
 from kept.durable import make_private_folder
 from kept.errors import PathRefused, WorkspaceError, WorkspaceMissing
+from kept.text import is_utf8
 from kept.values import frozen
 from kept.workspace.prompt_files import INSTRUCTING, LONG_TERM
 from kept.workspace.prompt_files import MEMORY_FOLDER as MEMORY_FOLDER
@@ -42,7 +43,7 @@ def is_note_name(name: str) -> bool:
 
 def find_name_fault(absolute: str, cited: str) -> str | None:
     """Why a note cannot be indexed because of its name; None if it can."""
-    if not cited.isascii() and not _is_utf8(cited):
+    if not is_utf8(cited):
         return "its name is not valid UTF-8"
     if is_too_long(absolute):
         return f"its path has more than {MAX_PATH_BYTES:,} bytes"
@@ -62,21 +63,13 @@ def is_indexed_name(relative: str) -> bool:
     if relative in ROOT_NOTES:
         return True
     folder, _, rest = relative.partition("/")
-    return folder == MEMORY_FOLDER and _is_found_below(rest) and _is_utf8(relative)
+    return folder == MEMORY_FOLDER and _is_found_below(rest) and is_utf8(relative)
 
 
 def _is_found_below(relative: str) -> bool:
     """Whether discovery, walking down from a folder, comes to a note of this name."""
     *folders, name = relative.split("/")
     return is_note_name(name) and all(map(is_visible, folders))
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @frozen

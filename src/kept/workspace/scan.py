@@ -9,6 +9,7 @@ from operator import itemgetter
 
 from kept.limits import int64
 from kept.records import Problem, SourceFile
+from kept.text import utf8_safe
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.paths import MEMORY_FOLDER, ROOT_NOTES, Workspace, find_name_fault, is_markdown, is_visible
@@ -168,5 +169,5 @@ class _Walk:
         )
 
     def problem(self, path: str, reason: str) -> None:
-        shown = self.workspace.cite(path).encode("utf-8", "replace").decode()
+        shown = utf8_safe(self.workspace.cite(path))
         self.problems.append(Problem(shown, reason))
