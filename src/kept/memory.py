@@ -14,7 +14,7 @@ from kept.config.schema import BuiltInProvider
 from kept.errors import UsageError, WorkspaceMissing
 from kept.records import Filter, Passage, Preview, Progress, SearchResult, Status, SyncReport, Written
 from kept.text import is_utf8
-from kept.workspace.paths import Workspace
+from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.backends.fallback import QmdWithFallback

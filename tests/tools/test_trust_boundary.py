@@ -24,8 +24,8 @@ from kept.tools.readable import (
     status_text,
     written_text,
 )
-from kept.workspace.paths import ROOT_NOTES
 from kept.workspace.prompt_files import INFORMING, INSTRUCTING, LONG_TERM, PERSONS_OWN, is_persons_own
+from kept.workspace.workspace import ROOT_NOTES
 from tests.support.files import tree_of, write_file
 
 

@@ -27,7 +27,7 @@ from kept.search.query import parse_query
 from kept.search.snippet import make_snippet
 from kept.text import one_line, utf8_safe
 from kept.values import frozen
-from kept.workspace.paths import MEMORY_FOLDER, ROOT_NOTES, Workspace
+from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace
 
 INSTALL = "Install it: npm install -g @tobilu/qmd; or set memory_search.qmd.command."
 UPDATE_TIMEOUT_S = 300.0

@@ -14,7 +14,7 @@ from kept.durable import write_atomic
 from kept.errors import UsageError
 from kept.text import is_utf8
 from kept.workspace.notes import create_note
-from kept.workspace.paths import Workspace
+from kept.workspace.workspace import Workspace
 
 _NOTES = {
     "MEMORY.md": "# Memory\n",
@@ -38,7 +38,7 @@ def command(options: Globals, workspace: str | None, as_json: bool) -> None:
     place = Workspace.at(root)
     place.make()
     made = [name for name, text in _NOTES.items() if create_note(place, name, text)]
-    config = next(where for kind, where, _ in loaded.files if kind == "user")
+    config = loaded.user_file.path
     if not os.path.exists(config):
         write_atomic(config, _config_text(loaded.config).encode())
         made.append(config)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from kept.config.paths import workspace_key
+from kept.config.agent_paths import workspace_key
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import WriteFailed
 from kept.limits import is_count, strict_json

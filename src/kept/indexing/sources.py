@@ -8,8 +8,8 @@ from kept.config import MemorySearchSettings
 from kept.limits import int64
 from kept.records import Problem, SourceFile
 from kept.text import utf8_safe
-from kept.workspace.paths import Workspace, is_markdown
 from kept.workspace.scan import Scan, scan_workspace
+from kept.workspace.workspace import Workspace, is_markdown
 
 CITED_FOLDER = "sessions/"
 """Prefix of a transcript's name in citations."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kept.redact import names
+from kept.redact.secret_values import Certainty, is_password, is_secret
 from kept.redact.spans import Span, compiled
-from kept.redact.values import Certainty, is_password, is_secret
 from kept.values import frozen
 
 _SLASHES = r"\\{0,63}"

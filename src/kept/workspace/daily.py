@@ -6,7 +6,7 @@ import datetime as dt
 import os
 import re
 
-from kept.workspace.paths import MEMORY_FOLDER, Workspace
+from kept.workspace.workspace import MEMORY_FOLDER, Workspace
 
 DAILY_NOTE = re.compile(r"(?:^|/)(\d{4}-\d{2}-\d{2})(?:-([2-9]|[1-9]\d{1,2}))?\.md$", re.IGNORECASE)
 """The day, and which part of its log it is: none for the first."""

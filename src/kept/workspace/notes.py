@@ -13,14 +13,14 @@ from kept.records import Passage, Written
 from kept.workspace.daily import daily_name, daily_parts
 from kept.workspace.files import decode
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.paths import (
+from kept.workspace.prompt_files import is_persons_own, refusal, require_tool_may_write
+from kept.workspace.workspace import (
     Workspace,
     find_name_fault,
     has_control_characters,
     is_note_name,
     show_path,
 )
-from kept.workspace.prompt_files import is_persons_own, refusal, require_tool_may_write
 
 LOCK_WAIT_S = 10.0
 DEFAULT_LINES = 200

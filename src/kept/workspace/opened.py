@@ -14,7 +14,7 @@ from types import TracebackType
 from kept.durable import OPEN_FOLDER, make_folder_in, make_private_folder
 from kept.errors import NoteNotFound, PathRefused, WorkspaceError
 from kept.workspace.files import NoteText, read_note
-from kept.workspace.paths import Workspace, is_too_long, show_path
+from kept.workspace.workspace import Workspace, is_too_long, show_path
 
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _HELD_OPEN = 32

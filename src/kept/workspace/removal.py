@@ -17,7 +17,7 @@ from kept.values import frozen
 from kept.workspace.files import NoteText
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.paths import Workspace
+from kept.workspace.workspace import Workspace
 
 _RAW_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 

@@ -12,7 +12,7 @@ from kept.records import Problem, SourceFile
 from kept.text import utf8_safe
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.paths import MEMORY_FOLDER, ROOT_NOTES, Workspace, find_name_fault, is_markdown, is_visible
+from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace, find_name_fault, is_markdown, is_visible
 
 _Entry = tuple[str, str, os.stat_result | None]
 """The absolute path of a file or folder, the path it is cited by, and its state; None for a folder."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from kept.workspace.paths import is_markdown
+from kept.workspace.workspace import is_markdown
 
 _TRANSCRIPT = ".jsonl"
 
