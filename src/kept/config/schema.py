@@ -194,7 +194,7 @@ class ModelSettings:
     timeout_s: float = bounded(300.0, 0.1, 86_400)
     """Idle timeout: the longest wait for the next part of an answer."""
     daily_budget_tokens: int | None = bounded(None, 0, 1 << 50)
-    """Tokens per day, input and output, of all processes together; null is no limit."""
+    """Tokens per day, input and output, of all processes together; null is unlimited."""
     program: str = "claude"
     """Program that `claude_cli` runs."""
     tools: bool = True
