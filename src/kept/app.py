@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def open_memory(loaded: LoadedConfig) -> Memory:
     """The memory that a configuration describes. Its workspace has to be there."""
     from kept.memory import Memory
-    from kept.workspace.paths import Workspace
+    from kept.workspace.workspace import Workspace
 
     Workspace.at(loaded.config.workspace).require()
     return Memory(loaded.config)
@@ -126,7 +126,7 @@ def _kept_server(loaded: LoadedConfig) -> KeptServer:
 
     config = loaded.config
     place = ("--home", config.home, "--workspace", config.workspace, "--agent", config.agent_id)
-    file = next((("--config", path) for kind, path, is_there in loaded.files if kind == "user" and is_there), ())
+    file = ("--config", loaded.user_file.path) if loaded.user_file.exists else ()
     start = (sys.executable, "-c", "from kept.cli import main; main()")
     return KeptServer((*start, *place, *file, "mcp"), {**_set_for_this_run(loaded), **config.keys.as_environment()})
 

@@ -17,10 +17,11 @@ from kept.clock import Clock
 from kept.config import Config
 from kept.durable import append_durably, make_private_folder, write_atomic
 from kept.errors import KeptError, WorkspaceError
-from kept.limits import MAX_COUNT, is_amount, is_storable
+from kept.limits import MAX_COUNT, is_amount
 from kept.lock import locked
 from kept.quarantine import Fault, mend_end, set_aside
 from kept.records import Heal, ModelSpending, Spending
+from kept.text import is_utf8
 
 COMPACT_ABOVE_BYTES = 256_000
 _LOCK_WAIT_S = 5.0
@@ -137,7 +138,7 @@ def _fits(default: object, value: object) -> bool:
         return type(value) is int and abs(value) <= MAX_COUNT
     if default is None:
         return value is None or is_amount(value)
-    return isinstance(value, str) and is_storable(value)
+    return isinstance(value, str) and is_utf8(value)
 
 
 def _to_line(entry: Spending | ModelSpending | Heal) -> bytes:

@@ -56,29 +56,6 @@ def time_from_ms(ms: int) -> dt.datetime:
     return (dt.datetime.fromtimestamp(ms / 1000, dt.UTC) if in_range else UNKNOWN_TIME).astimezone()
 
 
-def is_storable(text: str) -> bool:
-    """Return whether a text has a UTF-8 form. Half a surrogate pair, which JSON and argv can hold, has none."""
-    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
-
-
-def storable(text: str) -> str:
-    """Return a text with U+FFFD in place of each half surrogate pair."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def storable_tree(value: Any) -> Any:
-    """Return a JSON value with `storable` texts and names."""
-    match value:
-        case str():
-            return storable(value)
-        case dict():
-            return {storable_tree(name): storable_tree(inner) for name, inner in value.items()}
-        case list():
-            return [storable_tree(inner) for inner in value]
-        case _:
-            return value
-
-
 # JSON
 
 

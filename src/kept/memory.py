@@ -12,9 +12,9 @@ from kept.clock import Clock, SystemClock
 from kept.config import Config, QuerySettings, load_config
 from kept.config.schema import BuiltInProvider
 from kept.errors import UsageError, WorkspaceMissing
-from kept.limits import is_storable
 from kept.records import Filter, Passage, Preview, Progress, SearchResult, Status, SyncReport, Written
-from kept.workspace.paths import Workspace
+from kept.text import is_utf8
+from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.backends.fallback import QmdWithFallback
@@ -232,5 +232,5 @@ class Memory:
 
 def _require_text(**filters: str | None) -> None:
     for name, value in filters.items():
-        if value is not None and not is_storable(value):
+        if value is not None and not is_utf8(value):
             raise UsageError(f"The {name} is not valid text, so nothing can match it.", hint="Write it in UTF-8.")

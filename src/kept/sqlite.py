@@ -25,7 +25,7 @@ from kept.errors import (
     StoreUnavailable,
 )
 from kept.forking import require_usable
-from kept.limits import is_storable
+from kept.text import is_utf8
 
 BUSY_TIMEOUT_MS = 5_000
 _WAL_TRIES = 50
@@ -47,7 +47,7 @@ def connect(path: str, migrations: str, *, noun: str) -> apsw.Connection:
     A missing file is created, with its folder.
     """
     require_usable()
-    if not is_storable(path):
+    if not is_utf8(path):
         raise StoreUnavailable(f"{path}: SQLite needs a path in UTF-8.", hint="Choose a home with another name.")
     with translated(path, noun=noun):
         try:

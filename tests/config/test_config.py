@@ -55,7 +55,8 @@ def test_without_files_every_setting_has_its_default(load):
     assert loaded.config.memory_search.chunking.tokens == 400
     assert loaded.config.agent.compaction.reserve_tokens == 20_000
     assert loaded.config.gateway.auto_responder.max_concurrent == 3
-    assert [kind for kind, _, exists in loaded.files if exists] == []
+    assert not loaded.user_file.exists
+    assert not loaded.project_file.exists
 
 
 def test_each_layer_overrides_the_one_before(load, home, workspace):
@@ -370,6 +371,27 @@ def test_weights_that_are_not_given_or_both_zero_are_left_to_the_embedder(load):
     for settings in ({}, zero):
         hybrid = load(settings=settings).config.memory_search.query.hybrid
         assert (hybrid.vector_weight, hybrid.text_weight) == ("auto", "auto")
+
+
+def test_headers_of_an_agent_replace_those_of_all_agents(load, home):
+    user_file(
+        home,
+        """
+        agents:
+          defaults: {memory_search: {remote: {base_url: "http://localhost:1/v1", headers: {a: b, c: d}}}}
+          list: [{id: main, memory_search: {remote: {headers: {e: f}}}}]
+        """,
+    )
+    remote = load().config.memory_search.remote
+    assert (remote.base_url, remote.headers) == ("http://localhost:1/v1", {"e": "f"})
+
+
+def test_a_setting_that_is_gone_is_accepted_with_the_only_value_it_could_have(load, home):
+    user_file(home, "agents: {defaults: {memory_search: {store: {driver: sqlite, path: /tmp/index.sqlite}}}}")
+    assert load().config.memory_search.store.path == "/tmp/index.sqlite"
+    user_file(home, "agents: {defaults: {memory_search: {store: {driver: postgres}}}}")
+    with pytest.raises(ConfigError, match=r"memory_search\.store\.driver: there is no such setting"):
+        load()
 
 
 def test_weights_from_two_layers_are_normalised_together(load, home, workspace):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kept.context.fence import Fence, clean_lines, make_fence, one_line, skeleton
+from kept.context.fence import Fence, clean_line, clean_lines, make_fence, skeleton
 
 FENCE = Fence("0123456789abcdef")
 OPEN, CLOSE = "[data 0123456789abcdef begins: memory]", "[data 0123456789abcdef ends]"
@@ -110,5 +110,5 @@ def test_what_a_chat_template_or_a_terminal_would_act_on_is_defused(text, shown)
 
 @given(st.text(st.characters(exclude_categories=()), max_size=300))
 def test_a_name_is_one_line_and_not_long(text):
-    assert len(one_line(text, 80)) <= 80
-    assert not ANY_LINE_END.search(one_line(text, 80))
+    assert len(clean_line(text, 80)) <= 80
+    assert not ANY_LINE_END.search(clean_line(text, 80))

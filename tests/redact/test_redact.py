@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kept.redact import REDACTED, Redactor, redact
 from kept.redact.formats import PREFIXES, SHAPES
 from kept.redact.names import OTHERS, STEMS
-from kept.redact.places import PLACES
+from kept.redact.surroundings import RULES
 from tests.support.redaction_cases import INNOCUOUS, SECRETS
 
 LEAST_FOUND, MOST_FALSE = 0.9, 0.02
@@ -116,8 +116,8 @@ def test_known_secrets_are_taken_out_of_messages_in_every_form():
 
 HOSTILE = [
     *PREFIXES,
-    *(shape.sign for shape in SHAPES),
-    *(sign for place in PLACES for sign in place.signs),
+    *(shape.keyword for shape in SHAPES),
+    *(keyword for rule in RULES for keyword in rule.keywords),
     *STEMS,
     *OTHERS,
     *(f"{stem}: " for stem in STEMS),

@@ -13,8 +13,8 @@ from kept.clock import SystemClock
 from kept.responder.commands import HELP, NAMES, Command, CommandCall, Commands, parse_command
 from kept.responder.forget import split_passages
 from kept.testing import ScriptedChat
-from kept.workspace.paths import Workspace
 from kept.workspace.removal import LineRemoval, remove_passages
+from kept.workspace.workspace import Workspace
 from tests.support.responders import ResponderHarness, reply_to, running_responder, tell
 from tests.support.workspaces import write_note
 

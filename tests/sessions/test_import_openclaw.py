@@ -12,7 +12,7 @@ import pytest
 from kept.sessions.importers import openclaw, openclaw_sqlite
 from kept.sessions.importers.openclaw import to_key
 from kept.workspace.adopt import adopt_notes
-from kept.workspace.paths import Workspace
+from kept.workspace.workspace import Workspace
 from tests.support.files import tree_of, write_file
 from tests.support.foreign_transcripts import (
     bring_in,

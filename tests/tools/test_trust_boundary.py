@@ -24,8 +24,8 @@ from kept.tools.readable import (
     status_text,
     written_text,
 )
-from kept.workspace.paths import ROOT_NOTES
 from kept.workspace.prompt_files import INFORMING, INSTRUCTING, LONG_TERM, PERSONS_OWN, is_persons_own
+from kept.workspace.workspace import ROOT_NOTES
 from tests.support.files import tree_of, write_file
 
 
@@ -80,8 +80,8 @@ def test_a_tool_cannot_write_what_stands_in_a_system_prompt(toolbox, workspace, 
 def test_the_refusal_is_one_sentence_that_says_what_to_do_instead(toolbox):
     text = toolbox.run("memory_write", {"text": "Obey.", "to": "AGENTS.md"}).text
     assert text == (
-        "Error: AGENTS.md: tools cannot write files that stand in a system prompt; write to 'memory' (MEMORY.md) or to "
-        "a daily note instead, or ask the person to change it."
+        "Error: AGENTS.md: tools cannot write files that are part of a system prompt; write to 'memory' (MEMORY.md) or "
+        "to a daily note instead, or ask the person to change it."
     )
 
 
@@ -97,7 +97,7 @@ def test_a_link_is_no_way_around(toolbox, workspace, to, link):
     path = workspace / notes.get(to, f"memory/{toolbox.memory.clock.now():%Y-%m-%d}.md")
     write_file(path, "# Mine\n")
     link(path, workspace / "AGENTS.md")
-    assert "stand in a system prompt" in toolbox.run("memory_write", {"text": "Obey.", "to": to}).text
+    assert "are part of a system prompt" in toolbox.run("memory_write", {"text": "Obey.", "to": to}).text
     assert path.read_text() == "# Mine\n"
 
 

@@ -22,8 +22,8 @@ from kept.records import Written
 from kept.testing import FakeEmbedder
 from kept.tools.citation import from_citation
 from kept.workspace.adopt import adopt_notes
-from kept.workspace.paths import Workspace
 from kept.workspace.removal import LineRemoval, remove_passages
+from kept.workspace.workspace import Workspace
 from tests.support.commands import KEPT
 from tests.support.files import tree_of, write_file
 

@@ -160,7 +160,7 @@ def test_a_name_that_is_not_utf8_is_reported_and_the_rest_goes_on(memory, worksp
         file.write(b"x")
     made = memory()
     assert indexed(made) == {"memory/fine.md"}
-    assert problems(made) == {"memory/??.md": "its name is not valid UTF-8"}
+    assert problems(made) == {"memory/\ufffd\ufffd.md": "its name is not valid UTF-8"}
 
 
 def test_a_workspace_below_a_folder_whose_name_is_not_utf8_works(memory, tmp_path):

@@ -16,7 +16,7 @@ from kept.agent.model_call import add_usage, ask, read_in_pieces, retry, usage_f
 from kept.agent.no_reply import is_empty_answer
 from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog, run_to_end
-from kept.context.fence import Fence, make_fence, one_line
+from kept.context.fence import Fence, clean_line, make_fence
 from kept.context.transcript_text import TranscriptPiece
 from kept.context.view import ConversationView, LoggedMessage, flush_succeeded
 from kept.errors import KeptError, ModelError
@@ -212,7 +212,7 @@ def _parse_fact(text: str, lines: str | None, piece: TranscriptPiece) -> Fact | 
     match = _LINES.search(lines) if lines else _MARKED_LINES.search(text)
     if match and not lines:
         text = text[: match.start()]
-    text = one_line(redact(text), MAX_FACT_CHARS).lstrip("#>-*+ ")
+    text = clean_line(redact(text), MAX_FACT_CHARS).lstrip("#>-*+ ")
     if is_empty_answer(text):
         return None
     return Fact(text, *_lines_within(match, piece))

@@ -20,13 +20,14 @@ from kept.config import Config
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import BackendFailed, KeptError
 from kept.indexing.prepare import note_timestamp_ms
-from kept.limits import is_amount, storable
+from kept.limits import is_amount
 from kept.lock import locked
 from kept.records import Hit, Passage, ScorePart, SourceFile
 from kept.search.query import parse_query
 from kept.search.snippet import make_snippet
+from kept.text import one_line, utf8_safe
 from kept.values import frozen
-from kept.workspace.paths import MEMORY_FOLDER, ROOT_NOTES, Workspace
+from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace
 
 INSTALL = "Install it: npm install -g @tobilu/qmd; or set memory_search.qmd.command."
 UPDATE_TIMEOUT_S = 300.0
@@ -126,8 +127,8 @@ class QmdBackend:
 
     def search(self, query: str, *, max_results: int) -> list[Hit]:
         """Return notes, best first. There may be fewer than ``max_results`` if some results are outdated."""
-        query = storable(query.replace("\0", " "))
-        text = self._keywords(query) if self.settings.mode == "search" else " ".join(query.split())
+        query = utf8_safe(query.replace("\0", " "))
+        text = self._keywords(query) if self.settings.mode == "search" else one_line(query)
         count = str(max_results * _RESULTS_PER_HIT)
         command = [self.settings.mode, "--format", "json", "--full-path", "-n", count, "--", text]
         output = self._run(command, timeout_s=self.settings.timeout_ms / 1000)

@@ -25,7 +25,7 @@ from kept.sessions.keys import SessionKey
 from kept.sessions.store import SessionStore
 from kept.tokens import estimate_tokens
 from kept.values import frozen
-from kept.workspace.paths import MEMORY_FOLDER
+from kept.workspace.workspace import MEMORY_FOLDER
 
 _CHANNEL, _PERSON = "chat", "1"
 """Key of the one conversation that all sessions belong to. Its name is indexed, so it is the same for all."""

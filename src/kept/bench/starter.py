@@ -24,8 +24,8 @@ from kept.records import Chunk, cite
 from kept.values import frozen
 from kept.words.stopwords import ENGLISH
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.paths import Workspace
 from kept.workspace.scan import scan_workspace
+from kept.workspace.workspace import Workspace
 
 MAX_QUERIES = 200
 UNANSWERED = 10

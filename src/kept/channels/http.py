@@ -13,12 +13,12 @@ from kept.channels.http_server import not_installed
 from kept.clock import Clock, new_id
 from kept.config import HttpSettings
 from kept.errors import KeptError, MessageRefused, status_of
-from kept.limits import storable
 from kept.net.guard import App, Guard
 from kept.responder.inbox import describe
 from kept.responder.letters import AcceptedMessage, AnswerRun
 from kept.responder.responder import Responder
 from kept.sessions.keys import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
+from kept.text import utf8_safe
 from kept.values import frozen
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def _text(body: dict[str, Any]) -> str:
     text = body.get("text")
     if not isinstance(text, str) or not text.strip():
         raise MessageRefused("'text' is missing.", hint='Such as {"user": "ada", "text": "Hello"}.')
-    return storable(text)
+    return utf8_safe(text)
 
 
 def _flag(body: dict[str, Any], field: str, *, default: bool) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kept.agent.events import GroupLine, Inbound
 from kept.sessions.entries import FORWARDED, QUOTED
 from kept.sessions.keys import DEFAULT_ACCOUNT, SessionKey
+from kept.text import one_line
 from kept.values import frozen
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def _name(whose: telegram.User | telegram.Chat | None) -> str:
 
 
 def _shorten(name: str) -> str:
-    return " ".join(name.split())[:_NAME_CHARS] or "somebody"
+    return one_line(name)[:_NAME_CHARS] or "somebody"
 
 
 def _key(message: telegram.Message, agent_id: str, *, in_group: bool) -> SessionKey:

@@ -73,11 +73,12 @@ def explain(options: Globals, prefix: str, as_json: bool) -> None:
 def path(options: Globals, as_json: bool) -> None:
     """The files that settings are read from."""
     loaded = options.load()
+    files = (loaded.user_file, loaded.project_file)
     if as_json:
-        print_json({kind: {"path": where, "exists": exists} for kind, where, exists in loaded.files})
+        print_json({file.kind: {"path": file.path, "exists": file.exists} for file in files})
         return
-    for kind, where, exists in loaded.files:
-        echo(f"{kind:<8} {where}  {style('found' if exists else 'not there', dim=True)}")
+    for file in files:
+        echo(f"{file.kind:<8} {file.path}  {style('found' if file.exists else 'not there', dim=True)}")
 
 
 def _settings(loaded: LoadedConfig) -> list[tuple[str, Any, str]]:

@@ -98,7 +98,7 @@ def _workspaces(path: str, agent_id: str) -> list[str]:
 
 def _adopt_notes(loaded: LoadedConfig, folder: str, *, dry_run: bool, instructions: bool) -> NotesAdopted:
     from kept.workspace.adopt import adopt_notes
-    from kept.workspace.paths import Workspace
+    from kept.workspace.workspace import Workspace
 
     config = loaded.config
     return adopt_notes(

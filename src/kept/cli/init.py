@@ -12,9 +12,9 @@ from kept.config import Config
 from kept.config.layers import default_workspace
 from kept.durable import write_atomic
 from kept.errors import UsageError
-from kept.limits import is_storable
+from kept.text import is_utf8
 from kept.workspace.notes import create_note
-from kept.workspace.paths import Workspace
+from kept.workspace.workspace import Workspace
 
 _NOTES = {
     "MEMORY.md": "# Memory\n",
@@ -33,12 +33,12 @@ def command(options: Globals, workspace: str | None, as_json: bool) -> None:
     """
     loaded = options.load(workspace=workspace)
     root = loaded.config.workspace
-    if not is_storable(root):
+    if not is_utf8(root):
         raise UsageError("The path of the workspace is not valid UTF-8.", hint="Choose a folder with another name.")
     place = Workspace.at(root)
     place.make()
     made = [name for name, text in _NOTES.items() if create_note(place, name, text)]
-    config = next(where for kind, where, _ in loaded.files if kind == "user")
+    config = loaded.user_file.path
     if not os.path.exists(config):
         write_atomic(config, _config_text(loaded.config).encode())
         made.append(config)

@@ -12,6 +12,7 @@ import click
 from kept.cli.output import echo, json_text, style
 from kept.cli.streams import guard_streams, hide_secrets
 from kept.errors import KeptError, status_of
+from kept.text import one_line
 
 INTERRUPTED = 130
 UNEXPECTED = 70
@@ -81,5 +82,5 @@ def fail(code: str, message: str, hint: str, status: int, *, as_json: bool) -> N
         except BrokenPipeError:
             _forget_the_reader()
     else:
-        echo(style("Error: ", err=True, fg="red", bold=True) + " ".join(f"{message} {hint}".split()), err=True)
+        echo(style("Error: ", err=True, fg="red", bold=True) + one_line(f"{message} {hint}"), err=True)
     sys.exit(status)

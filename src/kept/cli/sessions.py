@@ -45,6 +45,7 @@ from kept.sessions.entries import (
 from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Damage, TranscriptLine
+from kept.text import clip, one_line
 
 _SHORT = 100
 _SPEAKERS = {"user": "You", "assistant": "Agent", "tool": "Tool", "system": "System"}
@@ -313,8 +314,7 @@ def _block(block: Block) -> str:
 
 
 def _shorten(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _SHORT else line[: _SHORT - 1] + "…"
+    return clip(one_line(text), _SHORT)
 
 
 def _speaker(message: Message) -> str:

@@ -1,10 +1,13 @@
 """Settings: layers of YAML, environment and flags, folded into one frozen Config.
 
-The only package that reads the environment.
+`settings_file` reads a YAML file, `read` checks it against the classes of `schema`, and `layers` folds the files, the
+environment and the flags. `keys` are the keys of providers, `secrets` lists all that must stay out of messages,
+`agent_paths` names the files of an agent, and `agents` finds the agents there are. This is the only package that
+reads the environment.
 """
 
 from kept.config.keys import KEY_VARIABLES, ProviderKeys
-from kept.config.layers import Layer, LoadedConfig, load_config
+from kept.config.layers import ConfigFile, Layer, LoadedConfig, load_config
 from kept.config.schema import (
     AgentSettings,
     BatchSettings,
@@ -31,6 +34,7 @@ __all__ = [
     "CacheSettings",
     "ChunkingSettings",
     "Config",
+    "ConfigFile",
     "HttpSettings",
     "HybridSettings",
     "Layer",

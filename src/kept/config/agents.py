@@ -1,4 +1,4 @@
-"""Which agents there are, and which of them share a workspace."""
+"""Finds the agents there are, and those that share a workspace."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kept.config.layers import (
     LoadedConfig,
     check_agent_id,
     environment_layer,
+    is_same_folder,
     resolve_workspace,
-    same_place,
     user_layers,
 )
 from kept.config.settings_file import read_yaml
@@ -18,16 +18,16 @@ from kept.errors import ConfigError
 
 
 def agents_sharing_workspace(loaded: LoadedConfig) -> list[str]:
-    """Return the other agents whose notes are this agent's notes too."""
+    """Return the names of the other agents that use this agent's workspace."""
     config = loaded.config
-    user_file = next(path for kind, path, _ in loaded.files if kind == "user")
+    user_file = loaded.user_file.path
     from_env = environment_layer(os.environ)
     others = sorted({*filter(_is_name, (*_listed(user_file), *_used(config.home)))} - {config.agent_id})
 
     def workspace_of(agent: str) -> str:
         return resolve_workspace(config.home, agent, [*user_layers(user_file, agent), from_env])
 
-    return [agent for agent in others if same_place(workspace_of(agent), config.workspace)]
+    return [agent for agent in others if is_same_folder(workspace_of(agent), config.workspace)]
 
 
 def _listed(user_file: str) -> Iterator[str]:
@@ -37,7 +37,7 @@ def _listed(user_file: str) -> Iterator[str]:
 
 
 def _used(home: str) -> list[str]:
-    """Agents that have files of their own, whether or not the settings name them."""
+    """Return the agents that have files, including those that the settings do not name."""
     try:
         return os.listdir(os.path.join(home, "agents"))
     except OSError:

@@ -1,4 +1,4 @@
-"""Keys of remote providers, from the environment variables that everybody uses for them."""
+"""Keys of remote providers, from the environment variables that are customary for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY_VARIABLES: dict[str, tuple[str, ...]] = {
 
 @frozen
 class ProviderKeys:
-    """What the environment says about providers. Not a setting: nothing of it can stand in a file."""
+    """Keys and addresses of providers in the environment. These are not settings and cannot be set in a file."""
 
     anthropic: str | None = field(default=None, repr=False)
     openai: str | None = field(default=None, repr=False)
@@ -27,26 +27,26 @@ class ProviderKeys:
     telegram: str | None = field(default=None, repr=False)
     ollama_host: str | None = None
     claude: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What the program `claude` is given of the environment: what it needs, and no other program's keys."""
+    """Part of the environment that is passed to the program `claude`: all it needs, without the keys of others."""
 
     def find(self, provider: str) -> str | None:
         key: str | None = getattr(self, provider, None) if provider in KEY_VARIABLES else None
         return key
 
     def as_environment(self) -> dict[str, str]:
-        """The keys of embedding providers as the variables they came from, for a Kept that another program starts."""
+        """Return the keys of embedding providers as variables, for a Kept process that another program starts."""
         others = ("anthropic", "telegram")
-        found = {names[0]: self.find(provider) for provider, names in KEY_VARIABLES.items() if provider not in others}
-        return {name: value for name, value in {**found, "OLLAMA_HOST": self.ollama_host}.items() if value}
+        keys = {names[0]: self.find(provider) for provider, names in KEY_VARIABLES.items() if provider not in others}
+        return {name: value for name, value in {**keys, "OLLAMA_HOST": self.ollama_host}.items() if value}
 
 
 def read_keys(environ: Mapping[str, str]) -> ProviderKeys:
-    found = {
+    keys = {
         provider: next((value for name in names if (value := environ.get(name, "").strip())), None)
         for provider, names in KEY_VARIABLES.items()
     }
     return ProviderKeys(
-        **found,
+        **keys,
         ollama_host=environ.get("OLLAMA_HOST", "").strip() or None,
         claude={name: value for name, value in environ.items() if _is_for_claude(name)},
     )
@@ -54,12 +54,11 @@ def read_keys(environ: Mapping[str, str]) -> ProviderKeys:
 
 _PLAIN = frozenset(
     "HOME PATH USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR TMP TEMP NODE_EXTRA_CA_CERTS SSL_CERT_FILE SSL_CERT_DIR"
-    " CLOUD_ML_REGION DISABLE_TELEMETRY DISABLE_ERROR_REPORTING DISABLE_AUTOUPDATER APPDATA LOCALAPPDATA USERPROFILE"
-    " SYSTEMROOT COMSPEC PATHEXT".split()
+    " CLOUD_ML_REGION DISABLE_TELEMETRY DISABLE_ERROR_REPORTING DISABLE_AUTOUPDATER".split()
 )
 _CLAUDE_PREFIXES = ("LC_", "XDG_", "ANTHROPIC_", "CLAUDE_", "AWS_", "GOOGLE_", "VERTEX_")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
-_OF_A_RUNNING_CLAUDE = (
+_RUNNING_CLAUDE = (
     "CLAUDE_CODE_ENTRYPOINT",
     "CLAUDE_CODE_SSE_PORT",
     "CLAUDE_CODE_SESSION",
@@ -68,11 +67,11 @@ _OF_A_RUNNING_CLAUDE = (
     "CLAUDE_PLUGIN",
     "CLAUDE_ENV_FILE",
 )
-"""Set by a Claude Code inside which Kept runs. One that is told so refuses to start, or takes part in that session."""
-_ANOTHERS_KEYS = ("GOOGLE_API_KEY",)
+"""Set by the Claude Code that Kept runs inside. A second one that sees them refuses to start, or joins that session."""
+_KEYS_OF_OTHERS = ("GOOGLE_API_KEY",)
 
 
 def _is_for_claude(name: str) -> bool:
-    if name.startswith(_OF_A_RUNNING_CLAUDE) or name in _ANOTHERS_KEYS:
+    if name.startswith(_RUNNING_CLAUDE) or name in _KEYS_OF_OTHERS:
         return False
     return name in _PLAIN or name.upper() in _PROXIES or name.startswith(_CLAUDE_PREFIXES)

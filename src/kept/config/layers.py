@@ -1,9 +1,7 @@
-"""Where settings come from, in rising precedence:
+"""The layers of settings, folded in rising precedence: defaults → user file → project file → environment → flags.
 
-defaults → user file → project file → environment → flags.
-
-The project file lies in the workspace, which may be somebody else's repository: it may tune how search works, and
-nothing else. It cannot choose an endpoint, a command, a key, a prompt or a path outside.
+The project file is in the workspace, which may be a stranger's repository: it may tune search and nothing else. It
+cannot choose an endpoint, a command, a key, a prompt or a path outside.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, is_dataclass
-from typing import Any, cast
+from typing import Any, Literal
 
 from kept.config.keys import read_keys
 from kept.config.read import build, coerce, group_by_name, hints, nearest, normalise, unknown_key
@@ -28,7 +26,7 @@ PROJECT_ALLOWED = (
     ("memory_search", "max_file_bytes"),
 )
 PROJECT_REFUSED = (("memory_search", "query", "rerank", "model_path"),)
-"""Of what is allowed: a model is read and run, so a repository must not choose one."""
+"""Exceptions to PROJECT_ALLOWED: a model is read and run, so a repository must not choose one."""
 ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_AGENT", "KEPT_CONFIG")
 MAIN_AGENT = "main"
 
@@ -43,12 +41,21 @@ class Layer:
 
 
 @frozen
+class ConfigFile:
+    """A file that settings are read from, if it exists."""
+
+    kind: Literal["user", "project"]
+    path: str
+    exists: bool
+
+
+@frozen
 class LoadedConfig:
     config: Config
     origins: dict[str, str]
-    """The layer that each setting came from; a setting that is not named has its default."""
-    files: tuple[tuple[str, str, bool], ...]
-    """Every file that is looked at: what it is, where, and whether it is there."""
+    """Layer that each setting came from; a setting without an entry has its default."""
+    user_file: ConfigFile
+    project_file: ConfigFile
 
 
 def load_config(
@@ -61,43 +68,43 @@ def load_config(
     environ: Mapping[str, str] | None = None,
     trust_workspace: bool = False,
 ) -> LoadedConfig:
-    """``trust_workspace`` is for a caller that vouches for the workspace it names; see `Config.trusts_workspace`."""
+    """Return the configuration with the origin of each setting.
+
+    ``trust_workspace`` is for a caller that vouches for the workspace it names; see `Config.trusts_workspace`.
+    """
     env = os.environ if environ is None else environ
     home = expand(home or env.get("KEPT_HOME") or "~/.kept")
     agent_id = check_agent_id(agent or env.get("KEPT_AGENT") or MAIN_AGENT)
-    named = config_file or env.get("KEPT_CONFIG")
-    user_file = expand(named) if named else os.path.join(home, "config.yaml")
-    if named and not os.path.isfile(user_file):
-        raise ConfigError(f"{user_file}: there is no such file.", hint="Check --config or KEPT_CONFIG.")
+    user_file = _find_user_file(home, config_file or env.get("KEPT_CONFIG"))
+    user = user_layers(user_file.path, agent_id)
+    overrides = [environment_layer(env), flags_layer(workspace, settings or {})]
+    workspace_path = resolve_workspace(home, agent_id, [*user, *overrides])
+    project_file = _config_file("project", os.path.join(workspace_path, PROJECT_FILE))
+    layers = [*user, project_layer(project_file.path), *overrides]
 
-    user = user_layers(user_file, agent_id)
-    from_env = environment_layer(env)
-    flags = flags_layer(workspace, settings or {})
-    place = resolve_workspace(home, agent_id, [*user, from_env, flags])
-    project_path = os.path.join(place, PROJECT_FILE)
-    layers = [*user, project_layer(project_path), from_env, flags]
-
-    agent_tree: dict[str, Any] = {}
-    gateway_tree: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    for layer in layers:
-        merge(agent_tree, layer.agent, layer.name, origins, at="")
-        merge(gateway_tree, layer.gateway, layer.name, origins, at="gateway")
-    agent_tree["workspace"] = place
+    agent_tree, gateway_tree, origins = fold_layers(layers)
+    agent_tree["workspace"] = workspace_path
     config = Config(
         home=home,
-        workspace=place,
+        workspace=workspace_path,
         agent_id=agent_id,
         agent=build(AgentSettings, agent_tree, at="agents.defaults"),
         gateway=build(GatewaySettings, gateway_tree, at="gateway"),
         keys=read_keys(env),
-        trusts_workspace=trust_workspace or same_place(place, resolve_workspace(home, agent_id, user)),
+        trusts_workspace=trust_workspace or is_same_folder(workspace_path, resolve_workspace(home, agent_id, user)),
     )
-    files = (
-        ("user", user_file, os.path.isfile(user_file)),
-        ("project", project_path, os.path.isfile(project_path)),
-    )
-    return LoadedConfig(config, origins, files)
+    return LoadedConfig(config, origins, user_file, project_file)
+
+
+def _find_user_file(home: str, named: str | None) -> ConfigFile:
+    file = _config_file("user", expand(named) if named else os.path.join(home, "config.yaml"))
+    if named and not file.exists:
+        raise ConfigError(f"{file.path}: there is no such file.", hint="Check --config or KEPT_CONFIG.")
+    return file
+
+
+def _config_file(kind: Literal["user", "project"], path: str) -> ConfigFile:
+    return ConfigFile(kind, path, os.path.isfile(path))
 
 
 def expand(path: str) -> str:
@@ -105,7 +112,7 @@ def expand(path: str) -> str:
 
 
 def check_agent_id(agent_id: str) -> str:
-    """An agent's id is a folder's name: letters, digits, '-', '_' and '.', and no way out of the home."""
+    """Return an agent's id if it can be the name of a folder below the home; otherwise raise ConfigError."""
     plain = agent_id.replace("-", "").replace("_", "").replace(".", "")
     if not plain.isalnum() or not plain.isascii() or agent_id.startswith(".") or len(agent_id) > 64:
         raise ConfigError(
@@ -116,13 +123,14 @@ def check_agent_id(agent_id: str) -> str:
 
 
 def user_layers(path: str, agent_id: str) -> list[Layer]:
+    """Return two layers: the defaults for all agents, and the settings of this one."""
     tree = read_yaml(path)
     try:
-        _refuse_others(tree, ("agents", "gateway"), at="")
+        _refuse_unknown(tree, ("agents", "gateway"), at="")
         agents = {} if tree.get("agents") is None else tree["agents"]
         if not isinstance(agents, dict):
             raise ConfigError("agents: expected 'defaults' and 'list'.")
-        _refuse_others(agents, ("defaults", "list"), at="agents.")
+        _refuse_unknown(agents, ("defaults", "list"), at="agents.")
         gateway = checked(GatewaySettings, tree.get("gateway"), at="gateway")
         defaults = checked(AgentSettings, agents.get("defaults"), at="agents.defaults")
         own = _agent_override(agents.get("list"), agent_id)
@@ -132,17 +140,17 @@ def user_layers(path: str, agent_id: str) -> list[Layer]:
     return [Layer(name, defaults, gateway), Layer(f"{name}, agent '{agent_id}'", own)]
 
 
-def _refuse_others(tree: dict[Any, Any], known: tuple[str, ...], *, at: str) -> None:
+def _refuse_unknown(tree: dict[Any, Any], known: tuple[str, ...], *, at: str) -> None:
     for key in tree:
         if key not in known:
             raise unknown_key(f"{at}{key}", str(key), list(known))
 
 
 def checked(kind: type, tree: Any, *, at: str) -> dict[str, Any]:
-    """A normalised tree whose values fit: what is wrong is said where it stands, not where layers have met."""
-    tidy = normalise(kind, tree, at=at)
-    build(kind, tidy, at=at)
-    return tidy
+    """Return a normalised tree. Build it once on the way, so that a ConfigError names this file and not the result."""
+    normalised = normalise(kind, tree, at=at)
+    build(kind, normalised, at=at)
+    return normalised
 
 
 def _agent_override(listed: Any, agent_id: str) -> dict[str, Any]:
@@ -150,18 +158,19 @@ def _agent_override(listed: Any, agent_id: str) -> dict[str, Any]:
         return {}
     if not isinstance(listed, list):
         raise ConfigError("agents.list: expected a list of agents, each with an 'id'.")
-    found: dict[str, Any] = {}
+    override: dict[str, Any] = {}
     for at, entry in enumerate(listed):
         where = f"agents.list[{at}]"
         if not isinstance(entry, dict) or not isinstance(entry.get("id"), str | int) or entry["id"] == "":
             raise ConfigError(f"{where}: every agent needs an 'id'.")
         own = checked(AgentSettings, {k: v for k, v in entry.items() if k != "id"}, at=where)
         if str(entry["id"]) == agent_id:
-            found = own
-    return found
+            override = own
+    return override
 
 
 def project_layer(path: str) -> Layer:
+    """Return the layer of a project file. Raise ConfigError if it sets more than a project may."""
     if os.path.islink(path):
         raise ConfigError(f"{path}: a project's settings cannot be a symbolic link.", hint="Put the file itself there.")
     tree = read_yaml(path, follow_links=False)
@@ -169,7 +178,7 @@ def project_layer(path: str) -> Layer:
         agent = checked(AgentSettings, tree, at="")
     except ConfigError as exc:
         raise _in_file(path, exc) from None
-    for keys, _ in leaves(agent):
+    for keys, _ in _leaves(agent):
         allowed = any(keys[: len(group)] == group for group in PROJECT_ALLOWED)
         if not allowed or keys in PROJECT_REFUSED:
             raise ConfigError(
@@ -181,14 +190,14 @@ def project_layer(path: str) -> Layer:
 
 
 def environment_layer(env: Mapping[str, str]) -> Layer:
-    """KEPT_WORKSPACE, and any setting as KEPT_ and its path: KEPT_MEMORY_SEARCH__PROVIDER=none."""
+    """Return the layer of KEPT_WORKSPACE and of settings such as KEPT_MEMORY_SEARCH__PROVIDER=none."""
     layer = Layer("environment")
     for name in sorted(env):
         if not name.startswith("KEPT_") or name in ENV_NAMES:
             continue
         if "__" not in name:
             raise ConfigError(f"{name}: there is no such variable.", hint=nearest(name, list(ENV_NAMES)))
-        place(layer, name.removeprefix("KEPT_").lower().split("__"), env[name], at=name)
+        put_setting(layer, name.removeprefix("KEPT_").lower().split("__"), env[name], at=name)
     if env.get("KEPT_WORKSPACE"):
         layer.agent["workspace"] = env["KEPT_WORKSPACE"]
     return layer
@@ -197,34 +206,36 @@ def environment_layer(env: Mapping[str, str]) -> Layer:
 def flags_layer(workspace: str | None, settings: Mapping[str, Any]) -> Layer:
     layer = Layer("flags")
     for key, value in settings.items():
-        place(layer, key.removeprefix("agents.defaults.").split("."), value, at=key)
+        put_setting(layer, key.removeprefix("agents.defaults.").split("."), value, at=key)
     if workspace:
         layer.agent["workspace"] = workspace
     return layer
 
 
-def place(layer: Layer, keys: list[str], value: Any, *, at: str) -> None:
-    """Puts one value into a layer at a dotted path, which must be in the schema."""
+def put_setting(layer: Layer, keys: list[str], value: Any, *, at: str) -> None:
+    """Put a value into a layer at a path of keys, or raise ConfigError if the schema does not have that path."""
     kind: Any = AgentSettings
     tree = layer.agent
     if keys[0] == "gateway" and len(keys) > 1:
         kind, tree, keys = GatewaySettings, layer.gateway, keys[1:]
     for key in keys[:-1]:
-        by_name = group_by_name(kind)
-        tidy = key if by_name else _known_key(kind, key, at=at)
-        kind = by_name or hints(kind)[tidy]
+        group = group_by_name(kind)
+        known = key if group else _known_key(kind, key, at=at)
+        kind = group or hints(kind)[known]
         if not is_dataclass(kind) and not group_by_name(kind):
-            raise ConfigError(f"{at}: '{tidy}' is a value and has no settings below it.")
-        tree = tree.setdefault(tidy, {})
-    if group_by_name(kind):
-        raise ConfigError(
-            f"{at}: '{keys[-1]}' is a group.", hint=f"Set one of: {', '.join(hints(group_by_name(kind)))}."
-        )
-    tidy = _known_key(kind, keys[-1], at=at)
-    wanted = hints(kind)[tidy]
-    if is_dataclass(wanted):
-        raise ConfigError(f"{at}: '{tidy}' is a group.", hint=f"Set one of: {', '.join(hints(cast('type', wanted)))}.")
-    tree[tidy] = coerce(wanted, value, at)
+            raise ConfigError(f"{at}: '{known}' is a value and has no settings below it.")
+        tree = tree.setdefault(known, {})
+    if group := group_by_name(kind):
+        raise _is_a_group(at, keys[-1], group)
+    key = _known_key(kind, keys[-1], at=at)
+    kind = hints(kind)[key]
+    if is_dataclass(kind):
+        raise _is_a_group(at, key, kind)
+    tree[key] = coerce(kind, value, at)
+
+
+def _is_a_group(at: str, key: str, kind: Any) -> ConfigError:
+    return ConfigError(f"{at}: '{key}' is a group.", hint=f"Set one of: {', '.join(hints(kind))}.")
 
 
 def _known_key(kind: type, key: str, *, at: str) -> str:
@@ -235,6 +246,7 @@ def _known_key(kind: type, key: str, *, at: str) -> str:
 
 
 def resolve_workspace(home: str, agent_id: str, layers: list[Layer]) -> str:
+    """Return the path of the workspace that the last layer names, or the agent's default one."""
     chosen = None
     for layer in layers:
         chosen = layer.agent.get("workspace") or chosen
@@ -242,34 +254,50 @@ def resolve_workspace(home: str, agent_id: str, layers: list[Layer]) -> str:
 
 
 def default_workspace(home: str, agent_id: str) -> str:
-    """Every agent has a folder of its own, so that what one person says to one agent is not recalled by another."""
+    """Return the agent's own folder, so that one agent does not recall what a person told another."""
     return os.path.join(home, "workspace" if agent_id == MAIN_AGENT else f"workspace-{agent_id}")
 
 
-def same_place(left: str, right: str) -> bool:
+def is_same_folder(left: str, right: str) -> bool:
     return left == right or os.path.realpath(left) == os.path.realpath(right)
 
 
-def merge(into: dict[str, Any], tree: dict[str, Any], name: str, origins: dict[str, str], *, at: str) -> None:
+def fold_layers(layers: list[Layer]) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
+    """Return the merged trees of the agent and the gateway, and the layer that each setting came from."""
+    agent: dict[str, Any] = {}
+    gateway: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for layer in layers:
+        _merge(AgentSettings, agent, layer.agent, layer.name, origins, at="")
+        _merge(GatewaySettings, gateway, layer.gateway, layer.name, origins, at="gateway")
+    return agent, gateway, origins
+
+
+def _merge(
+    kind: Any, into: dict[str, Any], tree: dict[str, Any], name: str, origins: dict[str, str], *, at: str
+) -> None:
+    """Merge groups setting by setting. A value replaces the earlier one, even if it is a mapping, such as headers."""
     for key, value in tree.items():
         where = f"{at}.{key}" if at else key
-        if isinstance(value, dict) and isinstance(into.get(key, {}), dict) and not where.endswith(".headers"):
-            merge(into.setdefault(key, {}), value, name, origins, at=where)
+        inner = group_by_name(kind) or hints(kind).get(key)
+        is_group = is_dataclass(inner) or group_by_name(inner) is not None
+        if is_group and isinstance(value, dict) and isinstance(into.get(key, {}), dict):
+            _merge(inner, into.setdefault(key, {}), value, name, origins, at=where)
         else:
             into[key] = value
             origins[where] = name
 
 
-def leaves(tree: dict[str, Any], at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _leaves(tree: dict[str, Any], at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     for key, value in tree.items():
         if isinstance(value, dict) and value:
-            yield from leaves(value, (*at, key))
+            yield from _leaves(value, (*at, key))
         else:
             yield (*at, key), value
 
 
 def settings_of(value: Any, at: str = "") -> Iterator[tuple[str, Any, bool]]:
-    """Every setting of a schema object: its dotted name, its value, and whether it is secret."""
+    """Yield every setting of a schema object: its dotted name, its value, and whether it is secret."""
     for spec in fields(value):
         where = f"{at}.{spec.name}" if at else spec.name
         inner = getattr(value, spec.name)

@@ -1,4 +1,4 @@
-"""From an untyped tree, as YAML gives it, to the classes of the schema."""
+"""Turns an untyped tree, as read from YAML, into instances of the schema classes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typing
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast
 
-from kept.config.schema import HybridSettings
+from kept.config.schema import RETIRED
 from kept.errors import ConfigError
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ def hints(kind: type) -> dict[str, Any]:
 
 
 def normalise(kind: type, tree: Any, *, at: str) -> dict[str, Any]:
-    """The same tree with snake_case keys, every one of them known to the schema."""
+    """Return a tree with snake_case keys. Raise ConfigError for a key that the schema does not have."""
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -39,6 +39,8 @@ def normalise(kind: type, tree: Any, *, at: str) -> dict[str, Any]:
         key = snake(str(raw_key))
         where = f"{at}.{key}" if at else key
         if key not in known:
+            if key in (retired := RETIRED.get(kind, {})) and value == retired[key]:
+                continue
             raise unknown_key(where, str(raw_key), list(known))
         if key in out:
             raise ConfigError(f"{where}: given twice, once in camelCase.")
@@ -52,6 +54,7 @@ def unknown_key(where: str, key: str, known: list[str]) -> ConfigError:
 
 
 def nearest(name: str, known: list[str]) -> str:
+    """Return a hint with the closest known name, or with all of them if none is close."""
     import difflib
 
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
@@ -59,49 +62,54 @@ def nearest(name: str, known: list[str]) -> str:
 
 
 def build(kind: type[T], tree: dict[str, Any], *, at: str) -> T:
-    """An instance of a schema class from a normalised tree. Numbers are clamped, anything else must fit."""
+    """Return an instance of a schema class from a normalised tree. Clamp numbers; raise ConfigError for other misfits.
+
+    A class may adjust its instances in a method ``after_build``.
+    """
     values: dict[str, Any] = {}
     known = hints(cast("type", kind))
     for spec in dataclasses.fields(kind):  # type: ignore[arg-type]
         if spec.name not in tree:
             continue
         where = f"{at}.{spec.name}" if at else spec.name
-        wanted = known[spec.name]
-        if dataclasses.is_dataclass(wanted):
-            values[spec.name] = build(wanted, tree[spec.name], at=where)  # type: ignore[arg-type]
+        kind_of_value = known[spec.name]
+        if dataclasses.is_dataclass(kind_of_value):
+            values[spec.name] = build(kind_of_value, tree[spec.name], at=where)  # type: ignore[arg-type]
         else:
-            values[spec.name] = clamp(coerce(wanted, tree[spec.name], where), spec.metadata)
-    made = kind(**values)
-    return _normalise_weights(made) if isinstance(made, HybridSettings) else made  # type: ignore[return-value]
+            values[spec.name] = clamp(coerce(kind_of_value, tree[spec.name], where), spec.metadata)
+    settings = kind(**values)
+    after_build: Any = getattr(settings, "after_build", None)
+    return cast("T", after_build()) if after_build else settings
 
 
-def group_by_name(wanted: Any) -> Any:
-    """The class of the groups, where names that the user chooses each have a group of settings."""
-    if typing.get_origin(wanted) is not dict:
+def group_by_name(kind: Any) -> Any:
+    """Return the class of the groups if users choose their names, as in ``by_channel``; otherwise None."""
+    if typing.get_origin(kind) is not dict:
         return None
-    item = typing.get_args(wanted)[1]
+    item = typing.get_args(kind)[1]
     return item if dataclasses.is_dataclass(item) else None
 
 
-def coerce(wanted: Any, value: Any, where: str) -> Any:
-    origin = typing.get_origin(wanted)
+def coerce(kind: Any, value: Any, where: str) -> Any:
+    """Return a value as the type of its setting, or raise ConfigError."""
+    origin = typing.get_origin(kind)
     if origin is Literal:
-        return _one_of(typing.get_args(wanted), value, where)
+        return _choice(typing.get_args(kind), value, where)
     if origin in (Union, types.UnionType):
-        return _any_of(typing.get_args(wanted), value, where)
+        return _any_of(typing.get_args(kind), value, where)
     if origin is tuple:
-        return _list_of(typing.get_args(wanted)[0], value, where)
+        return _list_of(typing.get_args(kind)[0], value, where)
     if origin is dict:
-        return _mapping(typing.get_args(wanted)[1], value, where)
-    return _scalar(wanted, value, where)
+        return _mapping(typing.get_args(kind)[1], value, where)
+    return _scalar(kind, value, where)
 
 
-def _one_of(allowed: tuple[Any, ...], value: Any, where: str) -> Any:
+def _choice(allowed: tuple[Any, ...], value: Any, where: str) -> Any:
     if isinstance(value, str) and snake(value) in allowed:
         return snake(value)
     if value in allowed:
         return value
-    # YAML reads a bare `none` as text, but an unquoted null as nothing at all.
+    # YAML reads a bare `none` as text, but an unquoted null as None.
     if value is None and "none" in allowed:
         return "none"
     raise ConfigError(
@@ -129,19 +137,19 @@ def _list_of(item: Any, value: Any, where: str) -> tuple[Any, ...]:
         value = [part.strip() for part in value.split(",") if part.strip()]
     if not isinstance(value, list | tuple):
         raise ConfigError(f"{where}: expected a list, got {describe(value)}.")
-    return tuple(coerce(item, one, f"{where}[{at}]") for at, one in enumerate(value))
+    return tuple(coerce(item, element, f"{where}[{at}]") for at, element in enumerate(value))
 
 
 def _mapping(item: Any, value: Any, where: str) -> dict[str, Any]:
-    """Names that the user chooses, each with a text or a group of settings."""
+    """Return names that the user chose, each with a text or a group of settings."""
     if value is None:
         return {}
     if not isinstance(value, dict):
-        # Not repeated: headers carry keys.
+        # The value is not shown: headers carry keys.
         raise ConfigError(f"{where}: expected names and values, got {describe(value, hide=True)}.")
     if not dataclasses.is_dataclass(item):
-        return {str(key): str(one) for key, one in value.items()}
-    return {str(key): _group(item, one, f"{where}.{key}") for key, one in value.items()}
+        return {str(key): str(text) for key, text in value.items()}
+    return {str(key): _group(item, group, f"{where}.{key}") for key, group in value.items()}
 
 
 def _group(kind: Any, value: Any, where: str) -> Any:
@@ -151,52 +159,41 @@ def _group(kind: Any, value: Any, where: str) -> Any:
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
-def _scalar(wanted: type, value: Any, where: str) -> Any:
-    if wanted is bool:
+def _scalar(kind: type, value: Any, where: str) -> Any:
+    if kind is bool:
         if isinstance(value, bool):
             return value
         if isinstance(value, str) and value.lower() in _WORDS:
             return _WORDS[value.lower()]
         raise ConfigError(f"{where}: expected true or false, got {describe(value)}.")
-    if wanted is str:
+    if kind is str:
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             return str(value)
         raise ConfigError(f"{where}: expected text, got {describe(value)}.")
-    return _number(wanted, value, where)
+    return _number(kind, value, where)
 
 
-def _number(wanted: type, value: Any, where: str) -> int | float:
-    kind = "a whole number" if wanted is int else "a number"
+def _number(kind: type, value: Any, where: str) -> int | float:
     try:
         number = float(value) if not isinstance(value, bool) else math.nan
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if not math.isfinite(number) or (wanted is int and number != int(number)):
-        raise ConfigError(f"{where}: expected {kind}, got {describe(value)}.")
-    return int(number) if wanted is int else number
+    if not math.isfinite(number) or (kind is int and number != int(number)):
+        raise ConfigError(
+            f"{where}: expected {'a whole number' if kind is int else 'a number'}, got {describe(value)}."
+        )
+    return int(number) if kind is int else number
 
 
 def clamp(value: Any, bounds: Any) -> Any:
+    """Return a number within the bounds of its field, and any other value as it is."""
     if "low" not in bounds or isinstance(value, str) or value is None:
         return value
-    kept = min(max(value, bounds["low"]), bounds["high"])
-    return type(value)(kept)
-
-
-def _normalise_weights(hybrid: HybridSettings) -> HybridSettings:
-    """Weights given explicitly sum to 1; where only one is given, the other is what is left."""
-    vector, text = hybrid.vector_weight, hybrid.text_weight
-    if isinstance(vector, str) and isinstance(text, str):
-        return hybrid
-    vector = 1 - float(text) if isinstance(vector, str) else float(vector)
-    text = 1 - vector if isinstance(text, str) else float(text)
-    total = vector + text
-    if total <= 0:
-        return dataclasses.replace(hybrid, vector_weight="auto", text_weight="auto")
-    return dataclasses.replace(hybrid, vector_weight=vector / total, text_weight=text / total)
+    return type(value)(min(max(value, bounds["low"]), bounds["high"]))
 
 
 def describe(value: Any, *, hide: bool = False) -> str:
+    """Return a value in words for a message; ``hide`` leaves out the text of a scalar."""
     if isinstance(value, dict):
         return "a group of settings"
     if isinstance(value, list | tuple):

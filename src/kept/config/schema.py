@@ -1,13 +1,13 @@
-"""What can be set, with its default and its bounds. The shape of config.yaml is the shape of these classes."""
+"""Every setting with its default and its bounds. The shape of config.yaml is the shape of these classes."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Literal
 
+from kept.config.agent_paths import AgentPaths
 from kept.config.keys import ProviderKeys
-from kept.config.paths import AgentPaths
 from kept.values import frozen
 
 BuiltInProvider = Literal["auto", "local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"]
@@ -20,12 +20,12 @@ Weight = float | Literal["auto"]
 
 
 def bounded(default: Any, low: float, high: float) -> Any:
-    """A number that is clamped into its range, as the settings it grew from always were."""
+    """Return a field for a number that is clamped into its range, instead of being refused outside it."""
     return field(default=default, metadata={"low": low, "high": high})
 
 
 def secret(default: Any = None) -> Any:
-    """A value that is never shown, not even where a whole configuration is printed."""
+    """Return a field whose value is never shown, not even when the whole configuration is printed."""
     return field(default=default, repr=False, metadata={"secret": True})
 
 
@@ -52,12 +52,12 @@ class LocalModelSettings:
 
     model_path: str | None = None
     pooling: Pooling = "auto"
-    """How token vectors become one; `auto` is what the model's own files declare."""
+    """Method that reduces the token vectors to one; `auto` is the one the model's own files declare."""
     query_prefix: str | None = None
     document_prefix: str | None = None
-    """Put before every text of its kind; null is what the model's own files declare, "" is nothing."""
+    """Put before every text of its kind; null is the prefix that the model's own files declare, "" is none."""
     max_tokens: int = bounded(512, 16, 32_768)
-    """A text is cut here, or earlier where the model takes less."""
+    """Longer texts are cut here, or earlier if the model takes less."""
 
 
 @frozen
@@ -67,7 +67,6 @@ class VectorStoreSettings:
 
 @frozen
 class StoreSettings:
-    driver: Literal["sqlite"] = "sqlite"
     path: str | None = None
     vector: VectorStoreSettings = VectorStoreSettings()
 
@@ -87,23 +86,35 @@ class HybridSettings:
     text_weight: Weight = bounded("auto", 0, 1)
     candidate_multiplier: int = bounded(4, 1, 20)
 
+    def after_build(self) -> HybridSettings:
+        """Return settings whose weights sum to 1. If only one weight is set, the other is the remainder."""
+        vector, text = self.vector_weight, self.text_weight
+        if isinstance(vector, str) and isinstance(text, str):
+            return self
+        vector = 1 - float(text) if isinstance(vector, str) else float(vector)
+        text = 1 - vector if isinstance(text, str) else float(text)
+        total = vector + text
+        if total <= 0:
+            return replace(self, vector_weight="auto", text_weight="auto")
+        return replace(self, vector_weight=vector / total, text_weight=text / total)
+
     @property
     def fixed_vector_weight(self) -> float | None:
-        """Weight that the user has set, or None for the one that was measured for the embedder."""
+        """Weight that the user set, or None to use the one measured for the embedder."""
         return None if self.vector_weight == "auto" else float(self.vector_weight)
 
 
 @frozen
 class RerankSettings:
-    """A model that reads the query and each of the best passages together. None unless a folder is named."""
+    """A model that reads the query and each of the best passages together. Off unless a folder is named."""
 
     model_path: str | None = None
     top: int = bounded(30, 1, 200)
-    """How many of the best passages it reads."""
+    """Number of the best passages that it reads."""
     budget_ms: int = bounded(800, 1, 600_000)
-    """How long it may take for a query; what it has not read by then stays behind what it has."""
+    """Time limit per query. Passages that it has not read by then rank after those that it has."""
     weight: float = bounded(0.5, 0, 1)
-    """How much of the score is its judgement."""
+    """Share of the score that comes from the model."""
 
 
 @frozen
@@ -138,15 +149,15 @@ class CacheSettings:
 
 @frozen
 class QmdSettings:
-    """The program that answers searches of notes where the backend is qmd."""
+    """The program that searches the notes if the backend is qmd."""
 
     command: str = "qmd"
-    """Its name or path. It is not given to a shell, and takes no arguments."""
+    """Name or path of the program. It is run without a shell and without further arguments."""
     mode: Literal["search", "vsearch", "query"] = "search"
-    """By word, by vector, or both with reranking. Only the first needs no models."""
+    """Search by word, by vector, or by both with reranking. Only the first works without models."""
     timeout_ms: int = bounded(4_000, 100, 600_000)
     cooldown_s: float = bounded(60.0, 0, 86_400)
-    """How long it is not asked after it has failed."""
+    """Pause after a failure, during which the program is not run."""
 
 
 @frozen
@@ -159,7 +170,7 @@ class MemorySearchSettings:
     fallback: Provider = "none"
     model: str | None = None
     dimensions: int | None = bounded(None, 0, 100_000)
-    """How long vectors are to be, for models that leave the choice. 0 is the provider's default."""
+    """Length of the vectors, for models with a choice. 0 is the provider's default."""
     remote: RemoteSettings = RemoteSettings()
     local: LocalModelSettings = LocalModelSettings()
     store: StoreSettings = StoreSettings()
@@ -179,15 +190,15 @@ class ModelSettings:
     api_key: str | None = secret()
     context_window: int = bounded(200_000, 1_000, 100_000_000)
     max_output_tokens: int | None = bounded(None, 1, 10_000_000)
-    """The longest answer; null is what the provider does by itself."""
+    """Longest answer; null is the provider's default."""
     timeout_s: float = bounded(300.0, 0.1, 86_400)
-    """The longest silence that is waited out."""
+    """Idle timeout: the longest wait for the next part of an answer."""
     daily_budget_tokens: int | None = bounded(None, 0, 1 << 50)
-    """Tokens a day, in and out, of all processes together; null is no limit."""
+    """Tokens per day, input and output, of all processes together; null is unlimited."""
     program: str = "claude"
-    """What `claude_cli` runs."""
+    """Program that `claude_cli` runs."""
     tools: bool = True
-    """Whether `claude_cli` is given Kept's own tools, over MCP."""
+    """True to offer Kept's tools to `claude_cli`, over MCP."""
 
 
 @frozen
@@ -205,7 +216,7 @@ class CompactionSettings:
 
 @frozen
 class ContextSettings:
-    """How much of the window is for what is not said in the conversation; less where the window is small."""
+    """Shares of the window for anything but the conversation itself. A small window gets less."""
 
     file_tokens: int = bounded(5_000, 0, 10_000_000)
     files_tokens: int = bounded(15_000, 0, 10_000_000)
@@ -215,7 +226,7 @@ class ContextSettings:
 @frozen
 class ToolSettings:
     max_steps: int = bounded(12, 0, 1_000)
-    """How often in one turn the model may ask for tools."""
+    """Number of times per turn that the model may call tools."""
 
 
 ResetMode = Literal["idle", "daily", "none"]
@@ -223,7 +234,7 @@ ResetMode = Literal["idle", "daily", "none"]
 
 @frozen
 class ResetOverrideSettings:
-    """What is different for one channel or one kind of chat. What is not given stays as it is for all."""
+    """Deviations for one channel or one kind of chat. A setting left out is as for all."""
 
     mode: ResetMode | None = None
     idle_minutes: int | None = bounded(None, 1, 10_000_000)
@@ -246,7 +257,7 @@ class SessionSettings:
 
 @frozen
 class AgentSettings:
-    """What one agent works with; ``agents.list`` overrides ``agents.defaults`` key by key."""
+    """Settings of one agent. An entry of ``agents.list`` overrides ``agents.defaults`` key by key."""
 
     workspace: str | None = None
     memory_search: MemorySearchSettings = MemorySearchSettings()
@@ -263,7 +274,7 @@ class ResponderSettings:
     max_concurrent: int = bounded(3, 1, 100)
     debounce_ms: int = bounded(1500, 0, 600_000)
     max_history_messages: int = bounded(50, 0, 50)
-    """Lines of a group since the last reply. What was said with the agent itself is measured in tokens instead."""
+    """Group messages kept since the last reply. The conversation with the agent is measured in tokens instead."""
     session_max_age_ms: int = bounded(14_400_000, 0, 1 << 40)
     memory_index_interval_messages: int = bounded(5, 1, 100_000)
     memory_search_max_results: int = bounded(5, 0, 200)
@@ -278,30 +289,30 @@ class HttpSettings:
     port: int = bounded(8737, 0, 65_535)
     token: str | None = secret()
     allowed_hosts: tuple[str, ...] = ()
-    """Further names that it is reached by, as in the Host header."""
+    """Further host names under which the server is reached, as in the Host header."""
     debounce_ms: int = bounded(0, 0, 600_000)
-    """A program sends a message whole, so by default nothing is waited for."""
+    """Programs send whole messages, so by default there is nothing to wait for."""
     max_body_bytes: int = bounded(1_000_000, 1_000, 100_000_000)
 
 
 @frozen
 class TelegramSettings:
-    """There is a channel where there is a token."""
+    """The Telegram channel. It is on if there is a token."""
 
     token: str | None = secret()
     allow_users: tuple[str, ...] = ()
     """Numeric ids, or names without '@'. A name can change hands; a number cannot."""
     base_url: str | None = None
-    """Another Bot API server."""
+    """Address of another Bot API server."""
     poll_timeout_s: int = bounded(30, 0, 300)
 
 
 @frozen
 class McpSettings:
     token: str | None = secret()
-    """What clients of `kept mcp --http` have to send."""
+    """Token that clients of `kept mcp --http` must send."""
     allowed_hosts: tuple[str, ...] = ()
-    """Further names that it is reached by, as in the Host header."""
+    """Further host names under which the server is reached, as in the Host header."""
 
 
 @frozen
@@ -322,8 +333,8 @@ class Config:
     gateway: GatewaySettings
     keys: ProviderKeys = ProviderKeys()
     trusts_workspace: bool = True
-    """Whether SOUL.md and AGENTS.md of the workspace are instructions. False where only an option or the environment
-    names the workspace for this run: it may be somebody else's repository."""
+    """True if SOUL.md and AGENTS.md of the workspace are instructions. False if only an option or the environment
+    names the workspace for this run: it may be a stranger's repository."""
 
     @property
     def memory_search(self) -> MemorySearchSettings:
@@ -332,3 +343,7 @@ class Config:
     @property
     def paths(self) -> AgentPaths:
         return AgentPaths(os.path.join(self.home, "agents", self.agent_id))
+
+
+RETIRED: dict[type, dict[str, Any]] = {StoreSettings: {"driver": "sqlite"}}
+"""Settings that are gone, with the only value they could have. Files that still contain them keep working."""

@@ -1,4 +1,4 @@
-"""Every key, token and password that the settings and the environment hold: what no message may repeat."""
+"""Every key, token and password in the settings and the environment. No message may contain them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Reading a file of settings that somebody else may have put there.
+"""Reads a file of settings that may come from a stranger.
 
-A project's settings come with its repository, so nothing about them is trusted: a pipe in the place of the file would
-keep every command waiting, and a YAML text of 400 bytes can stand for gigabytes.
+A project's settings come with its repository, so nothing about them is trusted: a pipe in place of the file would
+block every command, and a YAML text of 400 bytes can expand to gigabytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kept.errors import ConfigError
 MAX_BYTES = 256_000
 MAX_NESTING = 50
 MAX_DIGITS = 1_000
-"""YAML counts in sixties too (1:30:00), and takes quadratic time to add up a long number of that kind."""
+"""YAML has base-60 numbers (1:30:00), and takes quadratic time to add up a long one."""
 _NUMBER = r"[-+]?[0-9.][0-9a-fA-Fox_:.]*"
 _HARMLESS_CHARS = 1_000
 _UNCHANGED = "Nothing was changed."
@@ -25,7 +25,7 @@ _FIX_YAML = "Fix the YAML; nothing was changed."
 
 
 def read_settings(path: str, *, max_bytes: int = MAX_BYTES, follow_links: bool = True) -> bytes | None:
-    """Return the bytes of a settings file, or None where there is none. Never wait for a pipe or a device."""
+    """Return the bytes of a settings file, or None if there is none. Never wait for a pipe or a device."""
     extra = os.O_NONBLOCK if follow_links else os.O_NONBLOCK | os.O_NOFOLLOW
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | extra)) as file:
@@ -34,7 +34,7 @@ def read_settings(path: str, *, max_bytes: int = MAX_BYTES, follow_links: bool =
             raw = file.read(max_bytes + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as exc:  # ValueError: not a path at all
+    except (OSError, ValueError) as exc:  # ValueError: not a path, such as one with a NUL
         reason = exc.strerror if isinstance(exc, OSError) else exc
         raise ConfigError(f"{path}: cannot be read ({reason}).", hint=_UNCHANGED) from exc
     if len(raw) > max_bytes:
@@ -72,15 +72,15 @@ def _load(path: str, text: str) -> Any:
         problem = getattr(exc, "problem", None) or "not valid YAML"
         raise ConfigError(f"{path}{line}: {problem}.", hint=_FIX_YAML) from exc
     except (ValueError, LookupError, AttributeError, ArithmeticError) as exc:
-        # What the YAML library lets through where a text has the form of a date or a number and is none.
+        # The YAML library raises these for a text that looks like a date or a number and is not.
         raise ConfigError(f"{path}: a value cannot be read ({exc}).", hint=_FIX_YAML) from exc
 
 
 def _refuse_costly(path: str, events: Iterable[Any]) -> None:
-    """Look at the text as a flat stream, before anything is built of it.
+    """Check the text as a flat stream of events, before a tree is built from it.
 
-    Aliases multiply what is built. The library builds a tree by recursion in C, where nesting without end takes the
-    whole process down.
+    Aliases multiply the size of the tree. The library builds it by recursion in C, where endless nesting crashes the
+    process.
     """
     depth = 0
     for event in events:

@@ -30,7 +30,7 @@ def command_for(loaded: LoadedConfig) -> ServerCommand:
         options += ["--home", config.home]
     if config.agent_id != "main":
         options += ["--agent", config.agent_id]
-    user_file = loaded.files[0][1]
+    user_file = loaded.user_file.path
     if user_file != os.path.join(config.home, "config.yaml"):
         options += ["--config", user_file]
     if loaded.origins.get("workspace") in ("environment", "flags"):

@@ -15,6 +15,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cache
 
+from kept.text import clip, one_line
 from kept.values import frozen
 
 BAR = "|"
@@ -80,15 +81,14 @@ def clean_lines(text: str) -> list[str]:
     return [_TEMPLATE.sub(_escape, _visible(line)) for line in _LINE_END.split(text)]
 
 
-def one_line(text: str, limit: int) -> str:
-    """Return a text as one clean line of at most ``limit`` characters."""
-    line = " ".join(" ".join(clean_lines(text)).split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+def clean_line(text: str, max_chars: int) -> str:
+    """Return a text as one clean line of at most ``max_chars`` characters."""
+    return clip(one_line(" ".join(clean_lines(text))), max_chars)
 
 
 def quote(text: str) -> str:
     """Return a name that others chose, such as a path or a sender, as a JSON string on one line."""
-    return json.dumps(one_line(text, _ATTRIBUTE_CHARS), ensure_ascii=False)
+    return json.dumps(clean_line(text, _ATTRIBUTE_CHARS), ensure_ascii=False)
 
 
 def skeleton(text: str) -> str:

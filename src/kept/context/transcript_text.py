@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from kept.context.trim import shorten
 from kept.context.view import LoggedMessage
 from kept.sessions.entries import Attachment, Text, ToolCall, ToolResult
+from kept.text import one_line
 from kept.tokens import estimate_tokens
 from kept.values import frozen
 
@@ -51,7 +52,7 @@ def _render_message(logged: LoggedMessage) -> str:
     blocks = [text for text in _iter_blocks(logged) if text.strip()]
     if not blocks:
         return ""
-    speaker = " ".join(logged.message.speaker.split()) or _LABELS[logged.message.role]
+    speaker = one_line(logged.message.speaker) or _LABELS[logged.message.role]
     text = "\n  ".join("\n".join(blocks).splitlines())
     return f"L{logged.line} [{logged.entry.timestamp:%Y-%m-%d %H:%M}] {speaker}: {text}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kept.context.fence import Fence, one_line
+from kept.context.fence import Fence, clean_line
 from kept.context.trim import shorten
 from kept.context.view import LoggedMessage
 from kept.llm.base import Part, TextPart, ToolOutput, ToolUse, Turn
@@ -128,7 +128,7 @@ def _iter_user_parts(logged: LoggedMessage, options: TurnOptions, lead: str) -> 
         yield TextPart(quoted)
     text = _shorten(_message_text(logged.message), logged, options)
     if text.strip():
-        sender = one_line(logged.message.sender or "", _NAME_CHARS)
+        sender = clean_line(logged.message.sender or "", _NAME_CHARS)
         yield TextPart(_attribute(sender, logged.message.forwarded_from, text, options.fence))
 
 
@@ -147,7 +147,7 @@ def _message_text(message: Message) -> str:
         if isinstance(block, Text):
             texts.append(block.text)
         elif isinstance(block, Attachment):
-            texts.append(f"[attached: {one_line(block.name or block.media_type, _NAME_CHARS)}]")
+            texts.append(f"[attached: {clean_line(block.name or block.media_type, _NAME_CHARS)}]")
     return "\n\n".join(texts)
 
 
@@ -162,7 +162,7 @@ def group_block(lines: Any, fence: Fence) -> str:
     texts = []
     for line in lines:
         if isinstance(line, dict):
-            sender = one_line(str(line.get("sender", "")), _NAME_CHARS)
+            sender = clean_line(str(line.get("sender", "")), _NAME_CHARS)
             time = str(line.get("timestamp", ""))[11:16]
             # Indent further lines, so that one message cannot look like several.
             text = "\n  ".join(str(line.get("text", "")).splitlines())

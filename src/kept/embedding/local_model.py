@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from kept.config import LocalModelSettings
 from kept.embedding.base import Embedder
 from kept.errors import EmbedderUnavailable
+from kept.text import utf8_safe
 from kept.values import frozen
 
 _SAMPLE_BYTES = 1 << 20
@@ -145,7 +146,7 @@ def encodable(text: str, *, max_chars: int) -> str:
 
     Tokenizing megabytes to keep a few hundred tokens would cost more than the model.
     """
-    return text[:max_chars].encode("utf-8", "replace").decode()
+    return utf8_safe(text[:max_chars])
 
 
 def require_packages(*names: str, extra: str) -> None:

@@ -13,12 +13,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from kept.config.paths import workspace_key
+from kept.config.agent_paths import workspace_key
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import WriteFailed
-from kept.limits import is_count, is_storable, strict_json
+from kept.limits import is_count, strict_json
 from kept.lock import locked
 from kept.quarantine import Fault, set_file_aside
+from kept.text import is_utf8
 from kept.values import frozen
 
 VERSION = 1
@@ -224,7 +225,7 @@ def _parse_job(tree: Any) -> BatchJob | None:
             "hashes": [*hashes],
         } if is_count(created_s, _LATEST_S) and all(map(_is_hash, hashes)):
             texts = (key, workspace, identity, provider, file_id or "", batch_id or "")
-            if all(map(is_storable, texts)):
+            if all(map(is_utf8, texts)):
                 return BatchJob(key, workspace, identity, provider, created_s, tuple(hashes), file_id, batch_id)
     return None
 

@@ -31,7 +31,7 @@ from kept.indexing.planner import is_unchanged
 from kept.indexing.prepare import PreparedFile, Recipe, chunk_id, date_in_words, sha256, sha256_hex
 from kept.indexing.sources import CITED_FOLDER, is_transcript
 from kept.indexing.triggers import Growth
-from kept.limits import int64, is_storable
+from kept.limits import int64
 from kept.records import Passage, SourceFile
 from kept.redact import redact
 from kept.sessions.entries import (
@@ -49,6 +49,7 @@ from kept.sessions.entries import (
 from kept.sessions.keys import SessionKey, parse_key
 from kept.sessions.transcript import Damage, Position, RawLine, Transcript, TranscriptLine, is_message, parse_line
 from kept.store.generation import FileRow, FileWrite, NewChunk
+from kept.text import clip, is_utf8, one_line, utf8_safe
 from kept.values import frozen
 from kept.words.segment import segment, segment_context
 
@@ -344,7 +345,7 @@ def find_turn(line: TranscriptLine, *, begins: bool = False) -> Utterance | None
         case Message(role=role):
             kind = role
             text = "\n".join(filter(None, (_said(block, short=role == "tool") for block in body.content)))
-            speaker = _one_line(redact(body.speaker), 80) or _SPEAKERS[role]
+            speaker = clip(one_line(redact(body.speaker)), 80) or _SPEAKERS[role]
         case CompactionEntry(summary=summary):
             kind, text, speaker = "summary", redact(summary), _SPEAKERS["summary"]
         case _:
@@ -390,22 +391,17 @@ def _told(arguments: dict[str, Any]) -> str:
 
 def _shortened(text: str) -> str:
     for limit in _LOOKED_AT:
-        line = " ".join(redact(text, limit=limit).split())
+        line = one_line(redact(text, limit=limit))
         if len(line) > _SHORT or len(text) <= limit:
             break
-    return _one_line(line, _SHORT)
-
-
-def _one_line(text: str, limit: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return clip(line, _SHORT)
 
 
 def _clean(text: str) -> str:
     """What can be stored: a transcript may hold half surrogate pairs, which have no UTF-8."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return text.replace("\0", "�").encode("utf-8", "replace").decode()
+    return utf8_safe(text.replace("\0", "�"))
 
 
 # reading it back
@@ -466,7 +462,7 @@ def _locate(folder: str, path: str) -> str:
     name = path.removeprefix(CITED_FOLDER)
     if "/" in name or "\\" in name or "\0" in name or len(name) > 255 or not is_transcript(name):
         raise PathRefused(f"{path}: not a transcript.", hint="Name one as a search cites it: sessions/….jsonl.")
-    if not is_storable(name):
+    if not is_utf8(name):
         raise SessionNotFound(f"{path}: there is no such transcript.")
     absolute = os.path.join(folder, name)
     if not stat.S_ISREG(_state_of(absolute).st_mode):

@@ -9,9 +9,9 @@ from kept.errors import KeptError
 from kept.records import Dropped, Hit
 from kept.search.pipeline import IndexSearchResult
 from kept.workspace.notes import read_passage
-from kept.workspace.paths import Workspace
 from kept.workspace.scan import Scan
 from kept.workspace.watch import ChangeSignal
+from kept.workspace.workspace import Workspace
 
 RESCAN_AFTER_S = 5.0
 """The kernel does not see every change (such as another machine's, on a network file system), so its word does not

@@ -16,7 +16,7 @@ from kept.indexing.vectorise import Vectoriser
 from kept.store.index import Index, find_index_path, open_index
 from kept.store.vectors import VectorLimits
 from kept.values import frozen
-from kept.workspace.paths import Workspace
+from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.indexing.batch_runner import BatchRunner

@@ -20,8 +20,8 @@ from kept.store.generation import FileRow
 from kept.store.index import META_RECIPE, Index
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.paths import Workspace
 from kept.workspace.scan import Scan
+from kept.workspace.workspace import Workspace
 
 # File systems stamp a change with a clock that ticks, every 10 ms at the slowest common setting. A file that was
 # changed again within the tick in which it was read looks the same, so such a file is read once more.

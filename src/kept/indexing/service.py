@@ -27,8 +27,8 @@ from kept.search.pipeline import IndexSearchResult, QueryVector, embed_query, se
 from kept.search.query import ParsedQuery
 from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
-from kept.workspace.paths import Workspace
 from kept.workspace.scan import Scan
+from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.embedding.onnx.cross_encoder import CrossEncoder

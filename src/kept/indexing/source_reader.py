@@ -12,7 +12,7 @@ from kept.records import Problem, SourceFile
 from kept.store.generation import FileRow, Generation
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.paths import Workspace
+from kept.workspace.workspace import Workspace
 
 BATCH_FILES = 200
 BATCH_CHARS = 400_000

@@ -7,8 +7,9 @@ import os
 from kept.config import MemorySearchSettings
 from kept.limits import int64
 from kept.records import Problem, SourceFile
-from kept.workspace.paths import Workspace, is_markdown
+from kept.text import utf8_safe
 from kept.workspace.scan import Scan, scan_workspace
+from kept.workspace.workspace import Workspace, is_markdown
 
 CITED_FOLDER = "sessions/"
 """Prefix of a transcript's name in citations."""
@@ -68,7 +69,7 @@ def _add_entry(entry: os.DirEntry[str], files: list[SourceFile], problems: list[
         cited.encode("utf-8")
         state = entry.stat(follow_symlinks=False)
     except UnicodeEncodeError:
-        problems.append(Problem(cited.encode("utf-8", "replace").decode(), "its name is not valid UTF-8"))
+        problems.append(Problem(utf8_safe(cited), "its name is not valid UTF-8"))
     except FileNotFoundError:
         pass
     else:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from kept.errors import ContextOverflow
-from kept.limits import storable
 from kept.llm.base import (
     ChatRequest,
     Finished,
@@ -29,8 +28,8 @@ from kept.llm.streaming import (
     SdkChat,
     parse_arguments,
     read_count,
-    replace_surrogates,
 )
+from kept.text import utf8_safe
 
 DEFAULT_MAX_TOKENS = 8_192
 _INVALID_ID_CHARS = re.compile(r"[^A-Za-z0-9_-]")
@@ -88,7 +87,7 @@ class AnthropicChat(SdkChat):
         if request.system.strip():
             # Tools and system prompt come first and rarely change, so the provider can cache them.
             body["system"] = [
-                {"type": "text", "text": storable(request.system), "cache_control": {"type": "ephemeral"}}
+                {"type": "text", "text": utf8_safe(request.system), "cache_control": {"type": "ephemeral"}}
             ]
         if request.tools:
             body["tools"] = [
@@ -155,7 +154,7 @@ class AnthropicStreamReader:
             self._open_calls[index][2].append(delta.partial_json)
         if delta.type != "text_delta":
             return None
-        self._texts.append(replace_surrogates(delta.text))
+        self._texts.append(utf8_safe(delta.text))
         return TextDelta(self._texts[-1])
 
     def finish(self) -> Finished:

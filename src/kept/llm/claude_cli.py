@@ -25,10 +25,11 @@ from kept.errors import ContextOverflow, ModelError, ModelFailed, ModelRefused, 
 from kept.llm.base import ChatRequest, Finished, ModelEvent, ModelUsage, TextDelta
 from kept.llm.process import OUTPUT_LIMITS, OutputLimits, ProcessExit, run_lines
 from kept.llm.requests import render_conversation, tidy_turns, usage_or_estimate
-from kept.llm.streaming import RawEvents, read_count, replace_surrogates, with_idle_timeout
+from kept.llm.streaming import RawEvents, read_count, with_idle_timeout
 from kept.net.answers import CONTEXT_OVERFLOW
-from kept.net.text import one_line, shorten
+from kept.net.endpoint import MAX_DETAIL_CHARS
 from kept.redact import redact
+from kept.text import clip, printable_line, utf8_safe
 from kept.values import frozen
 
 LABEL = "Claude Code"
@@ -265,13 +266,13 @@ class ClaudeStreamReader:
         """Return the text as an event. Messages before and after a tool call are paragraphs of one answer."""
         lead = "\n\n" if self._starts_paragraph else ""
         self._starts_paragraph = False
-        self._texts.append(lead + replace_surrogates(text))
+        self._texts.append(lead + utf8_safe(text))
         return TextDelta(self._texts[-1])
 
 
 def explain(output: str, *, status: object = None, reason: str = "") -> ModelError:
     """Return the error that the program's output means."""
-    line = shorten(one_line(redact(output))) or "no reason was given"
+    line = clip(printable_line(redact(output)), MAX_DETAIL_CHARS) or "no reason was given"
     if reason == "prompt_too_long" or CONTEXT_OVERFLOW.search(output):
         return ContextOverflow(f"{LABEL}: the request is longer than the model takes ({line}).")
     if status in (401, 402, 403, 404) or _NO_ACCESS.search(output):

@@ -27,6 +27,7 @@ from kept.llm.base import (
 )
 from kept.llm.requests import count_tokens
 from kept.redact import redact
+from kept.text import one_line
 from kept.tokens import CHARS_PER_TOKEN, estimate_tokens, weigh
 from kept.values import frozen
 
@@ -102,11 +103,7 @@ def _pick_for_summary(sentences: list[Sentence]) -> Iterator[Sentence]:
 
 def _extract_fact(lines: list[SpokenLine], sentence: Sentence) -> ExtractedFact:
     line = lines[sentence.line]
-    return ExtractedFact(sentence.text, _one_line(line.speaker), line.when, _one_line(line.source))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return ExtractedFact(sentence.text, one_line(line.speaker), line.when, one_line(line.source))
 
 
 def render_facts(facts: Iterable[ExtractedFact]) -> str:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from kept.limits import storable
 from kept.llm.base import ChatRequest, Finished, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
 from kept.llm.model_service import ModelService, error_fields
 from kept.llm.requests import tidy_turns, usage_or_estimate
@@ -17,8 +16,8 @@ from kept.llm.streaming import (
     SdkChat,
     parse_arguments,
     read_count,
-    replace_surrogates,
 )
+from kept.text import utf8_safe
 
 _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
     "stop": "end",
@@ -68,7 +67,7 @@ class OpenAIChat(SdkChat):
             raise self.service.garbled() from exc
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
-        system = [{"role": "system", "content": storable(request.system)}] if request.system.strip() else []
+        system = [{"role": "system", "content": utf8_safe(request.system)}] if request.system.strip() else []
         body: dict[str, Any] = {
             "model": self.name,
             "messages": [*system, *(message for turn in tidy_turns(request.turns) for message in _messages(turn))],
@@ -147,7 +146,7 @@ class OpenAIStreamReader:
             self._read_call(piece)
         refusal = getattr(delta, "refusal", None) or ""
         self._refused = self._refused or bool(refusal)
-        text = replace_surrogates((getattr(delta, "content", None) or "") + refusal)
+        text = utf8_safe((getattr(delta, "content", None) or "") + refusal)
         self._texts.append(text)
         return text
 

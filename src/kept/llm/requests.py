@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from kept.limits import storable, storable_tree
 from kept.llm.base import ChatRequest, ModelUsage, Part, TextPart, ToolOutput, ToolUse, Turn
+from kept.text import utf8_safe, utf8_safe_tree
 from kept.tokens import estimate_tokens
 
 
@@ -32,12 +32,12 @@ def _make_sendable(part: Part) -> Part:
     """Replace lone surrogates: a transcript may hold them, they have no UTF-8, and one would end its conversation."""
     match part:
         case TextPart(text):
-            return TextPart(storable(text))
+            return TextPart(utf8_safe(text))
         case ToolUse():
-            arguments = storable_tree(dict(part.arguments))
-            return ToolUse(storable(part.id), storable(part.name), arguments)
+            arguments = utf8_safe_tree(dict(part.arguments))
+            return ToolUse(utf8_safe(part.id), utf8_safe(part.name), arguments)
         case ToolOutput():
-            return replace(part, call_id=storable(part.call_id), text=storable(part.text))
+            return replace(part, call_id=utf8_safe(part.call_id), text=utf8_safe(part.text))
 
 
 # size

@@ -16,6 +16,7 @@ from kept.limits import MAX_TOKENS, count_or_zero
 from kept.llm.base import MALFORMED, ChatRequest, ModelEvent, TextDelta
 from kept.llm.bounded import AnswerLimits
 from kept.llm.model_service import ModelService
+from kept.text import utf8_safe
 
 MAX_ANSWER_CHARS = 2_000_000
 """No model writes this much. A server that does is not a model."""
@@ -78,20 +79,15 @@ def parse_arguments(raw: str) -> Mapping[str, Any]:
     try:
         arguments = json.loads(raw, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        return {MALFORMED: replace_surrogates(raw[:_MALFORMED_CHARS])}
+        return {MALFORMED: utf8_safe(raw[:_MALFORMED_CHARS])}
     if arguments is None:
         return {}
-    return arguments if isinstance(arguments, dict) else {MALFORMED: replace_surrogates(raw[:_MALFORMED_CHARS])}
+    return arguments if isinstance(arguments, dict) else {MALFORMED: utf8_safe(raw[:_MALFORMED_CHARS])}
 
 
 def _refuse_constant(word: str) -> NoReturn:
     """Refuse NaN and the infinities: they are not JSON, and a transcript could not store them."""
     raise ValueError(word)
-
-
-def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which can be neither stored nor shown."""
-    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
 
 
 def read_count(value: Any) -> int:

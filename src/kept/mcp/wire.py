@@ -13,7 +13,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from kept.limits import storable_tree
+from kept.text import utf8_safe_tree
 
 Item = SessionMessage | Exception
 
@@ -58,7 +58,7 @@ def read_again(error: ValidationError) -> SessionMessage | types.JSONRPCError | 
     if not faults[0]["input"].strip():
         return None
     try:
-        tree = storable_tree(json.loads(faults[0]["input"]))
+        tree = utf8_safe_tree(json.loads(faults[0]["input"]))
     except (ValueError, TypeError, RecursionError):
         return _refusal(types.PARSE_ERROR, "This line is not JSON.", None)
     try:

@@ -1,7 +1,7 @@
 """HTTP for providers: patient with failures that pass, quick to give up on the rest, silent about secrets.
 
 `client` retries calls and explains failures; `transport` sends one request; `answers` reads error replies; `retry` has
-timeouts, policy and circuit breaker. `endpoint`, `account` and `text` keep keys out of addresses and messages.
+timeouts, policy and circuit breaker. `endpoint` and `account` keep keys out of addresses and messages.
 `guard` protects servers of our own.
 """
 

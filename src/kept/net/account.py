@@ -6,9 +6,17 @@ from collections.abc import Mapping
 from dataclasses import field
 from urllib.parse import parse_qsl
 
-from kept.net.endpoint import Endpoint, fits_header, is_auth_header, parse_endpoint, request_headers, secrets_in
-from kept.net.text import one_line, shorten
+from kept.net.endpoint import (
+    MAX_DETAIL_CHARS,
+    Endpoint,
+    fits_header,
+    is_auth_header,
+    parse_endpoint,
+    request_headers,
+    secrets_in,
+)
 from kept.redact import Redactor
+from kept.text import clip, printable_line
 from kept.values import frozen
 
 
@@ -52,7 +60,7 @@ class ProviderAccount:
     def clean_message(self, text: str) -> str:
         """Return text of the provider in a form that may be shown: one short line without secrets."""
         redact = Redactor([self.key or "", *secrets_in(self.endpoint, self.headers)])
-        return shorten(redact(one_line(text)))
+        return clip(redact(printable_line(text)), MAX_DETAIL_CHARS)
 
 
 def choose_account(

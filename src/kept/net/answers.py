@@ -12,7 +12,7 @@ from typing import Any
 from kept.errors import ConfigError, Overloaded, QuotaExhausted, RemoteError, RequestRefused
 from kept.net.endpoint import parse_endpoint
 from kept.net.retry import LONGEST_RETRY_AFTER_S
-from kept.net.text import one_line
+from kept.text import printable_line
 from kept.values import frozen
 
 CONTEXT_OVERFLOW = re.compile(
@@ -101,8 +101,8 @@ def summarise(reply: HttpReply) -> str:
         summary = text
         if text.startswith("<") or "<html" in text[:1000].lower():
             title = _TITLE.search(text)
-            summary = f"a web page, '{one_line(title.group(1))}'" if title else "a web page"
-    return one_line(summary) or _phrase(reply.status)
+            summary = f"a web page, '{printable_line(title.group(1))}'" if title else "a web page"
+    return printable_line(summary) or _phrase(reply.status)
 
 
 def _message_in(tree: Any) -> str:

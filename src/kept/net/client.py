@@ -11,11 +11,11 @@ from typing import IO, Any
 from kept.errors import BadAnswer, EndpointDown, RemoteError
 from kept.net import retry
 from kept.net.answers import REDIRECTS, HttpReply, classify_failure, is_file_redirect, retry_after_s, summarise
-from kept.net.endpoint import parse_endpoint, request_headers, secrets_in
+from kept.net.endpoint import MAX_DETAIL_CHARS, parse_endpoint, request_headers, secrets_in
 from kept.net.retry import CircuitBreaker, RetryPolicy, Timeouts
-from kept.net.text import one_line, shorten
 from kept.net.transport import MAX_ANSWER_BYTES, HttpRequest, NoReply, Transport
 from kept.redact import Redactor
+from kept.text import clip, printable_line
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,8 @@ class HttpClient:
 
     def clean_message(self, text: str) -> str:
         """Return text of the service in a form that may be shown: one short line without secrets."""
-        return shorten(self._redact(one_line(text)))  # redacted before it is shortened: half a key is still a key
+        # Redact first: clipping could leave half a key, which is not recognised.
+        return clip(self._redact(printable_line(text)), MAX_DETAIL_CHARS)
 
     def abort(self) -> None:
         """End the calls of other threads, which would otherwise delay the end of the process."""

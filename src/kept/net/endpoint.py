@@ -9,8 +9,11 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from kept.errors import ConfigError
 from kept.net.loopback import is_loopback
-from kept.net.text import one_line, shorten
+from kept.text import clip, printable_line
 from kept.values import frozen
+
+MAX_DETAIL_CHARS = 200
+"""Length at which text of a service is cut in a message of ours."""
 
 _AUTH_WORDS = re.compile(r"auth|key|token|secret|cookie|password|credential|signature", re.IGNORECASE)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -72,8 +75,9 @@ def request_headers(endpoint: Endpoint, given: Mapping[str, str]) -> dict[str, s
         headers["authorization"] = "Basic " + base64.b64encode(unquote(endpoint.userinfo).encode()).decode()
     for name, value in given.items():
         if not _HEADER_NAME.fullmatch(name) or not fits_header(value):
+            shown = clip(printable_line(name), MAX_DETAIL_CHARS)
             raise ConfigError(
-                f"memory_search.remote.headers: '{shorten(one_line(name))}' cannot be sent as a header.",
+                f"memory_search.remote.headers: '{shown}' cannot be sent as a header.",
                 hint="Names have no spaces; values are plain text on one line.",
             )
         headers[name.lower()] = value

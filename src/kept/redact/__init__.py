@@ -1,7 +1,8 @@
-"""Take secrets out of a text before it is indexed, shown or sent away.
+"""Removes secrets from a text before it is indexed, shown or sent away.
 
-`formats` knows keys by their own format, `places` by where they stand, `assignments` by what they are called.
-All of them give positions in the text as it came, so that a text can be cut after it was redacted.
+`formats` recognises keys by their own format, `surroundings` by the text around them, and `assignments` by their names,
+which are in `names`; `secret_values` tells a secret from a word, a number or a path. All of them report `spans` of the
+original text, so that a text can be cut after redaction.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from collections.abc import Iterable, Iterator
 from kept.redact.names import has_name
 
 REDACTION_VERSION = 2
-"""Raised when more is taken out, so that existing indexes are rebuilt without it."""
+"""Incremented when more is redacted, so that existing indexes are rebuilt without it."""
 
 REDACTED = "[redacted]"
 
-_SHORTEST_KEY = 16
-_PLACES = ("://", "auth", " -", "bearer", "basic ", "net user", "pass:", "identified", ":5432:", ":*:", "cookie")
-"""Without one of these, nothing in a text stands where secrets do."""
-_SHORTEST_KNOWN = 4
+_MIN_KEY_CHARS = 16
+_SURROUNDINGS = ("://", "auth", " -", "bearer", "basic ", "net user", "pass:", "identified", ":5432:", ":*:", "cookie")
+"""Without one of these in a text, no rule of `surroundings` can match."""
+_MIN_KNOWN_CHARS = 4
 _MARGIN = 512
-"""How far behind a cut the text is looked at: a secret is recognised within this many characters."""
+"""Number of characters read beyond a cut. A secret is recognised within this many."""
 
 
 def redact(text: str, *, limit: int | None = None) -> str:
@@ -44,10 +45,10 @@ def redact(text: str, *, limit: int | None = None) -> str:
 
 
 def find_secrets(text: str) -> list[tuple[int, int]]:
-    """Where the secrets of a text stand, in order and apart from each other."""
+    """Return the spans of the secrets in a text, in order and without overlaps."""
     lower = text.lower()
-    if len(lower) != len(text):  # some letters have two characters in lower case
-        lower = "".join([sign.lower() if len(sign.lower()) == 1 else sign for sign in text])
+    if len(lower) != len(text):  # some letters become two characters in lower case
+        lower = "".join([char.lower() if len(char.lower()) == 1 else char for char in text])
     merged: list[tuple[int, int]] = []
     for start, end in sorted(_find(text, lower)):
         if merged and start <= merged[-1][1]:
@@ -58,17 +59,17 @@ def find_secrets(text: str) -> list[tuple[int, int]]:
 
 
 def _find(text: str, lower: str) -> Iterator[tuple[int, int]]:
-    """Import the tables when a text has what they look for: most queries have none of it, and are waited for."""
-    # No key has a space in it, so only long words are searched for them: a fraction of the text.
-    words = " ".join([word for word in text.split() if len(word) >= _SHORTEST_KEY])
+    """Yield spans, unsorted. Import a table only if the text can match it: most queries match none, and users wait."""
+    # Keys have no spaces, so only long words are searched: a fraction of the text.
+    words = " ".join([word for word in text.split() if len(word) >= _MIN_KEY_CHARS])
     if words or "PRIVATE KEY" in text:
         from kept.redact.formats import find_keys
 
         yield from find_keys(text, words)
-    if any(sign in lower for sign in _PLACES):
-        from kept.redact.places import find_placed
+    if any(keyword in lower for keyword in _SURROUNDINGS):
+        from kept.redact.surroundings import find_by_surroundings
 
-        yield from find_placed(text, lower)
+        yield from find_by_surroundings(text, lower)
     if has_name(lower):
         from kept.redact.assignments import find_named
 
@@ -76,11 +77,11 @@ def _find(text: str, lower: str) -> Iterator[tuple[int, int]]:
 
 
 class Redactor:
-    """Takes out secrets that are known, such as the keys of the settings, and whatever looks like one."""
+    """Redacts known secrets, such as the keys of the settings, and whatever looks like one."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        forms = {form for secret in secrets if len(secret) >= _SHORTEST_KNOWN for form in _forms(secret)}
-        # The longest first: a part of a secret that is itself one must not leave the rest of the whole behind.
+        forms = {form for secret in secrets if len(secret) >= _MIN_KNOWN_CHARS for form in _forms(secret)}
+        # Longest first: replacing a secret that is part of another would leave the rest of the other.
         self._secrets = sorted(forms, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
@@ -93,7 +94,7 @@ class Redactor:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """A secret as it is, and as it stands in an address or in JSON."""
+    """Yield a secret verbatim, and as encoded in a URL and in JSON."""
     yield secret
     if not secret.isalnum():
         from json import dumps

@@ -1,6 +1,6 @@
-"""Secrets that are recognised by their names: what follows 'password=', 'token:', '--api-key', 'Passwort ist'.
+"""Recognises secrets by their names: the value after 'password=', 'token:', '--api-key', 'Passwort ist'.
 
-Names are found by plain searches for their stems; a pattern is tried only where one stands.
+Names are found by plain searches for their stems; a pattern is tried only there.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kept.redact import names
+from kept.redact.secret_values import Certainty, is_password, is_secret
 from kept.redact.spans import Span, compiled
-from kept.redact.values import Certainty, is_password, is_secret
 from kept.values import frozen
 
 _SLASHES = r"\\{0,63}"
-"""A quotation mark is escaped as often as JSON was put into JSON."""
+"""Escapes of a quotation mark: JSON inside JSON adds one per level."""
 _NAME = (
     rf"(?i)(?:(?P<password>{names.PASSWORDS})|(?P<short>{names.SHORT_PASSWORDS})(?![a-z])|(?:{names.SECRETS})"
     r"|(?P<key>key(?!s|[a-z]{2})))(?P<suffix>[A-Za-z0-9_-]{0,32})"
@@ -41,7 +41,7 @@ _PARAMETER = r"[?&][A-Za-z0-9_.-]{0,40}\Z"
 _ACCOUNT = r"(?i)\b(?:login|user(?:name)?|account|e?mail|host|smtp)\b"
 _LONGEST_KIND = 14
 _REACH = 120
-"""How much of what stands around a name is looked at."""
+"""Number of characters read before a name and after its value."""
 
 
 @frozen
@@ -51,10 +51,10 @@ class _Name:
     before: str
     for_password: bool
     is_short: bool = False
-    """'pass' or 'pw', which mean a password only where more says so."""
+    """True for 'pass' and 'pw', which mean a password only in some contexts."""
     is_key: bool = False
     is_foreign: bool = False
-    """In a script that puts no space between words."""
+    """True for a script that may not separate words by spaces."""
 
 
 @frozen
@@ -73,7 +73,7 @@ def find_named(text: str, lower: str) -> Iterator[Span]:
         yield from _find_other(text, lower, stem)
 
 
-def _places(lower: str, stem: str) -> Iterator[int]:
+def _iter_positions(lower: str, stem: str) -> Iterator[int]:
     at = lower.find(stem)
     while at >= 0:
         yield at
@@ -81,7 +81,7 @@ def _places(lower: str, stem: str) -> Iterator[int]:
 
 
 def _find_stem(text: str, lower: str, stem: str) -> Iterator[Span]:
-    for at in _places(lower, stem):
+    for at in _iter_positions(lower, stem):
         if stem == "key" and not names.is_kind(lower[max(0, at - _LONGEST_KIND) : at]):
             continue
         match = compiled(_NAME).match(text, at)
@@ -94,7 +94,7 @@ def _find_stem(text: str, lower: str, stem: str) -> Iterator[Span]:
 
 
 def _find_other(text: str, lower: str, stem: str) -> Iterator[Span]:
-    for at in _places(lower, stem):
+    for at in _iter_positions(lower, stem):
         end = at + len(stem)
         if stem.isascii() and (lower[at - 1 : at].isalpha() or lower[end : end + 1].isalpha()):
             continue
@@ -122,7 +122,7 @@ def _find_value(text: str, name: _Name) -> Iterator[Span]:
     else:
         is_setting = kind == "flag" or in_address or text[name.start : name.end].isupper()
         if certainty is Certainty.LOOSE and name.before.endswith("_"):
-            certainty = Certainty.TIGHT  # nobody writes a sentence about a session_secret
+            certainty = Certainty.TIGHT  # a sentence would not say session_secret
         accepted = is_secret(value.text, certainty, is_setting=is_setting)
     if accepted:
         yield value.start, value.start + len(value.text)
@@ -145,7 +145,7 @@ def _read_value(text: str, at: int, *, in_address: bool) -> _Value | None:
 
 
 def _belongs(text: str, name: _Name, kind: str, value: _Value) -> bool:
-    """Whether a value after this separator can be what the name says."""
+    """Return whether the value after this kind of separator can belong to the name."""
     joined = name.before[-1:] in ("_", "-")
     if name.is_short and not _means_password(text, name, kind, value, joined=joined):
         return False
@@ -165,7 +165,7 @@ def _belongs(text: str, name: _Name, kind: str, value: _Value) -> bool:
 
 
 def _means_password(text: str, name: _Name, kind: str, value: _Value, *, joined: bool) -> bool:
-    """'smtp_pass: x' and 'pass=x' name a password, 'PASS: test_login' does not."""
+    """Return whether 'pass' or 'pw' names a password: in 'smtp_pass: x' and 'pass=x', but not in 'PASS: test_login'."""
     match kind:
         case "equals" | "flag" | "value":
             return True

@@ -1,11 +1,11 @@
-"""Keys that are recognised by their own format, wherever they stand.
+"""Recognises keys by their own format, anywhere in a text.
 
 The formats are those that the services document or that public scanners agree on. Packages that ship such rules
 (detect-secrets, CredSweeper, whispers, trufflehog3) report lines instead of positions, or bring a model and dozens of
 dependencies; so the table is our own.
 
-A search for the literal part comes first, which costs nanoseconds; only where it occurs is a pattern compiled and
-tried. Every pattern is linear: it is anchored at the literal, and what it repeats is bounded or possessive.
+A search for the literal part comes first, which costs nanoseconds; a pattern is compiled and tried only where it
+occurs. Every pattern takes linear time: it is anchored at the literal, and its repeats are bounded or possessive.
 """
 
 from __future__ import annotations
@@ -98,23 +98,23 @@ PREFIXES: dict[str, str] = {
     **_rows(r"(?:local|public)\.[A-Za-z0-9_-]{30,}+(?:\.[A-Za-z0-9_-]++)?", "v2.", "v3.", "v4."),
     "b3BlbnNzaC1rZXktdjE": r"[A-Za-z0-9+/=\s]{20,}+",
 }
-"""What a key begins with, and the pattern of the rest."""
+"""Start of a key, and the pattern of the rest."""
 
 
 REPEATED = (
     r"\b(?:sk|pa|pk|rk)[-_][A-Za-z0-9_*…-]{6,}+|\bAIza[A-Za-z0-9_*…-]{6,}+|[A-Za-z0-9_-]{2,}+\*{3,}+[A-Za-z0-9_-]{0,8}"
 )
-"""A key as services repeat it in an error: short, or with its middle masked. For messages only, where taking out a
-word too much does no harm."""
+"""A key as services repeat it in an error: short, or with its middle masked. For messages only, where redacting a
+harmless word does no damage."""
 
 
 @frozen
 class Shape:
-    sign: str
+    keyword: str
     """Without it in the text, the pattern cannot match."""
     pattern: str
     before: str = ""
-    """Characters that belong to the key and stand before the match."""
+    """Characters that belong to the key if they directly precede the match."""
 
 
 _TOKEN = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
@@ -134,25 +134,25 @@ SHAPES: tuple[Shape, ...] = (
     Shape("-us", r"-us(?<=[0-9a-f]{32}-us)[0-9]{1,2}(?![A-Za-z0-9])", "0123456789abcdef"),  # Mailchimp
     Shape("$", r"\$(?:1|2[abxy]|5|6|7|y|argon2(?:id|i|d))\$[A-Za-z0-9./$=,+-]{20,}+"),  # hashed passwords
 )
-_FURTHEST_BACK = 120
+_MAX_CHARS_BEFORE = 120
 _ESCAPE_BEFORE = r"(?:\\[nrtbf]|\\x[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2})\Z"
 _BY_JOINT = (
     ("_", tuple(prefix for prefix in PREFIXES if "_" in prefix)),
     ("-", tuple(prefix for prefix in PREFIXES if "-" in prefix and "_" not in prefix)),
     ("", tuple(prefix for prefix in PREFIXES if "_" not in prefix and "-" not in prefix)),
 )
-"""One search for an underscore spares those for half of the table."""
+"""One search for an underscore saves the searches for half of the table."""
 
 
 def find_keys(text: str, words: str) -> Iterator[Span]:
-    """``words`` are the words of the text that are long enough to be keys."""
+    """Yield the spans of keys. ``words`` are the words of the text that are long enough to be keys."""
     for joint, prefixes in _BY_JOINT:
         if joint in words:
             for prefix in prefixes:
                 if prefix in words:
                     yield from _find_prefixed(text, prefix)
     for shape in SHAPES:
-        if shape.sign in text:
+        if shape.keyword in text:
             yield from _find_shaped(text, shape)
 
 
@@ -170,7 +170,7 @@ def _find_prefixed(text: str, prefix: str) -> Iterator[Span]:
 
 
 def _begins_here(text: str, at: int) -> bool:
-    """A key begins where no letter, digit or joint stands before it, other than those of an escape: '\\nghp_…'."""
+    """Return whether a key can begin here: not after a letter, digit or joint, unless of an escape: '\\nghp_…'."""
     before = text[at - 1] if at else " "
     if not before.isascii() or not (before.isalnum() or before in "_-"):
         return True
@@ -180,7 +180,7 @@ def _begins_here(text: str, at: int) -> bool:
 def _find_shaped(text: str, shape: Shape) -> Iterator[Span]:
     for match in compiled(shape.pattern).finditer(text):
         start = match.start()
-        first = max(0, start - _FURTHEST_BACK)
+        first = max(0, start - _MAX_CHARS_BEFORE)
         while shape.before and start > first and text[start - 1] in shape.before:
             start -= 1
         yield start, match.end()

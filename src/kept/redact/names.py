@@ -1,14 +1,14 @@
-"""What a secret is called: the words after which one is expected, in English and other languages."""
+"""Names of secrets: the words after which one is expected, in English and other languages."""
 
 from __future__ import annotations
 
 from kept.redact.spans import compiled
 
 STEMS = ("pass", "pwd", "pw", "psk", "secret", "cred", "token", "key", "phpsess", "jsession")
-"""What every name has in it, in lower case."""
+"""Parts of words, in lower case. Every English name contains one."""
 
 PASSWORDS = r"pass[ _-]?(?:word|wort|wd|phrase|code|ord|key)|passe|pwd|psk(?![a-z])"
-"""A password may be any word, so these names stand alone: 'pass' and 'pw' need more around them."""
+"""Names that mean a password without further context. 'pass' and 'pw' need some."""
 SHORT_PASSWORDS = r"pass|pw"
 SECRETS = r"secret|credentials?|creds|token(?!s|i[sz])|phpsessid|jsessionid"
 KEY_KINDS = tuple(
@@ -17,7 +17,7 @@ KEY_KINDS = tuple(
     signature subscription client app application consumer deploy webhook session storage admin root jwt hmac aes server
     """.split()
 )
-"""A key is a secret when one of these says what kind it is: 'the key idea' is none."""
+"""A key is a secret after one of these words: 'the key idea' is not."""
 
 OTHER_PASSWORDS: tuple[str, ...] = (
     # German, Dutch, Scandinavian, Finnish
@@ -45,12 +45,12 @@ OTHERS: dict[str, bool] = dict.fromkeys(OTHER_PASSWORDS, True) | dict.fromkeys(O
 OTHERS_ASCII = tuple([stem for stem in OTHERS if stem.isascii()])
 OTHERS_BEYOND_ASCII = tuple([stem for stem in OTHERS if not stem.isascii()])
 _LETTERS = f"[{''.join(sorted({max(stem) for stem in OTHERS_BEYOND_ASCII}))}]"
-"""A letter of each: in a long text, one search in the place of one for each name."""
+"""One letter of each name: in a long text, one search replaces one per name."""
 _LONG = 400
 
 
 def has_name(lower: str) -> bool:
-    """Whether a text in lower case may name a secret."""
+    """Return whether a text in lower case may name a secret."""
     for stem in STEMS:
         if stem in lower and (stem != "key" or _has_key(lower)):
             return True
@@ -58,7 +58,7 @@ def has_name(lower: str) -> bool:
 
 
 def is_kind(before: str) -> bool:
-    """Whether a word that says what kind of key it is stands at the end of a text."""
+    """Return whether a text ends with a kind of key, such as 'api'."""
     return before.rstrip(" _-").endswith(KEY_KINDS)
 
 
@@ -68,7 +68,7 @@ def _has_key(lower: str) -> bool:
 
 
 def find_others(lower: str) -> list[str]:
-    """Names of other languages that the text has."""
+    """Return the names in other languages that a text contains."""
     stems = [stem for stem in OTHERS_ASCII if stem in lower]
     if not lower.isascii() and (len(lower) < _LONG or compiled(_LETTERS).search(lower)):
         stems += [stem for stem in OTHERS_BEYOND_ASCII if stem in lower]
@@ -76,7 +76,7 @@ def find_others(lower: str) -> list[str]:
 
 
 IS = r"(?:is|was|now|ist|lautet|est|es|è|é|är|er|je|jest|là|adalah|это)(?![A-Za-z])|是|为|為|は|คือ"
-"""Between a name and its secret in a sentence."""
+"""Verbs between a name and its secret in a sentence."""
 
 METADATA = (
     r"(?:\As?|[_.-]|(?<=[a-z])(?=[A-Z]))"
@@ -86,4 +86,4 @@ METADATA = (
     r"|pattern|format|scope|algorithm|header|prefix|suffix|less|error|status|valid|class|method|service|helper|ring"
     r"|board|change|updat|generator|check|verif|protect|input|column|ref(?![a-z])|kind|source|mode|public)"
 )
-"""What follows a name when the value says something about a secret, as in 'token_limit' or 'password_file'."""
+"""Suffixes of a name whose value describes a secret, as in 'token_limit' or 'password_file'."""

@@ -1,4 +1,4 @@
-"""Where a secret stands in a text."""
+"""Spans of secrets in a text, and the compiled patterns that find them."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from kept.responder import forget
 from kept.sessions.entries import FORWARDED
 from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
+from kept.text import clip
 from kept.values import frozen
 from kept.workspace.removal import Removed
 
@@ -222,9 +223,7 @@ def _unknown(name: str) -> str:
 
 def _shown(number: int, hit: Hit) -> str:
     text = hit.snippet.strip()
-    return f"{number}. {hit.citation}\n" + (
-        text if len(text) <= _SNIPPET_CHARS else text[:_SNIPPET_CHARS].rstrip() + "…"
-    )
+    return f"{number}. {hit.citation}\n{clip(text, _SNIPPET_CHARS)}"
 
 
 def _what_stays(said: list[Hit]) -> list[str]:

@@ -30,13 +30,14 @@ from kept.errors import (
 )
 from kept.forking import DatabaseLock, forget, register
 from kept.ledger import open_heal_ledger
-from kept.limits import int64, is_storable
+from kept.limits import int64
 from kept.lock import locked
 from kept.records import Heal, Problem
 from kept.sessions.entries import Entry
 from kept.sessions.record import COLUMNS, ENDING, RecordBuilder, SessionRecord
 from kept.sessions.transcript import FileState, Position, Transcript, TranscriptLine, faults_of
 from kept.sqlite import connect, connect_in_memory, immediate, translated
+from kept.text import is_utf8, utf8_safe
 
 HEAL_WAIT_S = 30.0
 
@@ -310,10 +311,10 @@ class Catalogue:
         try:
             with os.scandir(self.folder) as items:
                 for item in filter(_is_transcript, items):
-                    if is_storable(item.name):
+                    if is_utf8(item.name):
                         found[item.name] = FileState.from_stat(item.stat(follow_symlinks=False))
                     else:
-                        self.say(item.name.encode("utf-8", "replace").decode(), "its name is not valid UTF-8")
+                        self.say(utf8_safe(item.name), "its name is not valid UTF-8")
         except FileNotFoundError:
             pass
         except OSError as exc:

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 
 from kept import sqlite
-from kept.config.paths import AgentPaths
+from kept.config.agent_paths import AgentPaths
 from kept.database_files import database_files, file_number
 from kept.errors import StoreDamaged
 from kept.sqlite import immediate, snapshot, translated

@@ -11,6 +11,7 @@ import re
 
 from kept.errors import UsageError
 from kept.records import cite
+from kept.text import clip, one_line
 
 NOTES = "kept://notes/"
 MAX_PATH_CHARS = 200
@@ -33,8 +34,8 @@ def show_name(name: str) -> str:
     import json
     import unicodedata
 
-    seen = "".join(char for char in " ".join(name.split()) if unicodedata.category(char) not in ("Cc", "Cf"))
-    cut = seen if len(seen) <= MAX_PATH_CHARS else seen[: MAX_PATH_CHARS - 1] + "…"
+    seen = "".join(char for char in one_line(name) if unicodedata.category(char) not in ("Cc", "Cf"))
+    cut = clip(seen, MAX_PATH_CHARS)
     return cut if all(map(_is_plain, cut)) else json.dumps(cut, ensure_ascii=False)
 
 

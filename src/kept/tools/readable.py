@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kept.records import Hit, Passage, SearchResult, Status, Written
+from kept.text import clip, one_line
 from kept.tools.citation import LONG_NAME, show_citation, show_path
 
 _NOTHING = "Nothing is remembered about that. Other words, or a wider time, may find it."
@@ -90,7 +91,7 @@ def status_text(status: Status, sessions: int) -> str:
 
 def error_text(message: str, hint: str) -> str:
     """One line, whatever was asked for and is repeated in it."""
-    return f"Error: {_one_line(f'{message} {hint}', _ERROR_CHARS)}"
+    return f"Error: {clip(one_line(f'{message} {hint}'), _ERROR_CHARS)}"
 
 
 def _state(status: Status) -> str:
@@ -102,13 +103,13 @@ def _state(status: Status) -> str:
 
 def _trouble(degraded: Iterable[str]) -> list[str]:
     """Reasons repeat names of files and answers of other programs."""
-    reasons = [quote(_one_line(reason, _ERROR_CHARS)) for reason in degraded]
+    reasons = [quote(clip(one_line(reason), _ERROR_CHARS)) for reason in degraded]
     return ["\n".join([_TROUBLE, *reasons])] if reasons else []
 
 
 def _names(names: dict[str, str | None]) -> str:
     """Names that others have chosen, a quoted line for each."""
-    lines = (f"{what}: {_one_line(name, _NAME_CHARS)}" for what, name in names.items() if name)
+    lines = (f"{what}: {clip(one_line(name), _NAME_CHARS)}" for what, name in names.items() if name)
     return "".join(f"{quote(line)}\n" for line in lines)
 
 
@@ -116,11 +117,6 @@ def _time(text: str, chars: int) -> str:
     """The beginning of a time, if it is one."""
     start = text[:chars]
     return start.replace("T", " ") if _TIME.fullmatch(start) else ""
-
-
-def _one_line(text: str, limit: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def _count(number: int, one: str) -> str:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, UsageError
 from kept.indexing.sources import CITED_FOLDER
-from kept.limits import storable, storable_tree
 from kept.memory import Memory
 from kept.records import Hit, Progress
 from kept.redact import redact
 from kept.search.date_filter import parse_when
+from kept.text import utf8_safe, utf8_safe_tree
 from kept.tools.arguments import check_arguments
 from kept.tools.catalogue import get_tool
 from kept.tools.citation import from_citation, from_uri
@@ -71,7 +71,7 @@ class Toolbox:
         except KeptError as exc:
             outcome = error_outcome(exc)
         # Names and what was asked may hold half surrogate pairs, which no transport can send.
-        return ToolOutcome(storable(outcome.text), storable_tree(outcome.data), outcome.is_error)
+        return ToolOutcome(utf8_safe(outcome.text), utf8_safe_tree(outcome.data), outcome.is_error)
 
     def _run(
         self, name: str, given: dict[str, Any], progress: Progress | None, leave_out: LeaveOut | None

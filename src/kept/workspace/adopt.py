@@ -1,6 +1,6 @@
-"""Notes of another workspace, taken in where there is none of that name. What is here is never touched.
+"""Copies the notes of another workspace, unless there is a note of that name. Existing notes are never changed.
 
-Files that stand in a system prompt are copied only when the person asks for them: notes are data, these are not.
+Files that become part of a system prompt are copied only on request: notes are data, these are instructions.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from kept.records import Problem
 from kept.values import frozen
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.paths import MEMORY_FOLDER, ROOT_NOTES, Workspace, is_indexed_name, is_markdown
 from kept.workspace.prompt_files import is_persons_own
+from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace, is_indexed_name, is_markdown
 
-_ONE_OF = ("MEMORY.md", "memory.md")
+_LONG_TERM_NAMES = ("MEMORY.md", "memory.md")
 
 
 @frozen
 class NotesAdopted:
     copied: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
-    """Here already, to the byte."""
+    """Existing notes with the same bytes."""
     conflicts: tuple[str, ...] = ()
-    """Here already with another text, which stayed."""
+    """Existing notes with another text, which stayed."""
     left_out: tuple[str, ...] = ()
-    """Markdown that is not a note: it would not be searched."""
+    """Markdown files that are not notes, so no search would find them."""
     held_back: tuple[str, ...] = ()
-    """Files that stand in a system prompt, which nobody asked for."""
+    """Files for a system prompt that were not requested."""
     problems: tuple[Problem, ...] = ()
 
 
@@ -43,9 +43,11 @@ def is_workspace(folder: str) -> bool:
 def adopt_notes(
     workspace: Workspace, folder: str, *, max_bytes: int, dry_run: bool = False, instructions: bool = False
 ) -> NotesAdopted:
-    """Copies the notes of a folder, byte for byte and with their times, into a workspace that is made where it is
-    missing. ``instructions`` copies SOUL.md, AGENTS.md and USER.md too."""
-    found: dict[str, list[str]] = {"copied": [], "same": [], "conflicts": [], "left_out": [], "held_back": []}
+    """Copy the notes of a folder, byte for byte and with their times. Create the workspace if it is missing.
+
+    ``instructions`` copies SOUL.md, AGENTS.md and USER.md too.
+    """
+    outcomes: dict[str, list[str]] = {"copied": [], "same": [], "conflicts": [], "left_out": [], "held_back": []}
     problems: list[Problem] = []
     if not dry_run:
         workspace.make()
@@ -54,18 +56,18 @@ def adopt_notes(
         copying = _Copying(source, root, target, workspace, max_bytes, instructions)
         for name in sorted(_iter_markdown(source, root, problems)):
             if not is_indexed_name(name):
-                found["left_out"].append(_shown(name))
+                outcomes["left_out"].append(_shown(name))
                 continue
             try:
-                found[copying.adopt(name, dry_run=dry_run)].append(_shown(name))
+                outcomes[copying.adopt(name, dry_run=dry_run)].append(_shown(name))
             except KeptError as exc:
                 problems.append(Problem(_shown(os.path.join(folder, name)), exc.message))
-    return NotesAdopted(**{kind: tuple(names) for kind, names in found.items()}, problems=tuple(problems))
+    return NotesAdopted(**{kind: tuple(names) for kind, names in outcomes.items()}, problems=tuple(problems))
 
 
 @frozen
 class _Copying:
-    """From one open workspace to another."""
+    """Copies notes from one open workspace to another."""
 
     source: OpenWorkspace
     folder: str
@@ -75,8 +77,9 @@ class _Copying:
     instructions: bool
 
     def adopt(self, name: str, *, dry_run: bool) -> str:
+        """Copy a note. Return the field of `NotesAdopted` that it belongs to."""
         note = self.source.read(os.path.join(self.folder, *name.split("/")), max_bytes=self.max_bytes)
-        absolute = self._place_for(name)
+        absolute = self._target_path(name)
         if is_persons_own(name) and not self.instructions:
             return self._compare(absolute, note.raw) or "held_back"
         if dry_run:
@@ -88,11 +91,11 @@ class _Copying:
                 write_atomic(absolute, note.raw, dir_fd=folder, mtime_ns=note.mtime_ns)
             return outcome or "copied"
 
-    def _place_for(self, name: str) -> str:
-        """Long-term memory has two names; of a workspace that has one of them, that one is meant."""
-        names = _ONE_OF if name in _ONE_OF else (name,)
-        places = [self.workspace.locate(one) for one in names]
-        return next((one for one in places if self.target.find_state(one)), self.workspace.locate(name))
+    def _target_path(self, name: str) -> str:
+        """Return the path to copy to. Long-term memory has two names; a workspace that has one of them keeps it."""
+        names = _LONG_TERM_NAMES if name in _LONG_TERM_NAMES else (name,)
+        paths = [self.workspace.locate(candidate) for candidate in names]
+        return next((path for path in paths if self.target.find_state(path)), self.workspace.locate(name))
 
     def _compare(self, absolute: str, raw: bytes) -> str | None:
         state = self.target.find_state(absolute)
@@ -104,7 +107,7 @@ class _Copying:
 
 
 def _iter_markdown(source: OpenWorkspace, root: str, problems: list[Problem]) -> Iterator[str]:
-    """Markdown at the top and below memory/. Links are named, not followed."""
+    """Yield the Markdown files at the top and below memory/. Report links, and do not follow them."""
     waiting = [root]
     while waiting:
         folder = waiting.pop()
@@ -124,7 +127,7 @@ def _iter_markdown(source: OpenWorkspace, root: str, problems: list[Problem]) ->
 
 
 def _list(source: OpenWorkspace, folder: str) -> list[tuple[str, bool, bool]]:
-    """Names, and whether they are folders or links."""
+    """Return each name, with whether it is a folder and whether it is a link."""
     handle = source.open_to_list(folder)
     try:
         with os.scandir(handle) as listing:

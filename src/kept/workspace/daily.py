@@ -1,4 +1,4 @@
-"""The log of a day: memory/2026-11-16.md, and memory/2026-11-16-2.md where the first is full."""
+"""The log of a day: memory/2026-11-16.md, and memory/2026-11-16-2.md after the first is full."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import datetime as dt
 import os
 import re
 
-from kept.workspace.paths import MEMORY_FOLDER, Workspace
+from kept.workspace.workspace import MEMORY_FOLDER, Workspace
 
 DAILY_NOTE = re.compile(r"(?:^|/)(\d{4}-\d{2}-\d{2})(?:-([2-9]|[1-9]\d{1,2}))?\.md$", re.IGNORECASE)
-"""The day, and which part of its log it is: none for the first."""
-_MOST_PARTS = 999
+"""Groups: the day, and the number of the part, without one for the first."""
+_MAX_PARTS = 999
 
 
 def daily_name(day: dt.date, part: int = 1) -> str:
@@ -18,9 +18,9 @@ def daily_name(day: dt.date, part: int = 1) -> str:
 
 
 def daily_parts(workspace: Workspace, day: dt.date) -> list[str]:
-    """The files of a day's log that are there, in the order they were written."""
+    """Return the existing files of a day's log, in the order they were written."""
     parts: list[str] = []
-    for part in range(1, _MOST_PARTS + 1):
+    for part in range(1, _MAX_PARTS + 1):
         name = daily_name(day, part)
         if not os.path.lexists(os.path.join(workspace.root, name)):
             break
@@ -29,7 +29,7 @@ def daily_parts(workspace: Workspace, day: dt.date) -> list[str]:
 
 
 def find_next_part(workspace: Workspace, path: str) -> str | None:
-    """Where the log goes on that a file is part of, if it does."""
+    """Return the part of a daily log that follows ``path``, or None."""
     name = DAILY_NOTE.search(path)
     if name is None:
         return None

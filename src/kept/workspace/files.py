@@ -1,4 +1,4 @@
-"""Reading a note, whatever its bytes are like."""
+"""Reads a note, even if its bytes are not valid UTF-8."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLOCK = 1 << 20
 
 @frozen
 class NoteText:
-    """A note as it was read: its bytes, its text with '\\n' line ends, and what had to be mended for that."""
+    """A note as it was read: its bytes, its text with '\\n' line ends, and a warning if bytes were replaced."""
 
     raw: bytes
     text: str
@@ -27,10 +27,10 @@ class NoteText:
 
 
 def read_note(absolute: str, *, max_bytes: int, dir_fd: int | None = None) -> NoteText:
-    """Read a note whatever its encoding is like. The file itself is never mended.
+    """Read a note with any encoding. The file itself is never changed.
 
-    The file is opened without following a link and its state is taken from the open handle, so what is described
-    is what was read. With ``dir_fd``, only the last part of the path is looked up, in that open folder.
+    The file is opened without following a link, and its size and times come from the open handle, so they belong to
+    the bytes that were read. With ``dir_fd``, only the last part of the path is looked up, in that open folder.
     """
     name = absolute if dir_fd is None else os.path.basename(absolute)
     try:
@@ -53,7 +53,7 @@ def read_note(absolute: str, *, max_bytes: int, dir_fd: int | None = None) -> No
 
 
 def _read_regular(handle: int, state: os.stat_result, absolute: str, max_bytes: int) -> bytes:
-    """All of a file, unless it has more bytes than that, or gets them while it is read."""
+    """Return all bytes. Raise NoteTooLarge if the file has more than ``max_bytes``, or grows beyond that meanwhile."""
     if not stat.S_ISREG(state.st_mode):
         raise PathRefused(f"{absolute}: not a file.")
     if state.st_size > max_bytes:
@@ -69,7 +69,7 @@ def _read_regular(handle: int, state: os.stat_result, absolute: str, max_bytes: 
 
 
 def decode(raw: bytes) -> tuple[str, str | None]:
-    """Text of any bytes: without a BOM, with '\\n' line ends, what is not UTF-8 replaced and said so."""
+    """Decode leniently: strip the BOM, normalise line ends, replace invalid UTF-8. Return the text and a warning."""
     body = raw.removeprefix(_BOM)
     warning = None
     try:

@@ -1,4 +1,4 @@
-"""Adding to notes and reading them back: the daily log, long-term memory, and any other note."""
+"""Appends to notes and reads them: the daily log, long-term memory, and any other note."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kept.records import Passage, Written
 from kept.workspace.daily import daily_name, daily_parts
 from kept.workspace.files import decode
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.paths import (
+from kept.workspace.prompt_files import is_persons_own, refusal, require_tool_may_write
+from kept.workspace.workspace import (
     Workspace,
     find_name_fault,
     has_control_characters,
     is_note_name,
     show_path,
 )
-from kept.workspace.prompt_files import is_persons_own, refusal, require_tool_may_write
 
 LOCK_WAIT_S = 10.0
 DEFAULT_LINES = 200
@@ -80,7 +80,7 @@ def _memory_name(workspace: Workspace) -> str:
 
 
 def _writable(workspace: Workspace, to: str) -> str:
-    """Return the name to cite a note by. Raise where discovery would not find it, so a search never could."""
+    """Return the name to cite a note by. Raise PathRefused if discovery, and so every search, would not find it."""
     absolute = workspace.locate(to)
     name = workspace.cite(absolute)
     fault = find_name_fault(absolute, name)
@@ -104,7 +104,7 @@ def _visible_name(path: str) -> str:
 
 
 def _append(workspace: Workspace, path: str, entry: str, *, opening: str, tight: bool, max_bytes: int) -> Written:
-    """One append: the blank line that parts it from what stands before, and the entry."""
+    """Append a blank line and the entry, in one write."""
     absolute = workspace.locate(path)
     with OpenWorkspace(workspace) as opened:
         before = _tail_state(opened, absolute, path, len(entry.encode("utf-8")), max_bytes)
@@ -127,7 +127,7 @@ def _refuse_too_large(path: str, size: int, max_bytes: int) -> None:
 
 
 class _Tail:
-    """How a file ends, which decides what has to stand between it and an appended entry."""
+    """The end of a file, which decides on the white space before an appended entry."""
 
     def __init__(self, raw: bytes) -> None:
         # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
@@ -142,7 +142,7 @@ class _Tail:
 
 
 def _tail_state(opened: OpenWorkspace, absolute: str, path: str, more: int, max_bytes: int) -> _Tail:
-    """How a note ends. One that has no room for so many bytes more is refused before it is read."""
+    """Return the end of a note. Raise NoteTooLarge before reading it if ``more`` bytes do not fit."""
     state = opened.find_state(absolute)
     if state is None:
         return _Tail(b"")
@@ -158,7 +158,7 @@ def _tail_state(opened: OpenWorkspace, absolute: str, path: str, more: int, max_
 
 
 def create_note(workspace: Workspace, path: str, text: str) -> bool:
-    """Writes a note that is not there yet. False, and nothing changed, where there is one."""
+    """Create a note. Return False, and change nothing, if it exists."""
     absolute = workspace.locate(path)
     with OpenWorkspace(workspace) as opened:
         if opened.find_state(absolute) is not None:
@@ -170,29 +170,29 @@ def create_note(workspace: Workspace, path: str, text: str) -> bool:
 def read_passage(
     workspace: Workspace, path: str, *, start: int = 1, lines: int | None = None, max_bytes: int
 ) -> Passage:
-    """Lines of a note, at most DEFAULT_LINES unless more are asked for."""
+    """Return lines of a note, at most DEFAULT_LINES unless ``lines`` asks for more."""
     absolute = workspace.locate(path)
     with OpenWorkspace(workspace) as opened:
         note = opened.read(absolute, max_bytes=max_bytes)
-    shown = note.text.split("\n")
-    if shown and shown[-1] == "":
-        shown.pop()
+    all_lines = note.text.split("\n")
+    if all_lines and all_lines[-1] == "":
+        all_lines.pop()
     first = max(1, start)
-    wanted = DEFAULT_LINES if lines is None else max(1, lines)
-    taken: list[str] = []
+    limit = DEFAULT_LINES if lines is None else max(1, lines)
+    passage: list[str] = []
     chars = 0
-    for line in shown[first - 1 : first - 1 + wanted]:
-        if taken and chars + len(line) > MAX_PASSAGE_CHARS:
+    for line in all_lines[first - 1 : first - 1 + limit]:
+        if passage and chars + len(line) > MAX_PASSAGE_CHARS:
             break
-        taken.append(line)
+        passage.append(line)
         chars += len(line) + 1
-    after = first + len(taken)
-    more = after <= len(shown) and bool(taken)
+    after = first + len(passage)
+    more = after <= len(all_lines) and bool(passage)
     return Passage(
         path=workspace.cite(absolute),
         start=first,
-        lines=len(taken),
-        text="\n".join(taken),
+        lines=len(passage),
+        text="\n".join(passage),
         truncated=more,
         next_from=after if more else None,
     )

@@ -1,7 +1,7 @@
-"""The folders of a workspace, opened one part at a time, so that no symbolic link on the way is ever followed.
+"""Opens the folders of a workspace one part at a time, so that no symbolic link on the way is ever followed.
 
 Checking a path and then opening it leaves a moment in which a folder can be swapped for a link. Here each folder is
-opened in the one above it (``openat`` with ``O_NOFOLLOW``), and files are read, written and listed in what is open.
+opened in its parent (``openat`` with ``O_NOFOLLOW``), and files are read, written and listed in the open folder.
 """
 
 from __future__ import annotations
@@ -14,36 +14,38 @@ from types import TracebackType
 from kept.durable import OPEN_FOLDER, make_folder_in, make_private_folder
 from kept.errors import NoteNotFound, PathRefused, WorkspaceError
 from kept.workspace.files import NoteText, read_note
-from kept.workspace.paths import Workspace, is_too_long, show_path
+from kept.workspace.workspace import Workspace, is_too_long, show_path
 
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_HELD_OPEN = 32
-"""Folders may lie deeper than a process may have files open; of deeper ones only the last is held."""
+_MAX_OPEN = 32
+"""Folders may be nested deeper than the number of files a process may open. Of deeper ones only the last stays open."""
 
 
 class FolderTree:
-    """Folders below a base. Those on the way to the last one stay open: the next is usually beside or below it."""
+    """Folders below a base. Those on the path to the last one stay open: the next is usually beside or below it."""
 
     def __init__(self, base: str, *, follow: bool) -> None:
         self._base = base
         self._flags = OPEN_FOLDER if follow else OPEN_FOLDER | os.O_NOFOLLOW
         self._parts: tuple[str, ...] = ()
-        self._held: list[tuple[int, int]] = []
+        self._handles: list[tuple[int, int]] = []
         """Depth below the base, and handle; the deepest comes last."""
 
     def open(self, parts: tuple[str, ...], *, create: bool = False) -> int:
-        """Return the handle of a folder, which is good until the next call. Raise OSError where there is none, and
-        with ELOOP where a symbolic link is in the way."""
-        self._let_go_below(_count_shared(self._parts, parts))
+        """Return the handle of a folder, valid until the next call.
+
+        Raise OSError if the folder does not exist, with ELOOP if a symbolic link is in the way.
+        """
+        self._close_below(_count_shared(self._parts, parts))
         self._parts = parts
-        if not self._held:
-            self._held.append((0, self._open_base(create)))
-        depth, handle = self._held[-1]
+        if not self._handles:
+            self._handles.append((0, self._open_base(create)))
+        depth, handle = self._handles[-1]
         for part in parts[depth:]:
             depth, handle = depth + 1, _open_in(handle, part, create)
-            if len(self._held) > _HELD_OPEN:
-                os.close(self._held.pop()[1])
-            self._held.append((depth, handle))
+            if len(self._handles) > _MAX_OPEN:
+                os.close(self._handles.pop()[1])
+            self._handles.append((depth, handle))
         return handle
 
     def _open_base(self, create: bool) -> int:
@@ -51,17 +53,17 @@ class FolderTree:
             make_private_folder(self._base)
         return open_folder(self._base, self._flags)
 
-    def _let_go_below(self, depth: int) -> None:
-        while self._held and self._held[-1][0] > depth:
-            os.close(self._held.pop()[1])
+    def _close_below(self, depth: int) -> None:
+        while self._handles and self._handles[-1][0] > depth:
+            os.close(self._handles.pop()[1])
 
     def close(self) -> None:
-        self._let_go_below(-1)
+        self._close_below(-1)
 
 
 def _count_shared(left: tuple[str, ...], right: tuple[str, ...]) -> int:
-    for count, (one, other) in enumerate(zip(left, right, strict=False)):
-        if one != other:
+    for count, (mine, other) in enumerate(zip(left, right, strict=False)):
+        if mine != other:
             return count
     return min(len(left), len(right))
 
@@ -78,7 +80,7 @@ def _open_in(folder: int, name: str, create: bool) -> int:
 
 
 def open_folder(name: str, flags: int, dir_fd: int | None = None) -> int:
-    """Open a folder. Raise OSError, and with ELOOP for a link: what Linux says of one, it also says of a file."""
+    """Open a folder. Raise OSError, with ELOOP for a link. Linux itself reports ENOTDIR for links and for files."""
     try:
         return os.open(name, flags, dir_fd=dir_fd)
     except NotADirectoryError:
@@ -107,7 +109,7 @@ class OpenWorkspace:
         self.close()
 
     def close(self) -> None:
-        """Let go of all folders. The next call opens them again."""
+        """Close all folders. The next call opens them again."""
         self._last = None
         for tree in self._trees.values():
             tree.close()
@@ -115,7 +117,7 @@ class OpenWorkspace:
     # notes
 
     def find_state(self, absolute: str) -> os.stat_result | None:
-        """Return the state of a note; None where there is none. Raise where something else is in its place."""
+        """Return the state of a note, or None if there is none. Raise PathRefused for anything but a regular file."""
         try:
             folder = self.folder_of(absolute)
             state = os.stat(os.path.basename(absolute), dir_fd=folder, follow_symlinks=False)
@@ -136,7 +138,7 @@ class OpenWorkspace:
         return self.read_found(absolute, max_bytes=max_bytes)
 
     def read_found(self, absolute: str, *, max_bytes: int) -> NoteText:
-        """Read a note that a scan has found to be a file."""
+        """Read a note that a scan found to be a regular file."""
         try:
             folder = self.folder_of(absolute)
         except FileNotFoundError:
@@ -146,7 +148,7 @@ class OpenWorkspace:
         return read_note(absolute, max_bytes=max_bytes, dir_fd=folder)
 
     def folder_to_write(self, absolute: str) -> int:
-        """Return the handle of the folder that a note is in, or is to be in: what is missing of it is made."""
+        """Return the handle of the folder of a note. Create the folder if it is missing."""
         try:
             return self.folder_of(absolute, create=True)
         except OSError as exc:
@@ -155,7 +157,7 @@ class OpenWorkspace:
     # folders
 
     def folder_of(self, absolute: str, *, create: bool = False) -> int:
-        """Return the handle of the folder that a file is in, good until the next call. Raise OSError."""
+        """Return the handle of the folder that a file is in, valid until the next call. Raise OSError."""
         folder = absolute.rpartition(os.sep)[0]
         if self._last is None or self._last[0] != folder:
             base = self._workspace.base_of(absolute)
@@ -166,15 +168,15 @@ class OpenWorkspace:
         return self._last[1]
 
     def open_to_list(self, folder: str) -> int:
-        """Return a handle that entries can be read from, which the caller closes.
+        """Return a handle for listing a folder. The caller closes it.
 
-        Raise OSError, also where the path is too long for other programs.
+        Raise OSError, also if the path is too long for other programs.
         """
         if is_too_long(folder):
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         if folder == self._workspace.base_of(folder):
             return open_folder(folder, _LIST | (0 if self._may_be_link(folder) else os.O_NOFOLLOW))
-        # Only the folder above is held: most folders have none below them.
+        # Keep only the parent open: most folders have no subfolders.
         return open_folder(folder.rpartition(os.sep)[2], _LIST | os.O_NOFOLLOW, dir_fd=self.folder_of(folder))
 
     def _open(self, base: str | None, folder: str, create: bool) -> int:
@@ -187,7 +189,7 @@ class OpenWorkspace:
         return tree.open(tuple(below.split(os.sep)) if below else (), create=create)
 
     def _may_be_link(self, base: str) -> bool:
-        """Whoever names a workspace may name it by a link. An extra path that is one is refused."""
+        """Return whether a base may be a link. The workspace may; an extra path may not."""
         return base == self._workspace.root or base not in self._workspace.extra_paths
 
     # refusing

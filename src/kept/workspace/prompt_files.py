@@ -1,6 +1,6 @@
-"""Which files of a workspace stand in a system prompt, and which of them tools may write.
+"""The files of a workspace that are part of a system prompt, and those that tools may write.
 
-Everything that a tool writes may have been suggested by somebody else: by a note, a web page, a message in a group.
+Everything that a tool writes may have been suggested by others: by a note, a web page, a message in a group.
 So a tool must not write what a model later reads as instructions. Tools write MEMORY.md, which is shown as data, and
 notes below memory/. All other files belong to the person, who changes them with an editor or `kept add --to`.
 """
@@ -13,7 +13,7 @@ from functools import cache
 from kept.errors import PathRefused
 
 INSTRUCTING = ("SOUL.md", "AGENTS.md")
-"""Shown as they are: the person's own word on how to behave."""
+"""Shown verbatim: the person's own instructions."""
 LONG_TERM = ("MEMORY.md", "memory.md")
 INFORMING = ("USER.md", *LONG_TERM)
 """Shown as data."""
@@ -28,7 +28,7 @@ PERSONS_OWN = (*INSTRUCTING, "USER.md", *_OTHERS)
 
 
 def is_persons_own(path: str) -> bool:
-    """Whether the file stands in a system prompt and belongs to the person, in any folder and any spelling."""
+    """Return whether a file belongs to the person, being part of a system prompt, in any folder and spelling."""
     return _fold(path.replace("\\", "/").rpartition("/")[2]) in _folded()
 
 
@@ -43,14 +43,14 @@ def require_tool_may_write(root: str, absolute: str, shown: str) -> None:
 
 def refusal(shown: str) -> PathRefused:
     return PathRefused(
-        f"{shown}: tools cannot write files that stand in a system prompt; write to 'memory' (MEMORY.md) or to a daily "
-        "note instead, or ask the person to change it.",
+        f"{shown}: tools cannot write files that are part of a system prompt; write to 'memory' (MEMORY.md) or to a "
+        "daily note instead, or ask the person to change it.",
         hint="",
     )
 
 
 def _is_linked_to_persons_own(root: str, absolute: str) -> bool:
-    """Whether both names lead to one file: by a link, or because the file system ignores how a name is spelled."""
+    """Return whether a path is another name of such a file: by a link, or on a file system that ignores case."""
     target = _identity(absolute)
     return target is not None and any(target == _identity(os.path.join(root, name)) for name in PERSONS_OWN)
 
@@ -69,8 +69,10 @@ def _folded() -> frozenset[str]:
 
 
 def _fold(name: str) -> str:
-    """A name as the most lenient file system compares it: without case, width, invisible characters, trailing dots
-    and spaces, or the name of an NTFS stream."""
+    """Return a name as the most lenient file system compares it.
+
+    Case, width, invisible characters, trailing dots and spaces, and the name of an NTFS stream are dropped.
+    """
     import unicodedata
 
     plain = unicodedata.normalize("NFKC", name.partition(":")[0]).casefold()

@@ -1,4 +1,4 @@
-"""Taking passages out of notes. What is taken out is kept beside the agent's files first, where no search looks."""
+"""Removes passages from notes. A copy is first kept among the agent's files, where no search looks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kept.values import frozen
 from kept.workspace.files import NoteText
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.paths import Workspace
+from kept.workspace.workspace import Workspace
 
 _RAW_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 
 
 @frozen
 class LineRemoval:
-    """Lines of a note that are to go, as long as they still say what they said."""
+    """Lines of a note to remove, provided that their text still has this digest."""
 
     path: str
     start_line: int
@@ -40,7 +40,7 @@ class LineRemoval:
 class Removed:
     gone: tuple[LineRemoval, ...]
     changed: tuple[LineRemoval, ...]
-    """Those that say something else by now. They were left alone."""
+    """Lines with another text by now. They were left alone."""
     failures: tuple[str, ...] = ()
 
 
@@ -51,7 +51,7 @@ def digest_of(text: str) -> str:
 def remove_passages(
     workspace: Workspace, cuts: Sequence[LineRemoval], *, kept_in: str, clock: Clock, max_bytes: int
 ) -> Removed:
-    """Takes passages out, note by note; each note as a whole or not at all."""
+    """Remove passages, note by note. Each note is replaced atomically."""
     gone: list[LineRemoval] = []
     changed: list[LineRemoval] = []
     failures: list[str] = []
@@ -78,12 +78,12 @@ def _remove_from(
         lines = note.text.split("\n")
         fits = [cut for cut in cuts if digest_of("\n".join(lines[cut.start_line - 1 : cut.end_line])) == cut.digest]
         if fits:
-            _keep(kept_in, path, lines, fits, clock)
+            _log_removed(kept_in, path, lines, fits, clock)
             write_atomic(absolute, _without(note, lines, fits), dir_fd=opened.folder_of(absolute))
     return fits, [cut for cut in cuts if cut not in fits]
 
 
-def _keep(kept_in: str, path: str, lines: list[str], cuts: list[LineRemoval], clock: Clock) -> None:
+def _log_removed(kept_in: str, path: str, lines: list[str], cuts: list[LineRemoval], clock: Clock) -> None:
     records: list[dict[str, Any]] = [
         {
             "forgotten": clock.now().isoformat(timespec="seconds"),
@@ -106,7 +106,7 @@ def _keep(kept_in: str, path: str, lines: list[str], cuts: list[LineRemoval], cl
 
 
 def _without(note: NoteText, lines: list[str], cuts: list[LineRemoval]) -> bytes:
-    """The note's own bytes without those lines; where two blank lines would meet, one goes too."""
+    """Return the bytes of a note without those lines, and without the second of two blank lines that would meet."""
     raw = _RAW_LINE.findall(note.raw)
     dropped = {number for cut in cuts for number in range(cut.start_line, cut.end_line + 1)}
     for cut in cuts:

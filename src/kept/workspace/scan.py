@@ -1,4 +1,4 @@
-"""Discovery: which notes there are, from their names and states alone. Nothing is read here."""
+"""Discovery: finds the notes there are, by their names and file states. Nothing is read here."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from operator import itemgetter
 
 from kept.limits import int64
 from kept.records import Problem, SourceFile
+from kept.text import utf8_safe
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.paths import MEMORY_FOLDER, ROOT_NOTES, Workspace, find_name_fault, is_markdown, is_visible
+from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace, find_name_fault, is_markdown, is_visible
 
 _Entry = tuple[str, str, os.stat_result | None]
-"""The absolute path of a file or folder, the path it is cited by, and its state; None for a folder."""
+"""Absolute path of a file or folder, the path it is cited by, and its state, which is None for a folder."""
 _by_path = itemgetter(0)
 
 
@@ -23,18 +24,18 @@ class Scan:
     files: tuple[SourceFile, ...]
     problems: tuple[Problem, ...]
     folders: tuple[str, ...]
-    """Every folder whose entries were looked at: what a watcher has to watch."""
+    """Every folder that was listed. A watcher has to watch these."""
 
 
 def scan_workspace(workspace: Workspace, *, max_bytes: int) -> Scan:
-    """Symbolic links are excluded, and a file that can be reached by two names is taken once."""
+    """Return the notes of a workspace. Symbolic links are excluded, and a file with two names is listed once."""
     with OpenWorkspace(workspace) as opened:
         walk = _Walk(workspace, opened, max_bytes)
         walk.root_notes()
         walk.memory_folder()
         for extra in workspace.extra_paths:
             walk.extra(extra)
-    return Scan(tuple(walk.found.values()), tuple(walk.problems), tuple(walk.folders))
+    return Scan(tuple(walk.files.values()), tuple(walk.problems), tuple(walk.folders))
 
 
 class _Walk:
@@ -42,9 +43,8 @@ class _Walk:
         self.workspace = workspace
         self.opened = opened
         self.max_bytes = max_bytes
-        # Keyed by device and inode: the same file under two names, which is what MEMORY.md and memory.md are
-        # on a file system that ignores case, is one file.
-        self.found: dict[tuple[int, int], SourceFile] = {}
+        # Keyed by device and inode: MEMORY.md and memory.md are one file on a file system that ignores case.
+        self.files: dict[tuple[int, int], SourceFile] = {}
         self.problems: list[Problem] = []
         self.folders: list[str] = []
 
@@ -84,7 +84,7 @@ class _Walk:
             self.problem(path, "extra path is neither a folder nor Markdown")
 
     def folder(self, path: str) -> None:
-        """Depth first, and not by recursion: folders may lie deeper than Python's stack is high."""
+        """Walk a folder depth first, without recursion: folders may be nested deeper than Python's stack."""
         open_folders = [iter(self.entries(path, self.workspace.cite(path + os.sep)))]
         while open_folders:
             for absolute, cited, state in open_folders[-1]:
@@ -96,11 +96,11 @@ class _Walk:
                 open_folders.pop()
 
     def entries(self, path: str, cited: str) -> list[_Entry]:
-        """What is in a folder and may be a note or hold some, by name. It is cited with that in front."""
+        """Return the notes and subfolders of a folder, sorted. ``cited`` is the prefix of their citations."""
         try:
             handle = self.opened.open_to_list(path)
             try:
-                entries = self.look_into(handle, path + os.sep, cited)
+                entries = self.list_entries(handle, path + os.sep, cited)
             finally:
                 os.close(handle)
         except FileNotFoundError:
@@ -114,8 +114,8 @@ class _Walk:
         entries.sort(key=_by_path)
         return entries
 
-    def look_into(self, handle: int, path: str, cited: str) -> list[_Entry]:
-        """States are taken while the folder is open, so they are of files in it and nowhere else."""
+    def list_entries(self, handle: int, path: str, cited: str) -> list[_Entry]:
+        """Return the entries of an open folder. States are read through its handle, so no link can redirect them."""
         entries: list[_Entry] = []
         with os.scandir(handle) as listing:
             for entry in listing:
@@ -134,7 +134,7 @@ class _Walk:
         return entries
 
     def single(self, absolute: str) -> None:
-        """A note that is named and not come upon."""
+        """Add a note that is known by name, without listing its folder."""
         try:
             folder = self.opened.folder_of(absolute)
             state = os.stat(os.path.basename(absolute), dir_fd=folder, follow_symlinks=False)
@@ -155,7 +155,7 @@ class _Walk:
         if state.st_size > self.max_bytes:
             self.problem(absolute, f"{state.st_size:,} bytes, more than the limit of {self.max_bytes:,}; not indexed")
             return
-        self.found.setdefault(
+        self.files.setdefault(
             (state.st_dev, state.st_ino),
             SourceFile(
                 path=cited,
@@ -168,5 +168,5 @@ class _Walk:
         )
 
     def problem(self, path: str, reason: str) -> None:
-        shown = self.workspace.cite(path).encode("utf-8", "replace").decode()
+        shown = utf8_safe(self.workspace.cite(path))
         self.problems.append(Problem(shown, reason))

@@ -1,20 +1,20 @@
-"""Noticing that notes changed, without looking at each of them."""
+"""Reports that notes changed, without looking at each of them."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
 
-from kept.workspace.paths import is_markdown
+from kept.workspace.workspace import is_markdown
 
 _TRANSCRIPT = ".jsonl"
 
 
 class ChangeSignal:
-    """The kernel's word on whether anything changed in some folders since it was last asked.
+    """The kernel's answer (inotify) to: did anything change in these folders since the last call?
 
-    An event is queued before the call that caused it returns, so an edit that is done is an edit that is seen: unlike
-    a watcher that runs beside, this can take the place of looking. Only Linux has it; elsewhere `available` is false.
+    An event is queued before the system call that caused it returns, so every finished edit is seen. Unlike a watcher
+    in another thread, this can replace a scan. Only Linux has it; elsewhere `available` is false.
     """
 
     def __init__(self) -> None:
@@ -26,14 +26,14 @@ class ChangeSignal:
 
                 self._inotify = INotify(inheritable=False, nonblocking=True)
             except (ImportError, OSError):
-                self._inotify = None  # no more instances to be had: look instead
+                self._inotify = None  # no inotify instance left: scan instead
 
     @property
     def available(self) -> bool:
         return self._inotify is not None
 
     def watch(self, folders: Iterable[str]) -> bool:
-        """Watches these folders too. True when some of them were new: what they hold was not watched until now."""
+        """Watch these folders too. Return True if some are new: their contents were not watched until now."""
         new = set(folders) - self._watched
         if self._inotify is None or not new:
             return False
@@ -50,12 +50,12 @@ class ChangeSignal:
             except FileNotFoundError:
                 continue
             except OSError:
-                self.close()  # the limit of watches is reached: half a signal is none
+                self.close()  # the limit of watches is reached; a partial signal is useless
                 return False
         return True
 
     def changed(self) -> bool:
-        """Whether a note, a transcript or a folder changed since the last call. Without a signal, always yes."""
+        """Return whether a note, a transcript or a folder changed since the last call. Without inotify, always True."""
         if self._inotify is None:
             return True
         from inotify_simple import flags
@@ -64,7 +64,7 @@ class ChangeSignal:
         for event in self._inotify.read(timeout=0):
             about_folder = event.mask & (flags.ISDIR | flags.Q_OVERFLOW | flags.DELETE_SELF | flags.MOVE_SELF)
             if event.mask & (flags.DELETE_SELF | flags.MOVE_SELF | flags.IGNORED):
-                self._watched.clear()  # a folder went away: all are watched anew after the next look
+                self._watched.clear()  # a folder is gone: all are watched again after the next scan
             if about_folder or is_markdown(event.name) or event.name.endswith(_TRANSCRIPT):
                 seen = True
         return seen

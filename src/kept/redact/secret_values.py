@@ -1,4 +1,4 @@
-"""Whether what follows a name such as 'password' or 'token' is a secret, or a word, a number, a path, a variable."""
+"""Tells a secret after 'password' or 'token' from a word, a number, a path or a variable."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from kept.redact.spans import compiled
 
 
 class Certainty(Enum):
-    """How firmly the text around it says that a value is meant to be taken literally."""
+    """Likelihood, by the text around it, that a value is meant literally."""
 
     QUOTED = 1
     TIGHT = 2
     """NAME=value, --flag value: a line of settings or of a shell."""
     LOOSE = 3
-    """name: value, which may as well be a sentence."""
+    """name: value, which may also be a sentence."""
     SENTENCE = 4
     """'the password is …', 'password …'."""
 
@@ -64,7 +64,7 @@ _STOPWORDS = frozenset(
 
 
 def is_password(value: str, certainty: Certainty, *, follows: str) -> bool:
-    """Whether a value after 'password' is one. ``follows`` is the rest of the line."""
+    """Return whether a value after 'password' is a password. ``follows`` is the rest of the line."""
     if _is_reference(value):
         return False
     if certainty is Certainty.QUOTED:
@@ -73,12 +73,14 @@ def is_password(value: str, certainty: Certainty, *, follows: str) -> bool:
         return len(value) >= 5 and _has_digit(value) and not _is_measure(value)
     if len(value) < 4 or value.endswith((":", "=")) or _is_measure(value + follows[:12]):
         return False
-    return not _is_word(value) or _stands_alone(value, certainty, follows)
+    return not _is_word(value) or _ends_the_line(value, certainty, follows)
 
 
 def is_secret(value: str, certainty: Certainty, *, is_setting: bool) -> bool:
-    """Whether a value after 'token', 'secret' or 'api key' is one. ``is_setting`` says that the name is written as in
-    an environment or the query of an address: nobody begins a sentence with API_KEY=."""
+    """Return whether a value after 'token', 'secret' or 'api key' is a secret.
+
+    ``is_setting``: the name is written as in an environment or a URL query. Sentences do not start with API_KEY=.
+    """
     if _is_reference(value) or len(value) < 5 or " " in value or (len(value) < 20 and _matches(_NUMBER, value)):
         return False
     if not _has_digit(value):
@@ -102,7 +104,7 @@ def _is_reference(value: str) -> bool:
 
 
 def _is_label(value: str) -> bool:
-    """A word that describes a secret: a type, a state, the text on a button."""
+    """Return whether a value describes a secret: a type, a state, the text on a button."""
     return value.lower().strip(".!?") in _STOPWORDS or compiled(_NAME_INSIDE).search(value) is not None
 
 
@@ -111,12 +113,12 @@ def _is_measure(value: str) -> bool:
 
 
 def _is_word(value: str) -> bool:
-    """Letters alone, as a word of a sentence or a name in a program has."""
+    """Return whether a value has letters only, like a word of a sentence or a name in a program."""
     return compiled(r"[^\W\d_]+(?:[_'-][^\W\d_]+)*[.!?)]{0,2}\Z").match(value) is not None
 
 
-def _stands_alone(value: str, certainty: Certainty, follows: str) -> bool:
-    """Whether a plain word is a password and not a word of a sentence or of a program: nothing may follow it."""
+def _ends_the_line(value: str, certainty: Certainty, follows: str) -> bool:
+    """Return whether a plain word can be a password: in a sentence or a program, more text would follow it."""
     if _is_label(value) or _matches(_CAMEL_NAME, value):
         return False
     rest = follows.strip()
@@ -128,7 +130,7 @@ def _stands_alone(value: str, certainty: Certainty, follows: str) -> bool:
 
 
 def _has_digit(value: str) -> bool:
-    return any(sign.isdigit() for sign in value)
+    return any(char.isdigit() for char in value)
 
 
 def _matches(pattern: str, value: str) -> bool:

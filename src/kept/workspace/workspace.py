@@ -1,8 +1,8 @@
-"""Which paths a caller may name, and which names are indexed. Only names are looked at here, never the disk.
+"""A workspace and its rules: the paths a caller may name, and the names that are indexed. Names only, not the disk.
 
-Every path that comes from outside passes through `Workspace.locate`, and is then opened through `OpenWorkspace`, which
-follows no link. What discovery takes (`scan.py`) and what may be written (`notes.py`) is decided by the same functions:
-`is_visible`, `is_note_name` and `find_name_fault`.
+Every path from outside passes through `Workspace.locate` and is then opened through `OpenWorkspace`, which follows no
+link. Discovery (`scan.py`) and writing (`notes.py`) use the same rules: `is_visible`, `is_note_name` and
+`find_name_fault`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from dataclasses import field
 
 from kept.durable import make_private_folder
 from kept.errors import PathRefused, WorkspaceError, WorkspaceMissing
+from kept.text import is_utf8
 from kept.values import frozen
 from kept.workspace.prompt_files import INSTRUCTING, LONG_TERM
 from kept.workspace.prompt_files import MEMORY_FOLDER as MEMORY_FOLDER
 
 ROOT_NOTES = (*LONG_TERM, "USER.md", *INSTRUCTING)
 MAX_PATH_BYTES = 4095
-"""What Linux takes for a path. A longer one could be opened part by part, but by no other program."""
+"""Limit of Linux for a path. A longer one could be opened part by part, but not by other programs."""
 MAX_NAME_BYTES = 255
 _SURELY_SHORT = MAX_PATH_BYTES // 4
-"""A character has four bytes at most."""
+"""A character has at most four bytes, so a path of this many characters is within the limit."""
 _SHOWN_CHARS = 300
 _CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"
 
@@ -32,7 +33,7 @@ def is_markdown(name: str) -> bool:
 
 
 def is_visible(name: str) -> bool:
-    """Whether discovery looks at an entry of this name, file or folder."""
+    """Return whether discovery looks at a file or folder of this name."""
     return not name.startswith(".")
 
 
@@ -41,8 +42,8 @@ def is_note_name(name: str) -> bool:
 
 
 def find_name_fault(absolute: str, cited: str) -> str | None:
-    """Why a note cannot be indexed because of its name; None if it can."""
-    if not cited.isascii() and not _is_utf8(cited):
+    """Return the reason why the name of a note prevents indexing it, or None."""
+    if not is_utf8(cited):
         return "its name is not valid UTF-8"
     if is_too_long(absolute):
         return f"its path has more than {MAX_PATH_BYTES:,} bytes"
@@ -59,25 +60,17 @@ def has_control_characters(path: str) -> bool:
 
 
 def is_indexed_name(relative: str) -> bool:
-    """Whether a note of this name, relative to the workspace, is one that discovery finds."""
+    """Return whether discovery finds a note of this name, relative to the workspace."""
     if relative in ROOT_NOTES:
         return True
     folder, _, rest = relative.partition("/")
-    return folder == MEMORY_FOLDER and _is_found_below(rest) and _is_utf8(relative)
+    return folder == MEMORY_FOLDER and _is_discovered_below(rest) and is_utf8(relative)
 
 
-def _is_found_below(relative: str) -> bool:
-    """Whether discovery, walking down from a folder, comes to a note of this name."""
+def _is_discovered_below(relative: str) -> bool:
+    """Return whether discovery finds a note of this name, relative to a folder that it walks."""
     *folders, name = relative.split("/")
     return is_note_name(name) and all(map(is_visible, folders))
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @frozen
@@ -89,7 +82,7 @@ class Workspace:
 
     @classmethod
     def at(cls, root: str, extra_paths: tuple[str, ...] = ()) -> Workspace:
-        """A relative extra path is relative to the workspace."""
+        """Return the workspace of a folder. Relative extra paths are relative to it."""
         root = os.path.abspath(root)
         extras = (os.path.abspath(os.path.join(root, os.path.expanduser(extra))) for extra in extra_paths)
         return cls(root, tuple(dict.fromkeys(extras)))
@@ -99,37 +92,37 @@ class Workspace:
             raise WorkspaceMissing(f"There is no workspace at {self.root}.")
 
     def make(self) -> None:
-        """The folder, where it is missing, and the one for the notes in it."""
+        """Create the folder, and memory/ in it, unless they exist."""
         try:
             make_private_folder(os.path.join(self.root, MEMORY_FOLDER))
         except OSError as exc:
             raise WorkspaceError(
-                f"{self.root}: a workspace cannot be made there ({exc.strerror}).",
+                f"{self.root}: cannot create a workspace there ({exc.strerror}).",
                 hint="Name another place with --workspace.",
             ) from exc
 
     def cite(self, absolute: str) -> str:
-        """The name a file is cited by: relative inside the workspace, absolute outside it."""
+        """Return the name a file is cited by: relative inside the workspace, absolute outside it."""
         if absolute.startswith(self.root + os.sep):
             return absolute[len(self.root) + 1 :].replace(os.sep, "/")
         return absolute
 
     def is_indexed(self, absolute: str) -> bool:
-        """Whether a note at this place is one that discovery finds."""
+        """Return whether discovery finds a note at this path."""
         cited = self.cite(absolute)
-        return self._is_in_reach(absolute, cited) and find_name_fault(absolute, cited) is None
+        return self._is_covered(absolute, cited) and find_name_fault(absolute, cited) is None
 
-    def _is_in_reach(self, absolute: str, cited: str) -> bool:
+    def _is_covered(self, absolute: str, cited: str) -> bool:
         if is_indexed_name(cited) or (absolute in self.extra_paths and is_markdown(absolute)):
             return True
         below = (absolute[len(extra) + 1 :] for extra in self.extra_paths if absolute.startswith(extra + os.sep))
-        return any(map(_is_found_below, below))
+        return any(map(_is_discovered_below, below))
 
     def locate(self, path: str) -> str:
         """Return the absolute path of a note that a caller named.
 
-        Refused are: anything but Markdown, '..', a path outside the workspace and its extra paths, and names that are
-        too long. Whether there is such a note, and whether a link is in the way, `OpenWorkspace` finds out.
+        Raise PathRefused for anything but Markdown, for '..', for a path outside the workspace and its extra paths,
+        and for a name that is too long. `OpenWorkspace` checks for missing notes and links.
         """
         if not path or "\0" in path:
             raise PathRefused("That is not a path.")
@@ -146,7 +139,7 @@ class Workspace:
         return absolute
 
     def base_of(self, absolute: str) -> str | None:
-        """The workspace or the extra path that a file is in; None for one that is in neither."""
+        """Return the workspace or the extra path that a file is in, or None."""
         for base in (self.root, *self.extra_paths):
             if absolute == base or absolute.startswith(base + os.sep):
                 return base
@@ -154,7 +147,7 @@ class Workspace:
 
 
 def show_path(path: str) -> str:
-    """A path for a message: on one line, and with nothing in it that a terminal or JSON cannot take."""
+    """Return a path for a message: on one line, without characters that a terminal or JSON cannot take."""
     shown = path if path.isprintable() else ascii(path)[1:-1]
     return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}…"
 

@@ -1,4 +1,4 @@
-"""Where an agent's files live below the home folder."""
+"""Paths of an agent's files below the home folder."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class AgentPaths:
 
     @property
     def index(self) -> str:
-        """Index of the first workspace that the agent was used with."""
+        """Path of the index of the first workspace that the agent was used with."""
         return os.path.join(self.folder, "index.sqlite")
 
     def index_of(self, workspace: str) -> str:
-        """Index of any further workspace."""
+        """Return the path of the index of any further workspace."""
         return os.path.join(self.folder, f"index-{workspace_key(workspace)}.sqlite")
 
     def qmd(self, workspace: str) -> str:
