@@ -1,21 +1,18 @@
-"""Where everything is wired together for the programs that people run."""
+"""Composition root: opens the objects that a configuration describes, for the command line, servers and channels."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kept.clock import Clock, SystemClock
 from kept.config import Config, LoadedConfig, RemoteSettings
-from kept.config.layers import settings_of
 from kept.errors import EmbeddingError
 from kept.values import frozen
 
 if TYPE_CHECKING:
     from kept.embedding.base import Embedder
     from kept.llm.base import ChatModel
-    from kept.llm.claude_cli import KeptServer
     from kept.memory import Memory
     from kept.responder.answerer import Dispatcher
     from kept.sessions.store import SessionStore
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def open_memory(loaded: LoadedConfig) -> Memory:
-    """The memory that a configuration describes. Its workspace has to be there."""
+    """Return the memory of this configuration. Raise WorkspaceError if its workspace does not exist."""
     from kept.memory import Memory
     from kept.workspace.workspace import Workspace
 
@@ -39,11 +36,11 @@ class ProviderInfo:
     model: str | None
     dims: int | None
     note: str
-    """How it is enabled where it is not, and what it is where that is not plain."""
+    """How to enable it, or a remark about it."""
 
 
 def list_providers(config: Config) -> list[ProviderInfo]:
-    """Every provider there is. None of them is asked anything."""
+    """Return every embedding provider. None of them is called."""
     from kept.embedding.registry import PROVIDERS, added_providers
 
     chosen = "local" if config.memory_search.provider == "auto" else config.memory_search.provider
@@ -71,7 +68,8 @@ def _describe(config: Config, name: str, *, in_use: bool) -> ProviderInfo:
 
 
 def open_embedder(config: Config, name: str) -> Embedder | None:
-    """The embedder of that name. Model, endpoint and key that are set belong to the provider that is set."""
+    """Return the embedder of that name. The model, endpoint and key in the settings apply to the configured provider
+    only."""
     from kept.embedding.registry import make_embedder
 
     settings = config.memory_search
@@ -81,7 +79,7 @@ def open_embedder(config: Config, name: str) -> Embedder | None:
 
 
 def open_toolbox(loaded: LoadedConfig) -> Toolbox:
-    """The tools for a model. Where there is no workspace yet, each of them says so."""
+    """Return the tools for a model. Without a workspace, each of them answers with an error."""
     from kept.memory import Memory
     from kept.tools.toolbox import Toolbox
 
@@ -89,14 +87,14 @@ def open_toolbox(loaded: LoadedConfig) -> Toolbox:
 
 
 def open_sessions(loaded: LoadedConfig) -> SessionStore:
-    """The conversations of the agent that a configuration describes. They need no workspace."""
+    """Return the conversations of the configured agent. They need no workspace."""
     from kept.sessions.store import SessionStore
 
     return SessionStore(loaded.config)
 
 
 def open_answerer(memory: Memory, sessions: SessionStore, model: ChatModel) -> Dispatcher:
-    """An agent, and the commands that it is not asked about."""
+    """Return an agent together with the slash commands, which are answered without it."""
     from kept.agent.agent import Agent
     from kept.responder.answerer import Dispatcher
     from kept.responder.commands import Commands
@@ -107,35 +105,17 @@ def open_answerer(memory: Memory, sessions: SessionStore, model: ChatModel) -> D
 
 
 def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel:
-    """The chat model that a configuration describes, counted and within its budget."""
+    """Return the configured chat model. Its usage is recorded, and limited to the daily budget."""
     from kept.ledger import open_model_ledger
+    from kept.llm.claude_cli import KeptServer
     from kept.llm.metered import MeteredChat
     from kept.llm.registry import make_model
+    from kept.server_command import child_command, child_environment
 
     config = loaded.config
-    model = make_model(config.agent.model, config.keys, kept=_kept_server(loaded))
+    server = KeptServer(child_command(loaded), child_environment(loaded))
+    model = make_model(config.agent.model, config.keys, kept=server)
     if not model.writes:
         return model  # it costs nothing
     ledger = open_model_ledger(config, clock or SystemClock())
     return MeteredChat(model, ledger, budget_tokens=config.agent.model.daily_budget_tokens)
-
-
-def _kept_server(loaded: LoadedConfig) -> KeptServer:
-    """`kept mcp` on the same memory: with the same files, and whatever was set for this run only."""
-    from kept.llm.claude_cli import KeptServer
-
-    config = loaded.config
-    place = ("--home", config.home, "--workspace", config.workspace, "--agent", config.agent_id)
-    file = ("--config", loaded.user_file.path) if loaded.user_file.exists else ()
-    start = (sys.executable, "-c", "from kept.cli import main; main()")
-    return KeptServer((*start, *place, *file, "mcp"), {**_set_for_this_run(loaded), **config.keys.as_environment()})
-
-
-def _set_for_this_run(loaded: LoadedConfig) -> dict[str, str]:
-    """Settings from the environment and the command line, as variables. The tools need those of the memory alone."""
-    set_here = {name for name, layer in loaded.origins.items() if layer in ("environment", "flags")}
-    return {
-        f"KEPT_{name.upper().replace('.', '__')}": str(value)
-        for name, value, _ in settings_of(loaded.config.agent)
-        if name in set_here and name.startswith("memory_search.") and isinstance(value, str | int | float)
-    }

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kept.connect.change import Connection
 from kept.connect.clients import CLIENTS, ClientEnvironment, locate
-from kept.connect.command import ServerCommand
+from kept.connect.connection import Connection
 from kept.errors import LockBusy
+from kept.server_command import ServerCommand
 from kept.testing import FrozenClock
 from tests.support.commands import KEPT
 from tests.support.files import tree_of, write_file

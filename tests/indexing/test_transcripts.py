@@ -31,7 +31,7 @@ from kept.sessions.keys import SessionKey
 from kept.sessions.transcript import Transcript
 from kept.store.integrity import check_index
 from kept.testing import FakeEmbedder, FrozenClock
-from kept.tools.shapes import hit_json
+from kept.tools.record_json import hit_json
 from tests.support.index_dump import dump_index
 from tests.support.workspaces import index_path, open_memory, write_note
 

@@ -21,7 +21,7 @@ from kept.llm.base import ChatModel, ModelUsage, TextDelta, TextPart, ToolOutput
 from kept.llm.claude_cli import TOOLS, ClaudeCli
 from kept.llm.process import OutputLimits
 from kept.llm.requests import CLOSING, render_conversation
-from kept.tools.catalogue import TOOLS as CATALOGUE
+from kept.tools.tool_definitions import TOOLS as CATALOGUE
 from tests.support.chat_requests import ask, end_of, request, text_of
 from tests.support.chat_server import Call, Fails, ModelServer, Says, Stalls, anthropic_error
 from tests.support.repository import NODE_PROGRAMS

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from kept.errors import UsageError
-from kept.mcp.run import Address, parse_address
+from kept.mcp.transports import Address, parse_address
 from tests.support.commands import KEPT
 from tests.support.mcp_client import ACCEPT, HELLO
 
@@ -93,7 +93,7 @@ FEW_FILES = ("sh", "-c", 'ulimit -n 128; exec "$0" mcp "$@"', str(KEPT))
 TWO_SESSIONS = """
 from kept.app import open_toolbox
 from kept.config import load_config
-from kept.mcp.run import Address, SessionLimits, load_server, run_http
+from kept.mcp.transports import Address, SessionLimits, load_server, run_http
 run_http(
     load_server(lambda: open_toolbox(load_config())),
     Address("127.0.0.1", 0),

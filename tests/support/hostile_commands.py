@@ -41,7 +41,7 @@ def child(args: list[str], stdin: int, out: int, err: int) -> None:
     sys.argv = ["kept", *args]
     code = 70
     try:
-        from kept.cli.run import run
+        from kept.cli.invoke import run
 
         run()
     except SystemExit as exc:
@@ -99,7 +99,7 @@ def run_once(args: list[str], stdin: str, *, terminal: bool) -> dict[str, object
 def main() -> None:
     from kept.cli.root import COMMANDS
 
-    for module in (*COMMANDS.values(), "kept.cli.run", "kept.app", *LIBRARIES):
+    for module in (*COMMANDS.values(), "kept.cli.invoke", "kept.app", *LIBRARIES):
         importlib.import_module(module)
     runs = json.load(sys.stdin)["runs"]
     done = [run_once(run["args"], run["stdin"], terminal=terminal) for run in runs for terminal in (True, False)]

@@ -14,6 +14,7 @@ from kept.sessions.store import SessionStore
 from kept.testing import FrozenClock
 from kept.tools import TOOLS, Toolbox, definitions, get_tool, plain_functions
 from kept.tools.arguments import check_arguments
+from kept.tools.toolbox import HANDLERS
 from tests.support.files import write_file
 
 NOW = dt.datetime(2026, 3, 14, 15, 9, 26).astimezone()
@@ -45,6 +46,10 @@ def test_every_schema_is_valid_and_closed(tool):
     assert tool.parameters["additionalProperties"] is False
     assert set(tool.parameters["required"]) <= set(tool.parameters["properties"])
     assert all(one["description"] for one in tool.parameters["properties"].values())
+
+
+def test_every_tool_has_a_handler_and_every_handler_a_tool():
+    assert set(HANDLERS) == {tool.name for tool in TOOLS}
 
 
 def test_definitions_are_what_the_two_apis_take():
@@ -255,7 +260,7 @@ def test_the_tools_are_plain_functions_too(toolbox):
     assert "5433" in search("which port is staging on", max_results=1)
     assert str(inspect.signature(search)).startswith("(query: str, max_results: int | None = None, min_score:")
     assert search.__doc__ == inspect.getdoc(search)
-    assert "max_results: At most" in search.__doc__
+    assert "max_results: Maximum" in search.__doc__
     assert functions["memory_get"]("MEMORY.md", from_=3).startswith("MEMORY.md, lines 3 to 3:")
     assert functions["memory_get"]().startswith("Error: ")
     with pytest.raises(TypeError):

@@ -16,7 +16,7 @@ from kept.sessions.entries import Message, StateEntry
 from kept.sessions.store import SessionStore
 from kept.tools import Toolbox, plain_functions
 from kept.tools.citation import from_citation, show_citation, show_name
-from kept.tools.readable import (
+from kept.tools.tool_text import (
     error_text,
     passage_text,
     search_text,
@@ -141,17 +141,17 @@ def test_every_file_of_a_prompt_is_either_the_persons_own_or_long_term_memory():
 OURS = re.compile(
     r"""
       (?:[\d,]+\ (?:results?,\ best\ first|conversations?):)
-    | Nothing\ is\ remembered\ about\ that\.\ Other\ words,\ or\ a\ wider\ time,\ may\ find\ it\.
+    | Nothing\ is\ remembered\ about\ that\.\ Try\ other\ words\ or\ a\ longer\ period\.
     | No\ conversation\ was\ found\.
     | \[\d+(?:\.\d+)?\]\ PLACE\ \(score\ \d\.\d\d(?:,\ \d{4}-\d\d-\d\d)?\)
     | \[\d+\]\ PLACE\ \((?:\d{4}-\d\d-\d\d\ \d\d:\d\d)?\ to\ (?:\d{4}-\d\d-\d\d\ \d\d:\d\d)?,\ [\d,]+\ messages?\)
     | PLACE(?:,\ lines\ \d+\ to\ \d+:|\ has\ no\ line\ \d+\.)
     | There\ is\ more:\ read\ on\ from\ line\ \d+\.
     | Written\ to\ PLACE\.
-    | What\ did\ not\ work:
+    | Problems:
     | (?:Notes|Conversations)\ in\ the\ index:\ \d+\ \([\d,]+\ passages?\)(?:,\ of\ \d+\ in\ all)?
     | Last\ sync:\ (?:never|\d{4}-\d\d-\d\d\ \d\d:\d\d)
-    | State:\ (?:up\ to\ date|.{0,30};\ the\ next\ search\ brings\ the\ index\ up\ to\ date)
+    | State:\ (?:up\ to\ date|.{0,30};\ the\ next\ search\ updates\ the\ index)
     """.replace("PLACE", r"(?:a\ note\ with\ a\ long\ name|(?:kept://notes/)?[^\W\d]?[\w./%~-]*(?:\#L\d+(?:-L\d+)?)?)"),
     re.VERBOSE,
 )

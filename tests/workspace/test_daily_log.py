@@ -56,8 +56,8 @@ def test_whoever_reads_the_log_is_told_where_it_goes_on(full, home):
     with SessionStore.open(home=home, clock=full.clock) as sessions:
         toolbox = Toolbox(full, sessions)
         told = toolbox.run("memory_get", {"date": "today"}).text
-        assert told.endswith(f"\n\nThe log of this day goes on in {SECOND}.")
-        assert toolbox.run("memory_get", {"path": SECOND}).text.endswith(f"goes on in {THIRD}.")
+        assert told.endswith(f"\n\nThe log of this day continues in {SECOND}.")
+        assert toolbox.run("memory_get", {"path": SECOND}).text.endswith(f"continues in {THIRD}.")
         assert "goes on" not in toolbox.run("memory_get", {"path": THIRD}).text
 
 

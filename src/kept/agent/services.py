@@ -12,7 +12,7 @@ from kept.context.budget import Budget, plan_budget
 from kept.llm.base import ChatModel, ToolSpec
 from kept.memory import Memory
 from kept.sessions.store import SessionStore
-from kept.tools.catalogue import get_tool
+from kept.tools.tool_definitions import get_tool
 from kept.tools.toolbox import Toolbox
 from kept.values import frozen
 

@@ -9,7 +9,7 @@ def main() -> None:
     # A command creates tens of thousands of objects while it imports, and hardly any cycles: collecting them less often
     # saves 2 % of a cold search.
     gc.set_threshold(100_000, 50, 100)
-    from kept.cli.run import run
+    from kept.cli.invoke import run
 
     run()
 

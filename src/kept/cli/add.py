@@ -6,7 +6,7 @@ import click
 
 from kept.cli.output import echo, json_option, print_json, style
 from kept.cli.root import Globals
-from kept.cli.stdin import read_stdin
+from kept.cli.streams import read_stdin
 from kept.errors import NoteTooLarge
 
 
@@ -22,7 +22,7 @@ def command(options: Globals, text: tuple[str, ...], to: str, as_json: bool) -> 
         given = read_stdin(limit, refusal=NoteTooLarge) if text == ("-",) else " ".join(text)
         written = memory.add(given, to=to)
     if as_json:
-        from kept.tools.shapes import written_json
+        from kept.tools.record_json import written_json
 
         print_json(written_json(written))
     else:

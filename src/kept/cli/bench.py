@@ -13,7 +13,7 @@ import click
 from kept.cli.output import bars, console, echo, json_option, plural, print_json, printable, size_text, style, warn
 from kept.cli.root import Globals, setting_pairs
 from kept.errors import UsageError
-from kept.tools.shapes import as_shape
+from kept.tools.record_json import to_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -81,7 +81,7 @@ def make_starter(options: Globals, folders: tuple[str, ...], *, as_json: bool) -
         raise UsageError("--init writes one set.", hint="For example: kept bench --init my-set")
     made = write_starter(options.load().config, folders[0])
     if as_json:
-        print_json(as_shape(made))
+        print_json(to_json(made))
         return
     echo(f"Wrote {plural(made.documents, 'passage')} and {plural(made.queries, 'query', 'queries')} to {made.folder}.")
     echo("Its README.md says how to make it yours. Measure it with: kept bench " + shlex.quote(folders[0]))

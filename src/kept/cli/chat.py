@@ -13,7 +13,7 @@ import click
 
 from kept.cli.output import echo, json_option, print_json, style, warn
 from kept.cli.root import Globals
-from kept.cli.stdin import read_stdin
+from kept.cli.streams import read_stdin
 from kept.errors import KeptError, UsageError
 
 if TYPE_CHECKING:

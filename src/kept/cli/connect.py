@@ -14,8 +14,8 @@ from kept.cli.output import echo, json_option, print_json, style, warn
 from kept.cli.root import Globals
 
 if TYPE_CHECKING:
-    from kept.connect.change import Change, Connection
-    from kept.connect.command import ServerCommand
+    from kept.connect.connection import Change, Connection
+    from kept.server_command import ServerCommand
 
 _CLIENTS = ("claude-code", "claude-desktop", "cursor", "codex", "vscode", "openclaw")
 
@@ -33,10 +33,10 @@ def command(options: Globals, client: str, scope: str, project: str, dry_run: bo
 
     'kept connect print' shows the entry, for clients that are not named here.
     """
-    from kept.connect.command import command_for
+    from kept.server_command import client_command
 
     loaded = options.load()
-    start = command_for(loaded)
+    start = client_command(loaded)
     if client == "print":
         _print_entry(start)
         return
@@ -65,8 +65,8 @@ def _lacks(workspace: str) -> Iterator[str]:
 
 
 def _connection(client: str, scope: Any, project: str, kept_home: str) -> Connection:
-    from kept.connect.change import Connection
     from kept.connect.clients import CLIENTS, ClientEnvironment
+    from kept.connect.connection import Connection
 
     home = os.path.expanduser("~")
     around = ClientEnvironment(home, os.path.abspath(project), sys.platform, os.environ)
@@ -105,7 +105,7 @@ def _show(connection: Connection, changes: list[Change], copy: str | None, *, dr
     elif undo:
         echo(f"{title} is no longer connected.", err=True)
     else:
-        echo(f"{title} is connected. {connection.client.after}", err=True)
+        echo(f"{title} is connected. {connection.client.next_step}", err=True)
         if copy:
             echo(f"What was there before is kept in {copy}.", err=True)
 

@@ -7,7 +7,7 @@ import click
 from kept.cli.output import echo, json_option, plural, print_json, progress_bar, warn
 from kept.cli.root import Globals
 from kept.records import Preview, SyncReport
-from kept.tools.shapes import as_shape
+from kept.tools.record_json import to_json
 
 
 @click.command("index")
@@ -21,12 +21,12 @@ def command(ctx: click.Context, force: bool, dry_run: bool, as_json: bool) -> No
     if dry_run:
         with options.memory() as memory:
             preview = memory.preview(force=force)
-        print_json(as_shape(preview)) if as_json else echo(preview_text(preview))
+        print_json(to_json(preview)) if as_json else echo(preview_text(preview))
         return
     with options.memory() as memory, progress_bar("Indexing") as progress:
         report = memory.sync(force=force, progress=progress)
     if as_json:
-        print_json(as_shape(report))
+        print_json(to_json(report))
     else:
         show_report(report)
 

@@ -25,7 +25,7 @@ _DEFAULT = "127.0.0.1:8738"
 def command(options: Globals, address: str | None, token: str | None, hosts: tuple[str, ...]) -> None:
     """Serve the memory to agents over MCP, on standard input and output unless --http is given."""
     from kept.app import open_toolbox
-    from kept.mcp.run import load_server, parse_address, require_token, run_http, run_stdio
+    from kept.mcp.transports import load_server, parse_address, require_token, run_http, run_stdio
 
     log_to_stderr()
     loaded = options.load()

@@ -10,7 +10,7 @@ from kept.app import ProviderInfo, list_providers, open_embedder
 from kept.cli.output import console, echo, json_option, plural, print_json
 from kept.cli.root import Globals
 from kept.errors import UsageError
-from kept.tools.shapes import as_shape
+from kept.tools.record_json import to_json
 
 SENTENCE = "The staging database moved to port 5433."
 
@@ -25,7 +25,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
     options: Globals = ctx.obj
     found = list_providers(options.load().config)
     if as_json:
-        print_json({"providers": as_shape(found)})
+        print_json({"providers": to_json(found)})
     else:
         show_providers(found)
 

@@ -9,7 +9,7 @@ import click
 from kept.cli.output import echo, json_option, plural, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.records import SOURCES, Hit, SearchResult
-from kept.tools.shapes import result_json
+from kept.tools.record_json import result_json
 
 
 @click.command("search")

@@ -22,7 +22,7 @@ from kept.cli.output import (
     warn,
 )
 from kept.cli.root import Globals
-from kept.cli.stdin import read_stdin
+from kept.cli.streams import read_stdin
 from kept.redact import redact
 from kept.sessions.entries import (
     AnyEntry,

@@ -10,7 +10,7 @@ from kept.cli.index import cost_text
 from kept.cli.output import console, json_option, plural, print_json, printable, size_text
 from kept.cli.root import Globals
 from kept.records import Status
-from kept.tools.shapes import as_shape, status_json
+from kept.tools.record_json import status_json, to_json
 
 if TYPE_CHECKING:
     from kept.responder.state import InboxState
@@ -31,7 +31,7 @@ def command(options: Globals, as_json: bool) -> None:
         watcher = find_watcher(memory.config)
         inbox = find_inbox_state(memory.config)
     if as_json:
-        print_json({**status_json(status), "watcher": watcher, "inbox": as_shape(inbox)})
+        print_json({**status_json(status), "watcher": watcher, "inbox": to_json(inbox)})
     else:
         show_status(status, watcher, inbox)
 

@@ -1,11 +1,11 @@
-"""Standard output and standard error that a terminal can be trusted with.
+"""Standard input with a limit, and standard output and standard error that are safe for a terminal.
 
-Names, notes, transcripts and the answers of servers may hold what a terminal obeys: escape sequences, control
-characters, overrides of the writing direction. `guard_streams` replaces both streams once, so that no command can
-forget about it: whatever is written is escaped on its way. Our own colours are marked with a number that only this
-process knows, and become escape sequences behind the check.
+Names, notes, transcripts and answers of servers may contain what a terminal obeys: escape sequences, control
+characters, overrides of the writing direction. `guard_streams` replaces both output streams once, so that no command
+can forget about it: everything that is written is escaped. Our own colours are marked with a random number that only
+this process knows, and become escape sequences after the check.
 
-What goes to standard error is redacted as well: error messages, tracebacks and logs of libraries may repeat a key.
+Standard error is redacted as well: error messages, tracebacks and logs of libraries may repeat a key.
 """
 
 from __future__ import annotations
@@ -17,16 +17,29 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO
 
+from kept.errors import KeptError, UsageError
+
 if TYPE_CHECKING:
     from kept.config import Config
     from kept.redact import Redactor
 
 _UNSAFE = "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069\ufff9-\ufffb]|\r(?!\n)"
-"""Control characters (C0, DEL, C1) but line breaks and tabs, separators of lines and paragraphs, and what overrides or
-isolates the writing direction."""
+"""Control characters (C0, DEL, C1) except line breaks and tabs, separators of lines and paragraphs, and characters that
+override or isolate the writing direction."""
 _MARK = f"\ufdd0{os.urandom(8).hex()}["
-"""Stands for the beginning of an escape sequence of ours. The first is no character that any text has."""
+"""Replaces the start of our own escape sequences until they are written. It begins with a noncharacter, which no text
+contains."""
 _CSI = "\x1b["
+
+MAX_INPUT_BYTES = 4_000_000
+
+
+def read_stdin(limit: int = MAX_INPUT_BYTES, *, refusal: type[KeptError] = UsageError) -> str:
+    """Read all of standard input. Raise ``refusal`` if it has more bytes than the limit, without reading on."""
+    raw = sys.stdin.buffer.read(limit + 1)
+    if len(raw) > limit:
+        raise refusal(f"Standard input has more than the limit of {limit:,} bytes.", hint="Pass less text at a time.")
+    return raw.decode("utf-8", "replace")
 
 
 def _is_plain(text: str) -> bool:
@@ -35,7 +48,7 @@ def _is_plain(text: str) -> bool:
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal would obey: '\\x1b', '\\u202e'."""
+    """Escape characters that a terminal would obey: '\\x1b', '\\u202e'."""
     return text if _is_plain(text) else re.sub(_UNSAFE, _escaped, text)
 
 
@@ -45,17 +58,17 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def safe_json(text: str) -> str:
-    """Escape the same in JSON, where it means what it meant before."""
+    """Escape the same characters in JSON, where the value stays the same."""
     return text if _is_plain(text) else re.sub(_UNSAFE, lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def mark_style(text: str) -> str:
-    """Mark the escape sequences of a text that is safe otherwise as our own."""
+    """Mark the escape sequences of a text as our own. The rest of the text must be escaped already."""
     return text.replace(_CSI, _MARK)
 
 
 class GuardedStream(io.TextIOBase):
-    """Writes to another stream what is safe to be shown."""
+    """Stream that escapes unsafe characters and writes to another stream."""
 
     def __init__(self, raw: TextIO, *, redacted: bool) -> None:
         self.raw = raw
@@ -69,7 +82,7 @@ class GuardedStream(io.TextIOBase):
         return len(text)
 
     def write_exactly(self, text: str) -> None:
-        """For the text of a note that goes into a file or a pipe, which is to be the same there."""
+        """Write the text of a note unchanged to a file or a pipe, and escaped to a terminal."""
         self.raw.write(printable(text) if self.raw.isatty() else text)
 
     def writable(self) -> bool:
@@ -85,7 +98,7 @@ class GuardedStream(io.TextIOBase):
         return self.raw.fileno()
 
     def __getattr__(self, name: str) -> Any:
-        """Of the stream below: its buffer, which the MCP server speaks through, its encoding, its mode."""
+        """Return an attribute of the wrapped stream, such as the buffer that the MCP server writes to."""
         return getattr(self.raw, name)
 
     @property
@@ -105,7 +118,7 @@ def guard_streams() -> None:
 
 
 def unguarded(stream: TextIO) -> TextIO:
-    """The stream below, for what escapes by itself."""
+    """Return the wrapped stream, for a writer that escapes on its own."""
     return stream.raw if isinstance(stream, GuardedStream) else stream
 
 
@@ -113,13 +126,13 @@ _CONFIGS: list[Config] = []
 
 
 def remember_secrets(config: Config) -> None:
-    """Keep the keys of the settings and the environment out of what is written to standard error from now on."""
+    """Redact the keys of these settings and of the environment on standard error from now on."""
     _CONFIGS.append(config)
     _redactor.cache_clear()
 
 
 def hide_secrets(text: str) -> str:
-    """Take out keys that the settings hold, and whatever else looks like a secret."""
+    """Replace the keys of the settings, and everything else that looks like a secret."""
     return _redactor()(text) if text.strip() else text
 
 

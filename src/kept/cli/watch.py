@@ -15,7 +15,7 @@ import click
 from kept.cli.index import report_line
 from kept.cli.output import console, echo, json_option, json_text, plural
 from kept.cli.root import Globals
-from kept.tools.shapes import as_shape
+from kept.tools.record_json import to_json
 
 if TYPE_CHECKING:
     from kept.live import LiveEvent, LiveIndex, LiveState
@@ -55,11 +55,11 @@ def _until_told(events: queue.SimpleQueue[LiveEvent | None]) -> Iterator[LiveEve
 
 
 def event_json(event: LiveEvent) -> dict[str, Any]:
-    shape: dict[str, Any] = {"event": event.kind, "state": as_shape(event.state)}
+    shape: dict[str, Any] = {"event": event.kind, "state": to_json(event.state)}
     if event.message:
         shape["message"] = event.message
     if event.report is not None:
-        shape["report"] = as_shape(event.report)
+        shape["report"] = to_json(event.report)
     return shape
 
 

@@ -1,36 +1,43 @@
-"""The programs that can be connected: where their settings lie on each system, and the shape of an entry."""
+"""The programs that can be connected: where their settings are on each system, and what an entry looks like."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from kept.connect.command import ServerCommand
 from kept.errors import UsageError
+from kept.server_command import ServerCommand
 from kept.values import frozen
 
 Scope = Literal["user", "project"]
 Format = Literal["json", "jsonc", "json5", "toml"]
 SERVER = "kept"
+"""Name of our entry among a client's servers."""
 
 
 @frozen
 class ClientEnvironment:
-    """What decides where a file is."""
+    """Everything that the location of a settings file depends on."""
 
     home: str
     project: str
     platform: str
     environ: Mapping[str, str]
 
-    def settings_folder(self) -> str:
-        """Where programs with a window keep their settings."""
+    def application_folder(self, *names: str) -> str:
+        """Return a path in the folder where desktop applications keep their settings."""
         if self.platform == "darwin":
-            return os.path.join(self.home, "Library", "Application Support")
-        if self.platform == "win32":
-            return self.environ.get("APPDATA") or os.path.join(self.home, "AppData", "Roaming")
-        return self.environ.get("XDG_CONFIG_HOME") or os.path.join(self.home, ".config")
+            folder = os.path.join(self.home, "Library", "Application Support")
+        elif self.platform == "win32":
+            folder = self.environ.get("APPDATA") or os.path.join(self.home, "AppData", "Roaming")
+        else:
+            folder = self.environ.get("XDG_CONFIG_HOME") or os.path.join(self.home, ".config")
+        return os.path.join(folder, *names)
+
+    def folder_from(self, variable: str, name: str) -> str:
+        """Return the folder that a variable names, or else the one of this name in the home folder."""
+        return self.environ.get(variable) or os.path.join(self.home, name)
 
 
 @frozen
@@ -39,82 +46,89 @@ class Client:
     title: str
     format: Format
     keys: tuple[str, ...]
-    """Where in the file its servers are listed."""
-    typed: bool
-    """Whether an entry says that it is a program on a pipe."""
-    scopes: tuple[Scope, ...]
-    after: str
-    """What is left for the user to do."""
+    """Path to the list of servers in the file."""
+    user_file: Callable[[ClientEnvironment], str]
+    next_step: str
+    """What the user has to do after connecting."""
+    project_file: str | None = None
+    """Path below the project's folder, or None for a client without settings per project."""
+    has_type: bool = False
+    """True if an entry states its transport."""
 
 
-CLIENTS = {
-    one.name: one
-    for one in (
-        Client(
-            "claude-code", "Claude Code", "json", ("mcpServers",), True, ("user", "project"), "Restart Claude Code."
-        ),
-        Client(
-            "claude-desktop", "Claude Desktop", "json", ("mcpServers",), False, ("user",), "Restart Claude Desktop."
-        ),
-        Client(
-            "cursor",
-            "Cursor",
-            "jsonc",
-            ("mcpServers",),
-            False,
-            ("user", "project"),
-            "Enable it in Cursor's settings, under MCP.",
-        ),
-        Client("codex", "Codex", "toml", ("mcp_servers",), False, ("user", "project"), "Restart Codex; /mcp shows it."),
-        Client(
-            "vscode", "VS Code", "jsonc", ("servers",), True, ("user", "project"), "Start it with 'MCP: List Servers'."
-        ),
-        Client(
-            "openclaw",
-            "OpenClaw",
-            "json5",
-            ("mcp", "servers"),
-            False,
-            ("user",),
-            "Restart the gateway; 'openclaw mcp doctor kept --probe' tries it.",
-        ),
-    )
-}
+def _openclaw_file(environment: ClientEnvironment) -> str:
+    folder = environment.folder_from("OPENCLAW_STATE_DIR", ".openclaw")
+    return environment.environ.get("OPENCLAW_CONFIG_PATH") or os.path.join(folder, "openclaw.json")
 
 
-def locate(client: Client, scope: Scope, around: ClientEnvironment) -> str:
-    """The file that lists a client's servers."""
-    if scope not in client.scopes:
+_ALL = (
+    Client(
+        "claude-code",
+        "Claude Code",
+        "json",
+        ("mcpServers",),
+        lambda environment: os.path.join(environment.folder_from("CLAUDE_CONFIG_DIR", ".claude"), "settings.json"),
+        "Restart Claude Code.",
+        project_file=".mcp.json",
+        has_type=True,
+    ),
+    Client(
+        "claude-desktop",
+        "Claude Desktop",
+        "json",
+        ("mcpServers",),
+        lambda environment: environment.application_folder("Claude", "claude_desktop_config.json"),
+        "Restart Claude Desktop.",
+    ),
+    Client(
+        "cursor",
+        "Cursor",
+        "jsonc",
+        ("mcpServers",),
+        lambda environment: os.path.join(environment.home, ".cursor", "mcp.json"),
+        "Enable it in Cursor's settings, under MCP.",
+        project_file=os.path.join(".cursor", "mcp.json"),
+    ),
+    Client(
+        "codex",
+        "Codex",
+        "toml",
+        ("mcp_servers",),
+        lambda environment: os.path.join(environment.folder_from("CODEX_HOME", ".codex"), "config.toml"),
+        "Restart Codex; /mcp shows it.",
+        project_file=os.path.join(".codex", "config.toml"),
+    ),
+    Client(
+        "vscode",
+        "VS Code",
+        "jsonc",
+        ("servers",),
+        lambda environment: environment.application_folder("Code", "User", "mcp.json"),
+        "Start it with 'MCP: List Servers'.",
+        project_file=os.path.join(".vscode", "mcp.json"),
+        has_type=True,
+    ),
+    Client(
+        "openclaw",
+        "OpenClaw",
+        "json5",
+        ("mcp", "servers"),
+        _openclaw_file,
+        "Restart the gateway; 'openclaw mcp doctor kept --probe' tries it.",
+    ),
+)
+CLIENTS = {client.name: client for client in _ALL}
+
+
+def locate(client: Client, scope: Scope, environment: ClientEnvironment) -> str:
+    """Return the path of the file that lists a client's servers."""
+    if scope == "user":
+        return client.user_file(environment)
+    if client.project_file is None:
         raise UsageError(f"{client.title} has no settings for a single project.", hint="Leave out --scope.")
-    if scope == "project":
-        places = {
-            "claude-code": (".mcp.json",),
-            "cursor": (".cursor", "mcp.json"),
-            "codex": (".codex", "config.toml"),
-            "vscode": (".vscode", "mcp.json"),
-        }
-        return os.path.join(around.project, *places[client.name])
-    match client.name:
-        case "claude-code":
-            return os.path.join(claude_folder(around), "settings.json")
-        case "claude-desktop":
-            return os.path.join(around.settings_folder(), "Claude", "claude_desktop_config.json")
-        case "cursor":
-            return os.path.join(around.home, ".cursor", "mcp.json")
-        case "codex":
-            folder = around.environ.get("CODEX_HOME") or os.path.join(around.home, ".codex")
-            return os.path.join(folder, "config.toml")
-        case "vscode":
-            return os.path.join(around.settings_folder(), "Code", "User", "mcp.json")
-        case _:
-            folder = around.environ.get("OPENCLAW_STATE_DIR") or os.path.join(around.home, ".openclaw")
-            return around.environ.get("OPENCLAW_CONFIG_PATH") or os.path.join(folder, "openclaw.json")
-
-
-def claude_folder(around: ClientEnvironment) -> str:
-    return around.environ.get("CLAUDE_CONFIG_DIR") or os.path.join(around.home, ".claude")
+    return os.path.join(environment.project, client.project_file)
 
 
 def entry_for(client: Client, command: ServerCommand) -> dict[str, Any]:
-    entry: dict[str, Any] = {"type": "stdio"} if client.typed else {}
+    entry: dict[str, Any] = {"type": "stdio"} if client.has_type else {}
     return {**entry, "command": command.program, "args": command.args("mcp")}

@@ -1,6 +1,6 @@
-"""The plugin for Claude Code: the server, and hooks that bring recent context in and take what was said along.
+"""The plugin for Claude Code: the MCP server, and hooks that add recent context and capture conversations.
 
-It is written as a marketplace of one, in Kept's own folder, which Claude Code's settings then name.
+It is written to Kept's home as a marketplace with one plugin, which Claude Code's settings then name.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ import os
 from typing import Any
 
 from kept import __version__
-from kept.connect.command import ServerCommand
+from kept.server_command import ServerCommand
 
 MARKETPLACE = "kept"
 PLUGIN = "kept"
 FOLDER = "claude-code"
-"""Below the home of Kept, where the plugin is written."""
+"""Folder of the plugin in the home of Kept."""
 _DESCRIPTION = "Long-term memory: notes, daily logs and past conversations, recalled by meaning and by word."
 _START_TIMEOUT_S = 30
 _CAPTURE_TIMEOUT_S = 60
 
 README = """# Kept for Claude Code
 
-Written by `kept connect claude-code`; `kept connect claude-code --undo` takes it away again.
+Written by `kept connect claude-code`; `kept connect claude-code --undo` removes it again.
 
 It starts `kept mcp`, so that Claude can search, read and write your long-term memory. When a session begins, a hook
-adds the recent notes and the end of the last conversation in the same folder to the context, quoted and marked as data.
-When Claude stops, when a session ends and before it is compacted, a hook copies what was said into Kept, without asking
-a model. Nothing leaves this machine.
+adds your recent notes and the end of the last conversation in the same folder to the context, quoted and marked as
+data. When Claude stops, when a session ends and before it is compacted, a hook copies the conversation into Kept. No
+model is called, and nothing leaves this machine.
 """
 
 
 def plugin_files(command: ServerCommand) -> dict[str, bytes]:
-    """Every file of it, by its path below the folder."""
+    """Return the content of every file by its path in the plugin's folder."""
     author = {"name": "Kept"}
     entry = {"name": PLUGIN, "source": f"./{PLUGIN}", "description": _DESCRIPTION, "author": author}
     marketplace = {
@@ -74,7 +74,7 @@ def _hook(command: str, timeout_s: int) -> list[dict[str, Any]]:
 
 
 def settings_entries(folder: str) -> list[tuple[tuple[str, ...], Any]]:
-    """What Claude Code's settings have to say so that the plugin is used."""
+    """Return the entries of Claude Code's settings that enable the plugin, each with its path."""
     source = {"source": {"source": "directory", "path": folder}}
     return [
         (("extraKnownMarketplaces", MARKETPLACE), source),

@@ -1,4 +1,4 @@
-"""Carrying progress from the thread that indexes to the client that waits."""
+"""Progress of a call: reported by the thread that indexes, sent to the client that waits."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Send = Callable[[float, float, str], Awaitable[None]]
 
 
 class ProgressRelay:
-    """The thread leaves a message and never waits: when the client is slow or gone, only the latest is kept."""
+    """Passes the latest report on. The thread never waits: if the client is slow or gone, older reports are dropped."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._loop = asyncio.get_running_loop()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._latest: tuple[int, int, str] = (0, 0, "")
 
     @property
@@ -26,16 +26,16 @@ class ProgressRelay:
     def _report(self, completed: int, total: int, label: str) -> None:
         self._latest = (completed, total, label)
         try:
-            self._loop.call_soon_threadsafe(self._news.set)
+            self._loop.call_soon_threadsafe(self._changed.set)
         except RuntimeError:
-            pass  # the server has ended, and nobody is left to tell
+            pass  # the server has ended
 
     async def run(self) -> None:
-        """Until it is cancelled. What is sent only ever grows, as the protocol wants it."""
+        """Send reports until cancelled. The protocol requires that progress increases."""
         sent = 0
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._changed.wait()
+            self._changed.clear()
             completed, total, label = self._latest
             if completed > sent:
                 sent = completed

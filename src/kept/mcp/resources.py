@@ -1,6 +1,6 @@
 """Notes and daily logs as resources that a client can browse: kept://notes/PATH and kept://daily/DATE.
 
-Every path goes through the same containment as those that tools are given.
+Every path goes through the same containment check as the paths that tools take.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from kept.workspace.scan import scan_workspace
 
 DAILY = "kept://daily/"
 PAGE = 500
+"""Notes per page."""
 MIME_TYPE = "text/markdown"
 
 
 @frozen
-class Listed:
+class NoteResource:
     uri: str
     name: str
     title: str
@@ -31,31 +32,32 @@ class Listed:
     modified: str
 
 
-def list_notes(memory: Memory, cursor: str | None) -> tuple[list[Listed], str | None]:
-    """A page of the notes there are, by name, and where the next begins. Without a workspace there are none."""
+def list_notes(memory: Memory, cursor: str | None) -> tuple[list[NoteResource], str | None]:
+    """Return one page of the notes, by path, and the cursor of the next page. Without a workspace there are none."""
     if not os.path.isdir(memory.workspace.root):
         return [], None
-    found = scan_workspace(memory.workspace, max_bytes=memory.settings.max_file_bytes).files
-    files = sorted(found, key=lambda file: file.path)
+    scan = scan_workspace(memory.workspace, max_bytes=memory.settings.max_file_bytes)
+    files = sorted(scan.files, key=lambda file: file.path)
     after = decode(cursor) if cursor else ""
     rest = [file for file in files if file.path > after]
     page = rest[:PAGE]
-    more = quote(page[-1].path, safe="") if len(rest) > PAGE else None
-    return [_listed(file) for file in page], more
+    next_cursor = quote(page[-1].path, safe="") if len(rest) > PAGE else None
+    return [_resource(file) for file in page], next_cursor
 
 
-def _listed(file: SourceFile) -> Listed:
-    """Clients show names and titles to people and models, so neither may hold whatever a file's name may."""
+def _resource(file: SourceFile) -> NoteResource:
+    """Describe a note. Clients show names and titles to people and models, so unusual characters are escaped."""
     daily = DAILY_NOTE.search(file.path)
     title = show_name(os.path.basename(file.path))
     if daily:
         title = f"Daily log {daily[1]}" + (f", part {daily[2]}" if daily[2] else "")
     modified = dt.datetime.fromtimestamp(file.mtime_ns / 1e9, dt.UTC)
-    return Listed(uri_of(file.path), show_name(file.path), title, file.size, f"{modified:%Y-%m-%dT%H:%M:%SZ}")
+    return NoteResource(uri_of(file.path), show_name(file.path), title, file.size, f"{modified:%Y-%m-%dT%H:%M:%SZ}")
 
 
 def read_resource(memory: Memory, uri: str) -> str:
-    """The whole text of a note or of a day's log. A name is decoded once, so what was encoded twice names nothing."""
+    """Return the whole text of a note or of a day's log. The path is decoded once, so that a doubly encoded one is
+    not found."""
     texts = []
     for path in _paths_of(memory, uri):
         start: int | None = 1
@@ -71,7 +73,7 @@ def _paths_of(memory: Memory, uri: str) -> list[str]:
         return [decode(uri.removeprefix(NOTES))]
     if uri.startswith(DAILY):
         return _daily_paths(memory, decode(uri.removeprefix(DAILY)))
-    raise NoteNotFound(f"{uri}: there is no such resource.", hint="They begin with kept://notes/ or kept://daily/.")
+    raise NoteNotFound(f"{uri}: there is no such resource.", hint="URIs begin with kept://notes/ or kept://daily/.")
 
 
 def _daily_paths(memory: Memory, date: str) -> list[str]:

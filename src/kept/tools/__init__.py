@@ -1,11 +1,18 @@
-"""The memory as tools for a model: what each is called, takes and gives back. No transport is known here.
+"""The memory as tools for a model, independent of the transport.
+
+tool_definitions, output_schema   the tools: names, descriptions, schemas of their arguments and results
+arguments      checking a call against its schema
+toolbox        running a call on the memory and the conversations
+record_json, tool_text, citation
+               results as data for a program, as text for a model, and how both cite a passage
+functions      the tools as Python functions
 
 >>> toolbox = Toolbox(memory, sessions)
 >>> outcome = toolbox.run("memory_search", {"query": "which port is staging on?"})
 >>> outcome.text, outcome.data, outcome.is_error
 
-`definitions("anthropic")` and `definitions("openai")` are the tools as those APIs want to be told of them, and
-`plain_functions(toolbox)` as Python functions, for frameworks that read signatures.
+`definitions("anthropic")` and `definitions("openai")` return the tools in the formats of those APIs, and
+`plain_functions(toolbox)` returns Python functions, for frameworks that read signatures.
 """
 
 from __future__ import annotations
@@ -13,17 +20,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kept.tools.catalogue import TOOLS, Tool, definitions, get_tool
     from kept.tools.functions import plain_functions
+    from kept.tools.tool_definitions import TOOLS, Tool, definitions, get_tool
     from kept.tools.toolbox import Toolbox, ToolOutcome
 
 __all__ = ["TOOLS", "Tool", "ToolOutcome", "Toolbox", "definitions", "get_tool", "plain_functions"]
 
 _HOMES = {
-    "TOOLS": "kept.tools.catalogue",
-    "Tool": "kept.tools.catalogue",
-    "definitions": "kept.tools.catalogue",
-    "get_tool": "kept.tools.catalogue",
+    "TOOLS": "kept.tools.tool_definitions",
+    "Tool": "kept.tools.tool_definitions",
+    "definitions": "kept.tools.tool_definitions",
+    "get_tool": "kept.tools.tool_definitions",
     "plain_functions": "kept.tools.functions",
     "ToolOutcome": "kept.tools.toolbox",
     "Toolbox": "kept.tools.toolbox",
@@ -31,7 +38,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when they are first used: the command line shares the shapes in here and needs nothing else."""
+    """Import a name when it is first used: the command line shares `record_json` and needs nothing else."""
     if name not in _HOMES:
         raise AttributeError(f"module 'kept.tools' has no attribute {name!r}")
     import importlib

@@ -1,6 +1,6 @@
-"""Checking what a model wants to give to a tool, against the tool's own schema and in words it can act on.
+"""Checking the arguments of a call against the tool's schema, with messages that a model can act on.
 
-Only as much of JSON Schema as the tools use. What a schema here may say, this must know: a test compares the two.
+This knows only the parts of JSON Schema that the tools use. A test checks that it knows all of them.
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ from collections.abc import Mapping
 from typing import Any
 
 from kept.errors import UsageError
-from kept.tools.catalogue import Tool
-from kept.tools.schema import Schema
+from kept.tools.output_schema import Schema
+from kept.tools.tool_definitions import Tool
 
-_KINDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
+_TYPE_WORDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
 
-def check_arguments(tool: Tool, given: object) -> dict[str, Any]:
-    """The arguments that were given, or a refusal. One that is null counts as not given."""
-    if not isinstance(given, Mapping):
+def check_arguments(tool: Tool, arguments: object) -> dict[str, Any]:
+    """Return the arguments without those that are null. Raise UsageError if the tool does not take them."""
+    if not isinstance(arguments, Mapping):
         raise UsageError(f"{tool.name}: the arguments have to be an object.", hint=_takes(tool))
     properties: dict[str, Schema] = tool.parameters["properties"]
-    for name in given:
+    for name in arguments:
         if name not in properties:
             raise UsageError(f"{tool.name}: there is no argument '{name}'.{_near(name, properties)}", hint=_takes(tool))
-    wanted = {name: value for name, value in given.items() if value is not None}
+    present = {name: value for name, value in arguments.items() if value is not None}
     for name in tool.parameters["required"]:
-        if name not in wanted:
+        if name not in present:
             raise UsageError(f"{tool.name}: '{name}' is missing.", hint=str(properties[name]["description"]))
-    return {name: _checked(f"{tool.name}: '{name}'", properties[name], value) for name, value in wanted.items()}
+    return {name: _checked(f"{tool.name}: '{name}'", properties[name], value) for name, value in present.items()}
 
 
 def _checked(where: str, schema: Schema, value: Any) -> Any:
-    kind = schema["type"]
+    type_name = schema["type"]
     hint = str(schema["description"])
-    if kind == "integer" and isinstance(value, float) and value.is_integer():
-        value = int(value)  # JSON knows one kind of number
-    if not _is_of_kind(kind, value):
-        raise UsageError(f"{where} has to be {_KINDS[kind]}.", hint=hint)
+    if type_name == "integer" and isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON has one type for all numbers
+    if not _has_type(type_name, value):
+        raise UsageError(f"{where} has to be {_TYPE_WORDS[type_name]}.", hint=hint)
     if "enum" in schema and value not in schema["enum"]:
         raise UsageError(f"{where} has to be one of: {', '.join(schema['enum'])}.", hint=hint)
     if isinstance(value, str):
@@ -50,8 +50,8 @@ def _checked(where: str, schema: Schema, value: Any) -> Any:
     return value
 
 
-def _is_of_kind(kind: str, value: Any) -> bool:
-    match kind:
+def _has_type(type_name: str, value: Any) -> bool:
+    match type_name:
         case "string":
             return isinstance(value, str)
         case "integer":
@@ -65,7 +65,7 @@ def _is_of_kind(kind: str, value: Any) -> bool:
 def _near(name: object, properties: dict[str, Schema]) -> str:
     import difflib
 
-    plain = {one.lower(): one for one in properties}
+    plain = {known.lower(): known for known in properties}
     near = difflib.get_close_matches(str(name).replace("_", "").lower(), plain, n=1)
     return f" Did you mean '{plain[near[0]]}'?" if near else ""
 

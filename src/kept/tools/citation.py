@@ -1,8 +1,8 @@
-"""Citations: how the place of a passage is shown to a model, and read back from one.
+"""Citations: how the position of a passage is shown to a model, and read back from one.
 
-A file's name may hold anything, a forged result included. So a path stands in our own lines only if it consists of
-letters, digits and a few signs; any other is shown as the URI of its resource, percent-encoded. Both can be handed back
-to a tool as they are.
+A file name may contain anything, even a forged result. So a path appears in our own lines only if it consists of
+letters, digits and a few punctuation characters; any other is shown as the URI of its resource, percent-encoded. A tool
+accepts both.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ NOTES = "kept://notes/"
 MAX_PATH_CHARS = 200
 LONG_NAME = "a note with a long name"
 _CITED = re.compile(r"^(?P<path>.+\.(?:md|jsonl))#L(?P<first>\d{1,9})(?:-L?(?P<last>\d{1,9}))?$", re.IGNORECASE)
-_SIGNS = frozenset("./_-")
-_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
-"""Letters and marks by their category, and yet seen by nobody."""
+_PUNCTUATION = frozenset("./_-")
+_INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
+"""Characters that are letters or marks by their Unicode category, but are not visible."""
 
 
 def show_path(path: str) -> str | None:
-    """Return the path as it may stand in a line of ours, or None if it is too long for one."""
+    """Return the path in a form that is safe in our own lines, or None if that is too long."""
     shown = path if all(map(_is_plain, path)) else uri_of(path)
     return shown if len(shown) <= MAX_PATH_CHARS else None
 
 
 def show_name(name: str) -> str:
-    """Return a name as it may be shown among our own words: on one line, cut where it is long, quoted where it is
-    odd."""
+    """Return a name in a form that is safe among our own words: one line, shortened, and quoted if it has unusual
+    characters."""
     import json
     import unicodedata
 
@@ -56,7 +56,7 @@ def from_uri(path: str) -> str:
 
 
 def from_citation(path: str, start: int | None, lines: int | None) -> tuple[str, int | None, int | None]:
-    """Path, first line and number of lines. What was said beside the citation goes before what it says."""
+    """Return path, first line and number of lines. An explicit ``start`` or ``lines`` overrides the citation."""
     cited = _CITED.match(path)
     if not cited:
         return from_uri(path), start, lines
@@ -71,12 +71,12 @@ def decode(text: str) -> str:
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
-        raise UsageError("That is not UTF-8, percent-encoded.", hint="Encode the path as UTF-8.") from None
+        raise UsageError("The path is not percent-encoded UTF-8.", hint="Encode it as UTF-8.") from None
 
 
 def _is_plain(char: str) -> bool:
     if char.isascii():
-        return char.isalnum() or char in _SIGNS
+        return char.isalnum() or char in _PUNCTUATION
     import unicodedata
 
-    return unicodedata.category(char)[0] in "LMN" and char not in _UNSEEN
+    return unicodedata.category(char)[0] in "LMN" and char not in _INVISIBLE

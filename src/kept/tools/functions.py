@@ -1,4 +1,4 @@
-"""The tools as plain Python functions, for frameworks that make tools of functions by their signatures."""
+"""The tools as plain Python functions, for frameworks that turn functions into tools by their signatures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kept.tools.catalogue import TOOLS, Tool
+from kept.tools.tool_definitions import TOOLS, Tool
 
 if TYPE_CHECKING:
     from kept.tools.toolbox import Toolbox
@@ -17,8 +17,8 @@ _WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def plain_functions(toolbox: Toolbox) -> list[Callable[..., str]]:
-    """A function for each tool, with its name, a docstring and typed arguments in Python's spelling. Each returns the
-    readable text, of an error too."""
+    """Return a function for each tool, with its name, a docstring and typed arguments in snake_case. Each returns the
+    text for a model; an error is returned as text too."""
     return [_function(toolbox, tool) for tool in TOOLS]
 
 
@@ -26,13 +26,15 @@ def _function(toolbox: Toolbox, tool: Tool) -> Callable[..., str]:
     names = {_python_name(name): name for name in tool.parameters["properties"]}
     signature = _signature(tool, names)
 
-    def call(*args: Any, **given: Any) -> str:
-        bound = signature.bind(*args, **given)
+    def call(*args: Any, **kwargs: Any) -> str:
+        bound = signature.bind(*args, **kwargs)
         return toolbox.run(tool.name, {names[name]: value for name, value in bound.arguments.items()}).text
 
     call.__name__ = call.__qualname__ = tool.name
     call.__doc__ = _docstring(tool, names)
-    call.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()} | {"return": str}
+    call.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()} | {
+        "return": str
+    }
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 
@@ -42,13 +44,13 @@ def _signature(tool: Tool, names: dict[str, str]) -> inspect.Signature:
     parameters = []
     for python, name in names.items():
         kind: Any = _TYPES[tool.parameters["properties"][name]["type"]]
-        must = name in required
+        is_required = name in required
         parameters.append(
             inspect.Parameter(
                 python,
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=inspect.Parameter.empty if must else None,
-                annotation=kind if must else kind | None,
+                default=inspect.Parameter.empty if is_required else None,
+                annotation=kind if is_required else kind | None,
             )
         )
     return inspect.Signature(parameters, return_annotation=str)
@@ -61,6 +63,6 @@ def _docstring(tool: Tool, names: dict[str, str]) -> str:
 
 
 def _python_name(name: str) -> str:
-    """maxResults → max_results; what is a word of the language gets a line behind it."""
+    """Return the name in snake_case: maxResults → max_results. A Python keyword gets a trailing underscore."""
     plain = _WORD_START.sub("_", name).lower()
     return f"{plain}_" if plain == "from" else plain

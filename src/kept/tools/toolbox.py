@@ -1,4 +1,4 @@
-"""Toolbox: the tools, over one agent's memory and conversations."""
+"""Toolbox: runs the tools on one agent's memory and conversations."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import datetime as dt
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, UsageError
 from kept.indexing.sources import CITED_FOLDER
 from kept.memory import Memory
-from kept.records import Hit, Progress
+from kept.records import Hit, Progress, SearchResult
 from kept.redact import redact
 from kept.search.date_filter import parse_when
 from kept.text import utf8_safe, utf8_safe_tree
 from kept.tools.arguments import check_arguments
-from kept.tools.catalogue import get_tool
 from kept.tools.citation import from_citation, from_uri
-from kept.tools.readable import error_text, passage_text, search_text, sessions_text, status_text, written_text
-from kept.tools.shapes import hit_json, passage_json, result_json, status_json, written_json
+from kept.tools.record_json import hit_json, passage_json, result_json, status_json, written_json
+from kept.tools.tool_definitions import get_tool
+from kept.tools.tool_text import error_text, passage_text, search_text, sessions_text, status_text, written_text
 from kept.values import frozen
 from kept.workspace.daily import daily_name, find_next_part
 
@@ -28,17 +29,26 @@ if TYPE_CHECKING:
     from kept.sessions.store import SessionStore
 
 _DEFAULT_SESSIONS = 6
-_HITS_A_SESSION = 3
+_HITS_PER_SESSION = 3
 _TITLE = "title"
-_SPARE = 3
-"""Asked for on top, where some of what is found is left out."""
+_SPARE_HITS = 3
+"""Hits to ask for in addition if some may be left out."""
 
 LeaveOut = Callable[[Hit], bool]
 
 
 @frozen
+class ToolCall:
+    """One call of a tool, with checked arguments."""
+
+    arguments: dict[str, Any]
+    progress: Progress | None
+    leave_out: LeaveOut | None
+
+
+@frozen
 class ToolOutcome:
-    """What a tool answered: ``text`` for a model, ``data`` for a program. Of an error, data is its code and hint."""
+    """Answer of a tool: ``text`` for a model, ``data`` for a program. The data of an error is its code and hint."""
 
     text: str
     data: dict[str, Any]
@@ -46,7 +56,7 @@ class ToolOutcome:
 
 
 class Toolbox:
-    """Safe to share between threads, as the memory and the sessions are."""
+    """The tools of one agent. Safe to share between threads, as the memory and the sessions are."""
 
     def __init__(self, memory: Memory, sessions: SessionStore) -> None:
         self.memory = memory
@@ -64,125 +74,125 @@ class Toolbox:
         progress: Progress | None = None,
         leave_out: LeaveOut | None = None,
     ) -> ToolOutcome:
-        """Does what a model asked for. What it asked wrongly, and what did not work, is an outcome too. ``leave_out``
-        says of what a search finds that it is the very question that is being answered."""
+        """Run a tool for a model. A wrong call and a failure are outcomes too. ``leave_out`` returns True for a hit
+        that must not be shown: the message that is being answered is in the index already."""
         try:
-            outcome = self._run(name, check_arguments(get_tool(name), arguments), progress, leave_out)
+            checked = check_arguments(get_tool(name), arguments)
+            outcome = HANDLERS[name](self, ToolCall(checked, progress, leave_out))
         except KeptError as exc:
             outcome = error_outcome(exc)
-        # Names and what was asked may hold half surrogate pairs, which no transport can send.
+        # Names and arguments may hold half a surrogate pair, which no transport can send.
         return ToolOutcome(utf8_safe(outcome.text), utf8_safe_tree(outcome.data), outcome.is_error)
 
-    def _run(
-        self, name: str, given: dict[str, Any], progress: Progress | None, leave_out: LeaveOut | None
-    ) -> ToolOutcome:
-        match name:
-            case "memory_search":
-                return self._search(given, progress, leave_out)
-            case "memory_get":
-                return self._get(given)
-            case "memory_write":
-                return self._write(given)
-            case "memory_status":
-                return self._status()
-            case _:
-                return self._sessions(given, progress)
-
-    def _search(self, given: dict[str, Any], progress: Progress | None, leave_out: LeaveOut | None) -> ToolOutcome:
-        wanted = given.get("maxResults", self.memory.settings.query.max_results)
+    def _search(self, call: ToolCall) -> ToolOutcome:
+        arguments, leave_out = call.arguments, call.leave_out
+        max_results = arguments.get("maxResults", self.memory.settings.query.max_results)
         result = self.memory.search(
-            given["query"],
-            max_results=wanted + _SPARE if leave_out else wanted,
-            min_score=given.get("minScore"),
-            source=given.get("source"),
-            channel=given.get("channel"),
-            since=given.get("since"),
-            until=given.get("until"),
-            progress=progress,
+            arguments["query"],
+            max_results=max_results + _SPARE_HITS if leave_out else max_results,
+            min_score=arguments.get("minScore"),
+            source=arguments.get("source"),
+            channel=arguments.get("channel"),
+            since=arguments.get("since"),
+            until=arguments.get("until"),
+            progress=call.progress,
         )
         if leave_out:
             hits = tuple(hit for hit in result if not leave_out(hit))
-            result = replace(result, hits=hits[:wanted])
+            result = replace(result, hits=hits[:max_results])
         return ToolOutcome(search_text(result), result_json(result))
 
-    def _get(self, given: dict[str, Any]) -> ToolOutcome:
-        if ("path" in given) == ("date" in given):
+    def _get(self, call: ToolCall) -> ToolOutcome:
+        arguments = call.arguments
+        if ("path" in arguments) == ("date" in arguments):
             raise UsageError(
                 "memory_get: give either a path or a date.",
                 hint="For example path: memory/ideas.md, or date: yesterday.",
             )
-        path = given["path"] if "path" in given else daily_path(given["date"], self.memory.clock.now())
-        path, start, lines = from_citation(path, given.get("from"), given.get("lines"))
+        path = arguments["path"] if "path" in arguments else daily_path(arguments["date"], self.memory.clock.now())
+        path, start, lines = from_citation(path, arguments.get("from"), arguments.get("lines"))
         try:
             passage = self.memory.read(path, start=start or 1, lines=lines)
         except NoteNotFound as exc:
-            if "date" in given:
-                raise NoteNotFound(f"Nothing was written down on {given['date']}.", hint="Try another day.") from exc
+            if "date" in arguments:
+                raise NoteNotFound(f"There is no log of {arguments['date']}.", hint="Try another day.") from exc
             raise NoteNotFound(exc.message, hint="memory_search shows paths that exist.") from exc
-        after = find_next_part(self.memory.workspace, passage.path)
-        more = f"\n\nThe log of this day goes on in {after}." if after else ""
+        next_part = find_next_part(self.memory.workspace, passage.path)
+        more = f"\n\nThe log of this day continues in {next_part}." if next_part else ""
         return ToolOutcome(passage_text(passage) + more, passage_json(passage))
 
-    def _write(self, given: dict[str, Any]) -> ToolOutcome:
-        written = self.memory.add(given["text"], to=from_uri(given.get("to", "daily")), by_tool=True)
+    def _write(self, call: ToolCall) -> ToolOutcome:
+        to = from_uri(call.arguments.get("to", "daily"))
+        written = self.memory.add(call.arguments["text"], to=to, by_tool=True)
         return ToolOutcome(written_text(written), written_json(written))
 
-    def _status(self) -> ToolOutcome:
+    def _status(self, call: ToolCall) -> ToolOutcome:
         status = self.memory.status()
         count = len(self.sessions.list()) if os.path.isdir(self.sessions.folder) else 0
         return ToolOutcome(status_text(status, count), {**status_json(status), "sessionCount": count})
 
     # conversations
 
-    def _sessions(self, given: dict[str, Any], progress: Progress | None) -> ToolOutcome:
-        wanted = given.get("maxResults", _DEFAULT_SESSIONS)
-        if "query" not in given:
-            records = self._recent(given, wanted)
-            found: list[tuple[dict[str, Any], list[Hit]]] = [(_session_json(record), []) for record in records]
-            engine: dict[str, Any] = {"degraded": [], "provider": "none", "model": None, "tookMs": 0.0}
+    def _search_sessions(self, call: ToolCall) -> ToolOutcome:
+        arguments = call.arguments
+        max_sessions = arguments.get("maxResults", _DEFAULT_SESSIONS)
+        if "query" not in arguments:
+            records = self._recent_sessions(arguments, max_sessions)
+            sessions: list[tuple[dict[str, Any], list[Hit]]] = [(_session_json(record), []) for record in records]
+            engine = result_json(SearchResult(()))
         else:
             result = self.memory.search(
-                given["query"],
-                max_results=wanted * _HITS_A_SESSION,
+                arguments["query"],
+                max_results=max_sessions * _HITS_PER_SESSION,
                 source="sessions",
-                channel=given.get("channel"),
-                since=given.get("since"),
-                until=given.get("until"),
-                progress=progress,
+                channel=arguments.get("channel"),
+                since=arguments.get("since"),
+                until=arguments.get("until"),
+                progress=call.progress,
             )
-            found = self._by_session(result.hits)[:wanted]
+            sessions = self._group_by_session(result.hits)[:max_sessions]
             engine = result_json(result)
-            del engine["results"]
-        sessions = [{**shape, "results": [hit_json(hit) for hit in hits]} for shape, hits in found]
-        return ToolOutcome(sessions_text(found, engine["degraded"]), {"sessions": sessions, **engine})
+        del engine["results"]
+        shapes = [{**session, "results": [hit_json(hit) for hit in hits]} for session, hits in sessions]
+        return ToolOutcome(sessions_text(sessions, engine["degraded"]), {"sessions": shapes, **engine})
 
-    def _recent(self, given: dict[str, Any], wanted: int) -> list[SessionRecord]:
+    def _recent_sessions(self, arguments: dict[str, Any], limit: int) -> list[SessionRecord]:
         if not os.path.isdir(self.sessions.folder):
             return []
         now = self.memory.clock.now()
-        since = parse_when(given["since"], now=now) if "since" in given else 0
-        until = parse_when(given["until"], now=now, end=True) if "until" in given else None
-        records = self.sessions.list(channel=given.get("channel"))
-        fitting = (
+        since = parse_when(arguments["since"], now=now) if "since" in arguments else 0
+        until = parse_when(arguments["until"], now=now, end=True) if "until" in arguments else None
+        records = self.sessions.list(channel=arguments.get("channel"))
+        in_range = (
             record
             for record in records
             if record.active.timestamp() * 1000 >= since
             and (until is None or record.created.timestamp() * 1000 < until)
         )
-        return [record for _, record in zip(range(wanted), fitting, strict=False)]
+        return list(islice(in_range, limit))
 
-    def _by_session(self, hits: tuple[Hit, ...]) -> list[tuple[dict[str, Any], list[Hit]]]:
-        """Conversations in the order of their best passage."""
-        passages: dict[str, list[Hit]] = {}
+    def _group_by_session(self, hits: tuple[Hit, ...]) -> list[tuple[dict[str, Any], list[Hit]]]:
+        """Return conversations with their hits, in the order of their best hit."""
+        hits_by_path: dict[str, list[Hit]] = {}
         for hit in hits:
-            passages.setdefault(hit.path, []).append(hit)
-        records = {CITED_FOLDER + os.path.basename(one.transcript_path): one for one in self.sessions.list()}
-        # One that was deleted since the search is left out.
-        return [(_session_json(records[path]), found) for path, found in passages.items() if path in records]
+            hits_by_path.setdefault(hit.path, []).append(hit)
+        records = {CITED_FOLDER + os.path.basename(record.transcript_path): record for record in self.sessions.list()}
+        # A conversation may have been deleted since the search.
+        return [(_session_json(records[path]), group) for path, group in hits_by_path.items() if path in records]
+
+
+HANDLERS: dict[str, Callable[[Toolbox, ToolCall], ToolOutcome]] = {
+    "memory_search": Toolbox._search,
+    "memory_get": Toolbox._get,
+    "memory_write": Toolbox._write,
+    "memory_status": Toolbox._status,
+    "sessions_search": Toolbox._search_sessions,
+}
+"""A method for each tool. A test compares the names with `TOOLS`."""
 
 
 def daily_path(date: str, now: dt.datetime) -> str:
-    """The daily log of a day as people write it: 2026-03-01, today, yesterday."""
+    """Return the path of a daily log. The date is written as people write it: 2026-03-01, today, yesterday."""
     return daily_name(find_day(date, now))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.connect.change import read_journal
+from kept.connect.connection import read_journal
 from kept.indexing.batch_book import (
     BatchBook,
     BatchBookFile,

@@ -1,4 +1,5 @@
-"""Changing one table of a TOML file and no other byte of it. Whatever comes out is read again before it is believed."""
+"""Changing one table of a TOML file and no other byte of it. Every result is parsed again and compared before it is
+returned."""
 
 from __future__ import annotations
 
@@ -12,54 +13,55 @@ from kept.errors import ConfigError
 _HEADER = re.compile(r"^[ \t]*\[")
 _MAX_KEY_PARTS = 50
 _LONG_KEY = re.compile(rf"""(?<![\w"'-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{_MAX_KEY_PARTS}}}""")
-"""The library takes quadratic time to read a dotted key."""
+"""A dotted key of many parts. tomllib takes quadratic time for it."""
 
 
 def set_table(path: str, text: str, keys: tuple[str, str], entry: dict[str, Any]) -> str:
-    """The text with this entry as a table. What else a table there says is kept."""
+    """Return the text with this entry as a table. Other keys of a table that is there already are kept."""
     before = _read(path, text)
     group, name = keys
-    there = before.get(group, {})
-    old = there.get(name) if isinstance(there, dict) else None
-    if not isinstance(there, dict) or not isinstance(old, dict | None):
-        raise _by_hand(path, f"'{group}' is not a table")
+    tables = before.get(group, {})
+    old = tables.get(name) if isinstance(tables, dict) else None
+    if not isinstance(tables, dict) or not isinstance(old, dict | None):
+        raise _edit_by_hand(path, f"'{group}' is not a table")
     merged = {**(old or {}), **entry}
     if merged == old:
         return text
-    wanted = {**before, group: {**there, name: merged}}
-    for flat in (True, False):
-        shown = {key: value for key, value in merged.items() if not (flat and isinstance(value, dict))}
-        made = _put(text, keys, _table(keys, shown), is_new=old is None)
-        if made is not None and _reads_as(made, wanted):
-            return made
-    raise _by_hand(path, f"{group}.{name} is written in a way that cannot be changed without touching the rest")
+    expected = {**before, group: {**tables, name: merged}}
+    # A nested table has its own header, which stays, or is written inline: one of the two reads as expected.
+    for has_headers in (True, False):
+        lines = {key: value for key, value in merged.items() if not (has_headers and isinstance(value, dict))}
+        edited = _put(text, keys, _table(keys, lines), is_new=old is None)
+        if edited is not None and _reads_as(edited, expected):
+            return edited
+    raise _edit_by_hand(path, f"{group}.{name} cannot be changed without touching the rest")
 
 
 def remove_table(path: str, text: str, keys: tuple[str, str]) -> str:
-    """Without the table and those below it."""
+    """Return the text without the table and its nested tables."""
     before = _read(path, text)
     group, name = keys
-    there = before.get(group, {})
-    if not isinstance(there, dict) or name not in there:
+    tables = before.get(group, {})
+    if not isinstance(tables, dict) or name not in tables:
         return text
-    wanted = {**before, group: {key: value for key, value in before[group].items() if key != name}}
+    expected = {**before, group: {key: value for key, value in before[group].items() if key != name}}
     lines = text.splitlines(keepends=True)
-    kept: list[str] = []
     while (span := _span(lines, keys, nested=True)) is not None:
         start, end = _own_lines(lines, *span)
-        kept = lines[:start]
-        if kept and not kept[-1].strip():
-            kept.pop()  # the empty line that was put before it
-        lines = kept + lines[end:]
-    made = "".join(lines)
-    if not (_reads_as(made, wanted) or _reads_as(made, {k: v for k, v in wanted.items() if v or k != group})):
-        raise _by_hand(path, f"{group}.{name} cannot be taken out without touching the rest")
-    return made
+        head = lines[:start]
+        if head and not head[-1].strip():
+            head.pop()  # the empty line that `set_table` put before it
+        lines = head + lines[end:]
+    edited = "".join(lines)
+    without_group = {key: value for key, value in expected.items() if value or key != group}
+    if not (_reads_as(edited, expected) or _reads_as(edited, without_group)):
+        raise _edit_by_hand(path, f"{group}.{name} cannot be removed without touching the rest")
+    return edited
 
 
 def _read(path: str, text: str) -> dict[str, Any]:
     if _LONG_KEY.search(text):
-        raise _by_hand(path, f"a key has more than {_MAX_KEY_PARTS} parts")
+        raise _edit_by_hand(path, f"a key has more than {_MAX_KEY_PARTS} parts")
     try:
         return tomllib.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as exc:  # ValueError: also a number of thousands of digits
@@ -69,33 +71,35 @@ def _read(path: str, text: str) -> dict[str, Any]:
         ) from exc
 
 
-def _reads_as(text: str, wanted: dict[str, Any]) -> bool:
+def _reads_as(text: str, expected: dict[str, Any]) -> bool:
     try:
-        return tomllib.loads(text.removeprefix("\ufeff")) == wanted
+        return tomllib.loads(text.removeprefix("\ufeff")) == expected
     except (ValueError, RecursionError):
         return False
 
 
-def _by_hand(path: str, why: str) -> ConfigError:
-    return ConfigError(f"{path}: {why}.", hint="Nothing was changed. Add what 'kept connect print' shows by hand.")
+def _edit_by_hand(path: str, reason: str) -> ConfigError:
+    hint = "Nothing was changed. Add the entry that 'kept connect print' shows by hand."
+    return ConfigError(f"{path}: {reason}.", hint=hint)
 
 
 def _put(text: str, keys: tuple[str, str], table: list[str], *, is_new: bool) -> str | None:
+    """Append the table, or replace the one with this header. Return None if there is no such header."""
     newline = "\r\n" if "\r\n" in text else "\n"
-    made = newline.join(table) + newline
+    block = newline.join(table) + newline
     if is_new:
-        lead = "" if not text.strip("\ufeff \t\r\n") else newline if text.endswith("\n") else newline * 2
-        return text + lead + made
+        separator = "" if not text.strip("\ufeff \t\r\n") else newline if text.endswith("\n") else newline * 2
+        return text + separator + block
     lines = text.splitlines(keepends=True)
     span = _span(lines, keys, nested=False)
     if span is None:
         return None
     start, end = _own_lines(lines, *span)
-    return "".join(lines[:start]) + made + "".join(lines[end:])
+    return "".join(lines[:start]) + block + "".join(lines[end:])
 
 
 def _span(lines: list[str], keys: tuple[str, str], *, nested: bool) -> tuple[int, int] | None:
-    """The lines of a table, its header among them."""
+    """Return the first and the end line of a table with its header, or of a nested table too."""
     group, name = (rf"(?:{re.escape(key)}|\"{re.escape(key)}\"|'{re.escape(key)}')" for key in keys)
     below = r"(?:\s*\.[^\]]*)?" if nested else r"\s*"
     header = re.compile(rf"^[ \t]*\[\s*{group}\s*\.\s*{name}{below}\]")
@@ -107,7 +111,7 @@ def _span(lines: list[str], keys: tuple[str, str], *, nested: bool) -> tuple[int
 
 
 def _own_lines(lines: list[str], start: int, end: int) -> tuple[int, int]:
-    """Without the comments and empty lines before the next table, which belong to that."""
+    """Return the span without the comments and empty lines at its end, which belong to the next table."""
     while end > start + 1 and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
         end -= 1
     return start, end
@@ -124,9 +128,9 @@ def _key(key: str) -> str:
 def _value(value: Any) -> str:
     match value:
         case dict():
-            return "{ " + ", ".join(f"{_key(key)} = {_value(one)}" for key, one in value.items()) + " }"
+            return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
         case list():
-            return "[" + ", ".join(_value(one) for one in value) + "]"
+            return "[" + ", ".join(_value(item) for item in value) + "]"
         case str():
             return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         case bool():

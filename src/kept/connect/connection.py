@@ -1,7 +1,8 @@
-"""What connecting would change, doing it, and undoing it.
+"""Connecting a client: plan the changes to its files, apply them, undo them.
 
-Before a file is changed for the first time a copy of it is kept below Kept's home. Undoing puts that back byte for byte
-where the file is as it was left; where somebody has changed it since, only what is ours is taken out.
+Before a settings file is changed for the first time, a copy of it is kept in Kept's home, and a journal records the
+hash of the result. Undoing restores the copy byte for byte if the file still has that hash; if it was changed since,
+only our entry is removed.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ from typing import Any, Literal
 from kept.clock import Clock, SystemClock
 from kept.config.settings_file import read_settings
 from kept.connect.clients import SERVER, Client, ClientEnvironment, Scope, entry_for, locate
-from kept.connect.command import ServerCommand
-from kept.connect.json_text import refuse, remove_entry, set_entry
-from kept.connect.json_tree import JsonSyntaxError, as_read, parse
+from kept.connect.json_editor import JsonSyntaxError, as_parsed, parse, remove_entry, set_entry, syntax_error
 from kept.connect.plugin import plugin_files, plugin_folder, settings_entries
-from kept.connect.toml_text import remove_table, set_table
+from kept.connect.toml_editor import remove_table, set_table
 from kept.durable import make_private_folder, sync_folder, write_atomic
 from kept.errors import ConfigError, LockBusy, WriteFailed
 from kept.lock import locked
 from kept.quarantine import set_file_aside
+from kept.server_command import ServerCommand
 from kept.values import frozen
 
 Kind = Literal["created", "changed", "unchanged", "removed"]
 JOURNAL = "journal.json"
 _LOCK_WAIT_S = 10.0
 _MAX_BYTES = 2_000_000
+_NOT_EDITABLE = "it cannot be changed without touching the rest"
 
 
 @frozen
 class Change:
-    """One file, before and after. None is a file that is not there."""
+    """Content of one file before and after. None means that the file does not exist."""
 
     path: str
     before: bytes | None
@@ -58,15 +59,21 @@ class Change:
 
 
 class Connection:
-    """One client, in one scope, and what is kept of how its files were."""
+    """One client in one scope, with the copies and the journal that undoing needs."""
 
     def __init__(
-        self, client: Client, scope: Scope, around: ClientEnvironment, *, kept_home: str, clock: Clock | None = None
+        self,
+        client: Client,
+        scope: Scope,
+        environment: ClientEnvironment,
+        *,
+        kept_home: str,
+        clock: Clock | None = None,
     ) -> None:
         self.client = client
         self.scope: Scope = scope
         self.kept_home = kept_home
-        self.settings_path = locate(client, scope, around)
+        self.settings_path = locate(client, scope, environment)
         self.folder = os.path.join(kept_home, "connect")
         self.clock = clock or SystemClock()
 
@@ -77,21 +84,21 @@ class Connection:
     # planning
 
     def plan(self, command: ServerCommand) -> list[Change]:
-        """What has to change so that the client knows the server."""
+        """Return the changes that add the server to the client's settings."""
         before = _read(self.settings_path)
         text = _decode(self.settings_path, before)
         if self._with_plugin:
             folder = plugin_folder(self.kept_home)
-            made = text
+            edited = text
             for path, entry in settings_entries(folder):
-                made = self._set_json(made, path, entry)
+                edited = self._set_json(edited, path, entry)
             files = [
                 Change(os.path.join(folder, name), _read(os.path.join(folder, name)), content)
                 for name, content in plugin_files(command).items()
             ]
         else:
-            made, files = self._set(text, entry_for(self.client, command)), []
-        after = before if made == text and before is not None else made.encode()
+            edited, files = self._set(text, entry_for(self.client, command)), []
+        after = before if edited == text and before is not None else edited.encode()
         return [*files, Change(self.settings_path, before, after)]
 
     def _set(self, text: str, entry: dict[str, Any]) -> str:
@@ -102,31 +109,31 @@ class Connection:
     def _set_json(self, text: str, path: tuple[str, ...], entry: Any) -> str:
         dialect = self.client.format
         try:
-            made = set_entry(text, path, entry, dialect)
-            _check_only_that_changed(text, made, path, entry, dialect)
+            edited = set_entry(text, path, entry, dialect)
+            _require_only_entry_set(text, edited, path, entry, dialect)
         except JsonSyntaxError as exc:
-            raise refuse(self.settings_path, text, exc) from exc
-        return made
+            raise syntax_error(self.settings_path, text, exc) from exc
+        return edited
 
     def plan_undo(self) -> list[Change]:
-        """What has to change so that the client is as it was."""
+        """Return the changes that remove the server from the client's settings again."""
         before = _read(self.settings_path)
-        files = self._plugin_gone() if self._with_plugin else []
+        files = self._plan_plugin_removal() if self._with_plugin else []
         if before is None:
             return [*files, Change(self.settings_path, None, None)]
-        noted = self._journal().get(self.settings_path)
-        if noted and noted["after"] == _digest(before):
-            return [*files, Change(self.settings_path, before, self._kept_copy(noted))]
+        record = self._journal().get(self.settings_path)
+        if record and record["after"] == _digest(before):
+            return [*files, Change(self.settings_path, before, _read_copy(record))]
         text = _decode(self.settings_path, before)
-        made = self._removed(text)
-        return [*files, Change(self.settings_path, before, before if made == text else made.encode())]
+        edited = self._without_entry(text)
+        return [*files, Change(self.settings_path, before, before if edited == text else edited.encode())]
 
-    def _plugin_gone(self) -> list[Change]:
+    def _plan_plugin_removal(self) -> list[Change]:
         folder = plugin_folder(self.kept_home)
         paths = [os.path.join(folder, name) for name in plugin_files(ServerCommand("kept", ()))]
         return [Change(path, _read(path), None) for path in paths]
 
-    def _removed(self, text: str) -> str:
+    def _without_entry(self, text: str) -> str:
         if self.client.format == "toml":
             return remove_table(self.settings_path, text, (self.client.keys[0], SERVER))
         try:
@@ -136,22 +143,21 @@ class Connection:
                 return text
             return _remove_json(text, (*self.client.keys, SERVER), self.client.format)
         except JsonSyntaxError as exc:
-            raise refuse(self.settings_path, text, exc) from exc
+            raise syntax_error(self.settings_path, text, exc) from exc
 
-    # doing
+    # applying
 
     def apply(self, changes: list[Change]) -> str | None:
-        """Makes the changes, the client's own settings last. Where the copy of what was there is, if one was made."""
+        """Write the changes, the client's own settings last. Return the path of the copy, if the settings existed."""
         make_private_folder(self.folder)
         with locked(self.folder, wait_s=_LOCK_WAIT_S, purpose="connecting a program"):
             copy = None
             for change in changes:
                 if change.kind == "unchanged":
                     continue
-                if _read(change.path) != change.before:
-                    raise LockBusy(f"{change.path} was changed in the meantime.", hint="Run it again.")
+                _require_unchanged(change)
                 if change.path == self.settings_path and change.after is not None:
-                    copy = self._note(change)
+                    copy = self._record(change)
                 _write(change)
             return copy
 
@@ -160,38 +166,34 @@ class Connection:
         with locked(self.folder, wait_s=_LOCK_WAIT_S, purpose="connecting a program"):
             for change in reversed(changes):
                 if change.kind != "unchanged":
-                    if _read(change.path) != change.before:
-                        raise LockBusy(f"{change.path} was changed in the meantime.", hint="Run it again.")
+                    _require_unchanged(change)
                     _write(change)
             journal = self._journal()
             if journal.pop(self.settings_path, None) is not None:
                 self._write_journal(journal)
 
-    # what was there before
+    # copies and journal
 
-    def _note(self, change: Change) -> str | None:
-        """Keeps a copy of a file as it was before it was first changed, and what was made of it."""
+    def _record(self, change: Change) -> str | None:
+        """Record the hash of the new content, and keep a copy of the old one unless we wrote it. Return the path of the
+        copy."""
         journal = self._journal()
-        noted = journal.get(change.path)
-        if noted is None or noted["after"] != _digest(change.before or b""):
-            place = _digest(os.fsencode(change.path))[:8]  # several projects may have files of one name
-            name = f"{self.clock.now():%Y%m%dT%H%M%S}-{self.client.name}-{place}-{os.path.basename(change.path)}"
-            copy = None if change.before is None else os.path.join(self.folder, name)
-            if copy is not None and change.before is not None:
-                write_atomic(copy, change.before)
-            noted = {"copy": copy}
-        journal[change.path] = {**noted, "after": _digest(change.after or b"")}
+        record = journal.get(change.path)
+        if record is None or record["after"] != _digest(change.before or b""):
+            record = {"copy": self._write_copy(change)}
+        journal[change.path] = {**record, "after": _digest(change.after or b"")}
         self._write_journal(journal)
-        found: str | None = noted["copy"]
-        return found
+        copy: str | None = record["copy"]
+        return copy
 
-    def _kept_copy(self, noted: dict[str, Any]) -> bytes | None:
-        if noted["copy"] is None:
+    def _write_copy(self, change: Change) -> str | None:
+        if change.before is None:
             return None
-        kept = _read(noted["copy"])
-        if kept is None:
-            raise ConfigError(f"{noted['copy']}: the copy of what was there is gone.", hint="Remove the entry by hand.")
-        return kept
+        key = _digest(os.fsencode(change.path))[:8]  # several projects may have files of the same name
+        name = f"{self.clock.now():%Y%m%dT%H%M%S}-{self.client.name}-{key}-{os.path.basename(change.path)}"
+        copy = os.path.join(self.folder, name)
+        write_atomic(copy, change.before)
+        return copy
 
     def _journal(self) -> dict[str, Any]:
         return read_journal(_read(os.path.join(self.folder, JOURNAL)))[0]
@@ -205,45 +207,61 @@ class Connection:
 
 
 def read_journal(raw: bytes | None) -> tuple[dict[str, Any], list[str]]:
-    """Return what is noted of each file, and in words what of the journal cannot be read."""
+    """Return the readable records by path, and a description of every part that cannot be read."""
     try:
         tree = json.loads(raw) if raw else {}
     except (ValueError, RecursionError):
         return {}, ["it is not JSON"]
     if not isinstance(tree, dict):
         return {}, ["it is not an object"]
-    noted = {path: note for path, note in tree.items() if _is_note(note)}
-    return noted, [f"what is noted of {path} cannot be read" for path in tree if path not in noted]
+    records = {path: record for path, record in tree.items() if _is_record(record)}
+    return records, [f"the record of {path} cannot be read" for path in tree if path not in records]
 
 
-def _is_note(note: Any) -> bool:
-    return isinstance(note, dict) and isinstance(note.get("after"), str) and isinstance(note.get("copy", 0), str | None)
+def _is_record(record: Any) -> bool:
+    if not isinstance(record, dict) or not isinstance(record.get("after"), str):
+        return False
+    return isinstance(record.get("copy", 0), str | None)
 
 
-def _check_only_that_changed(text: str, made: str, path: tuple[str, ...], entry: Any, dialect: str) -> None:
-    """Reads what was made: it has to say what the file said before, and the entry."""
-    before: Any = parse(text, dialect).value if text.strip("\ufeff \t\r\n") else {}
-    place = before
+def _read_copy(record: dict[str, Any]) -> bytes | None:
+    if record["copy"] is None:
+        return None
+    copy = _read(record["copy"])
+    if copy is None:
+        raise ConfigError(f"{record['copy']}: the copy of the old settings is gone.", hint="Remove the entry by hand.")
+    return copy
+
+
+def _require_only_entry_set(text: str, edited: str, path: tuple[str, ...], entry: Any, dialect: str) -> None:
+    """Parse the edited text: it must have the old content and the entry, and nothing else."""
+    expected: Any = parse(text, dialect).value if text.strip("\ufeff \t\r\n") else {}
+    parent = expected
     for key in path[:-1]:
-        place = place.setdefault(key, {})
-    wanted = as_read(entry)
-    old = place.get(path[-1])
-    place[path[-1]] = {**old, **wanted} if isinstance(old, dict) and isinstance(wanted, dict) else wanted
-    if parse(made, dialect).value != before:
-        raise JsonSyntaxError("it is written in a way that cannot be changed without touching the rest", 0)
+        parent = parent.setdefault(key, {})
+    new = as_parsed(entry)
+    old = parent.get(path[-1])
+    parent[path[-1]] = {**old, **new} if isinstance(old, dict) and isinstance(new, dict) else new
+    if parse(edited, dialect).value != expected:
+        raise JsonSyntaxError(_NOT_EDITABLE, 0)
 
 
 def _remove_json(text: str, path: tuple[str, ...], dialect: str) -> str:
-    made = remove_entry(text, path, dialect)
-    if made != text:
-        wanted: Any = parse(text, dialect).value
-        place = wanted
+    edited = remove_entry(text, path, dialect)
+    if edited != text:
+        expected: Any = parse(text, dialect).value
+        parent = expected
         for key in path[:-1]:
-            place = place[key]
-        del place[path[-1]]
-        if parse(made, dialect).value != wanted:
-            raise JsonSyntaxError("it is written in a way that cannot be changed without touching the rest", 0)
-    return made
+            parent = parent[key]
+        del parent[path[-1]]
+        if parse(edited, dialect).value != expected:
+            raise JsonSyntaxError(_NOT_EDITABLE, 0)
+    return edited
+
+
+def _require_unchanged(change: Change) -> None:
+    if _read(change.path) != change.before:
+        raise LockBusy(f"{change.path} was changed in the meantime.", hint="Run the command again.")
 
 
 def _read(path: str) -> bytes | None:
@@ -258,7 +276,7 @@ def _decode(path: str, raw: bytes | None) -> str:
 
 
 def _write(change: Change) -> None:
-    """Through a symbolic link, to the file it stands for: people keep their settings elsewhere and link to them."""
+    """Write the target of a symbolic link, not the link: people keep their settings elsewhere and link to them."""
     path = os.path.realpath(change.path)
     if change.after is not None:
         write_atomic(path, change.after)

@@ -1,8 +1,9 @@
-"""What tools answer, as text for a model.
+"""Answers of the tools, as text for a model.
 
-Recalled text is data. Every line of it begins with '> ', so it can neither end its own quotation nor pass for a result
-or a citation that the search did not give. Names are data too: headings, titles, channels and reasons stand in quoted
-lines, and a path stands in our own lines only as `citation` lets it. So the lines without '> ' are ours, word for word:
+Recalled text is data. Every line of it begins with '> ', so that it can neither end its own quotation nor pass for a
+result or a citation that the search did not return. Names are data too: headings, titles, channels and error messages
+are quoted, and a path appears in our own lines only in the form that `citation` allows. So every word in a line without
+'> ' is ours:
 
     [1] memory/2026-03-13.md#L1-L5 (score 0.83, 2026-03-13)
     > under: Staging
@@ -19,22 +20,22 @@ from kept.records import Hit, Passage, SearchResult, Status, Written
 from kept.text import clip, one_line
 from kept.tools.citation import LONG_NAME, show_citation, show_path
 
-_NOTHING = "Nothing is remembered about that. Other words, or a wider time, may find it."
-_TROUBLE = "What did not work:"
+_NOTHING = "Nothing is remembered about that. Try other words or a longer period."
+_PROBLEMS = "Problems:"
 _NAME_CHARS = 200
 _ERROR_CHARS = 1_000
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2})?")
 
 
 def quote(text: str) -> str:
-    """Whatever a reader might take for the end of a line is one."""
+    """Quote every line. `splitlines` also splits at rare line separators, which a reader may take for a line end."""
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines()) or ">"
 
 
 def search_text(result: SearchResult) -> str:
     parts = [_count(len(result.hits), "result") + ", best first:" if result.hits else _NOTHING]
     parts += [_hit(number, hit) for number, hit in enumerate(result.hits, 1)]
-    return "\n\n".join([*parts, *_trouble(result.degraded)])
+    return "\n\n".join([*parts, *_problems(result.degraded)])
 
 
 def _hit(number: int | str, hit: Hit) -> str:
@@ -48,8 +49,8 @@ def sessions_text(sessions: Sequence[tuple[dict[str, Any], Sequence[Hit]]], degr
     parts = [_count(len(sessions), "conversation") + ":" if sessions else "No conversation was found."]
     for number, (shape, hits) in enumerate(sessions, 1):
         parts.append(_session(number, shape))
-        parts += [_hit(f"{number}.{place}", hit) for place, hit in enumerate(hits, 1)]
-    return "\n\n".join([*parts, *_trouble(degraded)])
+        parts += [_hit(f"{number}.{rank}", hit) for rank, hit in enumerate(hits, 1)]
+    return "\n\n".join([*parts, *_problems(degraded)])
 
 
 def _session(number: int, shape: dict[str, Any]) -> str:
@@ -75,22 +76,22 @@ def written_text(written: Written) -> str:
 
 def status_text(status: Status, sessions: int) -> str:
     notes = status.source_counts.get("memory", {})
-    talk = status.source_counts.get("sessions", {})
+    conversations = status.source_counts.get("sessions", {})
     lines = [
         f"Notes in the index: {notes.get('files', 0)} ({_count(notes.get('chunks', 0), 'passage')})",
-        f"Conversations in the index: {talk.get('files', 0)} ({_count(talk.get('chunks', 0), 'passage')}), "
-        f"of {sessions} in all",
+        f"Conversations in the index: {conversations.get('files', 0)} "
+        f"({_count(conversations.get('chunks', 0), 'passage')}), of {sessions} in all",
         f"Last sync: {_time(status.last_sync or '', 16) or 'never'}",
         f"State: {_state(status)}",
     ]
     embeddings = ", ".join(filter(None, (status.provider, status.model)))
     names = _names({"workspace": status.workspace, "embeddings": embeddings})
-    problems = (f"{one.path}: {one.reason}" for one in status.problems)
-    return "\n\n".join(["\n".join(lines), names.rstrip("\n"), *_trouble((*status.degraded, *problems))])
+    problems = (f"{problem.path}: {problem.reason}" for problem in status.problems)
+    return "\n\n".join(["\n".join(lines), names.rstrip("\n"), *_problems((*status.degraded, *problems))])
 
 
 def error_text(message: str, hint: str) -> str:
-    """One line, whatever was asked for and is repeated in it."""
+    """Return the error on one line, even if it repeats an argument with line breaks."""
     return f"Error: {clip(one_line(f'{message} {hint}'), _ERROR_CHARS)}"
 
 
@@ -98,26 +99,26 @@ def _state(status: Status) -> str:
     if not status.dirty:
         return "up to date"
     changed = _count(status.changed_files, "changed file") if status.changed_files else "to be rebuilt"
-    return f"{changed}; the next search brings the index up to date"
+    return f"{changed}; the next search updates the index"
 
 
-def _trouble(degraded: Iterable[str]) -> list[str]:
-    """Reasons repeat names of files and answers of other programs."""
+def _problems(degraded: Iterable[str]) -> list[str]:
+    """Quote the reasons: they may repeat file names and messages of other programs."""
     reasons = [quote(clip(one_line(reason), _ERROR_CHARS)) for reason in degraded]
-    return ["\n".join([_TROUBLE, *reasons])] if reasons else []
+    return ["\n".join([_PROBLEMS, *reasons])] if reasons else []
 
 
 def _names(names: dict[str, str | None]) -> str:
-    """Names that others have chosen, a quoted line for each."""
-    lines = (f"{what}: {clip(one_line(name), _NAME_CHARS)}" for what, name in names.items() if name)
+    """Return a quoted line for each name that others have chosen."""
+    lines = (f"{label}: {clip(one_line(name), _NAME_CHARS)}" for label, name in names.items() if name)
     return "".join(f"{quote(line)}\n" for line in lines)
 
 
 def _time(text: str, chars: int) -> str:
-    """The beginning of a time, if it is one."""
+    """Return the first characters of a time, or nothing if it is not one."""
     start = text[:chars]
     return start.replace("T", " ") if _TIME.fullmatch(start) else ""
 
 
-def _count(number: int, one: str) -> str:
-    return f"{number:,} {one}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Running the server until its client is gone, or until it is stopped."""
+"""Running the server over standard input and output, or over HTTP, until its client is gone or it is stopped."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Address:
 
 @frozen
 class SessionLimits:
-    """Each client that introduces itself is a session, and most never say goodbye."""
+    """Limits of MCP sessions. Every client opens one, and most never close it."""
 
     count: int = 1_000
     idle_s: float = 1_800.0
-    """A client that comes back later is told that its session is gone, and begins another."""
+    """A client that returns later gets an error for its old session, and opens another."""
 
 
 def parse_address(text: str) -> Address:
-    """HOST:PORT, HOST or PORT; what is missing is as by default."""
+    """Parse HOST:PORT, HOST or PORT. The default address supplies the missing part."""
     default_host, _, default_port = DEFAULT_ADDRESS.rpartition(":")
     host, colon, port = text.rpartition(":")
     if text.endswith("]") or (not colon and not text.isdigit()):
@@ -60,8 +60,8 @@ def require_token(address: Address, token: str | None) -> None:
 
 
 def load_server(open_toolbox: Callable[[], Toolbox]) -> MemoryServer:
-    """Imports the SDK. It makes so many objects that will never be garbage that collecting among them takes a sixth of
-    the time; so that waits, and they are left out of it for good."""
+    """Return the server. Importing the SDK creates very many objects that live until the end: searching them for
+    garbage takes a sixth of the time, so collection is off during the import, and skips these objects for good."""
     gc.disable()
     try:
         from kept.mcp.server import MemoryServer
@@ -74,22 +74,22 @@ def load_server(open_toolbox: Callable[[], Toolbox]) -> MemoryServer:
 
 
 def run_stdio(server: MemoryServer) -> None:
-    """Until standard input ends. While it runs, whatever is printed goes to standard error."""
+    """Serve until standard input ends. Meanwhile the SDK sends everything that is printed to standard error."""
     import anyio
     from mcp.server.stdio import stdio_server
 
-    from kept.mcp.wire import answering_bad_lines
+    from kept.mcp.invalid_messages import answer_invalid_messages
 
     async def serve() -> None:
-        async with stdio_server() as (lines, writing), answering_bad_lines(lines, writing) as reading:
+        async with stdio_server() as (lines, writing), answer_invalid_messages(lines, writing) as reading:
             await server.protocol.run(reading, writing, server.protocol.create_initialization_options())
 
-    # A thread that waits for standard input cannot be told to stop, and nothing is lost by simply being ended.
+    # A thread that waits for standard input cannot be stopped. The process may simply end: nothing is lost.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         anyio.run(serve)
     except* BrokenPipeError:
-        pass  # the client is gone, and with it whoever would want to know
+        pass  # the client is gone
     finally:
         server.close()
 
@@ -104,16 +104,16 @@ def run_http(
     limits: ServerLimits | None = None,
     sessions: SessionLimits | None = None,
 ) -> None:
-    """Until it is told to stop. ``ready`` is called with the address once it is listened on."""
+    """Serve until a signal arrives. Call ``ready`` with the address once the socket is listening."""
     import anyio
     from mcp.server.transport_security import TransportSecuritySettings
 
     from kept.net.guard import Guard
 
     limits, sessions = limits or ServerLimits(), sessions or SessionLimits()
-    hint = "Name another address: --http 127.0.0.1:8739."
+    hint = "Choose another address: --http 127.0.0.1:8739."
     listening = serving.listen(address.host, address.port, error=UsageError, hint=hint)
-    # Host and Origin are the guard's business.
+    # The guard checks Host and Origin.
     unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = server.protocol.streamable_http_app(
         streamable_http_path=PATH,

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.connect.json_text import remove_entry, set_entry
-from kept.connect.json_tree import JsonSyntaxError, as_read, parse
-from kept.connect.toml_text import remove_table, set_table
+from kept.connect.json_editor import JsonSyntaxError, as_parsed, parse, remove_entry, set_entry
+from kept.connect.toml_editor import remove_table, set_table
 from kept.errors import ConfigError
 
 PATH = ("mcpServers", "kept")
@@ -46,7 +45,7 @@ def test_any_file_says_the_same_afterwards_and_the_entry(tree, servers, indent, 
 @given(trees)
 def test_what_is_json_is_read_as_it_is(tree):
     text = json.dumps(tree)
-    assert parse(text, "json").value == as_read(tree)
+    assert parse(text, "json").value == as_parsed(tree)
     assert parse(text, "json5").end == len(text)
 
 
@@ -98,7 +97,7 @@ def test_comments_and_trailing_commas_stay():
     made = set_entry(before, PATH, ENTRY, "jsonc")
     lines = made.splitlines()
     assert [line for line in before.splitlines() if line not in lines] == []
-    assert parse(made, "jsonc").value["mcpServers"]["kept"] == as_read(ENTRY)
+    assert parse(made, "jsonc").value["mcpServers"]["kept"] == as_parsed(ENTRY)
     no_comma = before.replace("},\n    // end", "} // last\n    // end")
     made = set_entry(no_comma, PATH, ENTRY, "jsonc")
     assert '"b": {"command": "y",}, // last' in made
@@ -119,7 +118,7 @@ def test_taking_an_entry_out_leaves_every_comment_and_everything_else(servers, l
     )
     text = f'{{"mcpServers": {{{inner}{"," if servers and trailing else ""}{last}}}}}'
     made = remove_entry(text, PATH, "jsonc")
-    left = {name: as_read({"command": "x, y"}) for name, *_ in servers if name != "kept"}
+    left = {name: as_parsed({"command": "x, y"}) for name, *_ in servers if name != "kept"}
     assert parse(made, "jsonc").value == {"mcpServers": left}
     own = next((between for name, _, between, _ in servers if name == "kept"), "")
     for comment in ("// mine, {", "/* yours, } */"):
@@ -141,7 +140,7 @@ def test_what_people_write_by_hand_in_json5_is_read():
     made = set_entry(before, ("mcp", "servers", "kept"), ENTRY, "json5")
     assert before.splitlines()[2] in made
     tree = parse(made, "json5").value
-    assert tree["mcp"]["servers"]["kept"] == as_read(ENTRY)
+    assert tree["mcp"]["servers"]["kept"] == as_parsed(ENTRY)
     assert tree["agents"]["list"]["workspace"] == '~/it\'s "mine"'
 
 

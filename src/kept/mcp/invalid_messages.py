@@ -1,4 +1,4 @@
-"""Lines on standard input that the SDK cannot read. By itself it drops them, and the client waits for ever."""
+"""Answering lines on standard input that the SDK cannot read. It would drop them, and the client would wait forever."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Writing(Protocol):
 
 
 @asynccontextmanager
-async def answering_bad_lines(reading: Reading, writing: Writing) -> AsyncIterator[MemoryObjectReceiveStream[Item]]:
-    """Yield the messages of a transport. A line that is none is answered with an error; one that only has half a
-    surrogate pair in it, as JavaScript sends a cut emoji, is a message with U+FFFD in its place."""
+async def answer_invalid_messages(reading: Reading, writing: Writing) -> AsyncIterator[MemoryObjectReceiveStream[Item]]:
+    """Yield the messages of a transport. A line that is not a message is answered with an error. JavaScript sends half
+    a surrogate pair for a cut emoji: such a line is read with U+FFFD in its place."""
     sending, receiving = anyio.create_memory_object_stream[Item](0)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_relay, reading, sending, writing)
@@ -51,7 +51,7 @@ async def _relay(reading: Reading, sending: MemoryObjectSendStream[Item], writin
 
 
 def read_again(error: ValidationError) -> SessionMessage | types.JSONRPCError | None:
-    """Return the message in a line that the SDK could not read, or the answer to it. A blank line needs none."""
+    """Return the message in a line that the SDK could not read, or the error to answer. None for a blank line."""
     faults = error.errors(include_url=False)
     if faults[0]["type"] != "json_invalid":
         return _refusal(types.INVALID_REQUEST, "This is not a JSON-RPC message.", _find_id(faults))
@@ -68,7 +68,7 @@ def read_again(error: ValidationError) -> SessionMessage | types.JSONRPCError | 
 
 
 def _find_id(faults: list[Any]) -> str | int | None:
-    """Return the id of the message, where it has one: the whole message is the input of a missing field."""
+    """Return the id of the message, if any. Pydantic reports the whole message as the input of a missing field."""
     for fault in faults:
         message = fault["input"]
         if isinstance(message, dict) and type(message.get("id")) in (str, int):

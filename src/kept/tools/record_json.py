@@ -1,4 +1,4 @@
-"""Records as JSON shows them. The command line and the tools give out the same shapes."""
+"""Records as JSON. The command line and the tools return the same shapes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 
 from kept.records import Hit, Passage, SearchResult, Status, Written
 from kept.redact import redact
+
+_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel"}
+"""Fields that JSON has for conversations only, when explaining only, or not at all."""
 
 
 def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any]:
@@ -18,29 +21,18 @@ def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any
         "tookMs": round(result.took_ms, 3),
     }
     if explain:
-        shape["dropped"] = [
-            {"citation": one.citation, "score": round(one.score, 6), "reason": one.reason} for one in result.dropped
-        ]
+        shape["dropped"] = to_json(result.dropped)
     return shape
 
 
 def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
-    shape: dict[str, Any] = {
-        "path": hit.path,
-        "startLine": hit.start_line,
-        "endLine": hit.end_line,
-        "score": round(hit.score, 6),
-        "vectorScore": None if hit.vector_score is None else round(hit.vector_score, 6),
-        "textScore": None if hit.text_score is None else round(hit.text_score, 6),
-        "snippet": hit.snippet,
-        "source": hit.source,
-        "timestamp": hit.timestamp,
-        "citation": hit.citation,
-    }
+    """Return the fields of a hit by name. A new field of `Hit` needs a description in `output_schema.HIT`, too."""
+    shape = {name: value for name, value in to_json(hit).items() if name not in _NOT_IN_EVERY_HIT}
+    shape["citation"] = hit.citation
     if hit.source == "sessions":
         shape |= {"sessionKey": redact(hit.session_key or "") or None, "channel": hit.channel}
     if explain:
-        shape["parts"] = [{"name": p.name, "value": round(p.value, 6), "detail": p.detail} for p in hit.parts]
+        shape["parts"] = to_json(hit.parts)
     return shape
 
 
@@ -56,12 +48,7 @@ def passage_json(passage: Passage) -> dict[str, Any]:
 
 
 def written_json(written: Written) -> dict[str, Any]:
-    return {
-        "path": written.path,
-        "startLine": written.start_line,
-        "endLine": written.end_line,
-        "citation": written.citation,
-    }
+    return {**to_json(written), "citation": written.citation}
 
 
 def status_json(status: Status) -> dict[str, Any]:
@@ -83,25 +70,25 @@ def status_json(status: Status) -> dict[str, Any]:
         "indexBytes": status.index_bytes,
         "cache": {"entries": status.cache_entries, "maxEntries": status.cache_max_entries},
         "lastSync": status.last_sync,
-        "ledger": as_shape(status.spending),
-        "batches": as_shape(status.batches),
-        "heals": as_shape(status.heals),
+        "ledger": to_json(status.spending),
+        "batches": to_json(status.batches),
+        "heals": to_json(status.heals),
         "models": {
-            "ledger": as_shape(status.model_spending),
+            "ledger": to_json(status.model_spending),
             "tokensToday": status.model_tokens_today,
             "budgetTokens": status.model_budget_tokens,
         },
         "degraded": list(status.degraded),
-        "problems": as_shape(status.problems),
+        "problems": to_json(status.problems),
     }
 
 
-def as_shape(value: Any) -> Any:
-    """A record as JSON shows it: its fields by name, in camelCase, and times to the microsecond."""
+def to_json(value: Any) -> Any:
+    """Return a record as a dict: its fields in camelCase, floats rounded to six digits."""
     if is_dataclass(value):
-        return {_camel(spec.name): as_shape(getattr(value, spec.name)) for spec in fields(value)}
+        return {_camel(spec.name): to_json(getattr(value, spec.name)) for spec in fields(value)}
     if isinstance(value, list | tuple):
-        return [as_shape(one) for one in value]
+        return [to_json(item) for item in value]
     return round(value, 6) if isinstance(value, float) else value
 
 
