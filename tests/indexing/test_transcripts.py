@@ -27,7 +27,7 @@ from kept.sessions.entries import (
     ToolCall,
     ToolResult,
 )
-from kept.sessions.keys import SessionKey
+from kept.sessions.session_key import SessionKey
 from kept.sessions.transcript import Transcript
 from kept.store.integrity import check_index
 from kept.testing import FakeEmbedder, FrozenClock

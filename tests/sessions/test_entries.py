@@ -20,7 +20,7 @@ from kept.sessions.entries import (
     format_entry,
     parse_entry,
 )
-from kept.sessions.keys import SessionKey, parse_key
+from kept.sessions.session_key import SessionKey, parse_key
 from tests.support.session_strategies import entries, texts
 
 LINE = (

@@ -67,11 +67,11 @@ def test_a_million_messages_are_listed_tailed_and_added_to_without_reading_them(
         session = store.get_or_create("telegram", "1")
         fill(session.transcript_path, MESSAGES)
         assert os.path.getsize(session.transcript_path) > 100_000_000
-        assert store.list()[0].messages == MESSAGES
+        assert store.recent()[0].messages == MESSAGES
     counter = Counter(monkeypatch)
 
     with open_sessions(tmp_path) as store:
-        (record,) = store.list()
+        (record,) = store.recent()
         assert (record.messages, counter.take()) == (MESSAGES, 0)
         tail = store.tail(session.id, 20)
         assert [line.number for line in tail] == list(range(MESSAGES - 18, MESSAGES + 2))
@@ -101,7 +101,7 @@ def test_appends_by_another_process_cost_only_their_own_bytes(tmp_path, monkeypa
     with open_sessions(tmp_path) as store, open_sessions(tmp_path) as other:
         session = store.get_or_create("telegram", "1")
         fill(session.transcript_path, 20_000)
-        store.list()
+        store.recent()
         counter = Counter(monkeypatch)
         for number in range(5):
             other.append(session.id, Message.of("user", f"there {number}"))

@@ -46,7 +46,7 @@ from kept.sessions.entries import (
     ToolCall,
     ToolResult,
 )
-from kept.sessions.keys import SessionKey, parse_key
+from kept.sessions.session_key import SessionKey, parse_key
 from kept.sessions.transcript import Damage, Position, RawLine, Transcript, TranscriptLine, is_message, parse_line
 from kept.store.generation import FileRow, FileWrite, NewChunk
 from kept.values import frozen

@@ -34,8 +34,9 @@ from kept.limits import int64, is_storable
 from kept.lock import locked
 from kept.records import Heal, Problem
 from kept.sessions.entries import Entry
-from kept.sessions.record import COLUMNS, ENDING, RecordBuilder, SessionRecord
+from kept.sessions.record import COLUMNS, RecordBuilder, SessionRecord
 from kept.sessions.transcript import FileState, Position, Transcript, TranscriptLine, faults_of
+from kept.sessions.transcript_paths import iter_transcripts
 from kept.sqlite import connect, connect_in_memory, immediate, translated
 
 HEAL_WAIT_S = 30.0
@@ -306,23 +307,18 @@ class Catalogue:
 
     def _scan(self) -> dict[str, FileState]:
         """Return the transcripts by name. One whose name is not UTF-8 cannot have a row."""
-        found = {}
+        states = {}
         try:
-            with os.scandir(self.folder) as items:
-                for item in filter(_is_transcript, items):
-                    if is_storable(item.name):
-                        found[item.name] = FileState.from_stat(item.stat(follow_symlinks=False))
-                    else:
-                        self.say(item.name.encode("utf-8", "replace").decode(), "its name is not valid UTF-8")
+            for entry in iter_transcripts(self.folder):
+                if is_storable(entry.name):
+                    states[entry.name] = FileState.from_stat(entry.stat(follow_symlinks=False))
+                else:
+                    self.say(entry.name.encode("utf-8", "replace").decode(), "its name is not valid UTF-8")
         except FileNotFoundError:
             pass
         except OSError as exc:
             raise TranscriptUnreadable(f"{self.folder}: cannot be read ({exc.strerror}).") from exc
-        return found
-
-
-def _is_transcript(item: os.DirEntry[str]) -> bool:
-    return item.name.endswith(ENDING) and not item.name.startswith(".") and item.is_file(follow_symlinks=False)
+        return states
 
 
 def _is_settled(state: FileState) -> bool:

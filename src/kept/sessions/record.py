@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import os
-import re
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
@@ -24,12 +23,10 @@ from kept.sessions.entries import (
     StateEntry,
     UnknownEntry,
 )
-from kept.sessions.keys import parse_key
+from kept.sessions.session_key import parse_key
 from kept.sessions.transcript import Damage, Position, TranscriptLine
+from kept.sessions.transcript_paths import cite_transcript, parse_transcript_name
 from kept.values import frozen
-
-ENDING = ".jsonl"
-_FILE_NAME = re.compile(r"^(?P<time>\d{8}T\d{6})Z_(?P<id>.+)\.jsonl$")
 
 
 @frozen
@@ -67,6 +64,11 @@ class SessionRecord:
     damaged_lines: int
     end: Position
     """How far the transcript was read for this."""
+
+    @property
+    def citation(self) -> str:
+        """Name of the transcript as a search cites it."""
+        return cite_transcript(self.transcript_path)
 
     @property
     def tokens_total(self) -> int:
@@ -125,15 +127,9 @@ class RecordBuilder:
     @classmethod
     def begin(cls, file: str) -> RecordBuilder:
         """Before the first line, from the name alone: it has to do where that line is lost."""
-        named = _FILE_NAME.match(file)
-        if not named:
-            return cls(file, id=file.removesuffix(ENDING))
-        try:
-            created = dt.datetime.strptime(named["time"], "%Y%m%dT%H%M%S").replace(tzinfo=dt.UTC)
-        except ValueError:
-            return cls(file, id=named["id"])
-        at = to_ms(created)
-        return cls(file, id=named["id"], created_ms=at, updated_ms=at, active_ms=at)
+        session_id, created = parse_transcript_name(file)
+        created_ms = to_ms(created) if created else 0
+        return cls(file, id=session_id, created_ms=created_ms, updated_ms=created_ms, active_ms=created_ms)
 
     def add(self, line: TranscriptLine) -> None:
         self.lines, self.size = line.number, line.end
@@ -211,10 +207,6 @@ class RecordBuilder:
 
 COLUMNS = tuple(spec.name for spec in dataclasses.fields(RecordBuilder))
 _SHARED = tuple(spec.name for spec in dataclasses.fields(SessionRecord) if spec.name in COLUMNS)
-
-
-def file_name(session_id: str, created: dt.datetime) -> str:
-    return f"{created.astimezone(dt.UTC):%Y%m%dT%H%M%S}Z_{session_id}{ENDING}"
 
 
 def to_ms(when: dt.datetime) -> int:

@@ -47,9 +47,10 @@ from kept.sessions.entries import (
     whole_ms,
 )
 from kept.sessions.freshness import policy_for, staleness
-from kept.sessions.keys import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
-from kept.sessions.record import SessionRecord, file_name
+from kept.sessions.record import SessionRecord
+from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
 from kept.sessions.transcript import LOCK_WAIT_S, Damage, Position, Transcript, TranscriptAppend, TranscriptLine
+from kept.sessions.transcript_paths import transcript_name
 from kept.values import frozen
 
 _CARRIED_OVER = (MODEL, THINKING)
@@ -182,7 +183,7 @@ class SessionStore:
             raise SessionAmbiguous(f"'{reference}' fits more than one session: {names}.")
         return self._catalogue.refresh_one(found[0])
 
-    def list(self, *, channel: str | None = None, limit: int | None = None) -> list[SessionRecord]:
+    def recent(self, *, channel: str | None = None, limit: int | None = None) -> list[SessionRecord]:
         """Every session, the last used first. Reads nothing but what was written since the catalogue was."""
         self._catalogue.refresh()
         return self._catalogue.newest(channel=channel, limit=limit)
@@ -306,7 +307,7 @@ class SessionStore:
                 hint="Use up to 128 letters, digits, '-', '_' and '.', beginning with a letter or digit.",
             )
         created = whole_ms(created or self.clock.now())
-        path = os.path.join(self.folder, file_name(session_id, created))
+        path = os.path.join(self.folder, transcript_name(session_id, created))
         transcript = Transcript.create(path, [Entry(session_id, None, created, start), *entries])
         self._remember(transcript)
         record = self._catalogue.read_new(os.path.basename(path))

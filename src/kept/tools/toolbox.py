@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, UsageError
-from kept.indexing.sources import CITED_FOLDER
 from kept.limits import storable, storable_tree
 from kept.memory import Memory
 from kept.records import Hit, Progress
@@ -129,7 +128,7 @@ class Toolbox:
 
     def _status(self) -> ToolOutcome:
         status = self.memory.status()
-        count = len(self.sessions.list()) if os.path.isdir(self.sessions.folder) else 0
+        count = len(self.sessions.recent()) if os.path.isdir(self.sessions.folder) else 0
         return ToolOutcome(status_text(status, count), {**status_json(status), "sessionCount": count})
 
     # conversations
@@ -162,7 +161,7 @@ class Toolbox:
         now = self.memory.clock.now()
         since = parse_when(given["since"], now=now) if "since" in given else 0
         until = parse_when(given["until"], now=now, end=True) if "until" in given else None
-        records = self.sessions.list(channel=given.get("channel"))
+        records = self.sessions.recent(channel=given.get("channel"))
         fitting = (
             record
             for record in records
@@ -176,7 +175,7 @@ class Toolbox:
         passages: dict[str, list[Hit]] = {}
         for hit in hits:
             passages.setdefault(hit.path, []).append(hit)
-        records = {CITED_FOLDER + os.path.basename(one.transcript_path): one for one in self.sessions.list()}
+        records = {record.citation: record for record in self.sessions.recent()}
         # One that was deleted since the search is left out.
         return [(_session_json(records[path]), found) for path, found in passages.items() if path in records]
 
@@ -207,5 +206,5 @@ def _session_json(record: SessionRecord) -> dict[str, Any]:
         "createdAt": format_time(record.created),
         "updatedAt": format_time(record.updated),
         "messageCount": record.messages,
-        "path": CITED_FOLDER + os.path.basename(record.transcript_path),
+        "path": record.citation,
     }

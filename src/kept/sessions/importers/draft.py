@@ -34,7 +34,7 @@ from kept.sessions.entries import (
 )
 from kept.sessions.importers.report import Became, KindCount, count_kinds
 from kept.sessions.importers.source import Record, Source, fingerprint
-from kept.sessions.keys import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
+from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
 from kept.values import frozen
 
 TITLE = "title"
