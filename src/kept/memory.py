@@ -118,9 +118,9 @@ class Memory:
         from kept.sessions.transcript_paths import is_transcript_citation
 
         if is_transcript_citation(path):
-            from kept.indexing.conversation import read_conversation
+            from kept.sessions.passage import read_transcript
 
-            return read_conversation(self.config.paths.sessions, path, start=start, lines=lines)
+            return read_transcript(self.config.paths.sessions, path, start=start, lines=lines)
         from kept.workspace.notes import read_passage
 
         return read_passage(self.workspace, path, start=start, lines=lines, max_bytes=self.settings.max_file_bytes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
@@ -12,22 +11,21 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SessionNotFound, TranscriptTooNew, TranscriptUnwritable
-from kept.sessions.entries import Entry, Message, StateEntry, Text, TokenUsage, ToolCall, UnknownEntry, parse_entry
+from kept.sessions.entries import Entry, Message, StateEntry, Text, TokenUsage, ToolCall, UnknownEntry
+from kept.sessions.entry_json import parse_entry
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Position, Transcript
 from tests.support.session_strategies import open_sessions, said, say
 
 WRITER = """
+    import os
     import sys
-    import kept.durable as durable
     from kept.sessions.entries import Message
     from kept.sessions.store import SessionStore
     if sys.argv[3] == "slowly":
         # As on a disk that takes a few bytes at a time, so that a kill also falls inside a line.
-        def write_all(handle, data):
-            for at in range(0, len(data), 7):
-                durable.os.write(handle, data[at : at + 7])
-        durable._write_all = write_all
+        write = os.write
+        os.write = lambda handle, data: write(handle, data[:7])
     with SessionStore.open(home=sys.argv[1]) as store:
         session = store.get_or_create("terminal", "ada")
         number = 0
@@ -291,10 +289,13 @@ def test_the_tail_is_the_end_of_the_whole_whatever_is_known(tmp_path):
             assert transcript.tail(wanted, place) == everything[first - 1 :]
 
 
-def test_lines_longer_than_a_block_are_read_from_the_back(tmp_path, monkeypatch):
-    monkeypatch.setattr("kept.sessions.transcript._BLOCK", 16)
-    path, _ = conversation(tmp_path)
-    with open_sessions(tmp_path) as store:
-        session = store.recent()[0]
-        assert said(store, session.id, limit=3) == said(store, session.id)[-3:]
-    assert os.path.getsize(path) > 16
+@pytest.mark.parametrize("block_bytes", [2, 16, 100])
+def test_lines_longer_than_a_block_are_read_from_the_back(tmp_path, block_bytes):
+    path, lines = conversation(tmp_path)
+    whole = Transcript(str(path))
+    in_blocks = Transcript(str(path), block_bytes=block_bytes)
+    everything = list(whole.iter_lines())
+    end = Position(everything[-1].end, everything[-1].number)
+    assert in_blocks.tail(3, end) == whole.tail(3, end) == everything[2:]
+    assert in_blocks.find_last_id() == whole.find_last_id()
+    assert max(map(len, lines)) > block_bytes

@@ -39,9 +39,8 @@ from kept.sessions.entries import (
     ToolCall,
     ToolResult,
     UnknownEntry,
-    format_entry,
-    format_time,
 )
+from kept.sessions.entry_json import format_entry, format_time
 from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Damage, TranscriptLine

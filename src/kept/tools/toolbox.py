@@ -195,7 +195,7 @@ def error_outcome(error: KeptError) -> ToolOutcome:
 
 
 def _session_json(record: SessionRecord) -> dict[str, Any]:
-    from kept.sessions.entries import format_time
+    from kept.sessions.entry_json import format_time
 
     title = record.state.get(_TITLE)
     return {
