@@ -115,12 +115,12 @@ class Memory:
 
     def read(self, path: str, *, start: int = 1, lines: int | None = None) -> Passage:
         """Return lines of a note, or of a conversation as a search cites it (``sessions/….jsonl``)."""
-        from kept.indexing.sources import is_transcript_path
+        from kept.sessions.transcript_paths import is_transcript_citation
 
-        if is_transcript_path(path):
-            from kept.indexing.conversation import read_conversation
+        if is_transcript_citation(path):
+            from kept.sessions.passage import read_transcript
 
-            return read_conversation(self.config.paths.sessions, path, start=start, lines=lines)
+            return read_transcript(self.config.paths.sessions, path, start=start, lines=lines)
         from kept.workspace.notes import read_passage
 
         return read_passage(self.workspace, path, start=start, lines=lines, max_bytes=self.settings.max_file_bytes)
@@ -225,7 +225,7 @@ class Memory:
         return settings
 
     def _full_key(self, session_key: str) -> str:
-        from kept.sessions.keys import parse_key
+        from kept.sessions.session_key import parse_key
 
         return str(parse_key(session_key, agent_id=self.config.agent_id))
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Protocol, TypeVar
 
 import apsw
 
@@ -32,6 +33,8 @@ _WAL_TRIES = 50
 _CHECKSUM_VFS = "cksmvfs"
 _CHECKSUM_BYTES = 8
 
+T = TypeVar("T")
+
 IN_ROWS = "row IN (SELECT value FROM json_each(?))"
 """Condition on any number of rows. A list of question marks would be another statement for each length."""
 
@@ -39,6 +42,24 @@ IN_ROWS = "row IN (SELECT value FROM json_each(?))"
 def pack_rows(rows: Iterable[int]) -> str:
     """Return the value for `IN_ROWS`."""
     return f"[{','.join(map(str, rows))}]"
+
+
+class HealDatabase(Protocol):
+    def __call__(self, damage: StoreDamaged, *, is_certain: bool) -> None: ...
+
+
+def heal_and_retry(action: Callable[[], T], heal: HealDatabase) -> T:
+    """Call an action. If the database turns out to be damaged, heal it and call the action again.
+
+    The first damage may come from a stale connection, so ``heal`` checks the file. What a fresh connection finds
+    damaged again is replaced, whatever a check says: then ``is_certain`` is True.
+    """
+    for is_certain in (False, True):
+        try:
+            return action()
+        except StoreDamaged as damage:
+            heal(damage, is_certain=is_certain)
+    return action()
 
 
 def connect(path: str, migrations: str, *, noun: str) -> apsw.Connection:

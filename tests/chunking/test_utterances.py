@@ -7,7 +7,8 @@ import datetime as dt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kept.chunking.utterances import MAX_CHUNK_CHARS, Utterance, chunk_utterances, find_settled, show_utterances
+from kept.chunking.utterances import MAX_CHUNK_CHARS, chunk_utterances, find_settled
+from kept.sessions.spoken import Utterance, show_utterances
 
 KINDS = st.sampled_from(["user", "assistant", "tool", "system", "summary"])
 TEXTS = st.one_of(

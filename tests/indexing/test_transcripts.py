@@ -12,9 +12,10 @@ import pytest
 from kept import Message, SessionStore
 from kept.config.schema import SessionSyncSettings
 from kept.errors import PathRefused, SessionKeyInvalid, SessionNotFound
-from kept.indexing import conversation
 from kept.indexing.index_handle import IndexLimits
-from kept.indexing.triggers import Growth, should_sync
+from kept.indexing.planner import Growth, should_sync
+from kept.indexing.sources import scan_transcripts
+from kept.indexing.transcripts import TranscriptChunks, read_chunks
 from kept.sessions.entries import (
     Attachment,
     CompactionEntry,
@@ -27,12 +28,13 @@ from kept.sessions.entries import (
     ToolCall,
     ToolResult,
 )
-from kept.sessions.keys import SessionKey
+from kept.sessions.session_key import SessionKey
 from kept.sessions.transcript import Transcript
 from kept.store.integrity import check_index
 from kept.testing import FakeEmbedder, FrozenClock
 from kept.tools.record_json import hit_json
 from tests.support.index_dump import dump_index
+from tests.support.read_counter import ReadCounter
 from tests.support.workspaces import index_path, open_memory, write_note
 
 KEY = "sk-proj-abcDEF1234567890abcdefGHIJ"
@@ -355,18 +357,14 @@ def test_any_text_there_is_can_be_indexed(tmp_path):
 # what it costs
 
 
-def counting(monkeypatch) -> list[int]:
-    """The numbers of the lines that are read of transcripts."""
-    seen: list[int] = []
-    read = Transcript.iter_raw
-
-    def watched(self, *args, **options):
-        for line in read(self, *args, **options):
-            seen.append(line.number)
-            yield line
-
-    monkeypatch.setattr(Transcript, "iter_raw", watched)
-    return seen
+def count_cut_chunks(memory) -> int:
+    """How many chunks the next sync would cut from the only transcript."""
+    with memory.index_service.inspecting() as (index, planner):
+        (file,) = scan_transcripts(planner.sessions_folder).files
+        with index.reading():
+            row = index.live.file_rows()[file.source, file.path]
+        pieces = list(read_chunks(file, row, planner.recipe(), checked_ns=0, step_bytes=10**9))
+    return sum(len(piece.prepared.write.chunks) for piece in pieces if isinstance(piece, TranscriptChunks))
 
 
 def test_adding_a_turn_to_a_long_conversation_reads_cuts_and_embeds_only_its_end(tmp_path, monkeypatch):
@@ -376,46 +374,39 @@ def test_adding_a_turn_to_a_long_conversation_reads_cuts_and_embeds_only_its_end
         assert memory.sync().chunks == 5000
         memory.sync()
         embedder.texts.clear()
-        lines = counting(monkeypatch)
-        cut: list[int] = []
-        whole = conversation.chunk_utterances
-        monkeypatch.setattr(
-            conversation, "chunk_utterances", lambda turns, **more: cut.append(len(turns)) or whole(turns, **more)
-        )
+        line_bytes = os.path.getsize(record.transcript_path) // 5001
+        counter = ReadCounter(monkeypatch)
         talk(store, "And the parrot?", "It is green.")
-        lines.clear()  # the catalogue of sessions has read too
+        assert 2 <= count_cut_chunks(memory) < 10
+        counter.take()  # the catalogue of sessions has read too
         report = memory.sync()
         assert (report.indexed, report.embedded, report.chunks) == (1, 2, 5002)
-        assert min(lines) > 4990
-        assert len(lines) < 30
-        assert max(cut) < 10
+        assert counter.take() < 30 * line_bytes
         assert len(embedder.texts) == 2
-        lines.clear()
         talk(store, "Goodbye.")
-        lines.clear()
+        counter.take()
         hit = memory.search("parrot").hits[0]
         assert (hit.start_line <= 5002, hit.end_line, hit.path) == (True, 5004, cited(record))
-        assert min(lines) > 4990
+        assert 0 < counter.take() < 30 * line_bytes
         assert equals_a_fresh_index(tmp_path, memory)
 
 
 def test_searching_twice_right_after_an_append_reads_only_the_end_twice(tmp_path, monkeypatch):
     """A file that was read within a tick of its last change is looked at again, but not from its beginning."""
     with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
-        talk(store, *(f"Turn {at}." for at in range(500)))
+        record = talk(store, *(f"Turn {at}." for at in range(500)))
         memory.sync()
-        lines = counting(monkeypatch)
+        counter = ReadCounter(monkeypatch)
         for _ in range(3):
             memory.sync()
-        assert not lines or min(lines) > 450
+            assert counter.take() < os.path.getsize(record.transcript_path) // 10
 
 
-def test_a_long_transcript_is_taken_in_piece_by_piece_and_goes_on_after_a_kill(tmp_path, monkeypatch):
-    monkeypatch.setattr(conversation, "STEP_BYTES", 4_000)
+def test_a_long_transcript_is_taken_in_piece_by_piece_and_goes_on_after_a_kill(tmp_path):
     with open_sessions(tmp_path) as store:
         talk(store, *(f"Turn {at}, thing{at % 7}. " + "word " * (at % 40) for at in range(400)))
     embedder = FakeEmbedder()
-    with open_memory(tmp_path, embedder=embedder, limits=IndexLimits(batch_chars=1_000)) as memory:
+    with open_memory(tmp_path, embedder=embedder, limits=IndexLimits(batch_chars=1_000, step_bytes=4_000)) as memory:
 
         def kill(done, total, label):
             if len(texts_of(memory)) > 60:
@@ -451,9 +442,9 @@ def test_a_transcript_that_was_not_only_added_to_is_read_from_its_beginning(tmp_
         if change == "other file":
             path.unlink()
         path.write_bytes(new)
-        lines = counting(monkeypatch)
+        counter = ReadCounter(monkeypatch)
         report = memory.sync()
-        assert lines[0] == 1
+        assert counter.take() >= len(new)
         assert report.indexed == (0 if change == "touch" else 1)
         assert bool(memory.search("parrot").hits) == (change not in ("shrink", "touch"))
         assert bool(memory.search("thing80").hits) == (change != "shrink")

@@ -11,7 +11,7 @@ from kept.agent.events import Inbound
 from kept.clock import SystemClock
 from kept.errors import ConfigError, MessageConflict, WriteFailed
 from kept.responder.inbox import Inbox, describe
-from kept.sessions.keys import SessionKey
+from kept.sessions.session_key import SessionKey
 
 KEY = SessionKey("main", "telegram", "default", "direct", "7")
 

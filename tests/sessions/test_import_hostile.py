@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.sessions.importers import source as source_module
-from kept.sessions.importers.run import READERS, import_sessions
+from kept.sessions.importers.import_run import READERS, import_sessions
 from kept.sessions.store import SessionStore
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import (
@@ -60,7 +60,7 @@ def import_bytes(format_name, raw):
             second = import_sessions(store, format_name, path)
             assert second.count("unchanged") == first.count("imported")
             assert [one.reason for one in first.sessions if one.outcome == "failed"] == []
-            for record in store.list():
+            for record in store.recent():
                 assert record.damaged_lines == 0
                 assert not store.load(record.id).damage
         assert path.read_bytes() == raw
@@ -107,7 +107,7 @@ def test_a_source_that_grew_is_here_as_if_it_had_come_whole(format_name, records
     """Cut between any two lines, and taken in before and after."""
 
     def ids(store):
-        return {one.id: [line.content.id for line in store.iter_lines(one.id)] for one in store.list()}
+        return {one.id: [line.content.id for line in store.iter_lines(one.id)] for one in store.recent()}
 
     with tempfile.TemporaryDirectory() as folder:
         path = write_file(Path(folder) / "x.jsonl", lines(*records[:cut]))

@@ -112,7 +112,7 @@ def test_two_conversations_of_one_id_are_both_taken_in(home, source):
     assert bring_in(home, "pi", source).count("imported") == 2
     assert bring_in(home, "pi", source).count("unchanged") == 2
     with SessionStore.open(home=home) as store:
-        assert len(store.list()) == 2
+        assert len(store.recent()) == 2
 
 
 def test_a_folder_that_was_moved_is_known_again(home, source, tmp_path):

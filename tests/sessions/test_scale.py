@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from pathlib import Path
@@ -11,47 +10,15 @@ import pytest
 from click.testing import CliRunner
 
 from kept.cli.root import cli
-from kept.sessions import catalogue, transcript
-from kept.sessions.entries import Entry, Message, format_entry
+from kept.sessions.entries import Entry, Message
+from kept.sessions.entry_json import format_entry
 from kept.sessions.store import SessionStore
+from tests.support.read_counter import ReadCounter
 from tests.support.session_strategies import NOW, open_sessions
 
 pytestmark = pytest.mark.slow
 
 MESSAGES = 1_000_000
-
-
-class Counter:
-    """Counts what is read from transcripts, below every buffer."""
-
-    def __init__(self, monkeypatch) -> None:
-        self.read = 0
-        for module in (transcript, catalogue):
-            monkeypatch.setattr(module, "open", self.open, raising=False)
-
-    def open(self, path: str, mode: str, buffering: int = 1 << 16, **how: object):
-        raw = CountingFile(path, self)
-        return io.BufferedReader(raw, buffering) if buffering else raw
-
-    def take(self) -> int:
-        read, self.read = self.read, 0
-        return read
-
-
-class CountingFile(io.FileIO):
-    def __init__(self, path: str, counter: Counter) -> None:
-        super().__init__(path, "rb")
-        self.counter = counter
-
-    def readinto(self, buffer) -> int:
-        count = super().readinto(buffer)
-        self.counter.read += count
-        return count
-
-    def read(self, size: int = -1) -> bytes:
-        data = super().read(size)
-        self.counter.read += len(data)
-        return data
 
 
 def fill(path: str, count: int) -> None:
@@ -67,11 +34,11 @@ def test_a_million_messages_are_listed_tailed_and_added_to_without_reading_them(
         session = store.get_or_create("telegram", "1")
         fill(session.transcript_path, MESSAGES)
         assert os.path.getsize(session.transcript_path) > 100_000_000
-        assert store.list()[0].messages == MESSAGES
-    counter = Counter(monkeypatch)
+        assert store.recent()[0].messages == MESSAGES
+    counter = ReadCounter(monkeypatch)
 
     with open_sessions(tmp_path) as store:
-        (record,) = store.list()
+        (record,) = store.recent()
         assert (record.messages, counter.take()) == (MESSAGES, 0)
         tail = store.tail(session.id, 20)
         assert [line.number for line in tail] == list(range(MESSAGES - 18, MESSAGES + 2))
@@ -101,8 +68,8 @@ def test_appends_by_another_process_cost_only_their_own_bytes(tmp_path, monkeypa
     with open_sessions(tmp_path) as store, open_sessions(tmp_path) as other:
         session = store.get_or_create("telegram", "1")
         fill(session.transcript_path, 20_000)
-        store.list()
-        counter = Counter(monkeypatch)
+        store.recent()
+        counter = ReadCounter(monkeypatch)
         for number in range(5):
             other.append(session.id, Message.of("user", f"there {number}"))
             store.append(session.id, Message.of("user", f"here {number}"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
@@ -12,22 +11,21 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SessionNotFound, TranscriptTooNew, TranscriptUnwritable
-from kept.sessions.entries import Entry, Message, StateEntry, Text, TokenUsage, ToolCall, UnknownEntry, parse_entry
+from kept.sessions.entries import Entry, Message, StateEntry, Text, TokenUsage, ToolCall, UnknownEntry
+from kept.sessions.entry_json import parse_entry
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Position, Transcript
 from tests.support.session_strategies import open_sessions, said, say
 
 WRITER = """
+    import os
     import sys
-    import kept.durable as durable
     from kept.sessions.entries import Message
     from kept.sessions.store import SessionStore
     if sys.argv[3] == "slowly":
         # As on a disk that takes a few bytes at a time, so that a kill also falls inside a line.
-        def write_all(handle, data):
-            for at in range(0, len(data), 7):
-                durable.os.write(handle, data[at : at + 7])
-        durable._write_all = write_all
+        write = os.write
+        os.write = lambda handle, data: write(handle, data[:7])
     with SessionStore.open(home=sys.argv[1]) as store:
         session = store.get_or_create("terminal", "ada")
         number = 0
@@ -105,11 +103,11 @@ def test_a_torn_end_is_reported_once_and_its_bytes_are_kept(tmp_path):
     path, lines = conversation(tmp_path)
     path.write_bytes(b"".join(lines)[:-10])
     with open_sessions(tmp_path) as store:
-        store.list()
+        store.recent()
         (problem,) = store.take_problems()
         assert "torn" in problem.reason
         assert path.name + ".torn" in problem.reason
-        store.list()
+        store.recent()
         assert store.take_problems() == ()
     assert Path(str(path) + ".torn").read_bytes() == lines[-1][:-10] + b"\n"
 
@@ -117,7 +115,7 @@ def test_a_torn_end_is_reported_once_and_its_bytes_are_kept(tmp_path):
 def test_an_append_mends_a_torn_end_before_it_writes(tmp_path):
     path, lines = conversation(tmp_path)
     with open_sessions(tmp_path) as store:
-        session = store.list()[0]
+        session = store.recent()[0]
         with path.open("ab") as file:
             file.write(b'{"type":"message","id":"hal')
         entry = store.append(session.id, Message.of("user", "on"))
@@ -135,7 +133,7 @@ def test_a_torn_end_that_cannot_be_mended_does_not_hide_the_rest(tmp_path, monke
 
     monkeypatch.setattr("kept.quarantine.append_durably", refuse)
     with open_sessions(tmp_path) as store:
-        session = store.list()[0]
+        session = store.recent()[0]
         assert len(store.load(session.id)) == len(lines) - 1
         assert "could not be mended" in store.take_problems()[0].reason
 
@@ -144,7 +142,7 @@ def test_a_damaged_line_in_the_middle_is_reported_with_its_number_and_the_rest_l
     path, lines = conversation(tmp_path)
     path.write_bytes(b"".join([*lines[:2], b"\xff\xfe rubbish\n", b"\n", *lines[2:]]))
     with open_sessions(tmp_path) as store:
-        session = store.list()[0]
+        session = store.recent()[0]
         assert session.damaged_lines == 2
         assert [str(one.reason).partition(":")[0] for one in store.take_problems()] == ["line 3", "line 4"]
         for limit in (None, 100, 4):
@@ -164,7 +162,7 @@ def test_every_damaged_byte_costs_at_most_its_own_line(tmp_path):
         damaged[at] ^= 1 << rng.randrange(8)
         path.write_bytes(damaged)
         with open_sessions(tmp_path) as store:
-            session = store.list()[0]
+            session = store.recent()[0]
             kept = [one for one in store.load(session.id) if one in [parse_entry(line[:-1]) for line in lines]]
             # A line break that was damaged joins two lines; a letter that became one parts a line.
             assert len(kept) >= len(lines) - 2
@@ -175,7 +173,7 @@ def test_an_unknown_kind_of_line_is_loaded_and_does_not_break_the_chain(tmp_path
     with path.open("ab") as file:
         file.write(b'{"type":"label","id":"x9","what":"else"}\n')
     with open_sessions(tmp_path) as store:
-        session = store.list()[0]
+        session = store.recent()[0]
         entry = store.append(session.id, Message.of("user", "on"))
         assert entry.parent_id == "x9"
         assert isinstance(store.load(session.id).entries[-2], UnknownEntry)
@@ -185,7 +183,7 @@ def test_a_transcript_of_a_later_version_is_read_but_not_added_to(tmp_path):
     path, _ = conversation(tmp_path)
     path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":2', 1))
     with open_sessions(tmp_path) as store:
-        session = store.list()[0]
+        session = store.recent()[0]
         assert len(said(store, session.id)) == 4
         with pytest.raises(TranscriptTooNew):
             store.append(session.id, Message.of("user", "on"))
@@ -207,7 +205,7 @@ def test_kill_dash_nine_never_loses_an_acknowledged_entry(tmp_path, how, rounds)
         rest, _ = process.communicate()
         promised += acknowledged("".join(heard) + rest)
         with open_sessions(tmp_path) as store:
-            session = store.list()[0]
+            session = store.recent()[0]
             loaded = store.load(session.id)
             ids = [entry.id for entry in loaded]
             known = set(promised)
@@ -221,7 +219,7 @@ def test_two_processes_interleave_whole_lines_in_order(tmp_path):
     writers = [start_writer(tmp_path, name, how="slowly", count=60) for name in ("a", "b")]
     outs = [writer.communicate(timeout=120)[0] for writer in writers]
     with SessionStore.open(home=tmp_path / "home") as store:
-        (session,) = store.list()  # they met in one session, though both began it
+        (session,) = store.recent()  # they met in one session, though both began it
         loaded = store.load(session.id)
         assert not loaded.damage
         assert session.messages == 120
@@ -243,7 +241,7 @@ def test_an_append_that_fails_leaves_the_transcript_as_it_was(tmp_path):
         from kept.sessions.entries import Message
         from kept.sessions.store import SessionStore
         store = SessionStore.open(home=sys.argv[1])
-        session = store.list()[0]
+        session = store.recent()[0]
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
         try:
@@ -271,7 +269,7 @@ def test_transcripts_are_private(tmp_path):
 def test_adding_to_a_transcript_that_is_gone_does_not_make_it_anew(tmp_path):
     path, _ = conversation(tmp_path)
     with open_sessions(tmp_path) as store:
-        session = store.list()[0]
+        session = store.recent()[0]
         path.unlink()
         with pytest.raises(SessionNotFound):
             store.append(session.id, Message.of("user", "on"))
@@ -291,10 +289,13 @@ def test_the_tail_is_the_end_of_the_whole_whatever_is_known(tmp_path):
             assert transcript.tail(wanted, place) == everything[first - 1 :]
 
 
-def test_lines_longer_than_a_block_are_read_from_the_back(tmp_path, monkeypatch):
-    monkeypatch.setattr("kept.sessions.transcript._BLOCK", 16)
-    path, _ = conversation(tmp_path)
-    with open_sessions(tmp_path) as store:
-        session = store.list()[0]
-        assert said(store, session.id, limit=3) == said(store, session.id)[-3:]
-    assert os.path.getsize(path) > 16
+@pytest.mark.parametrize("block_bytes", [2, 16, 100])
+def test_lines_longer_than_a_block_are_read_from_the_back(tmp_path, block_bytes):
+    path, lines = conversation(tmp_path)
+    whole = Transcript(str(path))
+    in_blocks = Transcript(str(path), block_bytes=block_bytes)
+    everything = list(whole.iter_lines())
+    end = Position(everything[-1].end, everything[-1].number)
+    assert in_blocks.tail(3, end) == whole.tail(3, end) == everything[2:]
+    assert in_blocks.find_last_id() == whole.find_last_id()
+    assert max(map(len, lines)) > block_bytes

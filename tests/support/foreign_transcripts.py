@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kept.sessions.entries import Entry, Message
+from kept.sessions.importers.import_run import Format, import_sessions
 from kept.sessions.importers.report import ImportReport
-from kept.sessions.importers.run import Format, import_sessions
 from kept.sessions.store import SessionStore
 
 

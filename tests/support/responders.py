@@ -19,7 +19,7 @@ from kept.responder.letters import AnswerRun
 from kept.responder.outlet import Channel, PullChannel
 from kept.responder.responder import Responder
 from kept.sessions.entries import Message
-from kept.sessions.keys import SessionKey
+from kept.sessions.session_key import SessionKey
 from kept.testing import FakeEmbedder, ScriptedChat
 from tests.support.waiting import PATIENCE_S
 

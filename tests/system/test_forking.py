@@ -47,13 +47,13 @@ sessions.get_or_create("telegram", "5054")
 def search():
     while not done.is_set():
         memory.search("parrot7")
-        sessions.list()
+        sessions.recent()
 
 threads = [threading.Thread(target=search) for _ in range(3)]
 for thread in threads:
     thread.start()
 for _ in range(12):
-    print(child(lambda: (memory.search("parrot7").hits[0].path, len(sessions.list()))))
+    print(child(lambda: (memory.search("parrot7").hits[0].path, len(sessions.recent()))))
 done.set()
 for thread in threads:
     thread.join()

@@ -145,7 +145,7 @@ def check_transcripts(tmp_path: Path, marks: list[str]) -> None:
     asked: Counter[str] = Counter()
     answered: Counter[str] = Counter()
     with SessionStore.open(home=tmp_path / "home") as sessions:
-        for record in sessions.list():
+        for record in sessions.recent():
             loaded = sessions.load(record.id)
             assert not loaded.damage
             for message in loaded.messages:

@@ -15,6 +15,7 @@ import pytest
 from kept.database_files import damaged_files, file_number
 from kept.doctor import examine, mend
 from kept.errors import StoreDamaged
+from kept.sessions.catalogue import Catalogue
 from kept.sessions.store import SessionStore
 from kept.store.index import Index, connect
 from kept.store.integrity import check_file
@@ -142,9 +143,11 @@ def test_a_sound_catalogue_of_sessions_is_kept_too(tmp_path):
     with SessionStore.open(home=tmp_path / "home") as sessions:
         sessions.get_or_create("telegram", "5054")
         before = file_number(path)
-        assert sessions._catalogue._healing(fail_once) == 1
+        catalogue = Catalogue(path, sessions.folder)
+        assert catalogue.run(fail_once) == 1
         assert file_number(path) == before
-        assert sessions.take_problems() == ()
+        assert catalogue.take_problems() == ()
+        catalogue.close()
 
 
 # what is damaged
@@ -365,7 +368,7 @@ def test_a_damaged_catalogue_of_sessions_is_counted_and_kept_aside(tmp_path):
         session = sessions.get_or_create("telegram", "5054")
     path.write_bytes(b"not a database " * 1000)
     with SessionStore.open(home=tmp_path / "home") as sessions:
-        assert [record.id for record in sessions.list()] == [session.id]
+        assert [record.id for record in sessions.recent()] == [session.id]
         assert "rebuilt from the transcripts" in sessions.take_problems()[0].reason
     assert len(damaged_files(str(path))) == 1
     with open_memory(tmp_path) as memory:

@@ -10,7 +10,6 @@ them does it.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeGuard
@@ -24,11 +23,11 @@ from kept.context.compaction_plan import CompactionPlan, NothingToCompact, plan_
 from kept.context.trim import shorten
 from kept.context.view import ConversationView, LoggedMessage
 from kept.errors import KeptError
-from kept.indexing.sources import CITED_FOLDER
 from kept.lock import claimed
 from kept.memory import Memory
 from kept.sessions.entries import CompactionEntry, Entry
 from kept.sessions.transcript import Transcript
+from kept.sessions.transcript_paths import cite_transcript, find_cited_path
 from kept.tokens import estimate_tokens
 from kept.values import frozen
 
@@ -189,7 +188,7 @@ def _find_missing(memory: Memory, path: str, ranges: Sequence[tuple[int, int]]) 
 
 def iter_receipts(transcript: Transcript) -> Iterator[Mapping[str, Any]]:
     """Yield the receipts in a transcript. Those of imported sessions, which name other files, are left out."""
-    path = CITED_FOLDER + os.path.basename(transcript.path)
+    path = cite_transcript(transcript.path)
     for line in transcript.iter_lines():
         body = line.content.body if isinstance(line.content, Entry) else None
         if isinstance(body, CompactionEntry) and _is_receipt(body.receipt) and body.receipt["path"] == path:
@@ -209,7 +208,7 @@ def _is_receipt(value: object) -> TypeGuard[Mapping[str, Any]]:
 def verify_receipt(memory: Memory, sessions_folder: str, receipt: Mapping[str, Any]) -> str | None:
     """Return how a receipt differs from the transcript and the index, or None if it is still true."""
     ranges = [(first, last) for first, last in receipt["lines"]]
-    path = os.path.join(sessions_folder, receipt["path"].removeprefix(CITED_FOLDER))
+    path = find_cited_path(sessions_folder, receipt["path"])
     if hash_lines(path, ranges) != receipt["sha256"]:
         return "the lines have changed"
     if not receipt["searchable"] or not _searches_sessions(memory):

@@ -15,7 +15,6 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from kept.context.view import INBOUND, ConversationView, LoggedMessage, build_view
-from kept.indexing.sources import CITED_FOLDER
 from kept.sessions.entries import Body, CompactionEntry, Entry, Message, ToolCall, ToolResult
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Position, Transcript, TranscriptLine
@@ -48,7 +47,7 @@ class SessionLog:
         self.record = sessions.get(session_id)
         self.session_id = self.record.id
         self.absolute = self.record.transcript_path
-        self.path = CITED_FOLDER + os.path.basename(self.absolute)
+        self.path = self.record.citation
         """Path by which a search cites it."""
         self.futile_tokens = 0
         """Size of the context when a summary turned out not to be shorter. It is not tried again soon."""

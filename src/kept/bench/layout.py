@@ -17,11 +17,10 @@ from kept.bench.dataset import BenchDocument, BenchSet, span_id
 from kept.bench.metrics import ReturnedHit
 from kept.config import Config
 from kept.durable import make_private_folder
-from kept.indexing.sources import CITED_FOLDER
 from kept.records import Hit
 from kept.search.confidence import PARTS_OUTSIDE_THRESHOLD
 from kept.sessions.entries import ROLES, Entry, Message, Role, SessionStart
-from kept.sessions.keys import SessionKey
+from kept.sessions.session_key import SessionKey
 from kept.sessions.store import SessionStore
 from kept.tokens import estimate_tokens
 from kept.values import frozen
@@ -205,7 +204,7 @@ def _write_session(store: SessionStore, utterances: Sequence[BenchDocument], num
         entries.append(Entry(f"{entry_number:08d}", parent, time, _message(utterance, opener)))
         parent = entries[-1].id
     record = store.adopt(start, entries, session_id=session_id, created=created)
-    return CITED_FOLDER + os.path.basename(record.transcript_path)
+    return record.citation
 
 
 def _message(utterance: BenchDocument, opener: str | None) -> Message:

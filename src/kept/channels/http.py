@@ -17,7 +17,7 @@ from kept.net.guard import App, Guard
 from kept.responder.inbox import describe
 from kept.responder.letters import AcceptedMessage, AnswerRun
 from kept.responder.responder import Responder
-from kept.sessions.keys import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
+from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
 from kept.text import utf8_safe
 from kept.values import frozen
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import GroupLine, Inbound
 from kept.sessions.entries import FORWARDED, QUOTED
-from kept.sessions.keys import DEFAULT_ACCOUNT, SessionKey
+from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 from kept.text import one_line
 from kept.values import frozen
 

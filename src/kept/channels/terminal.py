@@ -10,7 +10,7 @@ from kept.agent.events import AgentEvent, Inbound
 from kept.clock import Clock, new_id
 from kept.errors import SessionNotFound, UsageError
 from kept.responder.answerer import Dispatcher
-from kept.sessions.keys import SessionKey, parse_key
+from kept.sessions.session_key import SessionKey, parse_key
 from kept.sessions.store import SessionStore
 
 NAME = "terminal"

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from kept.values import frozen
+
+if TYPE_CHECKING:  # a search needs only the version below
+    from kept.sessions.spoken import Utterance
 
 TRANSCRIPT_CHUNKER_VERSION = 2
 """Increase it when the same utterances would be cut differently, so that existing indexes are rebuilt."""
@@ -24,31 +27,6 @@ CONTEXT_UTTERANCES = 2
 """Utterances before a chunk, and after it, that are its context."""
 CONTEXT_CHARS = 300
 """Length to which each of them is cut: a chunk should be found for its own words."""
-
-Kind = Literal["user", "assistant", "tool", "system", "summary"]
-
-
-@frozen
-class Utterance:
-    """One line said in a transcript, as it may be shown: redacted, shortened, not empty."""
-
-    line: int
-    kind: Kind
-    speaker: str
-    day: dt.date
-    when: str
-    timestamp_ms: int
-    text: str
-    starts_conversation: bool = False
-    """Whether a conversation starts here. Earlier utterances are not its context."""
-
-    @property
-    def with_speaker(self) -> str:
-        return f"{self.speaker}: {self.text}"
-
-    @property
-    def shown(self) -> str:
-        return f"[{self.when}] {self.with_speaker}"
 
 
 @frozen
@@ -71,10 +49,6 @@ class Settled:
 
     line: int
     resume_line: int
-
-
-def show_utterances(utterances: Sequence[Utterance]) -> str:
-    return "\n".join(utterance.shown for utterance in utterances)
 
 
 def chunk_utterances(utterances: Sequence[Utterance], *, after_line: int = 0) -> list[UtteranceChunk]:

@@ -74,7 +74,7 @@ def _context(options: Globals, told: dict[str, Any]) -> str:
 
 
 def _capture(options: Globals, told: dict[str, Any]) -> None:
-    from kept.sessions.importers.run import import_sessions
+    from kept.sessions.importers.import_run import import_sessions
 
     path = _text(told, "transcript_path")
     if not path or not path.endswith(".jsonl"):

@@ -13,8 +13,8 @@ from kept.records import Problem
 
 if TYPE_CHECKING:
     from kept.config import LoadedConfig
+    from kept.sessions.importers.import_run import Format
     from kept.sessions.importers.report import ImportReport, SessionOutcome
-    from kept.sessions.importers.run import Format
     from kept.workspace.adopt import NotesAdopted
 
 _PROBLEMS_SHOWN = 50
@@ -80,7 +80,7 @@ def pi(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
 
 def _import(loaded: LoadedConfig, format_name: Format, path: str, dry_run: bool) -> ImportReport:
     from kept.app import open_sessions
-    from kept.sessions.importers.run import import_sessions
+    from kept.sessions.importers.import_run import import_sessions
 
     with open_sessions(loaded) as sessions:
         return import_sessions(sessions, format_name, path, dry_run=dry_run)

@@ -39,9 +39,8 @@ from kept.sessions.entries import (
     ToolCall,
     ToolResult,
     UnknownEntry,
-    format_entry,
-    format_time,
 )
+from kept.sessions.entry_json import format_entry, format_time
 from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Damage, TranscriptLine
@@ -68,7 +67,7 @@ def command() -> None:
 def list_sessions(options: Globals, channel: str | None, limit: int | None, as_json: bool) -> None:
     """Every session, the last used first."""
     with options.sessions() as sessions:
-        records = sessions.list(channel=channel, limit=limit)
+        records = sessions.recent(channel=channel, limit=limit)
         _warn_of_problems(sessions)
     if as_json:
         print_json({"sessions": [record_json(record) for record in records]})

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from kept.context.fence import clean_lines
 from kept.errors import KeptError
-from kept.indexing.sources import CITED_FOLDER
 from kept.memory import Memory
 from kept.tools.citation import show_name
 from kept.tools.tool_text import quote
@@ -74,12 +73,12 @@ def _read(memory: Memory, path: str, *, end: bool = False) -> str:
 
 def _last_conversation(memory: Memory, sessions: SessionStore, cwd: str | None, current: str | None) -> Iterator[str]:
     """Yield the end of the newest conversation in the same folder. `Memory.read` takes the secrets out."""
-    for record in sessions.list(channel="claude-code", limit=_MAX_SESSIONS_EXAMINED):
+    for record in sessions.recent(channel="claude-code", limit=_MAX_SESSIONS_EXAMINED):
         if record.id == current or record.chat_type != "direct" or (cwd and record.metadata.get("cwd") != cwd):
             continue
         text = _last_messages(memory, sessions, record)
         if text:
-            path = show_name(CITED_FOLDER + os.path.basename(record.transcript_path))
+            path = show_name(record.citation)
             when = f"{record.active.astimezone():%Y-%m-%d %H:%M}"
             yield f"The end of the last conversation here, {when} ({path}):\n{_data(_tail(text, _CONVERSATION_CHARS))}"
             return
@@ -90,8 +89,7 @@ def _last_messages(memory: Memory, sessions: SessionStore, record: SessionRecord
         lines = sessions.tail(record.id, _CONVERSATION_MESSAGES)
         if not lines:
             return ""
-        path = CITED_FOLDER + os.path.basename(record.transcript_path)
-        return memory.read(path, start=lines[0].number, lines=len(lines)).text
+        return memory.read(record.citation, start=lines[0].number, lines=len(lines)).text
     except KeptError:
         return ""
 

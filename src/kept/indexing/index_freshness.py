@@ -87,9 +87,9 @@ def _is_current(hit: Hit, workspace: Workspace, sessions_folder: str, max_bytes:
     text = hit.snippet.strip("…").strip()
     try:
         if hit.source == "sessions":
-            from kept.indexing.conversation import is_still_said
+            from kept.sessions.passage import still_says
 
-            return is_still_said(sessions_folder, hit.path, hit.start_line, hit.end_line, text)
+            return still_says(sessions_folder, hit.path, start=hit.start_line, end=hit.end_line, text=text)
         lines = hit.end_line - hit.start_line + 1
         passage = read_passage(workspace, hit.path, start=hit.start_line, lines=lines, max_bytes=max_bytes)
     except KeptError:

@@ -11,7 +11,7 @@ from kept.embedding.base import Embedder
 from kept.embedding.registry import EmbedderChain, chain_of, choose_chain
 from kept.forking import forget
 from kept.indexing.planner import SyncPlanner
-from kept.indexing.source_reader import BATCH_CHARS, BATCH_FILES, SourceReader
+from kept.indexing.source_reader import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceReader
 from kept.indexing.vectorise import Vectoriser
 from kept.store.index import Index, find_index_path, open_index
 from kept.store.vectors import VectorLimits
@@ -34,6 +34,7 @@ class IndexLimits:
     """Time after a failure in which searches do not ask the embedder for missing vectors again."""
     batch_files: int = BATCH_FILES
     batch_chars: int = BATCH_CHARS
+    step_bytes: int = STEP_BYTES
     vectors: VectorLimits = VectorLimits()
 
 
@@ -141,6 +142,7 @@ class IndexHandle:
             max_file_bytes=self.settings.max_file_bytes,
             batch_files=self.limits.batch_files,
             batch_chars=self.limits.batch_chars,
+            step_bytes=self.limits.step_bytes,
         )
         return SyncPlanner(
             self.index(), self.workspace, self.config.paths.sessions, self.settings, reader, self._vectoriser()

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from kept.chunking.markdown import ChunkSize
 from kept.config import MemorySearchSettings
+from kept.config.schema import SessionSyncSettings
 from kept.embedding.base import Embedder
 from kept.errors import KeptError
 from kept.indexing.prepare import Recipe, file_row
 from kept.indexing.source_reader import SourceReader, SyncTarget
 from kept.indexing.sources import scan_sources, scan_transcripts
-from kept.indexing.triggers import Growth
 from kept.indexing.usage import price_texts
 from kept.indexing.vectorise import Vectoriser
 from kept.records import Preview, SourceFile
@@ -64,6 +64,26 @@ def is_unchanged(file: SourceFile, row: FileRow) -> bool:
     """Return whether size and times are as indexed. ctime counts too: unlike mtime it cannot be set back."""
     same = (file.size, file.mtime_ns, file.ctime_ns) == (row.size, row.mtime_ns, row.ctime_ns)
     return same and row.ctime_ns + RACY_NS < row.checked_ns
+
+
+@frozen
+class Growth:
+    """What was added to one transcript since the last sync."""
+
+    size: int = 0
+    messages: int = 0
+
+
+def should_sync(growths: Iterable[Growth], thresholds: SessionSyncSettings) -> bool:
+    """Return whether a transcript has grown by enough bytes or messages. A threshold of 0 is any growth. Pure.
+
+    This is for programs that keep the index current in the background, so that not every message of a lively
+    conversation costs a sync. A search syncs whatever was said before it answers, however little.
+    """
+    return any(
+        growth.size >= max(1, thresholds.delta_bytes) or growth.messages >= max(1, thresholds.delta_messages)
+        for growth in growths
+    )
 
 
 class SyncPlanner:
@@ -147,7 +167,7 @@ class SyncPlanner:
     def _hash_on_disk(self, opened: OpenWorkspace, file: SourceFile, row: FileRow | None) -> str | None:
         try:
             if file.source == "sessions":
-                from kept.indexing.conversation import hash_transcript
+                from kept.indexing.transcripts import hash_transcript
 
                 return hash_transcript(file, row)
             note = opened.read_found(file.absolute, max_bytes=self.settings.max_file_bytes)
@@ -157,7 +177,7 @@ class SyncPlanner:
 
     def growths(self) -> list[Growth]:
         """Return how much each transcript has grown since it was indexed."""
-        from kept.indexing.conversation import measure_growth
+        from kept.indexing.transcripts import measure_growth
 
         with self.index.reading():
             known = self.index.live.file_rows()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from kept.clock import Clock
@@ -16,15 +17,15 @@ from kept.errors import ConfigError, EmbeddingError, LockBusy, StoreDamaged, Sto
 from kept.forking import DatabaseLock, register
 from kept.indexing.index_freshness import Freshness, drop_outdated
 from kept.indexing.index_handle import IndexHandle, IndexLimits
-from kept.indexing.planner import SyncPlanner
+from kept.indexing.planner import SyncPlanner, should_sync
 from kept.indexing.sync_run import SyncRun
-from kept.indexing.triggers import should_sync
 from kept.indexing.usage import spent_since, usage_of
 from kept.ledger import open_embedding_ledger, open_heal_ledger
 from kept.lock import locked
 from kept.records import Filter, Preview, Progress, SearchResult, SourceFile, Status, SyncReport, Usage
 from kept.search.pipeline import IndexSearchResult, QueryVector, embed_query, search_index
 from kept.search.query import ParsedQuery
+from kept.sqlite import heal_and_retry
 from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
 from kept.workspace.scan import Scan
@@ -388,27 +389,18 @@ class IndexService:
 
     def find_unindexed(self, path: str, *, first_line: int, last_line: int) -> tuple[int, ...]:
         """Return the lines of a transcript that have text and that no search can find yet. Syncs nothing."""
-        from kept.indexing.coverage import find_unindexed
+        from kept.indexing.transcripts import find_unindexed
 
         with self._lock:
             index = self._handle.index()
             with index.reading():
-                return find_unindexed(index.live, self.config.paths.sessions, path, first_line, last_line)
+                folder = self.config.paths.sessions
+                return find_unindexed(index.live, folder, path, first_line=first_line, last_line=last_line)
 
     # healing
 
     def _healing(self, action: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call an action. If the index turns out to be damaged, heal it and call the action again.
-
-        The first damage may come from a stale connection, so `_heal` checks the file. What a fresh connection finds
-        damaged again is replaced, whatever a check says.
-        """
-        for is_certain in (False, True):
-            try:
-                return action(*args, **kwargs)
-            except StoreDamaged as damage:
-                self._heal(damage, is_certain=is_certain)
-        return action(*args, **kwargs)
+        return heal_and_retry(partial(action, *args, **kwargs), self._heal)
 
     def _heal(self, damage: StoreDamaged, *, is_certain: bool = False) -> None:
         from kept.indexing.healing import describe_heal, heal_index

@@ -16,6 +16,8 @@ from kept.workspace.workspace import Workspace
 
 BATCH_FILES = 200
 BATCH_CHARS = 400_000
+STEP_BYTES = 400_000
+"""Size of the pieces in which a long transcript is read. Each is stored whatever happens to the next."""
 
 
 @frozen
@@ -81,12 +83,14 @@ class SourceReader:
         max_file_bytes: int,
         batch_files: int = BATCH_FILES,
         batch_chars: int = BATCH_CHARS,
+        step_bytes: int = STEP_BYTES,
     ) -> None:
         self.workspace = workspace
         self.clock = clock
         self.max_file_bytes = max_file_bytes
         self.batch_files = batch_files
         self.batch_chars = batch_chars
+        self.step_bytes = step_bytes
 
     def iter_batches(self, target: SyncTarget) -> Iterator[FileBatch]:
         batch = FileBatch(removed=list(target.removed))
@@ -140,10 +144,11 @@ class SourceReader:
             yield Problem(file.path, row.warning)
 
     def _read_transcript(self, file: SourceFile, target: SyncTarget) -> Iterator[_Piece]:
-        from kept.indexing.conversation import TranscriptChunks, take_in
+        from kept.indexing.transcripts import TranscriptChunks, read_chunks
 
         known = target.known.get((file.source, file.path))
-        for piece in take_in(file, known, target.recipe, checked_ns=self.clock.time_ns()):
+        checked_ns = self.clock.time_ns()
+        for piece in read_chunks(file, known, target.recipe, checked_ns=checked_ns, step_bytes=self.step_bytes):
             if isinstance(piece, TranscriptChunks):
                 yield from (Problem(file.path, reason) for reason in piece.problems)
                 yield piece.prepared

@@ -7,13 +7,10 @@ import os
 from kept.config import MemorySearchSettings
 from kept.limits import int64
 from kept.records import Problem, SourceFile
+from kept.sessions.transcript_paths import CITED_FOLDER, cite_transcript, is_transcript, iter_transcripts
 from kept.text import utf8_safe
 from kept.workspace.scan import Scan, scan_workspace
 from kept.workspace.workspace import Workspace, is_markdown
-
-CITED_FOLDER = "sessions/"
-"""Prefix of a transcript's name in citations."""
-TRANSCRIPT_ENDING = ".jsonl"
 
 
 def scan_sources(workspace: Workspace, sessions_folder: str, settings: MemorySearchSettings) -> Scan:
@@ -30,21 +27,12 @@ def scan_sources(workspace: Workspace, sessions_folder: str, settings: MemorySea
     )
 
 
-def is_transcript_path(cited: str) -> bool:
-    """Return whether a citation names a transcript. Notes are Markdown, so the ending is enough to tell."""
-    return cited.startswith(CITED_FOLDER) and cited.endswith(TRANSCRIPT_ENDING)
-
-
 def cite_source(absolute: str, workspace: Workspace, sessions_folder: str) -> str | None:
     """Return the name by which an indexed file is cited, or None if a sync would not index the file."""
     name = os.path.basename(absolute)
     if os.path.dirname(absolute) == sessions_folder and is_transcript(name):
-        return CITED_FOLDER + name
+        return cite_transcript(name)
     return workspace.cite(absolute) if is_markdown(absolute) and workspace.is_indexed(absolute) else None
-
-
-def is_transcript(name: str) -> bool:
-    return name.endswith(TRANSCRIPT_ENDING) and not name.startswith(".")
 
 
 def scan_transcripts(folder: str) -> Scan:
@@ -52,10 +40,8 @@ def scan_transcripts(folder: str) -> Scan:
     files: list[SourceFile] = []
     problems: list[Problem] = []
     try:
-        with os.scandir(folder) as listing:
-            for entry in sorted(listing, key=lambda entry: entry.name):
-                if is_transcript(entry.name) and entry.is_file(follow_symlinks=False):
-                    _add_entry(entry, files, problems)
+        for entry in sorted(iter_transcripts(folder), key=lambda entry: entry.name):
+            _add_entry(entry, files, problems)
     except FileNotFoundError:
         return Scan((), (), (_nearest_folder(folder),))
     except OSError as exc:
@@ -64,7 +50,7 @@ def scan_transcripts(folder: str) -> Scan:
 
 
 def _add_entry(entry: os.DirEntry[str], files: list[SourceFile], problems: list[Problem]) -> None:
-    cited = CITED_FOLDER + entry.name
+    cited = cite_transcript(entry.name)
     try:
         cited.encode("utf-8")
         state = entry.stat(follow_symlinks=False)

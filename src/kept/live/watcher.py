@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Collection
 from threading import Event
 
-from kept.indexing.sources import is_transcript_path
 from kept.live.reporting import Watching
 from kept.live.schedule import PendingChanges
+from kept.sessions.transcript_paths import is_transcript_citation
 from kept.workspace.scan import Scan
 
 _MAX_STEP_S = 0.25
@@ -84,7 +84,7 @@ class KernelWatch:
             is_watched = path in self.folders
             self.is_stale = self.is_stale or is_watched
             cited = self._cite(path)
-            if cited is not None and is_transcript_path(cited):
+            if cited is not None and is_transcript_citation(cited):
                 transcripts += 1
             elif cited is not None or is_watched or (kind != self._deleted and os.path.isdir(path)):
                 notes += 1
@@ -120,7 +120,7 @@ class PollingWatch:
         before, self._states = self._states, self._scan_states()
         changed = {path for path, *_ in before ^ self._states}
         existing = {path for path, *_ in self._states}
-        transcripts = sum(map(is_transcript_path, changed))
+        transcripts = sum(map(is_transcript_citation, changed))
         removed = len(changed - existing)
         return PendingChanges(len(changed) - transcripts, transcripts, removed, max(changed, default=""))
 

@@ -12,7 +12,7 @@ from kept.agent.events import AgentEvent, AnsweringAgent, GroupLine, Inbound, Re
 from kept.errors import KeptError
 from kept.memory import Memory
 from kept.responder.commands import CommandCall, Commands, find_command
-from kept.sessions.keys import SessionKey
+from kept.sessions.session_key import SessionKey
 from kept.sessions.store import SessionStore
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from kept.errors import MessageConflict, WriteFailed
 from kept.quarantine import Fault
 from kept.responder.journal import InboxFile
 from kept.responder.letters import AcceptedMessage, AnswerRun, Record, letter_of, record_of_letter, records_of_turn
-from kept.sessions.keys import SessionKey
+from kept.sessions.session_key import SessionKey
 
 KEPT_TURNS = 2_000
 """So many finished turns are remembered: for a reply that is asked for later, and for a message that comes twice."""

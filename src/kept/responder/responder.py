@@ -26,7 +26,7 @@ from kept.responder.outlet import Channel
 from kept.responder.room import QueueLimits
 from kept.responder.turns import AnswerRunner
 from kept.responder.writer import InboxWriter
-from kept.sessions.keys import SessionKey, parse_key
+from kept.sessions.session_key import SessionKey, parse_key
 
 log = logging.getLogger(__name__)
 

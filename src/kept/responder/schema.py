@@ -9,7 +9,7 @@ from typing import Any
 from kept.errors import SessionKeyInvalid
 from kept.limits import MAX_TOKENS, is_count, is_deep, is_time
 from kept.responder.letters import Record
-from kept.sessions.keys import parse_key
+from kept.sessions.session_key import parse_key
 
 MAX_PART = 100_000
 """No reply has so many parts."""

@@ -1,4 +1,4 @@
-"""Which of the branches of a session is the one that goes on."""
+"""The branch of a session that the conversation continues on. Pure."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from kept.sessions.entries import AnyEntry
 
 
 def active_branch(entries: Sequence[AnyEntry]) -> tuple[AnyEntry, ...]:
-    """The entries that lead to the last one, in order. What stands between an entry and its parent is on another
+    """Return the entries that lead to the last one, in order. Entries between an entry and its parent are on another
     branch.
 
-    Where a parent is not among them (its line is damaged, or it stands before the part that was read), the entry is
-    taken to follow the one before it: nothing is lost by what cannot be known.
+    If the parent of an entry is missing (its line is damaged, or before the part that was read), the entry is taken to
+    follow the previous one, so that nothing is lost.
     """
-    places = {entry.id: place for place, entry in enumerate(entries) if entry.id is not None}
+    positions = {entry.id: position for position, entry in enumerate(entries) if entry.id is not None}
     branch: list[AnyEntry] = []
     resume = len(entries)
-    for place in range(len(entries) - 1, -1, -1):
-        if place > resume:
+    for position in range(len(entries) - 1, -1, -1):
+        if position > resume:
             continue
-        entry = entries[place]
+        entry = entries[position]
         branch.append(entry)
-        parent = places.get(entry.parent_id, -1) if entry.parent_id is not None else -1
-        resume = parent if 0 <= parent < place else place
+        parent = positions.get(entry.parent_id, -1) if entry.parent_id is not None else -1
+        resume = parent if 0 <= parent < position else position
     return tuple(reversed(branch))

@@ -1,7 +1,7 @@
-"""The catalogue of an agent's sessions: derived from the transcripts, rebuilt from them, never behind when it is asked.
+"""The catalogue: one row per transcript of an agent, derived from the transcripts and brought up to date when asked.
 
-A transcript that has grown since is read from where the catalogue stopped; one that was changed in another way is read
-from the start; one that is as it was is not opened at all.
+An unchanged transcript is not opened. One that has grown is read from where the catalogue stopped; one that was
+changed in any other way is read from the beginning. A damaged catalogue is replaced and filled from the transcripts.
 """
 
 from __future__ import annotations
@@ -33,47 +33,64 @@ from kept.ledger import open_heal_ledger
 from kept.limits import int64
 from kept.lock import locked
 from kept.records import Heal, Problem
+from kept.sessions.checkpoint import ReadEnd, has_only_grown
 from kept.sessions.entries import Entry
-from kept.sessions.record import COLUMNS, ENDING, RecordBuilder, SessionRecord
+from kept.sessions.record import FIELDS, RecordBuilder, SessionRecord
 from kept.sessions.transcript import FileState, Position, Transcript, TranscriptLine, faults_of
-from kept.sqlite import connect, connect_in_memory, immediate, translated
+from kept.sessions.transcript_paths import iter_transcripts
+from kept.sqlite import BUSY_TIMEOUT_MS, connect, connect_in_memory, heal_and_retry, immediate, translated
 from kept.text import is_utf8, utf8_safe
-
-HEAL_WAIT_S = 30.0
+from kept.values import frozen
 
 log = logging.getLogger(__name__)
-log.addHandler(logging.NullHandler())  # a command says it; without a handler Python would print it too
+log.addHandler(logging.NullHandler())  # a command reports it itself; without a handler Python would print it too
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
 _NOUN = "session catalogue"
-_SELECT = f"SELECT {', '.join(COLUMNS)} FROM sessions"
+_COLUMN_NAMES = {"tail_hash": "seam"}
+"""Columns whose name in the file differs from the field's."""
+_COLUMNS = [_COLUMN_NAMES.get(name, name) for name in FIELDS]
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM sessions"
 _SAVE = (
-    f"INSERT INTO sessions ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
-    f" ON CONFLICT (file) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in COLUMNS[1:])}"
+    f"INSERT INTO sessions ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+    f" ON CONFLICT (file) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _COLUMNS[1:])}"
 )
-_JSON = ("state", "metadata")
-_NOTICES_KEPT = 100
-_FAULTS_NAMED = 10
+_JSON_FIELDS = ("state", "metadata")
+_MAX_PROBLEMS = 100
+_MAX_FAULTS_PER_FILE = 10
 _TICK_NS = 50_000_000
+"""Longer than a tick of the clock that file systems stamp changes with."""
 
 T = TypeVar("T")
 
 
-class Catalogue:
-    """Safe between threads and processes."""
+@frozen
+class CatalogueLimits:
+    """Waiting times."""
 
-    def __init__(self, path: str, folder: str) -> None:
+    heal_wait_s: float = 30.0
+    """Longest wait for another process that rebuilds the catalogue."""
+    busy_timeout_ms: int = BUSY_TIMEOUT_MS
+    """Longest wait for another process that writes to it."""
+
+
+class Catalogue:
+    """The catalogue of one agent. Safe between threads and processes."""
+
+    def __init__(self, path: str, folder: str, limits: CatalogueLimits | None = None) -> None:
         self.path = path
         self.folder = folder
+        self.limits = limits or CatalogueLimits()
         self._lock = DatabaseLock()
         self._db: apsw.Connection | None = None
         self._opened: tuple[int, int] | None = None
         self._folder_state: FileState | None = None
+        """State of the folder when every transcript in it was last compared with its row."""
         self._problems: list[Problem] = []
         register(self)
 
     def after_fork(self) -> None:
-        """In a forked child: the connection is the parent's."""
+        """In a forked child, drop the connection: it is the parent's."""
         if self._db is not None:
             forget(self._db)
         self._db, self._folder_state = None, None
@@ -84,168 +101,179 @@ class Catalogue:
                 self._db.close()
             self._db, self._folder_state = None, None
 
-    # asking
+    # queries
 
-    def newest(self, *, channel: str | None = None, limit: int | None = None) -> list[SessionRecord]:
-        """The last used first."""
+    def recent(self, *, channel: str | None = None, limit: int | None = None) -> list[SessionRecord]:
+        """Return the sessions, most recently used first."""
         where, values = ("WHERE channel = ?", [channel]) if channel else ("", [])
-        return self._records(
+        return self._select(
             f"{where} ORDER BY updated_ms DESC, file DESC LIMIT ?", [*values, -1 if limit is None else limit]
         )
 
     def find(self, session_id: str) -> SessionRecord | None:
-        return next(iter(self._records("WHERE id = ? ORDER BY updated_ms DESC LIMIT 1", [session_id])), None)
+        return next(iter(self._select("WHERE id = ? ORDER BY updated_ms DESC LIMIT 1", [session_id])), None)
+
+    def find_file(self, file: str) -> SessionRecord | None:
+        return next(iter(self._select("WHERE file = ?", [file])), None)
 
     def locate(self, session_id: str) -> tuple[str, int] | None:
-        """The transcript of a session and its version: all that adding to it needs to know."""
+        """Return the name of a session's transcript and its version: all that appending needs."""
         query = "SELECT file, version FROM sessions WHERE id = ? ORDER BY updated_ms DESC LIMIT 1"
-        return self._healing(lambda db: db.execute(query, (_storable(session_id),)).fetchone())
+        return self.run(lambda db: db.execute(query, (_storable(session_id),)).fetchone())
 
     def find_by_prefix(self, prefix: str, limit: int) -> list[SessionRecord]:
-        return self._records("WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?", [len(prefix), prefix, limit])
+        return self._select("WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?", [len(prefix), prefix, limit])
 
     def find_newest(self, key: str) -> SessionRecord | None:
-        """The last session of a conversation, ended or not. One that has ended is followed to its successor, which
-        may seem older where the clock was set back."""
+        """Return the last session of a conversation, ended or not.
+
+        A session that has ended is followed to its successor, which may look older if the clock was set back.
+        """
         order = "WHERE key = ? ORDER BY created_ms DESC, ended_ms IS NOT NULL LIMIT 1"
-        newest = next(iter(self._records(order, [key])), None)
+        newest = next(iter(self._select(order, [key])), None)
         seen = set()
         while newest is not None and newest.ended and newest.successor and newest.id not in seen:
             seen.add(newest.id)
             newest = self.find(newest.successor) or newest
         return newest
 
-    def _records(self, rest: str, values: Sequence[Any]) -> list[SessionRecord]:
-        def ask(db: apsw.Connection) -> list[SessionRecord]:
-            found = db.execute(f"{_SELECT} {rest}", [_storable(value) for value in values])
-            return [_tally(row).record(self.folder) for row in found]
+    def _select(self, rest: str, values: Sequence[Any]) -> list[SessionRecord]:
+        def query(db: apsw.Connection) -> list[SessionRecord]:
+            rows = db.execute(f"{_SELECT} {rest}", [_storable(value) for value in values])
+            return [_parse_row(row).record(self.folder) for row in rows]
 
-        return self._healing(ask)
+        return self.run(query)
 
-    # keeping up
+    # bringing it up to date
 
     def refresh(self) -> None:
-        """Compares every transcript with its row, by name, size and time, and reads what is new."""
+        """Compare every transcript with its row, by name, size and time, and read what is new."""
         folder_state = FileState.of(self.folder)
         on_disk = self._scan()
-        known = self._healing(_known)
+        known = self.run(_stored_states)
         for file, state in on_disk.items():
             if known.get(file) != state:
-                self._read_guarded(file)
-        gone = [file for file in known if file not in on_disk]
-        if gone:
-            self._healing(lambda db: _forget(db, gone))
-        # A name that comes in the same tick of the clock would not change the folder's time.
-        self._folder_state = folder_state if folder_state and _is_settled(folder_state) else None
+                self._read_or_report(file)
+        deleted = [file for file in known if file not in on_disk]
+        if deleted:
+            self.run(lambda db: _delete_rows(db, deleted))
+        # A transcript that is created within the same tick would not change the folder's time. So a folder that
+        # changed a moment ago is compared again next time.
+        self._folder_state = folder_state if folder_state and _is_older_than_tick(folder_state) else None
 
     def refresh_names(self) -> None:
-        """Takes in transcripts that were made or removed since the last look, which the folder's own time tells."""
+        """Refresh if transcripts were created or deleted since the last refresh, as the folder's own time tells."""
         if self._is_new_file() or self._folder_state != FileState.of(self.folder) or self._folder_state is None:
             self.refresh()
 
     def refresh_one(self, record: SessionRecord) -> SessionRecord:
-        """The record as the transcript now has it."""
+        """Return the record as its transcript is now."""
         file = os.path.basename(record.transcript_path)
         self._read(file)
-        return self.get(file) or record
+        return self.find_file(file) or record
 
     def read_new(self, file: str) -> SessionRecord | None:
-        """The record of a transcript that was just made."""
+        """Return the record of a transcript that was just created, or None if it is gone again."""
         self._read(file)
-        return self.get(file)
+        return self.find_file(file)
 
-    def get(self, file: str) -> SessionRecord | None:
-        return next(iter(self._records("WHERE file = ?", [file])), None)
-
-    def _read_guarded(self, file: str) -> None:
-        """One transcript that cannot be read does not keep the others from being listed."""
+    def _read_or_report(self, file: str) -> None:
+        """Read a transcript. One that cannot be read is reported, and the others are still listed."""
         try:
             self._read(file)
         except (SessionError, OSError) as exc:
-            reason = exc.message if isinstance(exc, KeptError) else str(exc.strerror)
-            self.say(file, reason)
+            self.report(file, exc.message if isinstance(exc, KeptError) else str(exc.strerror))
 
     def _read(self, file: str) -> None:
         path = os.path.join(self.folder, file)
         transcript = Transcript(path)
         state = FileState.of(path)
         if state is None:
-            self._healing(lambda db: _forget(db, [file]))
+            self.forget(file)
             return
-        row = self._healing(lambda db: _row(db, file))
+        row = self.run(lambda db: _find_row(db, file))
         if row is not None and _state_of(row) == state:
             return
         self._repair(transcript)
         state = FileState.of(path) or state
-        tally = row if row is not None and _has_only_grown(row, state, transcript) else RecordBuilder.begin(file)
+        builder = row if row is not None and _can_resume(row, transcript, state) else RecordBuilder.begin(file)
         faults: list[str] = []
-        for line in transcript.iter_lines(Position(tally.size, tally.lines), stop=state.size):
-            tally.add(line)
-            if len(faults) < _FAULTS_NAMED:
+        for line in transcript.iter_lines(Position(builder.size, builder.lines), stop=state.size):
+            builder.add(line)
+            if len(faults) < _MAX_FAULTS_PER_FILE:
                 faults += (f"line {line.number}: {reason}" for reason in faults_of(line))
         for fault in faults:
-            self.say(file, fault)
-        tally.inode, tally.mtime_ns, tally.seam = state.inode, state.mtime_ns, transcript.seam(tally.size)
-        self._healing(lambda db: _save(db, tally, expected=row))
+            self.report(file, fault)
+        builder.inode, builder.mtime_ns = state.inode, state.mtime_ns
+        builder.tail_hash = transcript.tail_hash(builder.size)
+        self.run(lambda db: _save_row(db, builder, expected=row))
 
     def _repair(self, transcript: Transcript) -> None:
-        """A torn end that cannot be mended, because the file is read-only, does not keep the rest from being read."""
+        """Repair a torn end. If that fails, as on a read-only disk, the whole lines are still read."""
         file = os.path.basename(transcript.path)
         try:
             if torn := transcript.repair():
-                self.say(file, str(torn))
+                self.report(file, str(torn))
         except (TranscriptUnwritable, WorkspaceError) as exc:
-            self.say(file, f"its last line is torn and could not be mended: {exc.message}")
+            self.report(file, f"its last line is torn and could not be mended: {exc.message}")
 
-    def advance(self, file: str, entries: Sequence[Entry], before: int, state: FileState) -> None:
-        """Adds what was just written, in one short transaction. The caller holds the transcript's lock."""
+    def advance(self, file: str, entries: Sequence[Entry], offset: int, state: FileState) -> None:
+        """Add entries that were just appended at an offset, in one short transaction.
 
-        seam = Transcript(os.path.join(self.folder, file)).seam(state.size)
+        The caller holds the transcript's lock. If the row is not as of that offset, the transcript is read instead.
+        """
+        tail_hash = Transcript(os.path.join(self.folder, file)).tail_hash(state.size)
 
         def add(db: apsw.Connection) -> bool:
             with immediate(db):
-                tally = _row(db, file)
-                if tally is None or tally.size != before or tally.inode != state.inode:
+                builder = _find_row(db, file)
+                if builder is None or builder.size != offset or builder.inode != state.inode:
                     return False
-                for number, entry in enumerate(entries, tally.lines + 1):
-                    tally.add(TranscriptLine(number, before, state.size, entry))
-                tally.mtime_ns, tally.seam = state.mtime_ns, seam
-                db.execute(_SAVE, _values(tally))
+                for number, entry in enumerate(entries, builder.lines + 1):
+                    builder.add(TranscriptLine(number, offset, state.size, entry))
+                builder.mtime_ns, builder.tail_hash = state.mtime_ns, tail_hash
+                db.execute(_SAVE, _values(builder))
             return True
 
-        if not self._healing(add):
+        if not self.run(add):
             self._read(file)
 
     def forget(self, file: str) -> None:
-        self._healing(lambda db: _forget(db, [file]))
+        self.run(lambda db: _delete_rows(db, [file]))
 
-    # what happened meanwhile
+    def _scan(self) -> dict[str, FileState]:
+        """Return the transcripts by name. One whose name is not UTF-8 cannot have a row and is reported."""
+        states = {}
+        try:
+            for entry in iter_transcripts(self.folder):
+                if is_utf8(entry.name):
+                    states[entry.name] = FileState.from_stat(entry.stat(follow_symlinks=False))
+                else:
+                    self.report(utf8_safe(entry.name), "its name is not valid UTF-8")
+        except FileNotFoundError:
+            pass
+        except OSError as exc:
+            raise TranscriptUnreadable(f"{self.folder}: cannot be read ({exc.strerror}).") from exc
+        return states
 
-    def say(self, file: str, reason: str) -> None:
+    # problems
+
+    def report(self, file: str, reason: str) -> None:
         with self._lock:
-            self._problems = [*self._problems[-_NOTICES_KEPT:], Problem(file, reason)]
+            self._problems = [*self._problems[-_MAX_PROBLEMS:], Problem(file, reason)]
 
     def take_problems(self) -> tuple[Problem, ...]:
+        """Return the problems since the last call."""
         with self._lock:
             problems, self._problems = tuple(self._problems), []
         return problems
 
     # the file
 
-    def _is_new_file(self) -> bool:
-        return self._db is None or self._opened != file_number(self.path)
-
-    def _healing(self, action: Callable[[apsw.Connection], T]) -> T:
+    def run(self, action: Callable[[apsw.Connection], T]) -> T:
+        """Run an action on the database. If that turns out to be damaged, heal it and run the action again."""
         with self._lock:
-            try:
-                return self._run(action)
-            except StoreDamaged as damage:
-                self._heal(damage)
-            try:
-                return self._run(action)
-            except StoreDamaged as damage:  # a fresh connection has met it too
-                self._heal(damage, certain=True)
-                return self._run(action)
+            return heal_and_retry(lambda: self._run(action), self._heal)
 
     def _run(self, action: Callable[[apsw.Connection], T]) -> T:
         if self._is_new_file():
@@ -253,37 +281,56 @@ class Catalogue:
             self._db = self._connect()
             self._opened = file_number(self.path)
         assert self._db is not None
-        with _json_damage(self.path), translated(self.path, noun=_NOUN):
+        with self._translated():
             return action(self._db)
 
-    def _connect(self) -> apsw.Connection:
-        """On a disk that cannot be written to, sessions can still be read: the catalogue is then made each time."""
+    def _is_new_file(self) -> bool:
+        return self._db is None or self._opened != file_number(self.path)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Translate errors. JSON that cannot be parsed is damage too, which no checksum of SQLite has noticed."""
         try:
-            return connect(self.path, _MIGRATIONS, noun=_NOUN)
+            with translated(self.path, noun=_NOUN):
+                yield
+        except (json.JSONDecodeError, TypeError) as exc:
+            raise StoreDamaged(f"{self.path}: the {_NOUN} is damaged ({exc}).") from exc
+
+    def _connect(self) -> apsw.Connection:
+        """Connect to the file. If it cannot be written, use a catalogue in memory, so that sessions can be read."""
+        try:
+            db = connect(self.path, _MIGRATIONS, noun=_NOUN)
         except (StoreUnavailable, StoreFull) as exc:
             if not os.path.isdir(self.folder):
                 raise
-            self.say(os.path.basename(self.path), f"cannot be used, so every transcript is read: {exc.message}")
+            reason = f"cannot be used, so every transcript is read: {exc.message}"
+            self.report(os.path.basename(self.path), reason)
             return connect_in_memory(_MIGRATIONS)
+        db.set_busy_timeout(self.limits.busy_timeout_ms)
+        return db
 
-    def _heal(self, damage: StoreDamaged, *, certain: bool = False) -> None:
-        """Replace the file, unless a fresh connection finds it sound: then the one that saw the damage was stale."""
+    def _heal(self, damage: StoreDamaged, *, is_certain: bool) -> None:
+        """Replace the file, unless a fresh connection finds it sound: then the one that saw the damage was stale.
+
+        ``is_certain`` skips that check, if the file is still the one in which the damage was seen.
+        """
         opened = self._opened if self._db is not None else None
         self.close()
-        with locked(f"{self.path}.lock", wait_s=HEAL_WAIT_S, purpose="rebuilding the catalogue of sessions"):
-            certain = certain and opened is not None and file_number(self.path) == opened
-            if certain or not self._is_sound():
+        with locked(f"{self.path}.lock", wait_s=self.limits.heal_wait_s, purpose="rebuilding the session catalogue"):
+            is_certain = is_certain and opened is not None and file_number(self.path) == opened
+            if is_certain or not self._is_sound():
                 replace_damaged(self.path, None)
-                self._report_heal(damage)
-        self._fill()
+                self._record_heal(damage)
+        for file in self._scan():  # the new file is empty, and the action that is repeated needs the rows
+            self._read_or_report(file)
 
-    def _report_heal(self, damage: StoreDamaged) -> None:
+    def _record_heal(self, damage: StoreDamaged) -> None:
         name = os.path.basename(self.path)
         log.warning("%s It has been rebuilt from the transcripts.", damage.message)
-        self.say(name, "was damaged and has been rebuilt from the transcripts")
+        self.report(name, "was damaged and has been rebuilt from the transcripts")
         ledger = open_heal_ledger(os.path.dirname(self.path), SystemClock())
         if problem := ledger.record(Heal(name, "replaced", times=1)):
-            self.say(name, problem)
+            self.report(name, problem)
 
     def _is_sound(self) -> bool:
         try:
@@ -291,65 +338,50 @@ class Catalogue:
         except StoreDamaged:
             return False
         try:
-            with _json_damage(self.path), translated(self.path, noun=_NOUN):
+            with self._translated():
                 for row in db.execute(_SELECT):
-                    _tally(row)
+                    _parse_row(row)
                 return bool(db.execute("PRAGMA quick_check(1)").get == "ok")
         except StoreDamaged:
             return False
         finally:
             db.close()
 
-    def _fill(self) -> None:
-        """A fresh catalogue is empty; what was being asked wants it full."""
-        for file in self._scan():
-            self._read_guarded(file)
 
-    def _scan(self) -> dict[str, FileState]:
-        """Return the transcripts by name. One whose name is not UTF-8 cannot have a row."""
-        found = {}
-        try:
-            with os.scandir(self.folder) as items:
-                for item in filter(_is_transcript, items):
-                    if is_utf8(item.name):
-                        found[item.name] = FileState.from_stat(item.stat(follow_symlinks=False))
-                    else:
-                        self.say(utf8_safe(item.name), "its name is not valid UTF-8")
-        except FileNotFoundError:
-            pass
-        except OSError as exc:
-            raise TranscriptUnreadable(f"{self.folder}: cannot be read ({exc.strerror}).") from exc
-        return found
+def _can_resume(row: RecordBuilder, transcript: Transcript, state: FileState) -> bool:
+    """Return whether the transcript can be read from where the row stopped. A change that did not make it longer was
+    not an append."""
+    read = ReadEnd(row.inode, row.size, row.tail_hash)
+    return state.size > row.size > 0 and has_only_grown(transcript, read, state)
 
 
-def _is_transcript(item: os.DirEntry[str]) -> bool:
-    return item.name.endswith(ENDING) and not item.name.startswith(".") and item.is_file(follow_symlinks=False)
-
-
-def _is_settled(state: FileState) -> bool:
+def _is_older_than_tick(state: FileState) -> bool:
     return time.time_ns() - state.mtime_ns > _TICK_NS
 
 
-def _known(db: apsw.Connection) -> dict[str, FileState]:
+# rows
+
+
+def _stored_states(db: apsw.Connection) -> dict[str, FileState]:
     rows = db.execute("SELECT file, inode, size, mtime_ns FROM sessions")
     return {file: FileState(inode, size, mtime_ns) for file, inode, size, mtime_ns in rows}
 
 
-def _row(db: apsw.Connection, file: str) -> RecordBuilder | None:
+def _find_row(db: apsw.Connection, file: str) -> RecordBuilder | None:
     row = db.execute(f"{_SELECT} WHERE file = ?", (file,)).fetchone()
-    return None if row is None else _tally(row)
+    return None if row is None else _parse_row(row)
 
 
-def _save(db: apsw.Connection, tally: RecordBuilder, *, expected: RecordBuilder | None) -> None:
-    """Unless another process has read further in the meantime."""
+def _save_row(db: apsw.Connection, builder: RecordBuilder, *, expected: RecordBuilder | None) -> None:
+    """Save a row, unless another process has read further since ``expected`` was loaded."""
     with immediate(db):
-        now = _row(db, tally.file)
-        unchanged = now is not None and expected is not None and _state_of(now) == _state_of(expected)
-        if now is None or unchanged or now.size < tally.size:
-            db.execute(_SAVE, _values(tally))
+        stored = _find_row(db, builder.file)
+        unchanged = stored is not None and expected is not None and _state_of(stored) == _state_of(expected)
+        if stored is None or unchanged or stored.size < builder.size:
+            db.execute(_SAVE, _values(builder))
 
 
-def _forget(db: apsw.Connection, files: Sequence[str]) -> None:
+def _delete_rows(db: apsw.Connection, files: Sequence[str]) -> None:
     with immediate(db):
         db.executemany("DELETE FROM sessions WHERE file = ?", [(file,) for file in files])
 
@@ -358,31 +390,20 @@ def _state_of(row: RecordBuilder) -> FileState:
     return FileState(row.inode, row.size, row.mtime_ns)
 
 
-def _has_only_grown(row: RecordBuilder, state: FileState, transcript: Transcript) -> bool:
-    return row.inode == state.inode and state.size > row.size > 0 and transcript.seam(row.size) == row.seam
+def _parse_row(row: Sequence[Any]) -> RecordBuilder:
+    fields = dict(zip(FIELDS, row, strict=True))
+    return RecordBuilder(**{**fields, **{name: json.loads(fields[name]) for name in _JSON_FIELDS}})
 
 
-def _tally(row: Sequence[Any]) -> RecordBuilder:
-    fields = dict(zip(COLUMNS, row, strict=True))
-    return RecordBuilder(**{**fields, **{name: json.loads(fields[name]) for name in _JSON}})
-
-
-def _values(tally: RecordBuilder) -> list[Any]:
-    return [_storable(getattr(tally, name)) for name in COLUMNS]
+def _values(builder: RecordBuilder) -> list[Any]:
+    return [_storable(getattr(builder, name)) for name in FIELDS]
 
 
 def _storable(value: Any) -> Any:
-    """Half of a surrogate pair, which JSON can hold and SQLite cannot, is spelt out. The key has it escaped anyway."""
+    """Return a value that SQLite can store. Half of a surrogate pair, which JSON allows, is written as an escape;
+    keys have it escaped already."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, int):
         return int64(value)
     return json.dumps(value) if isinstance(value, dict) else value
-
-
-@contextmanager
-def _json_damage(path: str) -> Iterator[None]:
-    try:
-        yield
-    except (json.JSONDecodeError, TypeError) as exc:
-        raise StoreDamaged(f"{path}: the catalogue of sessions is damaged ({exc}).") from exc

@@ -1,26 +1,21 @@
-"""What a transcript is made of: one entry a line, as JSON that a person can read.
+"""Types of the entries of a transcript. Each is one line of the file.
 
-    Entry               id, parent, time, and what happened:
-    ├── SessionStart    the first line: version, key, predecessor
-    ├── Message         what was said, by whom: text, thinking, tool calls and results, attachments
-    ├── Compaction      a summary that stands for everything before the first entry that is kept
-    ├── Reset           the conversation went on in another session
-    └── State           a setting or an event that has to survive: model, thinking, flush
-    UnknownEntry        a line of a kind this version does not know, kept to the byte
-
-Writing and reading are each other's inverse. What is of a known kind but not as it should be is a `DamagedEntry`. A
-count or a time that is out of range damages only itself: it is read as unknown, and `Entry.faults` says so.
+Entry                  id, parent, time, and one of these bodies:
+├── SessionStart       the first line: version, key, predecessor
+├── Message            what a person, the agent or a tool said: text, thinking, tool calls and results, attachments
+├── CompactionEntry    a summary that replaces everything before the first kept entry
+├── ResetEntry         the conversation continues in another session
+└── StateEntry         a setting or an event that has to survive: model, thinking, flush
+UnknownEntry           a line of a kind this version does not know, kept byte for byte
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import json
 from dataclasses import field, replace
-from typing import Any, Literal, assert_never, cast
+from typing import Any, Literal
 
-from kept.errors import EntryRefused
-from kept.limits import UNKNOWN_TIME, count_or_zero, is_count, is_deep, is_time, strict_json
+from kept.limits import count_or_zero, is_count
 from kept.values import frozen
 
 VERSION = 1
@@ -28,15 +23,13 @@ VERSION = 1
 Role = Literal["user", "assistant", "tool", "system"]
 ROLES: tuple[Role, ...] = ("user", "assistant", "tool", "system")
 
-_MAX_DEPTH = 200
-
 MODEL, THINKING, FLUSH = "model", "thinking", "flush"
-"""Names of states that are counted or shown; others are kept as they are."""
+"""Names of states that are counted or shown. Others are only kept."""
 
 FORWARDED = "forwardedFrom"
-"""In the metadata of a message: who wrote it, where the sender only passed it on."""
+"""Metadata of a message: who wrote it, if the sender forwarded it."""
 QUOTED = "quoted"
-"""In the metadata of a message: what it quotes of another message, and whose that is."""
+"""Metadata of a message: the message it quotes, and the author of that."""
 
 
 @frozen
@@ -67,7 +60,7 @@ class ToolResult:
 
 @frozen
 class Attachment:
-    """An image or another file. Only what it is, never its bytes."""
+    """An image or another file, without its bytes."""
 
     media_type: str
     name: str | None = None
@@ -76,7 +69,7 @@ class Attachment:
 
 @frozen
 class UnknownBlock:
-    """Part of a message of a kind this version does not know."""
+    """Block of a kind this version does not know."""
 
     fields: dict[str, Any]
 
@@ -86,7 +79,7 @@ Block = Text | Thinking | ToolCall | ToolResult | Attachment | UnknownBlock
 
 @frozen
 class TokenUsage:
-    """Tokens that one answer took. ``context`` is how much of the window was full after it."""
+    """Tokens of one answer. ``context`` is the size of the context window after it."""
 
     input: int = 0
     output: int = 0
@@ -99,9 +92,9 @@ class SessionStart:
     version: int = VERSION
     predecessor: str | None = None
     compactions: int = 0
-    """How many there were in the sessions before this one."""
+    """Number of compactions in the sessions before this one."""
     state: dict[str, Any] = field(default_factory=dict)
-    """What was carried over from the predecessor, by name."""
+    """States that were carried over from the predecessor, by name."""
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
@@ -110,7 +103,7 @@ class Message:
     role: Role
     content: tuple[Block, ...]
     sender: str | None = None
-    """Who said it, where more than one person takes part."""
+    """Name of the person, if several take part."""
     model: str | None = None
     usage: TokenUsage | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -121,18 +114,18 @@ class Message:
 
     @property
     def text(self) -> str:
-        """What was said, without thinking, tools and attachments."""
+        """The text blocks, without thinking, tools and attachments."""
         return "\n\n".join(block.text for block in self.content if isinstance(block, Text))
 
     @property
     def forwarded_from(self) -> str | None:
-        """Who wrote it, where the sender only passed it on."""
+        """Author of a message that the sender forwarded, or None."""
         origin = self.metadata.get(FORWARDED)
         return origin if isinstance(origin, str) and origin.strip() else None
 
     @property
     def speaker(self) -> str:
-        """Whose words these are, for a reader. Empty where nobody is named."""
+        """Name of the author, as it is shown. Empty if there is none."""
         if self.forwarded_from is None:
             return self.sender or ""
         return f"{self.sender or 'Somebody'} (forwarded from {self.forwarded_from})"
@@ -142,13 +135,13 @@ class Message:
 class CompactionEntry:
     summary: str
     first_kept_id: str | None = None
-    """The first entry that stays in the context as it is; None when none does."""
+    """First entry that stays in the context as it is; None if none does."""
     tokens_before: int | None = None
     tokens_after: int | None = None
     source: str = "manual"
-    """What wrote the summary: manual, model, extractive."""
+    """Author of the summary: manual, model, extractive."""
     receipt: dict[str, Any] | None = None
-    """Where the turns that left the context were written down: paths, line ranges, hashes."""
+    """Where the messages that left the context are: path, line ranges, hash."""
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
@@ -177,13 +170,13 @@ class Entry:
     extra: dict[str, Any] = field(default_factory=dict)
     """Fields that a later version has added to an entry of a known kind."""
     faults: tuple[str, ...] = ()
-    """What was ignored of its line because it cannot be true. The line itself stays as it is."""
+    """Fields that are ignored because their values are impossible. The line itself stays as it is."""
 
 
 @frozen
 class UnknownEntry:
     raw: bytes
-    """The line without its end, exactly as it stands."""
+    """The line without its line break."""
     type: str
     id: str | None = None
     parent_id: str | None = None
@@ -193,38 +186,14 @@ class UnknownEntry:
 AnyEntry = Entry | UnknownEntry
 
 
-class DamagedEntry(ValueError):
-    """A line that is no entry. Says what is wrong with it; whoever reads the file knows where."""
-
-
-# times
-
-
-def format_time(when: dt.datetime) -> str:
-    """ISO 8601 with milliseconds and offset."""
-    return when.isoformat(timespec="milliseconds")
-
-
-def parse_time(text: Any) -> dt.datetime:
-    if not isinstance(text, str):
-        raise DamagedEntry("its timestamp is missing")
-    try:
-        when = dt.datetime.fromisoformat(text)
-    except ValueError:
-        raise DamagedEntry(f"its timestamp is not a time ({text[:40]!a})") from None
-    if when.tzinfo is None:
-        raise DamagedEntry(f"its timestamp has no offset ({text[:40]!a})")
-    return when
-
-
 def whole_ms(when: dt.datetime) -> dt.datetime:
-    """A time as it can be written down. One without an offset is local."""
+    """Return a time as it is stored, in whole milliseconds. A time without an offset is local."""
     when = when.replace(microsecond=when.microsecond // 1000 * 1000)
     return when if when.tzinfo else when.astimezone()
 
 
-def believable(body: Body) -> Body:
-    """Return a body without numbers that could not be read again: they count as not given."""
+def drop_invalid_counts(body: Body) -> Body:
+    """Return a body without counts that would be refused when it is read again."""
     match body:
         case Message(usage=TokenUsage() as usage):
             counts = (usage.input, usage.output, usage.context)
@@ -237,284 +206,3 @@ def believable(body: Body) -> Body:
 
 def _count_or_none(value: Any) -> int | None:
     return value if is_count(value) else None
-
-
-# writing
-
-
-def format_entry(entry: AnyEntry) -> bytes:
-    """One line, with its end."""
-    if isinstance(entry, UnknownEntry):
-        return entry.raw + b"\n"
-    kind, fields = _body_fields(entry.body)
-    tree = {
-        "type": kind,
-        "id": entry.id,
-        "parentId": entry.parent_id,
-        "timestamp": format_time(entry.timestamp),
-        **fields,
-        **entry.extra,
-    }
-    return to_json(tree) + b"\n"
-
-
-def to_json(tree: Any) -> bytes:
-    try:
-        return _readable.encode(tree).encode("utf-8")
-    except UnicodeEncodeError:
-        return _escaping.encode(tree).encode("ascii")  # half a surrogate pair has no UTF-8
-    except (TypeError, ValueError, RecursionError) as exc:
-        raise EntryRefused(f"The entry cannot be written as JSON ({exc}).") from exc
-
-
-_readable = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-_escaping = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-
-
-def _body_fields(body: Body) -> tuple[str, dict[str, Any]]:
-    match body:
-        case Message():
-            return "message", {"message": _message_fields(body)}
-        case SessionStart():
-            start: dict[str, Any] = {"version": body.version, "key": body.key}
-            start |= _given(predecessor=body.predecessor, compactions=body.compactions or None)
-            return "session", start | _given(state=body.state or None, metadata=body.metadata or None)
-        case CompactionEntry():
-            numbers = _given(tokensBefore=body.tokens_before, tokensAfter=body.tokens_after)
-            more = _given(receipt=body.receipt, metadata=body.metadata or None)
-            kept = {"firstKeptId": body.first_kept_id, "source": body.source}
-            return "compaction", {"summary": body.summary, **kept, **numbers, **more}
-        case ResetEntry():
-            return "reset", {"reason": body.reason, **_given(successor=body.successor)}
-        case StateEntry():
-            return "state", {"name": body.name, "value": body.value}
-        case _:
-            assert_never(body)
-
-
-def _message_fields(message: Message) -> dict[str, Any]:
-    usage = message.usage
-    return {
-        "role": message.role,
-        **_given(sender=message.sender),
-        "content": _content(message.content),
-        **_given(
-            model=message.model,
-            usage=usage and {"input": usage.input, "output": usage.output, "context": usage.context},
-            metadata=message.metadata or None,
-        ),
-    }
-
-
-def _content(blocks: tuple[Block, ...]) -> Any:
-    if len(blocks) == 1 and isinstance(blocks[0], Text):
-        return blocks[0].text
-    return [_block_fields(block) for block in blocks]
-
-
-def _block_fields(block: Block) -> dict[str, Any]:
-    match block:
-        case Text(text):
-            return {"type": "text", "text": text}
-        case Thinking(text, signature):
-            return {"type": "thinking", "thinking": text, **_given(signature=signature)}
-        case ToolCall(call_id, name, arguments):
-            return {"type": "toolCall", "id": call_id, "name": name, "arguments": arguments}
-        case ToolResult(call_id, text, name, is_error):
-            told = _given(toolName=name)
-            return {"type": "toolResult", "toolCallId": call_id, **told, "isError": is_error, "text": text}
-        case Attachment(media_type, name, path):
-            return {"type": "attachment", "mediaType": media_type, **_given(name=name, path=path)}
-        case UnknownBlock(fields):
-            return fields
-        case _:  # from a caller who does not check types
-            raise EntryRefused(
-                "A message is made of blocks, and this is none.", hint='For plain text: Message.of("user", "Hello").'
-            )
-
-
-def _given(**fields: Any) -> dict[str, Any]:
-    """Without what is not there: a line is read by people too."""
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-# reading
-
-
-def parse_entry(line: bytes) -> AnyEntry:
-    """An entry from a line without its end. Raises DamagedEntry."""
-    if not line:
-        raise DamagedEntry("it is empty")
-    try:
-        tree = strict_json.decode(line.decode("utf-8"))
-    except UnicodeDecodeError:
-        raise DamagedEntry("it is not UTF-8") from None
-    except (ValueError, RecursionError):
-        raise DamagedEntry("it is not JSON") from None
-    if not isinstance(tree, dict):
-        raise DamagedEntry("it is not an object")
-    if len(line) > 2 * _MAX_DEPTH and line.count(b"[") + line.count(b"{") > _MAX_DEPTH and is_deep(tree, _MAX_DEPTH):
-        raise DamagedEntry("it is nested too deeply")
-    kind = tree.pop("type", None)
-    if not isinstance(kind, str):
-        raise DamagedEntry("it has no type")
-    if kind not in _BODIES:
-        return _unknown(line, kind, tree)
-    fields = _Fields(tree)
-    entry_id = fields.take("id", str)
-    parent_id = fields.take_or("parentId", str, None)
-    timestamp = fields.take_time("timestamp")
-    body = _BODIES[kind](fields)
-    return Entry(entry_id, parent_id, timestamp, body, tree, tuple(fields.faults))
-
-
-def _unknown(line: bytes, kind: str, tree: dict[str, Any]) -> UnknownEntry:
-    own, parent = tree.get("id"), tree.get("parentId")
-    try:
-        timestamp: dt.datetime | None = parse_time(tree.get("timestamp"))
-    except DamagedEntry:
-        timestamp = None
-    if timestamp is not None and not is_time(timestamp):
-        timestamp = None
-    return UnknownEntry(
-        line, kind, own if isinstance(own, str) else None, parent if isinstance(parent, str) else None, timestamp
-    )
-
-
-class _Fields:
-    """A JSON object whose fields are taken one by one; what is left was not known."""
-
-    __slots__ = ("faults", "tree")
-
-    def __init__(self, tree: dict[str, Any], faults: list[str] | None = None) -> None:
-        self.tree = tree
-        self.faults: list[str] = [] if faults is None else faults
-
-    def take(self, name: str, kind: type) -> Any:
-        value = self.tree.pop(name, None)
-        if type(value) is not kind:
-            raise DamagedEntry(f"its '{name}' is {'missing' if value is None else 'of the wrong kind'}")
-        return value
-
-    def take_or(self, name: str, kind: type, default: Any) -> Any:
-        value = self.tree.pop(name, None)
-        if value is None:
-            return default
-        if type(value) is not kind:
-            raise DamagedEntry(f"its '{name}' is of the wrong kind")
-        return value
-
-    def take_count(self, name: str, default: Any) -> Any:
-        """Return an optional count; the default, and a fault, where it cannot be one."""
-        value = self.tree.pop(name, None)
-        if value is None:
-            return default
-        if not is_count(value):
-            self.faults.append(f"its '{name}' is not a believable number and is ignored")
-            return default
-        return value
-
-    def take_time(self, name: str) -> dt.datetime:
-        when = parse_time(self.tree.pop(name, None))
-        if is_time(when):
-            return when
-        self.faults.append(f"its '{name}' is not between 1970 and 2200 and is ignored")
-        return UNKNOWN_TIME
-
-    def rest_into(self, metadata: dict[str, Any]) -> dict[str, Any]:
-        return {**self.tree, **metadata} if self.tree else metadata
-
-
-def _parse_start(fields: _Fields) -> SessionStart:
-    key, version = fields.take("key", str), fields.take("version", int)
-    if not is_count(version):
-        raise DamagedEntry("its 'version' is out of range")
-    return SessionStart(
-        key=key,
-        version=version,
-        predecessor=fields.take_or("predecessor", str, None),
-        compactions=fields.take_count("compactions", 0),
-        state=fields.take_or("state", dict, None) or {},
-        metadata=fields.take_or("metadata", dict, None) or {},
-    )
-
-
-def _parse_message(fields: _Fields) -> Message:
-    inner = _Fields(fields.take("message", dict), fields.faults)
-    role = inner.take("role", str)
-    if role not in ROLES:
-        raise DamagedEntry(f"its role is not one of {', '.join(ROLES)}")
-    content = inner.tree.pop("content", None)
-    usage = inner.take_or("usage", dict, None)
-    return Message(
-        role=cast("Role", role),
-        content=_parse_content(content),
-        sender=inner.take_or("sender", str, None),
-        model=inner.take_or("model", str, None),
-        usage=None if usage is None else _parse_usage(_Fields(usage, fields.faults)),
-        metadata=inner.rest_into(inner.take_or("metadata", dict, None) or {}),
-    )
-
-
-def _parse_usage(fields: _Fields) -> TokenUsage:
-    return TokenUsage(fields.take_count("input", 0), fields.take_count("output", 0), fields.take_count("context", 0))
-
-
-def _parse_content(content: Any) -> tuple[Block, ...]:
-    if isinstance(content, str):
-        return (Text(content),)
-    if not isinstance(content, list):
-        raise DamagedEntry("its 'content' is neither text nor a list")
-    return tuple(map(_parse_block, content))
-
-
-def _parse_block(tree: Any) -> Block:
-    if not isinstance(tree, dict):
-        raise DamagedEntry("part of its 'content' is not an object")
-    fields = _Fields(dict(tree))
-    match fields.tree.pop("type", None):
-        case "text":
-            block: Block = Text(fields.take("text", str))
-        case "thinking":
-            block = Thinking(fields.take("thinking", str), fields.take_or("signature", str, None))
-        case "toolCall":
-            block = ToolCall(fields.take("id", str), fields.take("name", str), fields.take("arguments", dict))
-        case "toolResult":
-            call_id, text = fields.take("toolCallId", str), fields.take("text", str)
-            name, is_error = fields.take_or("toolName", str, None), fields.take_or("isError", bool, False)
-            block = ToolResult(call_id, text, name, is_error)
-        case "attachment":
-            media, name = fields.take("mediaType", str), fields.take_or("name", str, None)
-            block = Attachment(media, name, fields.take_or("path", str, None))
-        case _:
-            return UnknownBlock(tree)
-    return block
-
-
-def _parse_compaction(fields: _Fields) -> CompactionEntry:
-    return CompactionEntry(
-        summary=fields.take("summary", str),
-        first_kept_id=fields.take_or("firstKeptId", str, None),
-        tokens_before=fields.take_count("tokensBefore", None),
-        tokens_after=fields.take_count("tokensAfter", None),
-        source=fields.take_or("source", str, "manual"),
-        receipt=fields.take_or("receipt", dict, None),
-        metadata=fields.take_or("metadata", dict, None) or {},
-    )
-
-
-def _parse_reset(fields: _Fields) -> ResetEntry:
-    return ResetEntry(fields.take("reason", str), fields.take_or("successor", str, None))
-
-
-def _parse_state(fields: _Fields) -> StateEntry:
-    return StateEntry(fields.take("name", str), fields.tree.pop("value", None))
-
-
-_BODIES: dict[str, Any] = {
-    "session": _parse_start,
-    "message": _parse_message,
-    "compaction": _parse_compaction,
-    "reset": _parse_reset,
-    "state": _parse_state,
-}

@@ -1,4 +1,4 @@
-"""Whether a conversation goes on or begins anew."""
+"""Rules for when a session is stale, so that the next message starts a new one. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Staleness = Literal["idle", "daily"]
 
 
 def policy_for(reset: ResetSettings, *, channel: str, chat_type: str) -> ResetSettings:
-    """What holds for a conversation: the channel has the last word, then the kind of chat, then the general setting."""
+    """Return the policy of a conversation. Its channel overrides its chat type, which overrides the general setting."""
     chosen = _overlay(reset, reset.by_chat_type.get(chat_type))
     return _overlay(chosen, reset.by_channel.get(channel))
 
 
 def staleness(active: dt.datetime, policy: ResetSettings, clock: Clock) -> Staleness | None:
-    """Why a session whose last message was at this time is over; None while it goes on."""
+    """Return why a session is stale whose last message was at ``active``, or None if it is not."""
     now = clock.now()
     match policy.mode:
         case "none":
@@ -32,7 +32,7 @@ def staleness(active: dt.datetime, policy: ResetSettings, clock: Clock) -> Stale
 
 
 def _last_boundary(now: dt.datetime, hour: int) -> dt.datetime:
-    """The last time it was this hour where the clock is."""
+    """Return the most recent occurrence of the hour, in local time."""
     today = now.replace(hour=hour, minute=0, second=0, microsecond=0)
     return today if today <= now else today - dt.timedelta(days=1)
 

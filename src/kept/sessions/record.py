@@ -1,11 +1,10 @@
-"""What is known of a session without reading its transcript, and how that follows from its entries."""
+"""Record of a session: what the catalogue stores of it, and how that follows from the entries of its transcript."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime as dt
 import os
-import re
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
@@ -24,19 +23,19 @@ from kept.sessions.entries import (
     StateEntry,
     UnknownEntry,
 )
-from kept.sessions.keys import parse_key
+from kept.sessions.session_key import SessionKey
 from kept.sessions.transcript import Damage, Position, TranscriptLine
+from kept.sessions.transcript_paths import cite_transcript, parse_transcript_name
 from kept.values import frozen
-
-ENDING = ".jsonl"
-_FILE_NAME = re.compile(r"^(?P<time>\d{8}T\d{6})Z_(?P<id>.+)\.jsonl$")
 
 
 @frozen
 class SessionRecord:
+    """One session, as far as it is known without reading its transcript."""
+
     id: str
     key: str
-    """Empty when the first line of the transcript is lost, which says whose it is."""
+    """Empty if the first line of the transcript, which has the key, is lost."""
     channel: str
     account_id: str
     chat_type: str
@@ -44,18 +43,18 @@ class SessionRecord:
     created: dt.datetime
     updated: dt.datetime
     active: dt.datetime
-    """When the last message was said; what else is written down does not keep a session fresh."""
+    """Time of the last message. Other entries do not keep a session fresh."""
     messages: int
     tokens_in: int
     tokens_out: int
     tokens_context: int
-    """How full the context window was after the last answer or compaction."""
+    """Tokens in the context window after the last answer or compaction."""
     compactions: int
-    """Those of its predecessors included."""
+    """Including those of its predecessors."""
     flushes: int
     flushed: dt.datetime | None
     flush_compactions: int | None
-    """How many compactions there had been at the last flush: one flush before each is enough."""
+    """Number of compactions at the last flush: one flush before each compaction is enough."""
     predecessor: str | None
     successor: str | None
     ended: dt.datetime | None
@@ -66,7 +65,12 @@ class SessionRecord:
     version: int
     damaged_lines: int
     end: Position
-    """How far the transcript was read for this."""
+    """Position up to which the transcript was read for this record."""
+
+    @property
+    def citation(self) -> str:
+        """Name of the transcript as a search cites it."""
+        return cite_transcript(self.transcript_path)
 
     @property
     def tokens_total(self) -> int:
@@ -82,13 +86,13 @@ class SessionRecord:
 
     @property
     def is_new(self) -> bool:
-        """Nothing has been said yet."""
+        """Whether the session has no message yet."""
         return self.messages == 0
 
 
 @dataclass(slots=True)
 class RecordBuilder:
-    """A session's row in the making: line after line is added to it. Its fields are the columns of the table."""
+    """Row of the catalogue, built line by line. Its fields are the columns of the table `sessions`."""
 
     file: str
     id: str = ""
@@ -120,20 +124,15 @@ class RecordBuilder:
     size: int = 0
     inode: int = 0
     mtime_ns: int = 0
-    seam: int = 0
+    tail_hash: int = 0
+    """Hash of the last bytes that were read (`Transcript.tail_hash`)."""
 
     @classmethod
     def begin(cls, file: str) -> RecordBuilder:
-        """Before the first line, from the name alone: it has to do where that line is lost."""
-        named = _FILE_NAME.match(file)
-        if not named:
-            return cls(file, id=file.removesuffix(ENDING))
-        try:
-            created = dt.datetime.strptime(named["time"], "%Y%m%dT%H%M%S").replace(tzinfo=dt.UTC)
-        except ValueError:
-            return cls(file, id=named["id"])
-        at = to_ms(created)
-        return cls(file, id=named["id"], created_ms=at, updated_ms=at, active_ms=at)
+        """Start a row from the name of the file, which is all there is if the first line is lost."""
+        session_id, created = parse_transcript_name(file)
+        created_ms = to_ms(created) if created else 0
+        return cls(file, id=session_id, created_ms=created_ms, updated_ms=created_ms, active_ms=created_ms)
 
     def add(self, line: TranscriptLine) -> None:
         self.lines, self.size = line.number, line.end
@@ -148,7 +147,7 @@ class RecordBuilder:
                 assert_never(line.content)
 
     def _add_entry(self, entry: Entry) -> None:
-        at = to_ms(entry.timestamp) or self.updated_ms  # 0 where its time is not known
+        at = to_ms(entry.timestamp) or self.updated_ms  # 0 if its time is unknown
         self.updated_ms = max(self.updated_ms, at)
         match entry.body:
             case Message(usage=usage):
@@ -173,7 +172,7 @@ class RecordBuilder:
     def _set_state(self, name: str, value: Any, at: int) -> None:
         if name == FLUSH:
             if isinstance(value, dict) and value.get("outcome") == "failed":
-                return  # it was tried, which the transcript says; nothing was written down
+                return  # a failed flush has written no notes; the next one has to
             self.flushes += 1
             self.flushed_ms, self.flush_compactions = at, self.compactions
         elif value is None:
@@ -188,17 +187,16 @@ class RecordBuilder:
         self.compactions += start.compactions
         self.state, self.metadata = dict(start.state), dict(start.metadata)
         try:
-            parts = parse_key(start.key, agent_id="main")
+            key = SessionKey.parse_full(start.key)
         except SessionKeyInvalid:
             self.key = ""
             return
-        self.channel, self.account_id = parts.channel, parts.account_id
-        self.chat_type, self.user_id = parts.chat_type, parts.user_id
+        self.channel, self.account_id = key.channel, key.account_id
+        self.chat_type, self.user_id = key.chat_type, key.user_id
 
     def record(self, folder: str) -> SessionRecord:
-        same = {name: getattr(self, name) for name in _SHARED}
         return SessionRecord(
-            **same,
+            **{name: getattr(self, name) for name in _SHARED},
             created=time_from_ms(self.created_ms),
             updated=time_from_ms(self.updated_ms),
             active=time_from_ms(self.active_ms),
@@ -209,12 +207,8 @@ class RecordBuilder:
         )
 
 
-COLUMNS = tuple(spec.name for spec in dataclasses.fields(RecordBuilder))
-_SHARED = tuple(spec.name for spec in dataclasses.fields(SessionRecord) if spec.name in COLUMNS)
-
-
-def file_name(session_id: str, created: dt.datetime) -> str:
-    return f"{created.astimezone(dt.UTC):%Y%m%dT%H%M%S}Z_{session_id}{ENDING}"
+FIELDS = tuple(spec.name for spec in dataclasses.fields(RecordBuilder))
+_SHARED = tuple(spec.name for spec in dataclasses.fields(SessionRecord) if spec.name in FIELDS)
 
 
 def to_ms(when: dt.datetime) -> int:

@@ -1,7 +1,8 @@
-"""One transcript: a file of lines that is only ever added to.
+"""One transcript: a file of lines that is only ever appended to.
 
-A line counts once it ends with a line break. What a crash has left behind the last one is mended by the next writer, or
-by a reader that comes across it: a whole entry gets its line break, anything else is cut off and kept beside the file.
+A line counts once it ends with a line break. A crash may leave a torn end: bytes after the last line break. The next
+writer, or a reader that meets it, repairs it: an entry that lacks only its line break gets one, anything else is cut
+off and kept in a file beside the transcript.
 """
 
 from __future__ import annotations
@@ -24,18 +25,19 @@ from kept.errors import (
 from kept.limits import int64
 from kept.lock import locked
 from kept.quarantine import move_torn_end
-from kept.sessions.entries import AnyEntry, DamagedEntry, Entry, Message, format_entry, parse_entry
+from kept.sessions.entries import AnyEntry, Entry, Message
+from kept.sessions.entry_json import DamagedEntry, format_entry, parse_entry
 from kept.values import frozen
 
 LOCK_WAIT_S = 30.0
-_BLOCK = 1 << 16
+BLOCK_BYTES = 1 << 16
 _LARGEST_BLOCK = 1 << 22
-_SEAM_BYTES = 512
+_TAIL_BYTES = 512
 
 
 @frozen
 class Position:
-    """A place between two lines: so many bytes and so many lines stand before it."""
+    """Place between two lines, by the bytes and the lines before it."""
 
     offset: int = 0
     lines: int = 0
@@ -43,7 +45,7 @@ class Position:
 
 @frozen
 class Damage:
-    """A line that cannot be read, or the torn end of the file."""
+    """A line that cannot be read."""
 
     line: int
     reason: str
@@ -55,7 +57,7 @@ class Damage:
 @frozen
 class TranscriptLine:
     number: int
-    """Counted from 1, as editors do."""
+    """Counted from 1, as in an editor."""
     start: int
     end: int
     content: AnyEntry | Damage
@@ -72,21 +74,21 @@ class RawLine:
 
 @frozen
 class TornLine:
-    """What a crash had left behind the last whole line, and what became of it."""
+    """Bytes that a crash left after the last whole line, and what was done with them."""
 
     size: int
     kept_in: str | None
-    """Where the bytes are now; None when they were a whole entry that lacked only its line break."""
+    """File that has the bytes now; None if they were a whole entry that lacked only its line break."""
 
     def __str__(self) -> str:
         if self.kept_in is None:
-            return "its last line lacked its end, which has been added; nothing is lost"
+            return "its last line lacked its line break, which has been added; nothing is lost"
         return f"its last line was torn; {self.size} bytes were cut off and kept in {os.path.basename(self.kept_in)}"
 
 
 @frozen
 class FileState:
-    """What tells whether a file changed without reading it."""
+    """Attributes of a file that change when it is written to."""
 
     inode: int
     size: int
@@ -105,43 +107,45 @@ class FileState:
 
 
 class Transcript:
-    """The file of one session. Safe between threads and processes; holds nothing open in between."""
+    """File of one session. Safe between threads and processes. Opened for each call and closed after it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, block_bytes: int = BLOCK_BYTES) -> None:
         self.path = path
-        self._end: tuple[FileState, str | None] | None = None
+        self._block_bytes = block_bytes
+        self._last_entry: tuple[FileState, str | None] | None = None
+        """State of the file and id of its last entry. Valid as long as the file is in that state."""
 
     # reading
 
     def iter_lines(self, start: Position | None = None, *, stop: int | None = None) -> Iterator[TranscriptLine]:
-        """Every whole line from a place on, at most up to an offset."""
+        """Yield every whole line from a position on, at most up to the offset ``stop``."""
         return map(parse_line, self.iter_raw(start, stop=stop))
 
     def iter_raw(self, start: Position | None = None, *, stop: int | None = None) -> Iterator[RawLine]:
-        """The same without reading what the lines say."""
+        """Yield the same lines without parsing them."""
         start = start or Position()
-        at, number = start.offset, start.lines
-        with self._reading() as file:
-            file.seek(at)
+        offset, number = start.offset, start.lines
+        with self._open() as file:
+            file.seek(offset)
             for raw in file:
-                end = at + len(raw)
+                end = offset + len(raw)
                 if not raw.endswith(b"\n") or (stop is not None and end > stop):
                     return
                 number += 1
-                yield RawLine(number, at, end, raw)
-                at = end
+                yield RawLine(number, offset, end, raw)
+                offset = end
 
     def tail(self, messages: int, end: Position) -> list[TranscriptLine]:
-        """The last so many messages and whatever stands between and behind them, read from the back.
+        """Return the last messages, and the other lines between and after them. Reads the file backwards.
 
-        ``end`` is a known place, as near to the end as may be: lines can only be numbered from one.
+        ``end`` is any known position, best near the end of the file: line numbers are counted from it.
         """
         newer = list(self.iter_lines(end))
         missing = messages - sum(is_message(line) for line in newer)
         older: list[TranscriptLine] = []
-        with self._reading() as file:
+        with self._open() as file:
             number = end.lines
-            for start, raw in _iter_back(file, end.offset):
+            for start, raw in _iter_backwards(file, end.offset, self._block_bytes):
                 if missing <= 0:
                     break
                 older.append(TranscriptLine(number, start, start + len(raw) + 1, _parse(raw, number)))
@@ -150,28 +154,47 @@ class Transcript:
         return _from_message_on([*reversed(older), *newer], messages)
 
     @contextmanager
-    def _reading(self) -> Iterator[BinaryIO]:
-        try:
-            with open(self.path, "rb", buffering=_BLOCK, opener=_open_unlinked) as file:
-                yield file
-        except FileNotFoundError as exc:
-            raise SessionNotFound(f"{self.path}: there is no such transcript.") from exc
-        except OSError as exc:
-            raise TranscriptUnreadable(f"{self.path}: cannot be read ({exc.strerror}).") from exc
+    def _open(self) -> Iterator[BinaryIO]:
+        with (
+            _unreadable(self.path),
+            open(self.path, "rb", buffering=self._block_bytes, opener=_open_unlinked) as file,
+        ):
+            yield file
 
-    def seam(self, offset: int) -> int:
-        """A hash of the bytes before an offset. As long as it is the same, what stands behind it was added."""
-        with self._reading() as file:
-            start = max(0, offset - _SEAM_BYTES)
+    def stat(self) -> os.stat_result:
+        """Return the file's state. A symbolic link is not followed."""
+        with _unreadable(self.path):
+            return os.stat(self.path, follow_symlinks=False)
+
+    def tail_hash(self, offset: int) -> int:
+        """Return a hash of the last bytes before an offset. While it stays the same, the file only grew after it."""
+        with self._open() as file:
+            start = max(0, offset - _TAIL_BYTES)
             file.seek(start)
             digest = hashlib.blake2b(file.read(offset - start), digest_size=7).digest()
         return int.from_bytes(digest, "big")
+
+    def find_last_id(self) -> str | None:
+        """Return the id of the last entry that has one: the parent of the next entry."""
+        state = FileState.of(self.path)
+        if self._last_entry is None or self._last_entry[0] != state:
+            with self._open() as file:
+                size = file.seek(0, os.SEEK_END)
+                ids = (_find_id(raw) for _, raw in _iter_backwards(file, size, self._block_bytes))
+                last_id = next(filter(None, ids), None)
+            if state is None:
+                return last_id
+            self._last_entry = (state, last_id)
+        return self._last_entry[1]
+
+    def remember_last_entry(self, state: FileState, entry_id: str | None) -> None:
+        self._last_entry = (state, entry_id)
 
     # writing
 
     @classmethod
     def create(cls, path: str, entries: Sequence[AnyEntry]) -> Transcript:
-        """A new transcript, whole or not at all. The caller holds the folder's lock."""
+        """Create a transcript with its first entries, all or none. The caller holds the folder's lock."""
         if os.path.lexists(path):
             raise SessionExists(f"{path}: there is such a transcript already.")
         with _unwritable():
@@ -179,19 +202,19 @@ class Transcript:
         return cls(path)
 
     @contextmanager
-    def adding(self) -> Iterator[TranscriptAppend]:
-        """Holds the transcript's lock. What is added in here stands together, behind everything else."""
+    def appending(self) -> Iterator[TranscriptAppend]:
+        """Hold the transcript's lock. Entries that are appended within stand together at the end of the file."""
         with self._locked():
             torn = self._repair_locked()
             yield TranscriptAppend(self, torn)
 
     def is_torn(self) -> bool:
-        """Whether something stands behind the last whole line, which `repair` would mend."""
-        return not _ends_whole(self.path)
+        """Return whether there are bytes after the last whole line, which `repair` would mend."""
+        return not self._ends_with_line_break()
 
     def repair(self) -> TornLine | None:
-        """Mends a torn end, if there is one. While another process is writing, waits for it to finish."""
-        if _ends_whole(self.path):
+        """Repair a torn end, if there is one. Waits for another process that is writing: its line is not torn."""
+        if self._ends_with_line_break():
             return None
         with self._locked():
             return self._repair_locked()
@@ -200,61 +223,56 @@ class Transcript:
     def _locked(self) -> Iterator[None]:
         try:
             with locked(self.path, wait_s=LOCK_WAIT_S, purpose="writing to this session", create=False) as handle:
-                if FileState.from_stat(os.fstat(handle)).inode != _inode(self.path):
-                    raise SessionNotFound(f"{self.path}: was deleted.")
+                state = FileState.of(self.path)
+                if state is None or state.inode != FileState.from_stat(os.fstat(handle)).inode:
+                    raise SessionNotFound(f"{self.path}: was deleted.")  # while this waited for the lock
                 yield
         except LockMissing as exc:
             raise SessionNotFound(f"{self.path}: there is no such transcript.") from exc
 
     def _repair_locked(self) -> TornLine | None:
-        if _ends_whole(self.path):
+        if self._ends_with_line_break():
             return None
-        with self._reading() as file:
+        with self._open() as file:
             size = file.seek(0, os.SEEK_END)
-            start, rest = next(_iter_back(file, size, whole=False))
+            start, raw = next(_iter_backwards(file, size, self._block_bytes, ends_with_line_break=False))
         with _unwritable():
             try:
-                parse_entry(rest)
+                parse_entry(raw)
             except DamagedEntry:
-                return TornLine(len(rest), move_torn_end(self.path, start, rest))
+                return TornLine(len(raw), move_torn_end(self.path, start, raw))
             append_durably(self.path, b"\n")
-            return TornLine(len(rest), None)
+            return TornLine(len(raw), None)
 
-    def find_last_id(self) -> str | None:
-        """The id of the last entry that has one: the parent of the next. Read from the back, or remembered."""
-        state = FileState.of(self.path)
-        if self._end is None or self._end[0] != state:
-            with self._reading() as file:
-                size = file.seek(0, os.SEEK_END)
-                ids = (_id_of(raw) for _, raw in _iter_back(file, size))
-                last = next((one for one in ids if one), None)
-            if state is None:
-                return last
-            self._end = (state, last)
-        return self._end[1]
-
-    def remember_end(self, state: FileState, last_id: str | None) -> None:
-        self._end = (state, last_id)
+    def _ends_with_line_break(self) -> bool:
+        with _unreadable(self.path):
+            handle = _open_unlinked(self.path, os.O_RDONLY)
+        try:
+            size = os.fstat(handle).st_size
+            return size == 0 or os.pread(handle, 1, size - 1) == b"\n"
+        finally:
+            os.close(handle)
 
 
 @frozen
 class TranscriptAppend:
-    """The right to add to a transcript, for as long as its lock is held."""
+    """Permission to append to a transcript while its lock is held."""
 
     transcript: Transcript
     torn: TornLine | None
+    """Torn end that was repaired first."""
 
     def add(self, entries: Sequence[AnyEntry]) -> tuple[int, FileState]:
-        """Returns when all of them are on disk: the offset they begin at, and the file as it is now."""
+        """Append entries. When this returns, all are on disk. Return their offset and the new state of the file."""
         path = self.transcript.path
-        before = os.path.getsize(path)
+        offset = os.path.getsize(path)
         with _unwritable():
             append_durably(path, b"".join(map(format_entry, entries)))
         state = FileState.of(path)
         if state is None:
             raise SessionNotFound(f"{path}: was deleted.")
-        self.transcript.remember_end(state, entries[-1].id)
-        return before, state
+        self.transcript.remember_last_entry(state, entries[-1].id)
+        return offset, state
 
 
 def parse_line(line: RawLine) -> TranscriptLine:
@@ -277,12 +295,12 @@ def is_message(line: TranscriptLine) -> bool:
 
 
 def _from_message_on(lines: list[TranscriptLine], messages: int) -> list[TranscriptLine]:
-    """From the so many-th message from the end on; all of them where there are fewer."""
-    left = messages
-    for at in range(len(lines) - 1, -1, -1):
-        left -= is_message(lines[at])
-        if left <= 0:
-            return lines[at:] if messages > 0 else []
+    """Return the lines from the Nth-last message on; all lines if there are fewer messages."""
+    missing = messages
+    for index in range(len(lines) - 1, -1, -1):
+        missing -= is_message(lines[index])
+        if missing <= 0:
+            return lines[index:] if messages > 0 else []
     return lines
 
 
@@ -293,56 +311,60 @@ def _parse(raw: bytes, number: int) -> AnyEntry | Damage:
         return Damage(number, str(exc))
 
 
-def _id_of(raw: bytes) -> str | None:
+def _find_id(raw: bytes) -> str | None:
     try:
         return parse_entry(raw).id
     except DamagedEntry:
         return None
 
 
-def _iter_back(file: BinaryIO, end: int, *, whole: bool = True) -> Iterator[tuple[int, bytes]]:
-    """Lines from the back, each with its offset and without its line break. ``end`` is behind a line break, or, where
-    the last line is not whole, behind that."""
-    at, rest, block, skip = end, b"", _BLOCK, whole
-    while at > 0:
-        step = min(block, at)
-        block = min(block * 2, _LARGEST_BLOCK)
-        at -= step
-        file.seek(at)
-        rest, *lines = (file.read(step) + rest).split(b"\n")
+def _iter_backwards(
+    file: BinaryIO, end: int, block_bytes: int, *, ends_with_line_break: bool = True
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines before ``end``, the last one first, each with its offset and without its line break.
+
+    ``end`` is the offset after a line break, or, with ``ends_with_line_break`` False, the end of a torn line.
+
+    Blocks are read from the back and split at line breaks. The first piece of a block is only the end of a line; it is
+    kept in ``line_end`` and joined to the block before::
+
+        {"a": 1}⏎{"b"|: 2}⏎{"c": 3}⏎    the second block yields {"c": 3} and keeps `: 2}`,
+         first block  | second block    which the first block completes
+
+    Blocks double in size, so that a line longer than a block is not joined over and over.
+    """
+    block_start, line_end, line_break = end, b"", int(ends_with_line_break)
+    skips_empty = ends_with_line_break
+    while block_start > 0:
+        size = min(block_bytes, block_start)
+        block_bytes = min(block_bytes * 2, _LARGEST_BLOCK)
+        block_start -= size
+        file.seek(block_start)
+        line_end, *lines = (file.read(size) + line_end).split(b"\n")
         for raw in reversed(lines):
-            if skip:  # nothing stands behind the last line break
-                skip = False
+            if skips_empty:  # the empty piece after the last line break
+                skips_empty = False
                 continue
-            end -= len(raw) + whole
-            whole = True
+            end -= len(raw) + line_break
+            line_break = 1
             yield end, raw
     if end > 0:
-        yield 0, rest
+        yield 0, line_end
 
 
 def _open_unlinked(path: str, flags: int) -> int:
-    """Open a transcript, but not what a symbolic link in its place points to. A pipe is not waited for."""
+    """Open a transcript. A symbolic link in its place is refused, and a pipe is not waited for."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-def _ends_whole(path: str) -> bool:
+@contextmanager
+def _unreadable(path: str) -> Iterator[None]:
     try:
-        handle = _open_unlinked(path, os.O_RDONLY)
+        yield
     except FileNotFoundError as exc:
         raise SessionNotFound(f"{path}: there is no such transcript.") from exc
     except OSError as exc:
         raise TranscriptUnreadable(f"{path}: cannot be read ({exc.strerror}).") from exc
-    try:
-        size = os.fstat(handle).st_size
-        return size == 0 or os.pread(handle, 1, size - 1) == b"\n"
-    finally:
-        os.close(handle)
-
-
-def _inode(path: str) -> int | None:
-    state = FileState.of(path)
-    return state.inode if state else None
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, UsageError
-from kept.indexing.sources import CITED_FOLDER
 from kept.memory import Memory
 from kept.records import Hit, Progress, SearchResult
 from kept.redact import redact
@@ -128,7 +127,7 @@ class Toolbox:
 
     def _status(self, call: ToolCall) -> ToolOutcome:
         status = self.memory.status()
-        count = len(self.sessions.list()) if os.path.isdir(self.sessions.folder) else 0
+        count = len(self.sessions.recent()) if os.path.isdir(self.sessions.folder) else 0
         return ToolOutcome(status_text(status, count), {**status_json(status), "sessionCount": count})
 
     # conversations
@@ -162,7 +161,7 @@ class Toolbox:
         now = self.memory.clock.now()
         since = parse_when(arguments["since"], now=now) if "since" in arguments else 0
         until = parse_when(arguments["until"], now=now, end=True) if "until" in arguments else None
-        records = self.sessions.list(channel=arguments.get("channel"))
+        records = self.sessions.recent(channel=arguments.get("channel"))
         in_range = (
             record
             for record in records
@@ -176,7 +175,7 @@ class Toolbox:
         hits_by_path: dict[str, list[Hit]] = {}
         for hit in hits:
             hits_by_path.setdefault(hit.path, []).append(hit)
-        records = {CITED_FOLDER + os.path.basename(record.transcript_path): record for record in self.sessions.list()}
+        records = {record.citation: record for record in self.sessions.recent()}
         # A conversation may have been deleted since the search.
         return [(_session_json(records[path]), group) for path, group in hits_by_path.items() if path in records]
 
@@ -206,7 +205,7 @@ def error_outcome(error: KeptError) -> ToolOutcome:
 
 
 def _session_json(record: SessionRecord) -> dict[str, Any]:
-    from kept.sessions.entries import format_time
+    from kept.sessions.entry_json import format_time
 
     title = record.state.get(_TITLE)
     return {
@@ -217,5 +216,5 @@ def _session_json(record: SessionRecord) -> dict[str, Any]:
         "createdAt": format_time(record.created),
         "updatedAt": format_time(record.updated),
         "messageCount": record.messages,
-        "path": CITED_FOLDER + os.path.basename(record.transcript_path),
+        "path": record.citation,
     }

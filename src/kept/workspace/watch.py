@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
+from kept.sessions.transcript_paths import is_transcript
 from kept.workspace.workspace import is_markdown
-
-_TRANSCRIPT = ".jsonl"
 
 
 class ChangeSignal:
@@ -65,7 +64,7 @@ class ChangeSignal:
             about_folder = event.mask & (flags.ISDIR | flags.Q_OVERFLOW | flags.DELETE_SELF | flags.MOVE_SELF)
             if event.mask & (flags.DELETE_SELF | flags.MOVE_SELF | flags.IGNORED):
                 self._watched.clear()  # a folder is gone: all are watched again after the next scan
-            if about_folder or is_markdown(event.name) or event.name.endswith(_TRANSCRIPT):
+            if about_folder or is_markdown(event.name) or is_transcript(event.name):
                 seen = True
         return seen
 

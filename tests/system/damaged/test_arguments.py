@@ -84,7 +84,7 @@ def test_no_argument_of_a_tool_or_a_method_fails_in_another_way(commands, home, 
         assert sessions.find(word, word) is None
         session = sessions.get_or_create(word, word, account_id=word, chat_type=word, metadata={word: word})
         assert sessions.get_or_create(word, word, account_id=word, chat_type=word).id == session.id
-        assert session in sessions.list(channel=session.channel)
+        assert session in sessions.recent(channel=session.channel)
         for source in (word, None):
             try:
                 memory.search("port", source=source, path=word)

@@ -16,7 +16,7 @@ from kept.channels.gateway import Gateway, only_gateway
 from kept.clock import SystemClock
 from kept.errors import ConfigError
 from kept.responder.inbox import Inbox, describe
-from kept.sessions.keys import SessionKey
+from kept.sessions.session_key import SessionKey
 from kept.testing import FakeEmbedder, ScriptedChat
 from tests.support.damaged_commands import Commands
 from tests.support.mutations import flipped_bits, wrong_fields

@@ -184,7 +184,7 @@ def test_a_first_line_that_is_wrong_takes_no_other_session_down(place):
     for number, start in enumerate(starts):
         place.write([start, good_line(number)], f"20260314T140926Z_bad{number}.jsonl")
     with place.sessions() as sessions:
-        found = {Path(record.transcript_path).name: record for record in sessions.list()}
+        found = {Path(record.transcript_path).name: record for record in sessions.recent()}
         assert len(found) == len(starts) + 1
         for record in found.values():
             assert sessions.tail(record.id, 1), "its messages can be read"
@@ -214,7 +214,7 @@ def test_what_is_ignored_is_said_with_its_line_and_what_to_do(place):
         [to_line(START), to_line(message), to_line({**message, "timestamp": "9999-12-31T23:59:59-12:00"})]
     )
     with place.sessions() as sessions:
-        (record,) = [one for one in sessions.list() if one.id == "bad"]
+        (record,) = [one for one in sessions.recent() if one.id == "bad"]
         said = [str(problem.reason) for problem in sessions.take_problems()]
     assert (record.messages, record.tokens_in, record.tokens_out, record.damaged_lines) == (2, 0, 10, 0)
     assert record.updated.year == 2026

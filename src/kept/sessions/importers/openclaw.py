@@ -25,7 +25,7 @@ from kept.sessions.importers.draft import (
 from kept.sessions.importers.openclaw_sqlite import Database
 from kept.sessions.importers.pi import draft_records
 from kept.sessions.importers.source import Source, load_json, open_regular, shown
-from kept.sessions.keys import DEFAULT_ACCOUNT, SessionKey
+from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 from kept.sessions.transcript import FileState
 
 FORMAT = "openclaw"

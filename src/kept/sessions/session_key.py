@@ -1,4 +1,4 @@
-"""Whose conversation it is: agent:{agentId}:{channel}:{accountId}:{chatType}:{userId}."""
+"""Key of a conversation: agent:{agentId}:{channel}:{accountId}:{chatType}:{userId}."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ DEFAULT_ACCOUNT = "default"
 DEFAULT_CHAT_TYPE = "direct"
 
 _PREFIX = "agent"
-# Colons part the parts and '%' begins an escape; line breaks and other control characters could not be shown.
+_PARTS = 6
+# A colon separates parts and '%' starts an escape. Control characters cannot be shown, half surrogates not stored.
 _ESCAPED = re.compile(r"[%:\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _ESCAPE = re.compile(r"%([0-9A-F]{2}|u[0-9A-F]{4})")
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True, order=True)  # not `@frozen`, which has neither `order` nor `__post_init__`
 class SessionKey:
+    """Identity of a conversation. Every reset starts another session under the same key."""
+
     agent_id: str
     channel: str
     account_id: str
@@ -28,19 +31,26 @@ class SessionKey:
         if not all((self.agent_id, self.channel, self.account_id, self.chat_type, self.user_id)):
             raise SessionKeyInvalid("No part of a session's key can be empty.")
 
+    @classmethod
+    def parse_full(cls, text: str) -> SessionKey:
+        """Parse a key in full, as transcripts have it. Raise SessionKeyInvalid for anything else."""
+        parts = text.split(":")
+        if parts[0] != _PREFIX or len(parts) != _PARTS:
+            raise SessionKeyInvalid(f"'{text}' is not the full key of a session.")
+        return cls(*map(_unescape, parts[1:]))
+
     def __str__(self) -> str:
         parts = (self.agent_id, self.channel, self.account_id, self.chat_type, self.user_id)
         return ":".join((_PREFIX, *map(_escape, parts)))
 
 
 def parse_key(text: str, *, agent_id: str) -> SessionKey:
-    """A key in full, or the short {channel}:{userId}, which is expanded for the agent.
+    """Parse a full key, or the short {channel}:{userId}, which is expanded for the agent.
 
-    In the short form the user's id is everything after the first colon, as it came.
+    In the short form, everything after the first colon is the user's id, taken as it is.
     """
-    parts = text.split(":")
-    if parts[0] == _PREFIX and len(parts) == 6:
-        return SessionKey(*map(_unescape, parts[1:]))
+    if text.startswith(f"{_PREFIX}:") and text.count(":") == _PARTS - 1:
+        return SessionKey.parse_full(text)
     channel, colon, user_id = text.partition(":")
     if not colon:
         raise SessionKeyInvalid(f"'{text}' is not the key of a session.")
