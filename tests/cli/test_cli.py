@@ -63,7 +63,7 @@ def test_init_leaves_what_is_there_as_it_is(kept, home, notes):
     before = tree_of(notes)
     ended = kept("init")
     assert ended.code == 0
-    assert "Everything was there already." in ended.out
+    assert "Everything exists already." in ended.out
     assert tree_of(notes) == before
     assert (home / "config.yaml").read_text() == "# mine\n"
 
@@ -588,6 +588,11 @@ def test_an_output_that_cannot_show_every_letter_is_no_error(kept, notes, encodi
         assert ended.stderr == b""
 
 
+def test_a_text_that_looks_like_an_option_does_not_change_how_an_error_is_shown(kept):
+    assert kept("get", "--", "--json").err.startswith("Error: ")
+    assert "Traceback" not in kept("get", "--", "--debug").err
+
+
 def test_a_closed_standard_input_is_nothing_to_remember(environment, workspace):
     ended = subprocess.run(
         ["bash", "-c", f"'{KEPT}' add - <&-"],
@@ -611,7 +616,7 @@ def test_a_closed_output_is_no_error_of_ours(environment, notes, args, closed):
         timeout=60,
     )
     assert ended.returncode == {"search ''": 2, "get none.md --json": 3}.get(args, 0)
-    assert "should not" not in ended.stderr
+    assert "Unexpected error" not in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

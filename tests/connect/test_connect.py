@@ -94,7 +94,7 @@ def test_every_line_of_the_settings_stays_and_undo_brings_back_every_byte(kept, 
     whole = [line for line in text.splitlines() if line.rstrip("}, ") in made]
     assert len(whole) == len(text.splitlines())
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
-    copy = Path(done.err.split("kept in ")[1].strip().rstrip("."))
+    copy = Path(done.err.split("saved to ")[1].strip().rstrip("."))
     assert copy.read_text() == text
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
 
