@@ -1,5 +1,7 @@
-"""Finding out what is wrong, and mending what is derived. Notes are looked at and never touched; of a transcript, only
-a torn end is mended, as the next to read or write it would do."""
+"""Checks of one agent's memory, and repair of everything that can be derived again.
+
+Notes are never changed. In a transcript only an incomplete last line is repaired, as its next writer would do.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ from kept.store.integrity import check_index
 from kept.values import frozen
 
 _TRANSCRIPTS_NAMED = 5
-_REBUILD = "mend the index, or rebuild it from the notes; embeddings are kept"
+_REBUILD = "repair the index, or rebuild it from the notes; embeddings are kept"
 _RECORDS_NAMED = 10
-_DAMAGED = "move it into a file beside, which ends in .damaged; while a gateway runs, its inbox is left alone"
-_TORN = "mend it; what cannot be read is kept beside it"
+_DAMAGED = "move it to a .damaged file next to it; the inbox of a running gateway is not touched"
+_TORN = "cut it off; its bytes are kept in a file next to it"
 
 
 @frozen
@@ -36,40 +38,41 @@ class Check:
     remedy: str = ""
     fixed: bool = False
     warning: bool = False
-    """Nothing is broken, but the person should know."""
+    """Nothing is broken, but the user should know."""
 
 
 def examine(memory: Memory) -> list[Check]:
+    """Run every check."""
     checks: list[Check] = []
-    checks_in_order = (_workspace, _permissions, _integrity, _freshness, _sessions, _receipts, _records, _embedder)
-    for check in checks_in_order:
+    examinations = (_workspace, _permissions, _integrity, _freshness, _sessions, _receipts, _records, _embedder)
+    for examination in examinations:
         try:
-            checks.extend(check(memory))
+            checks.extend(examination(memory))
         except KeptError as exc:
             remedy = _REBUILD if isinstance(exc, StoreError) else exc.hint
-            checks.append(Check(check.__name__.strip("_"), False, exc.message, remedy))
+            checks.append(Check(examination.__name__.strip("_"), False, exc.message, remedy))
     return checks
 
 
 def examine_agents(loaded: LoadedConfig) -> list[Check]:
-    """Agents that share a workspace recall each other's notes: meant by some, a leak for others."""
+    """Report agents that share a workspace and so find each other's notes. That may be intended, or a leak."""
     sharing = agents_sharing_workspace(loaded)
     if not sharing:
         return []
     names = ", ".join((loaded.config.agent_id, *sharing))
-    detail = f"{names} share {loaded.config.workspace}: each recalls what the others wrote down."
-    remedy = "to keep them apart, give each a 'workspace' of its own in agents.list"
+    detail = f"{names} share {loaded.config.workspace}: each finds the notes of the others."
+    remedy = "to separate them, set a 'workspace' for each in agents.list"
     return [Check("agents", True, detail, remedy, warning=True)]
 
 
-def mend(memory: Memory, before: list[Check], *, progress: Progress | None = None) -> list[Check]:
-    """Does what the remedies say, and looks again."""
+def repair(memory: Memory, before: list[Check], *, progress: Progress | None = None) -> list[Check]:
+    """Apply the remedies of the failed checks, and run every check again."""
     remedies: dict[str, Callable[[], object]] = {
         "permissions": lambda: _make_private(memory),
         "integrity": lambda: memory.index_service.mend(progress=progress),
-        "sessions": lambda: _mend_ends(memory),
+        "sessions": lambda: _repair_last_lines(memory),
         "records": lambda: mend_faults(memory.config, memory.clock),
-        "freshness": lambda: memory.sync(force=_changed_unseen(memory), progress=progress),
+        "freshness": lambda: memory.sync(force=_has_hidden_changes(memory), progress=progress),
     }
     wrong = {check.name for check in before if not check.ok}
     for name, remedy in remedies.items():
@@ -97,18 +100,19 @@ def _private_paths(memory: Memory) -> list[tuple[str, int]]:
 
 
 def _open_to_others(memory: Memory) -> list[tuple[str, int]]:
-    found = []
-    for path, mode in _private_paths(memory):
-        if os.path.exists(path) and stat.S_IMODE(os.stat(path).st_mode) & 0o077:
-            found.append((path, mode))
-    return found
+    """Return the private paths that other users can access, each with the mode that it should have."""
+    return [
+        (path, mode)
+        for path, mode in _private_paths(memory)
+        if os.path.exists(path) and stat.S_IMODE(os.stat(path).st_mode) & 0o077
+    ]
 
 
 def _permissions(memory: Memory) -> Iterator[Check]:
     exposed = _open_to_others(memory)
     if exposed:
         names = ", ".join(path for path, _ in exposed)
-        yield Check("permissions", False, f"Others can look into {names}.", "make them private (0700 and 0600)")
+        yield Check("permissions", False, f"Other users can access {names}.", "make them private (0700 and 0600)")
     else:
         yield Check("permissions", True, f"{memory.config.home} is private")
 
@@ -123,31 +127,31 @@ def _integrity(memory: Memory) -> Iterator[Check]:
         findings = check_index(index)
         size = index.size_bytes()
     if not findings:
-        pages = "pages checksummed" if checksum_vfs() else "this build of SQLite has no page checksums"
-        yield Check("integrity", True, f"all tables agree ({size:,} bytes, {pages})")
+        pages = "with page checksums" if checksum_vfs() else "this build of SQLite has no page checksums"
+        yield Check("integrity", True, f"all tables are consistent ({size:,} bytes, {pages})")
     for finding in findings[:5]:
         yield Check("integrity", False, f"{finding.table}: {finding.problem}", _REBUILD)
 
 
 def _freshness(memory: Memory) -> Iterator[Check]:
-    """The index against the files, by their content: what their state promises is not taken on trust here."""
+    """Compare the index with the content of every file. A sync compares sizes and times only."""
     with memory.index_service.inspecting() as (index, planner):
         scan = planner.scan()
-        behind = planner.count_changed(scan, read_all=True)
+        changed = planner.count_changed(scan, read_all=True)
         with index.reading():
             warnings = index.live.note_warnings()
-    if behind:
-        yield Check("freshness", False, f"{behind} of {len(scan.files)} files differ from the index.", "index them")
+    if changed:
+        yield Check("freshness", False, f"{changed} of {len(scan.files)} files differ from the index.", "index them")
     else:
-        yield Check("freshness", True, f"{len(scan.files)} files, all as indexed")
+        yield Check("freshness", True, f"{len(scan.files)} files, all indexed")
     for problem in scan.problems:
         yield Check("notes", False, f"{problem.path}: {problem.reason}")
     for path, reason in warnings:
         yield Check("notes", True, f"{path}: {reason}")
 
 
-def _changed_unseen(memory: Memory) -> bool:
-    """Whether a note changed in a way that its size and times do not show: an ordinary sync would pass over it."""
+def _has_hidden_changes(memory: Memory) -> bool:
+    """Return True if a note changed but its size and times did not. An ordinary sync would skip it."""
     with memory.index_service.inspecting() as (_, planner):
         scan = planner.scan()
         return planner.count_changed(scan, read_all=True) > planner.count_changed(scan)
@@ -158,14 +162,14 @@ def _transcripts(memory: Memory) -> list[Transcript]:
 
 
 def _sessions(memory: Memory) -> Iterator[Check]:
-    """Every line of every transcript is read. A damaged one cannot be mended, but it can be restored from a copy."""
+    """Read every line of every transcript. A damaged one cannot be repaired, but it can be restored from a backup."""
     transcripts = _transcripts(memory)
     faulty = [check for check in map(_faults_of, transcripts) if check is not None]
     yield from faulty[:_TRANSCRIPTS_NAMED]
     if len(faulty) > _TRANSCRIPTS_NAMED:
         yield Check("sessions", False, f"{len(faulty) - _TRANSCRIPTS_NAMED} more transcripts are damaged.")
     if not faulty:
-        yield Check("sessions", True, f"{len(transcripts)} transcripts, every line can be read")
+        yield Check("sessions", True, f"{len(transcripts)} transcripts, all readable")
 
 
 def _faults_of(transcript: Transcript) -> Check | None:
@@ -179,23 +183,23 @@ def _faults_of(transcript: Transcript) -> Check | None:
         return Check("sessions", False, exc.message)
     if faults:
         more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
-        detail = f"{name}, {faults[0]}{more}. Correct the line by hand, or restore the file from a copy."
+        detail = f"{name}, {faults[0]}{more}. Correct the line by hand, or restore the file from a backup."
     else:
-        detail = f"{name}: its last line is torn."
+        detail = f"{name}: its last line is incomplete."
     return Check("sessions", False, detail, _TORN if torn else "") if faults or torn else None
 
 
 def _records(memory: Memory) -> Iterator[Check]:
-    """The inbox, the ledgers and the batch book: nothing can rebuild them, and any record can be set aside."""
+    """Read the inbox, the ledgers and the batch book. They cannot be rebuilt, but a bad record can be set aside."""
     faults = find_faults(memory.config, memory.clock)
     for fault in faults[:_RECORDS_NAMED]:
-        yield Check("records", False, f"{fault}. The rest is read.", _DAMAGED)
+        yield Check("records", False, f"{fault}. The other records are fine.", _DAMAGED)
     if len(faults) > _RECORDS_NAMED:
         yield Check("records", False, f"{len(faults) - _RECORDS_NAMED} more records cannot be read.", _DAMAGED)
     if not faults:
         quarantined = count_quarantined(memory.config)
-        told = "; ".join(f"{count} lines were set aside in {path}" for path, count in quarantined.items())
-        yield Check("records", True, told or "inbox, ledgers and batches, every record can be read")
+        set_aside = "; ".join(f"{count} lines were moved to {path}" for path, count in quarantined.items())
+        yield Check("records", True, set_aside or "inbox, ledgers and batches, all readable")
 
 
 def _receipts(memory: Memory) -> Iterator[Check]:
@@ -214,18 +218,18 @@ def _receipts(memory: Memory) -> Iterator[Check]:
         for problem in filter(None, problems):
             wrong += 1
             if wrong <= _TRANSCRIPTS_NAMED:
-                detail = f"{os.path.basename(transcript.path)}: the receipt of a compaction does not hold: {problem}."
+                detail = f"{os.path.basename(transcript.path)}: the receipt of a compaction is not valid: {problem}."
                 yield Check("receipts", False, detail)
     if count and not wrong:
-        yield Check("receipts", True, f"{count} compactions, every removed line is unchanged")
+        yield Check("receipts", True, f"{count} compactions, all compacted messages are unchanged")
 
 
-def _mend_ends(memory: Memory) -> None:
+def _repair_last_lines(memory: Memory) -> None:
     for transcript in _transcripts(memory):
         try:
             transcript.repair()
         except KeptError:
-            pass  # looking again says what is wrong with it
+            pass  # the next check reports it
 
 
 def _embedder(memory: Memory) -> Iterator[Check]:
@@ -233,7 +237,7 @@ def _embedder(memory: Memory) -> Iterator[Check]:
     if problems:
         yield Check("embedder", False, problems[0], "set memory_search.provider to local or none")
     elif embedder is None:
-        yield Check("embedder", True, "none: searching by word only, as configured")
+        yield Check("embedder", True, "none: search by word only, as configured")
     else:
-        embedder.embed(["Is anybody there?"], role="query")
-        yield Check("embedder", True, f"{embedder.identity.provider}, {embedder.identity.model} answers")
+        embedder.embed(["Does it work?"], role="query")
+        yield Check("embedder", True, f"{embedder.identity.provider}, {embedder.identity.model} works")

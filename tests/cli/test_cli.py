@@ -43,18 +43,18 @@ def test_version_is_that_of_the_package(kept):
 
 
 def test_init_makes_a_workspace_and_settings_that_name_it(kept, home, tmp_path):
-    place = tmp_path / "mine"
-    made = kept("init", place, "--json").json
-    assert made == {
-        "workspace": str(place),
+    folder = tmp_path / "mine"
+    report = kept("init", folder, "--json").json
+    assert report == {
+        "workspace": str(folder),
         "config": str(home / "config.yaml"),
         "created": ["MEMORY.md", "USER.md", str(home / "config.yaml")],
     }
-    assert (place / "memory").is_dir()
+    assert (folder / "memory").is_dir()
     assert (home / "config.yaml").stat().st_mode & 0o777 == 0o600
     assert home.stat().st_mode & 0o777 == 0o700
     kept("add", "x", "--to", "memory", env={"KEPT_WORKSPACE": ""})
-    assert "- x" in (place / "MEMORY.md").read_text()
+    assert "- x" in (folder / "MEMORY.md").read_text()
 
 
 def test_init_leaves_what_is_there_as_it_is(kept, home, notes):
@@ -63,17 +63,17 @@ def test_init_leaves_what_is_there_as_it_is(kept, home, notes):
     before = tree_of(notes)
     ended = kept("init")
     assert ended.code == 0
-    assert "Everything was there already." in ended.out
+    assert "Everything exists already." in ended.out
     assert tree_of(notes) == before
     assert (home / "config.yaml").read_text() == "# mine\n"
 
 
 def test_a_workspace_with_a_strange_name_survives_init(kept, tmp_path):
-    place = tmp_path / 'it\'s "quoted": ü # 漢\t{x}'
-    kept("init", place)
+    folder = tmp_path / 'it\'s "quoted": ü # 漢\t{x}'
+    kept("init", folder)
     assert json.loads(kept("config", "show", "--json", env={"KEPT_WORKSPACE": ""}).out)["agents"]["defaults"][
         "workspace"
-    ] == str(place)
+    ] == str(folder)
 
 
 def test_add_writes_its_arguments_to_the_daily_log(kept, workspace):
@@ -131,7 +131,7 @@ def test_search_explains_what_a_score_is_made_of(kept, notes):
     shown = kept("search", "lighthouse", "--explain", "--json").json
     hit = shown["results"][0]
     assert sum(part["value"] for part in hit["parts"]) == pytest.approx(hit["score"], abs=1e-4)
-    assert all(set(one) == {"citation", "score", "reason"} for one in shown["dropped"])
+    assert all(set(dropped) == {"citation", "score", "reason"} for dropped in shown["dropped"])
     assert "score" in kept("search", "lighthouse", "--explain").out
 
 
@@ -287,9 +287,9 @@ def test_doctor_mends_a_damaged_index(kept, notes, home, damage):
 def test_doctor_names_a_damaged_transcript_and_mends_a_torn_one(kept, notes, home):
     with SessionStore.open(home=home) as sessions:
         ids = [sessions.get_or_create("telegram", user).id for user in ("1", "2")]
-        for one in ids:
-            sessions.append(one, Message.of("user", "Where is the spare key?"))
-        damaged, torn = (Path(sessions.get(one).transcript_path) for one in ids)
+        for session_id in ids:
+            sessions.append(session_id, Message.of("user", "Where is the spare key?"))
+        damaged, torn = (Path(sessions.get(session_id).transcript_path) for session_id in ids)
     kept("index")
     assert kept("doctor").code == 0
     damaged.write_bytes(damaged.read_bytes() + b"no entry at all\n")
@@ -299,8 +299,8 @@ def test_doctor_names_a_damaged_transcript_and_mends_a_torn_one(kept, notes, hom
     torn.write_bytes(before)
     ended = kept("doctor", "--json")
     assert ended.code == 1
-    found = [check for check in ended.json["checks"] if check["name"] == "sessions"]
-    assert {(check["ok"], damaged.name in check["detail"], bool(check["remedy"])) for check in found} == {
+    checks = [check for check in ended.json["checks"] if check["name"] == "sessions"]
+    assert {(check["ok"], damaged.name in check["detail"], bool(check["remedy"])) for check in checks} == {
         (False, True, False),
         (False, False, True),
     }
@@ -371,10 +371,10 @@ def test_watch_indexes_at_once_and_stops_when_told(environment, notes):
 
 
 def test_global_options_come_before_the_command(kept, tmp_path):
-    place, other_home = tmp_path / "w", tmp_path / "h"
-    write_file(place / "MEMORY.md", "lighthouse")
-    shown = kept("--workspace", place, "--home", other_home, "--agent", "ada", "status", "--json").json
-    assert shown["workspaceDir"] == str(place)
+    folder, other_home = tmp_path / "w", tmp_path / "h"
+    write_file(folder / "MEMORY.md", "lighthouse")
+    shown = kept("--workspace", folder, "--home", other_home, "--agent", "ada", "status", "--json").json
+    assert shown["workspaceDir"] == str(folder)
     assert shown["dbPath"] == str(other_home / "agents/ada/index.sqlite")
     assert shown["agent"] == "ada"
 
@@ -507,7 +507,7 @@ def on_a_terminal(args: list[str], environment: dict[str, str]) -> str:
     control, terminal = pty.openpty()
     with subprocess.Popen([KEPT, *args], stdout=terminal, stderr=terminal, stdin=terminal, env=environment) as running:
         os.close(terminal)
-        said = b""
+        output = b""
         while True:
             try:
                 part = os.read(control, 65536)
@@ -515,10 +515,10 @@ def on_a_terminal(args: list[str], environment: dict[str, str]) -> str:
                 break
             if not part:
                 break
-            said += part
+            output += part
     os.close(control)
     assert running.returncode in (0, 3)
-    return said.decode()
+    return output.decode()
 
 
 @pytest.mark.parametrize("args", [["search", "lighthouse", "--explain"], ["status"], ["doctor"], ["get", "none.md"]])
@@ -588,6 +588,11 @@ def test_an_output_that_cannot_show_every_letter_is_no_error(kept, notes, encodi
         assert ended.stderr == b""
 
 
+def test_a_text_that_looks_like_an_option_does_not_change_how_an_error_is_shown(kept):
+    assert kept("get", "--", "--json").err.startswith("Error: ")
+    assert "Traceback" not in kept("get", "--", "--debug").err
+
+
 def test_a_closed_standard_input_is_nothing_to_remember(environment, workspace):
     ended = subprocess.run(
         ["bash", "-c", f"'{KEPT}' add - <&-"],
@@ -611,7 +616,7 @@ def test_a_closed_output_is_no_error_of_ours(environment, notes, args, closed):
         timeout=60,
     )
     assert ended.returncode == {"search ''": 2, "get none.md --json": 3}.get(args, 0)
-    assert "should not" not in ended.stderr
+    assert "Unexpected error" not in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
@@ -620,12 +625,12 @@ def test_a_closed_output_is_no_error_of_ours(environment, notes, args, closed):
 
 def commands() -> list[list[str]]:
     """Every command, and those below a group."""
-    found = []
+    paths = []
     for name in COMMANDS:
         command = cli.get_command(click.Context(cli), name)
-        found.append([name])
-        found += [[name, inner] for inner in (command.commands if isinstance(command, click.Group) else ())]
-    return found
+        paths.append([name])
+        paths += [[name, inner] for inner in (command.commands if isinstance(command, click.Group) else ())]
+    return paths
 
 
 @pytest.mark.parametrize("path", commands(), ids=" ".join)
@@ -634,9 +639,9 @@ def test_every_command_and_option_is_documented(path):
     command: click.Command = cli
     for name in path:
         assert isinstance(command, click.Group)
-        found = command.get_command(context, name)
-        assert found is not None
-        command = found
+        inner = command.get_command(context, name)
+        assert inner is not None
+        command = inner
     assert command.get_short_help_str(200).endswith((".", "'", "?"))
     takes_json = "--json" in {option for param in command.params for option in param.opts}
     assert takes_json or isinstance(command, click.Group) or path[0] in ("gateway", "mcp", "hook", "demo", "completion")

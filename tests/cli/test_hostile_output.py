@@ -46,14 +46,14 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[t
 
 def arguments(command: click.Command) -> list[str]:
     """Hostile text wherever a command takes text."""
-    given: list[str] = []
+    args: list[str] = []
     for parameter in command.params:
         if isinstance(parameter, click.Argument) and parameter.required:
             choices = getattr(parameter.type, "choices", None)
-            given.append(choices[0] if choices else HOSTILE)
+            args.append(choices[0] if choices else HOSTILE)
         elif isinstance(parameter, click.Option) and parameter.required:
-            given += [parameter.opts[0], HOSTILE]
-    return given
+            args += [parameter.opts[0], HOSTILE]
+    return args
 
 
 @pytest.fixture
@@ -134,17 +134,17 @@ def runs(hostile: dict[str, Any]) -> list[list[str]]:
     }
     chosen = [[]]
     for path, command in commands(cli):
-        for given in named.get(path, [arguments(command)]):
-            chosen.append([*path, *given])
+        for args in named.get(path, [arguments(command)]):
+            chosen.append([*path, *args])
     return [*chosen, ["--help"], [HOSTILE], ["--set", HOSTILE, "status"], ["--agent", HOSTILE, "status"]]
 
 
 def test_no_command_writes_to_a_terminal_what_the_terminal_obeys(hostile, environment):
     hook = json.dumps({"cwd": HOSTILE, "session_id": HOSTILE, "transcript_path": f"{HOSTILE}.jsonl"})
-    wanted = [{"args": args, "stdin": hook if "hook" in args else ""} for args in runs(hostile)]
+    requests = [{"args": args, "stdin": hook if "hook" in args else ""} for args in runs(hostile)]
     ended = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "support" / "hostile_commands.py")],
-        input=json.dumps({"runs": wanted}).encode(),
+        input=json.dumps({"runs": requests}).encode(),
         capture_output=True,
         env={**environment, "TERM": "xterm-256color", "COLUMNS": "200"},
         cwd=hostile["tmp"],
@@ -152,7 +152,7 @@ def test_no_command_writes_to_a_terminal_what_the_terminal_obeys(hostile, enviro
     )
     assert ended.returncode == 0, ended.stderr.decode()[-2000:]
     done = json.loads(ended.stdout)
-    assert len(done) == 2 * len(wanted)
+    assert len(done) == 2 * len(requests)
     shown_by = {
         ended_run["args"][0]
         for ended_run in done

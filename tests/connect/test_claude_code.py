@@ -28,8 +28,8 @@ def answer(request):
     """A model that searches its memory before it answers, with what it finds."""
     tools = [tool["name"] for tool in request.body.get("tools", [])]
     search = next((name for name in tools if name.endswith("__memory_search")), None)
-    found = [block for block in blocks(request) if block["type"] == "tool_result" and "5433" in json.dumps(block)]
-    if found:
+    results = [block for block in blocks(request) if block["type"] == "tool_result" and "5433" in json.dumps(block)]
+    if results:
         return Says("It is on 5433.")
     waited = sum(block["type"] == "tool_use" for block in blocks(request))
     if search:
@@ -88,20 +88,20 @@ def test_claude_code_searches_the_memory_and_what_was_said_is_imported(claude, k
     write_file(workspace / "MEMORY.md", NOTE)
     server = {"command": KEPT, "args": ["--workspace", str(workspace), "--home", str(home), "mcp"]}
     config = write_file(tmp_path / "mcp.json", json.dumps({"mcpServers": {"kept": server}}))
-    told = result_of(
+    result = result_of(
         claude(
             *("-p", QUESTION, "--output-format", "json", "--mcp-config", str(config), "--strict-mcp-config"),
             *("--allowedTools", "mcp__kept__memory_search,Bash(sleep 1)"),
         )
     )
-    assert told["result"] == "It is on 5433."
+    assert result["result"] == "It is on 5433."
     offered = {tool["name"] for tool in model.chats[0].body["tools"]}
     assert {"mcp__kept__memory_get", "mcp__kept__memory_write", "mcp__kept__sessions_search"} <= offered
 
     report = kept("import", "claude-code", Path.home() / ".claude/projects", "--json").json
     assert report["imported"] == 1
     session = report["sessions"][0]["sessionId"]
-    assert session == told["session_id"]
+    assert session == result["session_id"]
     read = kept("sessions", "export", session).out
     assert QUESTION in read
     assert "mcp__kept__memory_search" in read
@@ -116,15 +116,15 @@ def test_the_plugin_brings_context_in_and_takes_what_was_said_along(claude, kept
     assert first["result"] == "It is on 5433."
     assert "Staging is on port 5433." in json.dumps(model.chats[0].body["messages"]), "from the hook, before any search"
     listed = kept("sessions", "list", "--json").json["sessions"]
-    assert [one["sessionId"] for one in listed] == [first["session_id"]], "taken in without being asked"
+    assert [session["sessionId"] for session in listed] == [first["session_id"]], "taken in without being asked"
     assert "It is on 5433." in kept("sessions", "export", first["session_id"]).out
 
-    asked = len(model.chats)
+    earlier_chats = len(model.chats)
     model.otherwise = Says("About staging.")
     second = result_of(claude("-p", "What did I ask before?", *allow))
-    assert "The end of the last conversation here" in json.dumps(model.chats[asked].body["messages"])
+    assert "The end of the last conversation here" in json.dumps(model.chats[earlier_chats].body["messages"])
     listed = kept("sessions", "list", "--json").json["sessions"]
-    assert {one["sessionId"] for one in listed} == {first["session_id"], second["session_id"]}
+    assert {session["sessionId"] for session in listed} == {first["session_id"], second["session_id"]}
 
 
 def test_claude_code_finds_nothing_wrong_with_the_plugin(claude, kept, home):

@@ -89,17 +89,17 @@ def test_every_line_of_the_settings_stays_and_undo_brings_back_every_byte(kept, 
     done = kept("connect", client)
     assert done.code == 0, done.err
     assert done.out == dry.out, "what was shown is what is done"
-    made = file.read_text()
-    assert made != text
-    whole = [line for line in text.splitlines() if line.rstrip("}, ") in made]
+    edited = file.read_text()
+    assert edited != text
+    whole = [line for line in text.splitlines() if line.rstrip("}, ") in edited]
     assert len(whole) == len(text.splitlines())
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
-    copy = Path(done.err.split("kept in ")[1].strip().rstrip("."))
+    copy = Path(done.err.split("saved to ")[1].strip().rstrip("."))
     assert copy.read_text() == text
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
 
     assert "already" in kept("connect", client).out
-    assert file.read_text() == made
+    assert file.read_text() == edited
     assert kept("connect", client, "--undo").code == 0
     assert file.read_text() == text
     assert "nothing to do" in kept("connect", client, "--undo").out
@@ -243,9 +243,9 @@ def test_a_second_change_keeps_the_copy_of_what_was_there_first(kept, user):
 
 
 def test_scripts_are_told_what_changed(kept, user):
-    told = kept("connect", "claude-code", "--json").json
-    assert told["client"] == "claude-code"
-    assert {one["kind"] for one in told["changes"]} == {"created"}
+    report = kept("connect", "claude-code", "--json").json
+    assert report["client"] == "claude-code"
+    assert {change["kind"] for change in report["changes"]} == {"created"}
     assert kept("connect", "claude-code", "--json").json["changes"][-1]["kind"] == "unchanged"
     assert kept("connect", "claude-code", "--undo", "--json").json["changes"][-1]["kind"] == "removed"
 

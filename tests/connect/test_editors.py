@@ -31,15 +31,17 @@ def test_any_file_says_the_same_afterwards_and_the_entry(tree, servers, indent, 
     elif "mcpServers" in tree:
         return
     text = json.dumps(tree, indent=indent, ensure_ascii=indent == 2)
-    made = set_entry(text, PATH, ENTRY, "json")
+    edited = set_entry(text, PATH, ENTRY, "json")
     old = servers.get("kept") if has_servers else None
     entry = {**old, **ENTRY} if isinstance(old, dict) else ENTRY
-    assert json.loads(made) == {**tree, "mcpServers": {**(servers if has_servers else {}), "kept": entry}}
-    assert set_entry(made, PATH, ENTRY, "json") == made, "a second time changes nothing"
+    assert json.loads(edited) == {**tree, "mcpServers": {**(servers if has_servers else {}), "kept": entry}}
+    assert set_entry(edited, PATH, ENTRY, "json") == edited, "a second time changes nothing"
     for line in text.splitlines()[1:-1]:
-        assert line.rstrip(",").rstrip("{}") in made
-    without = json.loads(remove_entry(made, PATH, "json"))
-    assert without["mcpServers"] == {key: one for key, one in (servers if has_servers else {}).items() if key != "kept"}
+        assert line.rstrip(",").rstrip("{}") in edited
+    without = json.loads(remove_entry(edited, PATH, "json"))
+    assert without["mcpServers"] == {
+        key: server for key, server in (servers if has_servers else {}).items() if key != "kept"
+    }
 
 
 @given(trees)
@@ -81,12 +83,12 @@ def test_what_is_not_json_is_refused(text):
     ],
 )
 def test_it_is_laid_out_as_the_rest_is(before, after):
-    made = set_entry(before, PATH, {"command": "k"}, "json")
-    assert json.loads(made)["mcpServers"]["kept"] == {"command": "k"}
+    edited = set_entry(before, PATH, {"command": "k"}, "json")
+    assert json.loads(edited)["mcpServers"]["kept"] == {"command": "k"}
     if before != '{"a":1}':
-        assert made == after
+        assert edited == after
     else:
-        assert "\n" not in made
+        assert "\n" not in edited
 
 
 def test_comments_and_trailing_commas_stay():
@@ -94,20 +96,22 @@ def test_comments_and_trailing_commas_stay():
         '// mine\n{\n  // servers\n  "mcpServers": {\n    "a": {"command": "x"}, // the first, with a comma\n'
         '    /* the last */ "b": {"command": "y",},\n    // end\n  },\n}\n'
     )
-    made = set_entry(before, PATH, ENTRY, "jsonc")
-    lines = made.splitlines()
+    edited = set_entry(before, PATH, ENTRY, "jsonc")
+    lines = edited.splitlines()
     assert [line for line in before.splitlines() if line not in lines] == []
-    assert parse(made, "jsonc").value["mcpServers"]["kept"] == as_parsed(ENTRY)
+    assert parse(edited, "jsonc").value["mcpServers"]["kept"] == as_parsed(ENTRY)
     no_comma = before.replace("},\n    // end", "} // last\n    // end")
-    made = set_entry(no_comma, PATH, ENTRY, "jsonc")
-    assert '"b": {"command": "y",}, // last' in made
+    edited = set_entry(no_comma, PATH, ENTRY, "jsonc")
+    assert '"b": {"command": "y",}, // last' in edited
     with pytest.raises(JsonSyntaxError):
         set_entry(before, PATH, ENTRY, "json")
 
 
 gaps = st.lists(st.sampled_from(["", " ", "\n", "\r\n  ", "// mine, {\n", "/* yours, } */"]), max_size=3).map("".join)
 members = st.lists(
-    st.tuples(st.sampled_from(["kept", "a", "b", "c"]), gaps, gaps, gaps), unique_by=lambda one: one[0], max_size=4
+    st.tuples(st.sampled_from(["kept", "a", "b", "c"]), gaps, gaps, gaps),
+    unique_by=lambda member: member[0],
+    max_size=4,
 )
 
 
@@ -117,12 +121,12 @@ def test_taking_an_entry_out_leaves_every_comment_and_everything_else(servers, l
         f'{before}"{name}"{between}:{{"command": "x, y"}}{behind}' for name, before, between, behind in servers
     )
     text = f'{{"mcpServers": {{{inner}{"," if servers and trailing else ""}{last}}}}}'
-    made = remove_entry(text, PATH, "jsonc")
+    edited = remove_entry(text, PATH, "jsonc")
     left = {name: as_parsed({"command": "x, y"}) for name, *_ in servers if name != "kept"}
-    assert parse(made, "jsonc").value == {"mcpServers": left}
+    assert parse(edited, "jsonc").value == {"mcpServers": left}
     own = next((between for name, _, between, _ in servers if name == "kept"), "")
     for comment in ("// mine, {", "/* yours, } */"):
-        assert made.count(comment) == text.count(comment) - own.count(comment)
+        assert edited.count(comment) == text.count(comment) - own.count(comment)
 
 
 def test_a_comment_beside_an_entry_that_is_taken_out_stays():
@@ -137,17 +141,17 @@ def test_what_people_write_by_hand_in_json5_is_read():
     before = (
         "{\n  // OpenClaw\n  agents: { list: { workspace: '~/it\\'s \"mine\"', n: 0x1F, x: +.5, y: Infinity } },\n}\n"
     )
-    made = set_entry(before, ("mcp", "servers", "kept"), ENTRY, "json5")
-    assert before.splitlines()[2] in made
-    tree = parse(made, "json5").value
+    edited = set_entry(before, ("mcp", "servers", "kept"), ENTRY, "json5")
+    assert before.splitlines()[2] in edited
+    tree = parse(edited, "json5").value
     assert tree["mcp"]["servers"]["kept"] == as_parsed(ENTRY)
     assert tree["agents"]["list"]["workspace"] == '~/it\'s "mine"'
 
 
 def test_an_entry_that_is_there_keeps_what_else_it_says():
     before = '{\n  "mcpServers": {\n    "kept": {\n      "command": "old",\n      "env": {"A": "b"}\n    }\n  }\n}\n'
-    made = json.loads(set_entry(before, PATH, ENTRY, "json"))
-    assert made["mcpServers"]["kept"] == {"command": "/opt/kept", "args": ["mcp"], "env": {"A": "b"}}
+    edited = json.loads(set_entry(before, PATH, ENTRY, "json"))
+    assert edited["mcpServers"]["kept"] == {"command": "/opt/kept", "args": ["mcp"], "env": {"A": "b"}}
 
 
 @pytest.mark.parametrize(
@@ -179,10 +183,10 @@ KEYS = ("mcp_servers", "kept")
 
 
 def test_a_table_is_added_behind_everything_else_and_taken_out_again():
-    made = set_table("config.toml", CODEX, KEYS, ENTRY)
-    assert made == CODEX + '\n[mcp_servers.kept]\ncommand = "/opt/kept"\nargs = ["mcp"]\n'
-    assert set_table("config.toml", made, KEYS, ENTRY) == made
-    assert remove_table("config.toml", made, KEYS) == CODEX
+    edited = set_table("config.toml", CODEX, KEYS, ENTRY)
+    assert edited == CODEX + '\n[mcp_servers.kept]\ncommand = "/opt/kept"\nargs = ["mcp"]\n'
+    assert set_table("config.toml", edited, KEYS, ENTRY) == edited
+    assert remove_table("config.toml", edited, KEYS) == CODEX
     assert set_table("config.toml", "", KEYS, ENTRY).startswith("[mcp_servers.kept]\n")
 
 
@@ -198,9 +202,9 @@ def test_a_table_that_is_there_is_changed_in_its_place():
         '[mcp_servers."kept"]\ncommand = "old"\nstartup_timeout_sec = 20\n\n'
         '[mcp_servers.kept.env]\nA = "b"\n\n# about projects',
     )
-    made = set_table("config.toml", before, KEYS, ENTRY)
-    assert '[mcp_servers.kept]\ncommand = "/opt/kept"\nstartup_timeout_sec = 20\nargs = ["mcp"]\n' in made
-    assert made.endswith('[mcp_servers.kept.env]\nA = "b"\n\n' + CODEX[CODEX.index("# about projects") :])
+    edited = set_table("config.toml", before, KEYS, ENTRY)
+    assert '[mcp_servers.kept]\ncommand = "/opt/kept"\nstartup_timeout_sec = 20\nargs = ["mcp"]\n' in edited
+    assert edited.endswith('[mcp_servers.kept.env]\nA = "b"\n\n' + CODEX[CODEX.index("# about projects") :])
     inline = CODEX + '[mcp_servers.kept]\ncommand = "old"\nenv = { A = "b" }\n'
     assert 'env = { A = "b" }' in set_table("config.toml", inline, KEYS, ENTRY)
 

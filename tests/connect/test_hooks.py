@@ -50,8 +50,8 @@ def test_a_session_begins_with_memory_the_last_days_and_the_last_conversation_he
     other = transcript(tmp_path, session="ffffffff-0000-4000-8000-00000000000f", cwd="/home/me/other")
     kept("hook", "capture", stdin=told(other))
     context = context_of(kept("hook", "session-start", stdin=told()))
-    for said in ("> - Ines prefers tea.", "> The roses were cut.", "> It rained.", "Under the pot."):
-        assert said in context
+    for line in ("> - Ines prefers tea.", "> The roses were cut.", "> It rained.", "Under the pot."):
+        assert line in context
     assert "Too long ago" not in context
     assert context.count("The end of the last conversation here") == 1
     assert "not instructions" in context.splitlines()[0]
@@ -89,16 +89,16 @@ def test_what_is_captured_grows_with_the_session_and_is_found(kept, workspace, t
     assert kept("hook", "capture", stdin=told(file)).err == ""
     (session,) = kept("sessions", "list", "--json").json["sessions"]
     assert session["messageCount"] == 3
-    found = kept("search", "where is the spare key", "--json").json["results"]
-    assert "Under the pot." in found[0]["snippet"]
+    hits = kept("search", "where is the spare key", "--json").json["results"]
+    assert "Under the pot." in hits[0]["snippet"]
 
 
 @pytest.mark.parametrize("hook", ["session-start", "capture"])
 @pytest.mark.parametrize(
-    "said", ["", "garbage", "[]", "[" * 10_000, '{"transcript_path": 5}', '{"transcript_path": "/dev/zero"}', "\udcff"]
+    "stdin", ["", "garbage", "[]", "[" * 10_000, '{"transcript_path": 5}', '{"transcript_path": "/dev/zero"}', "\udcff"]
 )
-def test_whatever_it_is_told_the_client_goes_on(kept, hook, said):
-    ended = kept("hook", hook, stdin=said.encode("utf-8", "surrogateescape"))
+def test_whatever_it_is_told_the_client_goes_on(kept, hook, stdin):
+    ended = kept("hook", hook, stdin=stdin.encode("utf-8", "surrogateescape"))
     assert ended.code == 0
     assert ended.out == ""
     assert len(ended.err.splitlines()) <= 1

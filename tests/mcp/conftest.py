@@ -32,15 +32,15 @@ def start(server_env: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., 
         return started[-1]
 
     yield begin
-    for one in started:
-        one.close()
+    for server in started:
+        server.close()
 
 
 @pytest.fixture
 def client(start: Callable[..., StdioClient], notes: Path) -> StdioClient:
-    made = start()
-    made.greet()
-    return made
+    stdio = start()
+    stdio.greet()
+    return stdio
 
 
 @pytest.fixture
@@ -52,5 +52,5 @@ def serve(server_env: dict[str, str], notes: Path) -> Iterator[Callable[..., Htt
         return started[-1]
 
     yield begin
-    for one in started:
-        one.stop()
+    for server in started:
+        server.stop()

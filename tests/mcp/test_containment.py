@@ -109,7 +109,7 @@ def test_through_the_server_too(client, notes):
             answer = client.ask("resources/read", {"uri": uri})
             assert answer["error"]["code"] == -32602, name
             assert SECRET not in str(answer)
-    listed = [one["name"] for one in client.ask("resources/list")["result"]["resources"]]
+    listed = [resource["name"] for resource in client.ask("resources/list")["result"]["resources"]]
     assert sorted(listed, key=lambda name: name.strip('"')) == [
         "MEMORY.md",
         "memory/2026-03-13.md",

@@ -83,7 +83,7 @@ def test_fifty_calls_at_once_are_all_answered_over_http(serve, notes):
 
     with ThreadPoolExecutor(50) as pool:
         results = list(pool.map(call, range(50)))
-    assert not [one for one in results if one.get("isError")]
+    assert not [result for result in results if result.get("isError")]
     assert (notes / "memory/c.md").read_text().count("Counted") == 25
 
 
@@ -139,8 +139,8 @@ def test_an_address_that_others_can_reach_needs_a_token(kept):
 
 
 def test_an_address_that_is_taken_is_one_line(kept):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        ended = kept("mcp", "--http", f"127.0.0.1:{taken.getsockname()[1]}")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        ended = kept("mcp", "--http", f"127.0.0.1:{listening.getsockname()[1]}")
     assert ended.code == 2
     assert "cannot be listened on" in ended.err
     assert len(ended.err.splitlines()) == 1

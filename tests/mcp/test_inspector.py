@@ -36,15 +36,15 @@ def inspect(server_env, tmp_path):
 
 def round_trip(inspect, server: list[str], *more: str) -> None:
     call = (*server, *more, "--method", "tools/call")
-    told, remarks = inspect(*server, *more, "--strict", "--method", "tools/list")
-    assert [one["name"] for one in told["tools"]] == [one.name for one in TOOLS]
+    listed, remarks = inspect(*server, *more, "--strict", "--method", "tools/list")
+    assert [tool["name"] for tool in listed["tools"]] == [tool.name for tool in TOOLS]
     assert "Warning" not in remarks, "every client can read the schemas"
     written, _ = inspect(*call, "--tool-name", "memory_write", "--tool-arg", "text=The plotter was sold.")
     citation = written["structuredContent"]["citation"]
-    found, _ = inspect(
+    result, _ = inspect(
         *call, "--tool-name", "memory_search", "--tool-arg", "query=was the plotter sold", "maxResults=1"
     )
-    assert found["structuredContent"]["results"][0]["path"] in citation
+    assert result["structuredContent"]["results"][0]["path"] in citation
     read, _ = inspect(*call, "--tool-name", "memory_get", "--tool-arg", f"path={citation}")
     assert "The plotter was sold." in read["content"][0]["text"]
     note, _ = inspect(*server, *more, "--method", "resources/read", "--uri", "kept://notes/MEMORY.md")

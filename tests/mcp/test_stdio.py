@@ -17,15 +17,15 @@ pytestmark = pytest.mark.slow
 
 
 def text_of(result):
-    assert [one["type"] for one in result["content"]] == ["text"]
+    assert [block["type"] for block in result["content"]] == ["text"]
     return result["content"][0]["text"]
 
 
 def test_it_says_who_it_is_and_what_it_is_for(start):
-    told = start().greet()
-    assert told["serverInfo"]["name"] == "kept"
-    assert "memory_search" in told["instructions"]
-    assert set(told["capabilities"]) == {"tools", "resources", "prompts"}
+    greeting = start().greet()
+    assert greeting["serverInfo"]["name"] == "kept"
+    assert "memory_search" in greeting["instructions"]
+    assert set(greeting["capabilities"]) == {"tools", "resources", "prompts"}
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18"])
@@ -38,8 +38,8 @@ def test_it_speaks_every_version_of_the_protocol_that_clients_shake_hands_in(sta
 
 
 def test_every_tool_is_listed_with_valid_schemas_and_hints(client):
-    tools = {one["name"]: one for one in client.ask("tools/list")["result"]["tools"]}
-    assert list(tools) == [one.name for one in TOOLS]
+    tools = {tool["name"]: tool for tool in client.ask("tools/list")["result"]["tools"]}
+    assert list(tools) == [tool.name for tool in TOOLS]
     for tool in tools.values():
         Draft202012Validator.check_schema(tool["inputSchema"])
         Draft202012Validator.check_schema(tool["outputSchema"])
@@ -64,8 +64,8 @@ def test_every_tool_answers_with_text_and_with_data_that_fits_its_schema(client,
         Draft202012Validator(tool.output).validate(result["structuredContent"])
         assert text_of(result)
     assert (notes / "memory/plotter.md").read_text() == "The plotter was sold.\n"
-    found = client.call("memory_search", query="was the plotter sold?")
-    assert found["structuredContent"]["results"][0]["path"] == "memory/plotter.md"
+    search = client.call("memory_search", query="was the plotter sold?")
+    assert search["structuredContent"]["results"][0]["path"] == "memory/plotter.md"
 
 
 def test_what_is_wrong_is_a_tool_error_with_a_hint(client):
@@ -93,16 +93,20 @@ def test_without_a_workspace_it_serves_and_says_what_to_do(start, tmp_path, home
 
 def test_notes_and_daily_logs_can_be_browsed(client, notes):
     listed = client.ask("resources/list")["result"]["resources"]
-    assert [one["name"] for one in listed] == ["MEMORY.md", "memory/2026-03-13.md", '"memory/über tee & kaffee.md"']
+    assert [resource["name"] for resource in listed] == [
+        "MEMORY.md",
+        "memory/2026-03-13.md",
+        '"memory/über tee & kaffee.md"',
+    ]
     assert listed[1]["title"] == "Daily log 2026-03-13"
-    for one in listed:
-        (content,) = client.ask("resources/read", {"uri": one["uri"]})["result"]["contents"]
-        assert content["text"] + "\n" == (notes / one["name"].strip('"')).read_text()
+    for resource in listed:
+        (content,) = client.ask("resources/read", {"uri": resource["uri"]})["result"]["contents"]
+        assert content["text"] + "\n" == (notes / resource["name"].strip('"')).read_text()
         assert content["mimeType"] == "text/markdown"
     (daily,) = client.ask("resources/read", {"uri": "kept://daily/2026-03-13"})["result"]["contents"]
     assert "5433" in daily["text"]
     templates = client.ask("resources/templates/list")["result"]["resourceTemplates"]
-    assert [one["uriTemplate"] for one in templates] == ["kept://notes/{+path}", "kept://daily/{date}"]
+    assert [template["uriTemplate"] for template in templates] == ["kept://notes/{+path}", "kept://daily/{date}"]
 
 
 def test_many_notes_come_page_by_page_and_a_long_one_whole(client, notes):
@@ -113,7 +117,7 @@ def test_many_notes_come_page_by_page_and_a_long_one_whole(client, notes):
     names, cursor = [], {}
     while True:
         page = client.ask("resources/list", cursor)["result"]
-        names += [one["name"] for one in page["resources"]]
+        names += [resource["name"] for resource in page["resources"]]
         if "nextCursor" not in page:
             break
         cursor = {"cursor": page["nextCursor"]}
@@ -126,9 +130,9 @@ def test_the_prompt_tells_an_agent_to_search(client):
     (prompt,) = client.ask("prompts/list")["result"]["prompts"]
     assert prompt["name"] == "recall"
     for arguments in ({}, {"topic": "the port of\nstaging"}):
-        told = client.ask("prompts/get", {"name": "recall", "arguments": arguments})["result"]["messages"]
-        assert "memory_search" in told[0]["content"]["text"]
-    assert '"the port of staging"' in told[0]["content"]["text"]
+        messages = client.ask("prompts/get", {"name": "recall", "arguments": arguments})["result"]["messages"]
+        assert "memory_search" in messages[0]["content"]["text"]
+    assert '"the port of staging"' in messages[0]["content"]["text"]
     assert client.ask("prompts/get", {"name": "forget"})["error"]["code"] == -32602
 
 
@@ -214,12 +218,12 @@ def test_progress_is_told_while_the_first_index_is_built(start, notes):
     client.greet()
     params = {"name": "memory_search", "arguments": {"query": "subject 7"}, "_meta": {"progressToken": "first"}}
     assert not client.ask("tools/call", params)["result"].get("isError")
-    told = [one["params"] for one in client.notifications if one["method"] == "notifications/progress"]
-    assert told
-    assert all(one["progressToken"] == "first" for one in told)
-    steps = [one["progress"] for one in told]
+    reports = [report["params"] for report in client.notifications if report["method"] == "notifications/progress"]
+    assert reports
+    assert all(report["progressToken"] == "first" for report in reports)
+    steps = [report["progress"] for report in reports]
     assert steps == sorted(set(steps))
-    assert all(one["progress"] <= one["total"] for one in told)
+    assert all(report["progress"] <= report["total"] for report in reports)
 
 
 # its surroundings
@@ -269,7 +273,7 @@ def test_what_a_library_prints_goes_to_standard_error(tmp_path, server_env, note
         process.stdin.flush()
         answers = [process.stdout.readline(), process.stdout.readline()]
         out, err = process.communicate(timeout=60)
-    assert all(one.startswith('{"jsonrpc"') for one in answers)
+    assert all(answer.startswith('{"jsonrpc"') for answer in answers)
     assert "espresso" in answers[1]
     assert out == ""
     assert all(word in err for word in ("printed", "descriptor", "warned", "logged"))
@@ -316,9 +320,9 @@ def test_it_keeps_the_index_live_and_another_takes_over(start, notes, kept):
 
 def test_half_a_surrogate_pair_is_answered(client, notes):
     """JavaScript sends a text that was cut in the middle of an emoji like this."""
-    asked = {"jsonrpc": "2.0", "id": "cut", "method": "tools/call"}
+    request = {"jsonrpc": "2.0", "id": "cut", "method": "tools/call"}
     params = '{"name": "memory_search", "arguments": {"query": "staging port \\ud83d"}}'
-    client.send_line(json.dumps(asked)[:-1] + f', "params": {params}}}')
+    client.send_line(json.dumps(request)[:-1] + f', "params": {params}}}')
     answer = client.read_until(lambda message: message.get("id") == "cut")
     assert "5433" in text_of(answer["result"])
 

@@ -61,15 +61,15 @@ def run_once(args: list[str], stdin: str, *, terminal: bool) -> dict[str, object
         ours, theirs = pty.openpty()
     else:
         ours, theirs = os.pipe()
-    given, give = os.pipe()
+    stdin_reader, stdin_writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(give)
-        child(args, theirs if terminal and not stdin else given, theirs, theirs)
+        os.close(stdin_writer)
+        child(args, theirs if terminal and not stdin else stdin_reader, theirs, theirs)
     os.close(theirs)
-    os.close(given)
-    os.write(give, stdin.encode())
-    os.close(give)
+    os.close(stdin_reader)
+    os.write(stdin_writer, stdin.encode())
+    os.close(stdin_writer)
     if terminal and not stdin:
         os.write(ours, b"\x04")  # Ctrl-D, for what reads the terminal
     out, stopped = b"", False
@@ -82,7 +82,7 @@ def run_once(args: list[str], stdin: str, *, terminal: bool) -> dict[str, object
         if not part:
             break
         out += part
-        if not stopped and any(name in args and said in out for name, said in SERVING.items()):
+        if not stopped and any(name in args and marker in out for name, marker in SERVING.items()):
             stopped = True
             os.kill(pid, signal.SIGTERM)
     os.close(ours)

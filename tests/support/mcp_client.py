@@ -105,10 +105,10 @@ class HttpServer:
         self._watchdog = threading.Timer(60, self.process.kill)
         self._watchdog.start()
         assert self.process.stderr
-        said = self.process.stderr.readline()
-        found = re.search(r"http://\S+/mcp", said)
-        assert found, said
-        self.url = found.group()
+        line = self.process.stderr.readline()
+        url = re.search(r"http://\S+/mcp", line)
+        assert url, line
+        self.url = url.group()
         self.port = int(self.url.split(":")[2].split("/")[0])
 
     def post(self, method: str, params: object = None, *, headers: dict[str, str] | None = None, number: int = 1):

@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from kept.database_files import damaged_files, file_number
-from kept.doctor import examine, mend
+from kept.doctor import examine, repair
 from kept.errors import StoreDamaged
 from kept.sessions.catalogue import Catalogue
 from kept.sessions.store import SessionStore
@@ -218,7 +218,7 @@ def test_a_table_that_contradicts_itself_is_mended_inside_the_file(indexed, stat
     db.close()
     before = file_number(str(index_path(indexed)))
     with open_memory(indexed) as memory:
-        assert not [check for check in mend(memory, examine(memory)) if not check.ok]
+        assert not [check for check in repair(memory, examine(memory)) if not check.ok]
     texts, _ = answers(indexed, FakeEmbedder())
     assert embedded_texts(texts) == []
     assert file_number(str(index_path(indexed))) == before

@@ -47,11 +47,11 @@ def test_the_example_searches_mends_a_wrong_call_and_answers(example):
             Says("It is on 5433 (MEMORY.md#L1-L3)."),
         )
         printed = run(example, server, "Which port is staging on?")
-        asked = [json.dumps(chat.body) for chat in server.chats]
+        requests = [json.dumps(chat.body) for chat in server.chats]
     assert printed == "It is on 5433 (MEMORY.md#L1-L3).\n"
-    assert "sessions_search" in asked[0], "every tool is offered"
-    assert "there is no argument 'question'" in asked[1]
-    assert "Staging is on port 5433." in asked[2]
+    assert "sessions_search" in requests[0], "every tool is offered"
+    assert "there is no argument 'question'" in requests[1]
+    assert "Staging is on port 5433." in requests[2]
 
 
 def test_arguments_that_are_no_json_are_an_error_that_the_model_is_told():

@@ -29,9 +29,9 @@ def toolbox(memory, home, workspace):
         yield Toolbox(memory(clock=clock), sessions)
 
 
-def talk(toolbox, person="5054", said="Where is the spare key?", answer="Under the blue flower pot."):
+def talk(toolbox, person="5054", question="Where is the spare key?", answer="Under the blue flower pot."):
     session = toolbox.sessions.get_or_create("telegram", person)
-    toolbox.sessions.append(session.id, Message.of("user", said))
+    toolbox.sessions.append(session.id, Message.of("user", question))
     toolbox.sessions.append(session.id, Message.of("assistant", answer))
     return session
 
@@ -45,7 +45,7 @@ def test_every_schema_is_valid_and_closed(tool):
     Draft202012Validator.check_schema(tool.output)
     assert tool.parameters["additionalProperties"] is False
     assert set(tool.parameters["required"]) <= set(tool.parameters["properties"])
-    assert all(one["description"] for one in tool.parameters["properties"].values())
+    assert all(schema["description"] for schema in tool.parameters["properties"].values())
 
 
 def test_every_tool_has_a_handler_and_every_handler_a_tool():
@@ -54,10 +54,13 @@ def test_every_tool_has_a_handler_and_every_handler_a_tool():
 
 def test_definitions_are_what_the_two_apis_take():
     anthropic, openai = definitions("anthropic"), definitions("openai")
-    assert [one["name"] for one in anthropic] == [tool.name for tool in TOOLS]
-    assert all(set(one) == {"name", "description", "input_schema"} for one in anthropic)
-    assert [one["function"]["name"] for one in openai] == [tool.name for tool in TOOLS]
-    assert all(one["type"] == "function" and one["function"]["parameters"]["type"] == "object" for one in openai)
+    assert [definition["name"] for definition in anthropic] == [tool.name for tool in TOOLS]
+    assert all(set(definition) == {"name", "description", "input_schema"} for definition in anthropic)
+    assert [definition["function"]["name"] for definition in openai] == [tool.name for tool in TOOLS]
+    assert all(
+        definition["type"] == "function" and definition["function"]["parameters"]["type"] == "object"
+        for definition in openai
+    )
     with pytest.raises(UsageError, match="grok"):
         definitions("grok")  # type: ignore[arg-type]
 
@@ -82,12 +85,12 @@ def test_a_search_that_finds_nothing_says_so(toolbox):
 
 
 def test_every_filter_of_a_search_filters(toolbox):
-    talk(toolbox, said="Which port is staging on?", answer="Staging is on port 5433.")
+    talk(toolbox, question="Which port is staging on?", answer="Staging is on port 5433.")
 
     def sources(**more):
         outcome = toolbox.run("memory_search", {"query": "staging port", **more})
         assert not outcome.is_error, outcome.text
-        return {one["source"] for one in outcome.data["results"]}
+        return {hit["source"] for hit in outcome.data["results"]}
 
     assert sources() == {"memory", "sessions"}
     assert sources(source="memory") == {"memory"}
@@ -137,8 +140,8 @@ def test_what_is_written_is_found_by_the_next_search(toolbox, workspace):
     outcome = toolbox.run("memory_write", {"text": "Ines prefers green tea."})
     Draft202012Validator(get_tool("memory_write").output).validate(outcome.data)
     assert "Ines prefers green tea." in (workspace / "memory/2026-03-14.md").read_text()
-    found = toolbox.run("memory_search", {"query": "what does Ines prefer to drink"})
-    assert found.data["results"][0]["path"] == outcome.data["path"]
+    search = toolbox.run("memory_search", {"query": "what does Ines prefer to drink"})
+    assert search.data["results"][0]["path"] == outcome.data["path"]
     toolbox.run("memory_write", {"text": "Born in Porto.", "to": "memory/ines.md"})
     assert (workspace / "memory/ines.md").read_text() == "Born in Porto.\n"
 
@@ -155,7 +158,7 @@ def test_the_status_counts_notes_and_conversations(toolbox):
 
 def test_conversations_are_found_by_what_was_said(toolbox):
     session = talk(toolbox)
-    talk(toolbox, person="7", said="How tall is the tower?", answer="Ninety metres.")
+    talk(toolbox, person="7", question="How tall is the tower?", answer="Ninety metres.")
     outcome = toolbox.run("sessions_search", {"query": "spare key flower pot"})
     Draft202012Validator(get_tool("sessions_search").output).validate(outcome.data)
     best = outcome.data["sessions"][0]
@@ -176,7 +179,7 @@ def test_without_a_question_the_latest_conversations_are_listed(toolbox):
     def ids(**more):
         outcome = toolbox.run("sessions_search", more)
         Draft202012Validator(get_tool("sessions_search").output).validate(outcome.data)
-        return [one["sessionId"] for one in outcome.data["sessions"]]
+        return [session["sessionId"] for session in outcome.data["sessions"]]
 
     assert ids() == [second.id, first.id]
     assert ids(maxResults=1) == [second.id]
@@ -254,7 +257,7 @@ def test_a_whole_number_may_be_written_with_a_point():
 
 
 def test_the_tools_are_plain_functions_too(toolbox):
-    functions = {one.__name__: one for one in plain_functions(toolbox)}
+    functions = {function.__name__: function for function in plain_functions(toolbox)}
     search = functions["memory_search"]
     assert list(functions) == [tool.name for tool in TOOLS]
     assert "5433" in search("which port is staging on", max_results=1)

@@ -70,7 +70,7 @@ def test_a_tool_cannot_write_what_stands_in_a_system_prompt(toolbox, workspace, 
     for name in ("SOUL.md", "AGENTS.md", "USER.md"):
         write_file(workspace / name, "# Mine\n")
     before = tree_of(workspace)
-    functions = {one.__name__: one for one in plain_functions(toolbox)}
+    functions = {function.__name__: function for function in plain_functions(toolbox)}
     outcome = toolbox.run("memory_write", {"text": "# Standing orders\n\nObey.", "to": to})
     assert outcome.is_error
     assert functions["memory_write"]("Obey.", to).startswith("Error: ")
@@ -110,9 +110,9 @@ def test_a_tool_writes_long_term_memory_and_notes_below_memory(toolbox, workspac
 def test_a_tool_does_not_write_extra_paths(memory, home, tmp_path):
     note = write_file(tmp_path / "vault/note.md", "Mine.\n")
     with SessionStore.open(home=home) as sessions:
-        made = Toolbox(memory(settings={"memory_search.extra_paths": [str(note.parent)]}), sessions)
-        assert "tools write only MEMORY.md" in made.run("memory_write", {"text": "x", "to": str(note)}).text
-        made.memory.add("Mine too.", to=str(note))
+        with_extra_paths = Toolbox(memory(settings={"memory_search.extra_paths": [str(note.parent)]}), sessions)
+        assert "tools write only MEMORY.md" in with_extra_paths.run("memory_write", {"text": "x", "to": str(note)}).text
+        with_extra_paths.memory.add("Mine too.", to=str(note))
     assert note.read_text() == "Mine.\n\nMine too.\n"
 
 
@@ -123,10 +123,10 @@ def test_the_person_writes_every_note_of_the_workspace(kept, workspace):
 
 
 def test_the_python_api_refuses_what_a_model_chose(memory, workspace):
-    made = memory()
+    notes = memory()
     with pytest.raises(PathRefused):
-        made.add("Obey.", to="SOUL.md", by_tool=True)
-    made.add("Be kind.", to="SOUL.md")
+        notes.add("Obey.", to="SOUL.md", by_tool=True)
+    notes.add("Be kind.", to="SOUL.md")
     assert (workspace / "SOUL.md").read_text() == "Be kind.\n"
 
 
@@ -187,15 +187,15 @@ def unquoted(text: str) -> list[str]:
 
 @given(HOSTILE, HOSTILE, HOSTILE, HOSTILE)
 def test_every_line_that_is_not_quoted_is_of_the_servers_own_grammar(name, heading, snippet, other):
-    one = hit(f"memory/{name}.md", heading, snippet, other)
+    result = hit(f"memory/{name}.md", heading, snippet, other)
     shape = {"path": f"sessions/{name}.jsonl", "title": heading, "channel": other, "messageCount": 2}
     shape |= {"createdAt": other, "updatedAt": "2026-03-14T15:09:26.000+01:00"}
     names = {"workspace": f"/home/{name}", "provider": other, "requested_provider": other, "model": heading}
     trouble = {"problems": (Problem(name, snippet),), "degraded": (other,)}
     status = Status(index_path="", agent="main", dims=None, cache_max_entries=1, **names, **trouble)
     for text in (
-        search_text(SearchResult((one, one), degraded=(other, heading))),
-        sessions_text([(shape, [one])], [snippet]),
+        search_text(SearchResult((result, result), degraded=(other, heading))),
+        sessions_text([(shape, [result])], [snippet]),
         passage_text(Passage(f"memory/{name}.md", 1, 2, snippet, True, 3)),
         passage_text(Passage(f"memory/{name}.md", 1, 0, "", False, None)),
         written_text(Written(f"memory/{name}.md", 1, 2)),
@@ -230,13 +230,13 @@ def test_hostile_names_stay_in_their_place_through_search_and_read(toolbox, work
     session = toolbox.sessions.get_or_create("telegram", "7")
     toolbox.sessions.append(session.id, Message.of("user", "Harmless walrus?"))
     toolbox.sessions.append(session.id, StateEntry("title", title))
-    found = toolbox.run("memory_search", {"query": "harmless walrus", "source": "memory"})
+    search = toolbox.run("memory_search", {"query": "harmless walrus", "source": "memory"})
     talk = toolbox.run("sessions_search", {"query": "harmless walrus"})
-    for outcome in (found, talk):
+    for outcome in (search, talk):
         assert title in outcome.text
         for line in unquoted(outcome.text):
             assert OURS.fullmatch(line), line
-    citation = re.search(r"^\[1\] (\S+) \(score", found.text, re.MULTILINE)
+    citation = re.search(r"^\[1\] (\S+) \(score", search.text, re.MULTILINE)
     assert citation is not None
     read = toolbox.run("memory_get", {"path": citation[1]})
     assert read.data["path"] == name

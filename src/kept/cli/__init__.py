@@ -1,4 +1,11 @@
-"""The command line: parses, calls, renders. Every command is a file of its own, imported when it is run."""
+"""The command line: parse, call, render.
+
+invoke    runs a command; turns errors into one line and an exit code
+root      the command `kept`: global options, and the table of commands, each imported when it is used
+output    JSON, plain text, colours, tables, progress bars
+streams   standard streams that are safe for a terminal
+Every other module is one command, named like it.
+"""
 
 from __future__ import annotations
 

@@ -12,15 +12,15 @@ from kept.errors import NoteTooLarge
 
 @click.command("add")
 @click.argument("text", nargs=-1, required=True)
-@click.option("--to", default="daily", show_default=True, metavar="daily|memory|PATH", help="Where to write it.")
+@click.option("--to", default="daily", show_default=True, metavar="daily|memory|PATH", help="Note to append to.")
 @json_option
 @click.pass_obj
 def command(options: Globals, text: tuple[str, ...], to: str, as_json: bool) -> None:
-    """Remember TEXT; '-' reads it from standard input."""
+    """Write TEXT to a note; '-' reads it from standard input."""
     with options.memory() as memory:
         limit = memory.settings.max_file_bytes
-        given = read_stdin(limit, refusal=NoteTooLarge) if text == ("-",) else " ".join(text)
-        written = memory.add(given, to=to)
+        note = read_stdin(limit, refusal=NoteTooLarge) if text == ("-",) else " ".join(text)
+        written = memory.add(note, to=to)
     if as_json:
         from kept.tools.record_json import written_json
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kept.bench.parallel import Report
 
 _SHOWN_CATEGORIES = 12
-"""With more of them than this, the table would be about little else."""
+"""Sets with more categories are shown without them."""
 _NAME_CHARS, _WIDE = 17, 100
 
 
@@ -30,11 +30,13 @@ _NAME_CHARS, _WIDE = 17, 100
 @click.argument("folders", metavar="DIR...", nargs=-1, required=True)
 @click.option("--provider", metavar="NAME", help="Measure with this embedding provider.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Measure with one setting changed.")
-@click.option("--no-baselines", is_flag=True, help="Measure the settings alone, which is three times as fast.")
-@click.option("--sample", type=click.IntRange(1), metavar="N", help="Ask only N queries of each set, evenly spread.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Sets measured at a time (default: one a core).")
-@click.option("--init", "starter", is_flag=True, help="Write a set to begin with into DIR, made of your notes.")
-@click.option("--curve", is_flag=True, help="Print what every threshold would refuse, and what it would lose.")
+@click.option("--no-baselines", is_flag=True, help="Measure only the current settings: three times as fast.")
+@click.option("--sample", type=click.IntRange(1), metavar="N", help="Use only N queries of each set, evenly spread.")
+@click.option(
+    "--jobs", type=click.IntRange(1), metavar="N", help="Sets to measure in parallel (default: one per core)."
+)
+@click.option("--init", "starter", is_flag=True, help="Write a starter set, made from your notes, to DIR.")
+@click.option("--curve", is_flag=True, help="Show what each min_score would refuse and lose.")
 @json_option
 @click.pass_obj
 def command(
@@ -49,10 +51,10 @@ def command(
     curve: bool,
     as_json: bool,
 ) -> None:
-    """Measure recall on sets: folders with documents, queries, and which documents answer which query.
+    """Measure recall on sets of documents and queries.
 
-    DIR... are the sets; with --init, the folder that a starter set is written to. The settings are
-    yours; indexes are made in a temporary folder and leave nothing behind.
+    DIR... are the sets: documents, queries, and which documents answer which query. With --init, DIR is the folder for
+    a starter set. Measures with your settings, in a temporary folder that is removed afterwards.
     """
     if starter:
         make_starter(options, folders, as_json=as_json)
@@ -79,29 +81,30 @@ def make_starter(options: Globals, folders: tuple[str, ...], *, as_json: bool) -
 
     if len(folders) != 1:
         raise UsageError("--init writes one set.", hint="For example: kept bench --init my-set")
-    made = write_starter(options.load().config, folders[0])
+    starter = write_starter(options.load().config, folders[0])
     if as_json:
-        print_json(to_json(made))
+        print_json(to_json(starter))
         return
-    echo(f"Wrote {plural(made.documents, 'passage')} and {plural(made.queries, 'query', 'queries')} to {made.folder}.")
-    echo("Its README.md says how to make it yours. Measure it with: kept bench " + shlex.quote(folders[0]))
+    queries = plural(starter.queries, "query", "queries")
+    echo(f"Wrote {plural(starter.documents, 'passage')} and {queries} to {starter.folder}.")
+    echo("Its README.md explains how to adapt it. Measure it with: kept bench " + shlex.quote(folders[0]))
 
 
 @contextmanager
 def progress_of_sets() -> Iterator[Report | None]:
-    """A bar for each set on a terminal, nothing elsewhere."""
+    """Show a bar for each set on a terminal. Yield the callback that moves them."""
     if not sys.stderr.isatty():
         yield None
         return
     from rich.progress import BarColumn, TaskID, TimeElapsedColumn
 
     tasks: dict[str, TaskID] = {}
-    with bars(BarColumn(), TimeElapsedColumn(), last="doing") as shown:
+    with bars(BarColumn(), TimeElapsedColumn(), last="activity") as shown:
 
-        def report(name: str, completed: int, total: int, doing: str) -> None:
+        def report(name: str, completed: int, total: int, activity: str) -> None:
             if name not in tasks:
-                tasks[name] = shown.add_task(_plain(name), total=total, doing=doing)
-            shown.update(tasks[name], completed=completed, total=total, doing=doing)
+                tasks[name] = shown.add_task(_short(name), total=total, activity=activity)
+            shown.update(tasks[name], completed=completed, total=total, activity=activity)
 
         yield report
 
@@ -114,23 +117,23 @@ def show(measured: Sequence[SetMeasurement], *, jobs: int, curve: bool) -> None:
     out.print(recall_table(measured))
     out.print(cost_table(measured))
     if curve:
-        for one in measured:
-            out.print(curve_table(one))
+        for measurement in measured:
+            out.print(curve_table(measurement))
     echo(style(legend(measured, jobs=jobs), dim=True))
-    for one in measured:
-        for reason in (*one.degraded, *one.failures):
-            warn(f"{one.name}: {reason}")
+    for measurement in measured:
+        for reason in (*measurement.degraded, *measurement.failures):
+            warn(f"{measurement.name}: {reason}")
 
 
 def table(title: str, first: str, *columns: str) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    made = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=0)
-    made.add_column(first, no_wrap=True)
+    new = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=0)
+    new.add_column(first, no_wrap=True)
     for column in columns:
-        made.add_column(column, justify="right", no_wrap=True)
-    return made
+        new.add_column(column, justify="right", no_wrap=True)
+    return new
 
 
 def recall_table(measured: Sequence[SetMeasurement]) -> Table:
@@ -138,29 +141,29 @@ def recall_table(measured: Sequence[SetMeasurement]) -> Table:
 
     from kept.bench.variants import KEPT
 
-    made = table("Recall", "set", "n", "R@1", "R@5", "R@10", "R@2k", "all@5", "MRR", "nDCG", "abst.")
-    for one in measured:
-        for name, summary in one.summaries.items():
-            label = Text(_plain(one.name), style="bold") if name == KEPT else Text(f"  {name}")
-            made.add_row(label, *_cells(summary), style=None if name == KEPT else "dim")
+    rows = table("Recall", "set", "n", "R@1", "R@5", "R@10", "R@2k", "all@5", "MRR", "nDCG", "abst.")
+    for measurement in measured:
+        for name, summary in measurement.summaries.items():
+            label = Text(_short(measurement.name), style="bold") if name == KEPT else Text(f"  {name}")
+            rows.add_row(label, *_cells(summary), style=None if name == KEPT else "dim")
             if name == KEPT:
-                _add_parts(made, one)
-        made.add_section()
-    return made
+                _add_parts(rows, measurement)
+        rows.add_section()
+    return rows
 
 
-def _add_parts(made: Table, one: SetMeasurement) -> None:
-    if 1 < len(one.categories) <= _SHOWN_CATEGORIES:
-        for category, summary in one.categories.items():
-            made.add_row(f"  · {_plain(category)}", *_cells(summary))
-    for label, figures in (("sessions", one.sessions), ("audited", one.audited)):
+def _add_parts(rows: Table, measurement: SetMeasurement) -> None:
+    if 1 < len(measurement.categories) <= _SHOWN_CATEGORIES:
+        for category, summary in measurement.categories.items():
+            rows.add_row(f"  · {_short(category)}", *_cells(summary))
+    for label, figures in (("sessions", measurement.sessions), ("audited", measurement.audited)):
         if figures:
-            made.add_row(f"  · {label}", "", *_figures(figures), "")
+            rows.add_row(f"  · {label}", "", *_figures(figures), "")
 
 
-def _plain(name: str) -> str:
-    """A name, short enough to leave the figures room: the middle is left out, since names of a kind differ at their
-    ends."""
+def _short(name: str) -> str:
+    """Shorten a name on a narrow terminal to leave room for the figures. The middle is dropped, since similar names
+    differ at their ends."""
     shown = printable(name)
     if len(shown) > _NAME_CHARS and console().width < _WIDE:
         shown = f"{shown[: _NAME_CHARS // 2]}…{shown[-(_NAME_CHARS - _NAME_CHARS // 2 - 1) :]}"
@@ -178,7 +181,7 @@ def _figures(figures: dict[str, float]) -> list[str]:
 
 
 def _abstained(summary: FigureSummary) -> str:
-    """Rightly, then wrongly."""
+    """Return the shares of correct and of wrong abstentions."""
     return "/".join(_percent(share) for share in (summary.abstained_rightly, summary.abstained_wrongly))
 
 
@@ -189,46 +192,46 @@ def _percent(share: float | None) -> str:
 def cost_table(measured: Sequence[SetMeasurement]) -> Table:
     from kept.bench.json_report import calibration_shape
 
-    made = table(
+    rows = table(
         "Cost and refusals", "set", "docs", "chunks", "indexed", "index", "p50 ms", "p95 ms", "refused", "lost"
     )
-    for one in measured:
-        calibration = calibration_shape(one)
-        made.add_row(
-            _plain(one.name),
-            f"{one.documents:,}",
-            f"{one.index.chunks:,}",
-            f"{one.index.seconds:.1f} s",
-            size_text(one.index.bytes),
-            f"{one.latency['p50_ms']:.1f}",
-            f"{one.latency['p95_ms']:.1f}",
+    for measurement in measured:
+        calibration = calibration_shape(measurement)
+        rows.add_row(
+            _short(measurement.name),
+            f"{measurement.documents:,}",
+            f"{measurement.index.chunks:,}",
+            f"{measurement.index.seconds:.1f} s",
+            size_text(measurement.index.bytes),
+            f"{measurement.latency['p50_ms']:.1f}",
+            f"{measurement.latency['p95_ms']:.1f}",
             _percent(calibration["refused"]),
             _percent(calibration["lost"]),
         )
-    return made
+    return rows
 
 
 def legend(measured: Sequence[SetMeasurement], *, jobs: int) -> str:
     lines = [
-        "R@2k: within the first 2,000 tokens returned. abst.: got nothing, rightly/wrongly.",
-        f"refused, lost: nonsense and answers, at min_score {measured[0].min_score:.2f}.",
+        "R@2k: within the first 2,000 tokens returned. abst.: no result, correctly/wrongly.",
+        f"refused, lost: share of nonsense and of answers below min_score {measured[0].min_score:.2f}.",
     ]
     if jobs > 1:
-        lines.append(f"{jobs} sets were measured at a time; --jobs 1 gives times that nothing else was in the way of.")
+        lines.append(f"{jobs} sets were measured in parallel; use --jobs 1 for undisturbed times.")
     return "\n".join(lines)
 
 
-def curve_table(one: SetMeasurement) -> Table:
-    made = table(
-        f"{_plain(one.name)}: what a threshold refuses, and what it loses",
+def curve_table(measurement: SetMeasurement) -> Table:
+    rows = table(
+        f"{_short(measurement.name)}: what each min_score refuses and loses",
         "min_score",
         "random words",
         "foreign questions",
         "adversarial",
         "answers lost",
     )
-    for point in one.curve:
+    for point in measurement.curve:
         shares = (point.random_refused, point.foreign_refused, point.adversarial_refused, point.answers_lost)
-        label = f"{point.min_score:.2f}" + (" ←" if point.min_score == one.min_score else "")
-        made.add_row(label, *(_percent(share) for share in shares))
-    return made
+        label = f"{point.min_score:.2f}" + (" ←" if point.min_score == measurement.min_score else "")
+        rows.add_row(label, *(_percent(share) for share in shares))
+    return rows

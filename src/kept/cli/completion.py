@@ -11,7 +11,7 @@ from kept.cli.output import echo
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """Print a script that completes commands and options in SHELL.
+    """Print the completion script for SHELL.
 
     For bash, add this to ~/.bashrc: eval "$(kept completion bash)"
     """

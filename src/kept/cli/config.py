@@ -19,7 +19,7 @@ from kept.errors import UsageError
 @click.group("config", invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Show the settings, and where they come from."""
+    """Show the settings and where they come from."""
     show_help_without_command(ctx)
 
 
@@ -27,7 +27,7 @@ def command(ctx: click.Context) -> None:
 @json_option
 @click.pass_obj
 def show(options: Globals, as_json: bool) -> None:
-    """Every setting, as YAML that could stand in config.yaml."""
+    """Print every setting as YAML for config.yaml."""
     loaded = options.load()
     tree: dict[str, Any] = {"agents": {"defaults": {}}}
     for name, value, _ in _settings(loaded):
@@ -49,12 +49,15 @@ def show(options: Globals, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def explain(options: Globals, prefix: str, as_json: bool) -> None:
-    """Every setting with the layer it came from; PREFIX limits it, as in 'memory_search.query'."""
-    every = _settings(options.load())
-    wanted = snake(prefix).removeprefix("agents.defaults").removeprefix(".")
-    rows = [row for row in every if row[0].startswith(wanted)]
+    """List every setting with its value and its origin.
+
+    PREFIX limits the list: 'kept config explain memory_search.query'.
+    """
+    all_rows = _settings(options.load())
+    start = snake(prefix).removeprefix("agents.defaults").removeprefix(".")
+    rows = [row for row in all_rows if row[0].startswith(start)]
     if not rows:
-        raise UsageError(f"No setting begins with '{prefix}'.", hint=nearest(wanted, _prefixes(every)))
+        raise UsageError(f"No setting begins with '{prefix}'.", hint=nearest(start, _prefixes(all_rows)))
     if as_json:
         print_json([{"setting": name, "value": _plain(value), "from": origin} for name, value, origin in rows])
         return
@@ -71,14 +74,14 @@ def explain(options: Globals, prefix: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def path(options: Globals, as_json: bool) -> None:
-    """The files that settings are read from."""
+    """List the files that settings are read from."""
     loaded = options.load()
     files = (loaded.user_file, loaded.project_file)
     if as_json:
         print_json({file.kind: {"path": file.path, "exists": file.exists} for file in files})
         return
     for file in files:
-        echo(f"{file.kind:<8} {file.path}  {style('found' if file.exists else 'not there', dim=True)}")
+        echo(f"{file.kind:<8} {file.path}  {style('found' if file.exists else 'does not exist', dim=True)}")
 
 
 def _settings(loaded: LoadedConfig) -> list[tuple[str, Any, str]]:
@@ -102,16 +105,16 @@ def _prefixes(rows: list[tuple[str, Any, str]]) -> list[str]:
 
 
 def _without_secrets(url: Any) -> Any:
-    """An address without the password and the query in it, either of which may be a key."""
+    """Remove the password and the query from a URL. Either may be a key."""
     return re.sub(r"\?.*", "?(set)", re.sub(r"//[^/@]*@", "//(set)@", url)) if url else url
 
 
 def _plain(value: Any) -> Any:
-    """As YAML and JSON can say it."""
+    """Return the value as YAML and JSON can write it."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: one for name, one in asdict(value).items() if one is not None}
+        return {name: item for name, item in asdict(value).items() if item is not None}
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     return list(value) if isinstance(value, tuple) else value
 
 

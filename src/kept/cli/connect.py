@@ -12,36 +12,36 @@ import click
 
 from kept.cli.output import echo, json_option, print_json, style, warn
 from kept.cli.root import Globals
+from kept.connect.clients import CLIENTS, ClientEnvironment
+from kept.server_command import ServerCommand, client_command
 
 if TYPE_CHECKING:
     from kept.connect.connection import Change, Connection
-    from kept.server_command import ServerCommand
-
-_CLIENTS = ("claude-code", "claude-desktop", "cursor", "codex", "vscode", "openclaw")
 
 
 @click.command("connect")
-@click.argument("client", type=click.Choice([*_CLIENTS, "print"]))
-@click.option("--scope", type=click.Choice(["user", "project"]), default="user", help="For you, or for one project.")
-@click.option("--project", metavar="DIR", default=".", help="The project's folder (default: this one).")
-@click.option("--dry-run", is_flag=True, help="Show what would change and change nothing.")
-@click.option("--undo", is_flag=True, help="Take it out again.")
+@click.argument("client", type=click.Choice([*CLIENTS, "print"]))
+@click.option(
+    "--scope", type=click.Choice(["user", "project"]), default="user", help="For your account, or for one project."
+)
+@click.option("--project", metavar="DIR", default=".", help="Folder of the project (default: the current one).")
+@click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
+@click.option("--undo", is_flag=True, help="Remove the entry again.")
 @json_option
 @click.pass_obj
 def command(options: Globals, client: str, scope: str, project: str, dry_run: bool, undo: bool, as_json: bool) -> None:
-    """Tell CLIENT of this memory: its settings get an entry that starts 'kept mcp'. All else in them stays.
+    """Connect another program to this memory.
 
-    'kept connect print' shows the entry, for clients that are not named here.
+    Adds an entry that starts 'kept mcp' to the settings of CLIENT, and changes nothing else in them. 'kept connect
+    print' prints the entry, for other programs.
     """
-    from kept.server_command import client_command
-
     loaded = options.load()
-    start = client_command(loaded)
+    server = client_command(loaded)
     if client == "print":
-        _print_entry(start)
+        _print_entry(server)
         return
     connection = _connection(client, scope, project, loaded.config.home)
-    changes = connection.plan_undo() if undo else connection.plan(start)
+    changes = connection.plan_undo() if undo else connection.plan(server)
     copy = None
     if not dry_run and undo:
         connection.apply_undo(changes)
@@ -52,12 +52,12 @@ def command(options: Globals, client: str, scope: str, project: str, dry_run: bo
     else:
         _show(connection, changes, copy, dry_run=dry_run, undo=undo)
         if not undo:
-            for lack in _lacks(loaded.config.workspace):
-                warn(lack)
+            for problem in _missing(loaded.config.workspace):
+                warn(problem)
 
 
-def _lacks(workspace: str) -> Iterator[str]:
-    """What the client will run into, which is better known now."""
+def _missing(workspace: str) -> Iterator[str]:
+    """Yield what the client needs and does not have yet."""
     if importlib.util.find_spec("mcp") is None:
         yield "'kept mcp' needs the package 'mcp'. Install it: pip install 'kept[mcp]'"
     if not os.path.isdir(workspace):
@@ -65,17 +65,16 @@ def _lacks(workspace: str) -> Iterator[str]:
 
 
 def _connection(client: str, scope: Any, project: str, kept_home: str) -> Connection:
-    from kept.connect.clients import CLIENTS, ClientEnvironment
+    from kept.connect.clients import CLIENTS
     from kept.connect.connection import Connection
 
     home = os.path.expanduser("~")
-    around = ClientEnvironment(home, os.path.abspath(project), sys.platform, os.environ)
-    return Connection(CLIENTS[client], scope, around, kept_home=kept_home)
+    environment = ClientEnvironment(home, os.path.abspath(project), sys.platform, os.environ)
+    return Connection(CLIENTS[client], scope, environment, kept_home=kept_home)
 
 
-def _print_entry(start: ServerCommand) -> None:
-    entry = {"mcpServers": {"kept": {"command": start.program, "args": start.args("mcp")}}}
-    print_json(entry)
+def _print_entry(server: ServerCommand) -> None:
+    print_json({"mcpServers": {"kept": {"command": server.program, "args": server.args("mcp")}}})
 
 
 def _shape(
@@ -86,14 +85,14 @@ def _shape(
         "scope": connection.scope,
         "dryRun": dry_run,
         "undo": undo,
-        "changes": [{"path": one.path, "kind": one.kind} for one in changes],
+        "changes": [{"path": change.path, "kind": change.kind} for change in changes],
         "backup": copy,
     }
 
 
 def _show(connection: Connection, changes: list[Change], copy: str | None, *, dry_run: bool, undo: bool) -> None:
     title = connection.client.title
-    if all(one.kind == "unchanged" for one in changes):
+    if all(change.kind == "unchanged" for change in changes):
         state = "is not connected" if undo else "is connected already"
         echo(f"{title} {state}; nothing to do.")
         return
@@ -107,7 +106,7 @@ def _show(connection: Connection, changes: list[Change], copy: str | None, *, dr
     else:
         echo(f"{title} is connected. {connection.client.next_step}", err=True)
         if copy:
-            echo(f"What was there before is kept in {copy}.", err=True)
+            echo(f"The old settings were saved to {copy}.", err=True)
 
 
 def _coloured(line: str) -> str:

@@ -18,17 +18,17 @@ from kept.records import SyncReport
 
 SAMPLE = os.path.join(os.path.dirname(__file__), "sample")
 QUESTIONS = (
-    ("who must keep away from nuts?", "asked the way a person would ask"),
+    ("who must keep away from nuts?", "a question in plain words"),
     ("why did nobody notice that backups were broken", "the note says 'failing' and 'had been full'"),
     ("ref-0200-3", "an exact identifier"),
     ("抹茶", "a word inside a sentence without spaces"),
-    ("zebra migration patterns of the Serengeti", "something that is not there"),
+    ("zebra migration patterns of the Serengeti", "something that no note mentions"),
 )
 NEXT_STEPS = (
-    ("kept init", "make your own workspace"),
+    ("kept init", "create your own workspace"),
     ("kept add 'We moved the database to port 5433'", "write something down"),
     ("kept search 'which port is the database on'", "find it again"),
-    ("kept status", "see what is remembered"),
+    ("kept status", "show the state of the memory"),
 )
 
 
@@ -38,7 +38,7 @@ def command() -> None:
     with tempfile.TemporaryDirectory(prefix="kept-demo-") as folder:
         workspace = os.path.join(folder, "workspace")
         shutil.copytree(SAMPLE, workspace)
-        # The user's own settings could lead it to the user's own index.
+        # Ignore the user's settings: they could name the user's own index.
         loaded = load_config(workspace=workspace, home=os.path.join(folder, "home"), environ={})
         with open_memory(loaded) as memory:
             report = _index(memory)
@@ -46,11 +46,11 @@ def command() -> None:
                 f"\nIndexed {plural(report.files, 'note')} as {plural(report.chunks, 'chunk')}"
                 f" in {report.took_ms / 1000:.2f} s, offline.\n"
             )
-            for question, about in QUESTIONS:
-                _ask(memory, question, about)
+            for question, remark in QUESTIONS:
+                _search(memory, question, remark)
     echo(style("Next", bold=True))
-    for line, about in NEXT_STEPS:
-        echo(f"  {style(f'{line:<48}', fg='cyan')} {style(about, dim=True)}")
+    for line, purpose in NEXT_STEPS:
+        echo(f"  {style(f'{line:<48}', fg='cyan')} {style(purpose, dim=True)}")
 
 
 def _index(memory: Memory) -> SyncReport:
@@ -63,12 +63,12 @@ def _index(memory: Memory) -> SyncReport:
         return memory.sync(progress=lambda done, total, _: bar.update(task, completed=done, total=total))
 
 
-def _ask(memory: Memory, question: str, about: str) -> None:
-    echo(f"{style('kept search', dim=True)} {style(repr(question), bold=True)}  {style(about, dim=True)}")
+def _search(memory: Memory, question: str, remark: str) -> None:
+    echo(f"{style('kept search', dim=True)} {style(repr(question), bold=True)}  {style(remark, dim=True)}")
     result = memory.search(question, max_results=1)
     for hit in result.hits:
         echo(hit_text(hit, question))
         echo(parts_text(hit))
     if not result.hits:
-        echo("      Nothing found, and nothing made up.")
+        echo("      Nothing found.")
     echo()

@@ -7,24 +7,24 @@ import click
 from kept.app import open_memory
 from kept.cli.output import echo, json_option, print_json, progress_bar, style
 from kept.cli.root import Globals
-from kept.doctor import Check, examine, examine_agents, mend
+from kept.doctor import Check, examine, examine_agents, repair
 
 
 @click.command("doctor")
-@click.option("--fix", is_flag=True, help="Mend what can be mended. Notes are never changed.")
+@click.option("--fix", is_flag=True, help="Repair what can be repaired. Notes are never changed.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, fix: bool, as_json: bool) -> None:
-    """Check the index against the notes, every table of it, every transcript, permissions and the embedder.
+    """Check index, notes, transcripts, permissions and embedder.
 
-    Exits with 1 when something is wrong and was not mended.
+    Exits with 1 if something is wrong and was not repaired.
     """
     options: Globals = ctx.obj
     loaded = options.load()
     with open_memory(loaded) as memory, progress_bar("Indexing") as progress:
         checks = examine(memory)
         if fix and any(check.remedy for check in checks):
-            checks = mend(memory, checks, progress=progress)
+            checks = repair(memory, checks, progress=progress)
     checks += examine_agents(loaded)
     if as_json:
         print_json({"ok": all(check.ok for check in checks), "checks": [check_json(check) for check in checks]})
@@ -57,4 +57,4 @@ def show_checks(checks: list[Check], *, fixed: bool) -> None:
             echo(f"       {'':<12} {style('→ ' + check.remedy, dim=True)}")
     wrong = [check for check in checks if not check.ok]
     if wrong and not fixed and any(check.remedy for check in wrong):
-        echo("\nRun 'kept doctor --fix' to do what the arrows say.")
+        echo("\nRun 'kept doctor --fix' to apply the remedies (→).")

@@ -12,12 +12,12 @@ from kept.tools.record_json import passage_json
 
 @click.command("get")
 @click.argument("path")
-@click.option("--from", "start", type=click.IntRange(min=1), help="First line (default: 1).")
-@click.option("--lines", type=click.IntRange(min=1), help="How many lines (default: 200).")
+@click.option("--from", "start", type=click.IntRange(min=1), metavar="N", help="First line (default: 1).")
+@click.option("--lines", type=click.IntRange(min=1), metavar="N", help="Number of lines (default: 200).")
 @json_option
 @click.pass_obj
 def command(options: Globals, path: str, start: int | None, lines: int | None, as_json: bool) -> None:
-    """Read a note or a conversation, or lines of it. PATH may be a citation: memory/ideas.md#L3-L9."""
+    """Print a note or a conversation, or some lines of it. PATH may be a citation: memory/ideas.md#L3-L9."""
     path, start, lines = from_citation(path, start, lines)
     with options.memory() as memory:
         passage = memory.read(path, start=start or 1, lines=lines)

@@ -1,4 +1,4 @@
-"""kept hook session-start | capture: what Claude Code runs by itself. It never fails because of us."""
+"""kept hook session-start | capture: run by Claude Code. An error here must not disturb its session."""
 
 from __future__ import annotations
 
@@ -18,46 +18,51 @@ _MAX_INPUT_BYTES = 10_000_000
 
 @click.group("hook")
 def command() -> None:
-    """Run by Claude Code's hooks ('kept connect claude-code'). Always ends with 0; what went wrong is one line."""
+    """Commands for the hooks of Claude Code.
+
+    'kept connect claude-code' installs them. They always exit with 0; an error is one line on standard error.
+    """
 
 
 @command.command("session-start")
 @click.pass_obj
 def session_start(options: Globals) -> None:
-    """Print recent notes and the end of the last conversation, for a session that begins."""
+    """Print recent context for a new session.
+
+    That is recent notes, and the end of the last conversation in the same folder.
+    """
     try:
-        told = _told()
-        context = _context(options, told)
+        context = _context(options, _read_event())
         if context:
             shape = {"hookEventName": "SessionStart", "additionalContext": context}
             echo(json.dumps({"hookSpecificOutput": shape}))
-    except Exception as exc:  # noqa: BLE001  (the client's session is worth more than our reasons)
-        _complain(exc)
+    except Exception as exc:  # noqa: BLE001  (the client's session must go on)
+        _report(exc)
 
 
 @command.command("capture")
 @click.pass_obj
 def capture(options: Globals) -> None:
-    """Take in what was said in a session so far. No model is asked."""
+    """Copy the conversation so far into Kept. No model is called."""
     try:
-        _capture(options, _told())
-    except Exception as exc:  # noqa: BLE001  (the client's session is worth more than our reasons)
-        _complain(exc)
+        _capture(options, _read_event())
+    except Exception as exc:  # noqa: BLE001  (the client's session must go on)
+        _report(exc)
 
 
-def _told() -> dict[str, Any]:
-    """What Claude Code says about the session, as JSON on standard input."""
+def _read_event() -> dict[str, Any]:
+    """Read the description of the session, which Claude Code writes to standard input as JSON."""
     raw = b"" if sys.stdin.isatty() else sys.stdin.buffer.read(_MAX_INPUT_BYTES)
     try:
-        told = json.loads(raw) if raw.strip() else {}
+        event = json.loads(raw) if raw.strip() else {}
     except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, dict):
-        raise KeptError("what the hook was told is not a JSON object")
-    return told
+        event = None
+    if not isinstance(event, dict):
+        raise KeptError("standard input is not a JSON object")
+    return event
 
 
-def _context(options: Globals, told: dict[str, Any]) -> str:
+def _context(options: Globals, event: dict[str, Any]) -> str:
     from kept.app import open_toolbox
     from kept.connect.recent import recent_context
 
@@ -67,32 +72,32 @@ def _context(options: Globals, told: dict[str, Any]) -> str:
     toolbox = open_toolbox(loaded)
     try:
         return recent_context(
-            toolbox.memory, toolbox.sessions, cwd=_text(told, "cwd"), current=_text(told, "session_id")
+            toolbox.memory, toolbox.sessions, cwd=_text(event, "cwd"), current=_text(event, "session_id")
         )
     finally:
         toolbox.close()
 
 
-def _capture(options: Globals, told: dict[str, Any]) -> None:
+def _capture(options: Globals, event: dict[str, Any]) -> None:
     from kept.sessions.importers.import_run import import_sessions
 
-    path = _text(told, "transcript_path")
+    path = _text(event, "transcript_path")
     if not path or not path.endswith(".jsonl"):
-        raise KeptError("the hook was told of no transcript")
+        raise KeptError("the event names no transcript")
     if not os.path.isfile(os.path.expanduser(path)):
-        return  # a session in which nothing was said has none
+        return  # a session without messages has no transcript
     with options.sessions() as sessions:
         report = import_sessions(sessions, "claude-code", path)
-    for one in report.sessions:
-        if one.outcome == "failed":
-            _complain(KeptError(f"session {one.id} was not taken in: {one.reason}"))
+    for session in report.sessions:
+        if session.outcome == "failed":
+            _report(KeptError(f"session {session.id} was not imported: {session.reason}"))
 
 
-def _text(told: dict[str, Any], name: str) -> str | None:
-    value = told.get(name)
+def _text(event: dict[str, Any], name: str) -> str | None:
+    value = event.get(name)
     return value if isinstance(value, str) and value else None
 
 
-def _complain(error: Exception) -> None:
-    """One line that Claude Code shows with --debug; it goes on without us."""
+def _report(error: Exception) -> None:
+    """Print one line, which Claude Code shows with --debug."""
     echo(f"kept: {' '.join(str(error).split()) or type(error).__name__}", err=True)

@@ -11,12 +11,12 @@ from kept.tools.record_json import to_json
 
 
 @click.command("index")
-@click.option("--force", is_flag=True, help="Build the index anew, from every note.")
-@click.option("--dry-run", is_flag=True, help="Say what would be embedded and what that would cost; change nothing.")
+@click.option("--force", is_flag=True, help="Rebuild the index from every note.")
+@click.option("--dry-run", is_flag=True, help="Show what would be embedded and its cost, without doing it.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, force: bool, dry_run: bool, as_json: bool) -> None:
-    """Bring the index up to date with notes and conversations."""
+    """Update the index from notes and conversations."""
     options: Globals = ctx.obj
     if dry_run:
         with options.memory() as memory:
@@ -45,7 +45,7 @@ def preview_text(preview: Preview) -> str:
 
 def cost_text(cost_usd: float | None) -> str:
     if cost_usd is None:
-        return "at a price that is not known here"
+        return "price unknown"
     return "free" if cost_usd == 0 else f"about ${cost_usd:.4f}" if cost_usd < 1 else f"about ${cost_usd:,.2f}"
 
 

@@ -27,28 +27,28 @@ _NOTES = {
 @json_option
 @click.pass_obj
 def command(options: Globals, workspace: str | None, as_json: bool) -> None:
-    """Make a workspace (in WORKSPACE or the default place) and a config.yaml that names it for this agent.
+    """Create a workspace and a settings file.
 
-    What is already there is left as it is.
+    WORKSPACE is the folder of the notes (default: ~/.kept/workspace). Files that exist are not changed.
     """
     loaded = options.load(workspace=workspace)
     root = loaded.config.workspace
     if not is_utf8(root):
         raise UsageError("The path of the workspace is not valid UTF-8.", hint="Choose a folder with another name.")
-    place = Workspace.at(root)
-    place.make()
-    made = [name for name, text in _NOTES.items() if create_note(place, name, text)]
+    notes = Workspace.at(root)
+    notes.make()
+    created = [name for name, text in _NOTES.items() if create_note(notes, name, text)]
     config = loaded.user_file.path
     if not os.path.exists(config):
         write_atomic(config, _config_text(loaded.config).encode())
-        made.append(config)
+        created.append(config)
     is_named = options.load(workspace=workspace).config.trusts_workspace
     if as_json:
-        print_json({"workspace": root, "config": config, "created": made})
+        print_json({"workspace": root, "config": config, "created": created})
         return
     echo(f"Workspace: {style(root, fg='cyan')}")
     echo(f"Settings:  {style(config, fg='cyan')}")
-    echo(f"Made:      {', '.join(made)}" if made else "Everything was there already.")
+    echo(f"Created:   {', '.join(created)}" if created else "Everything exists already.")
     if not is_named:
         echo("\nThe settings do not name this workspace. To use it without --workspace, add to agents.list:")
         echo(_entry(loaded.config))
@@ -56,8 +56,8 @@ def command(options: Globals, workspace: str | None, as_json: bool) -> None:
 
 
 def _config_text(config: Config) -> str:
-    """Only a workspace in another place than the default is named, and for this agent alone: named under `defaults`,
-    it would be shared by every agent."""
+    """Return the text of a new settings file. It names the workspace only if that is not the default, and for this
+    agent only: under `defaults`, every agent would share it."""
     comment = "# Settings of Kept. 'kept config explain' lists all of them with their values.\n"
     if config.workspace == default_workspace(config.home, config.agent_id):
         return comment

@@ -1,10 +1,11 @@
-"""Running a command, and turning whatever goes wrong into one line and an exit code."""
+"""Running a command, and turning every error into one line and an exit code."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
+from itertools import takewhile
 from typing import NoReturn
 
 import click
@@ -19,10 +20,13 @@ UNEXPECTED = 70
 
 
 def run() -> NoReturn:
-    from kept.cli.root import ReaderGone, cli
+    from kept.cli.root import OutputClosed, cli
 
-    _ready_streams()
-    as_json, debug = "--json" in sys.argv, "--debug" in sys.argv
+    _prepare_streams()
+    # Looked up in the arguments rather than in click's context: an unknown or incomplete option is refused by the
+    # parser, before any option has a value, and that error must be JSON as well. Arguments after "--" are text.
+    options = list(takewhile(lambda argument: argument != "--", sys.argv[1:]))
+    as_json, debug = "--json" in options, "--debug" in options
     try:
         code = cli.main(prog_name="kept", standalone_mode=False)
         sys.stdout.flush()
@@ -34,43 +38,44 @@ def run() -> NoReturn:
         hint = f"See '{exc.ctx.command_path} --help'." if exc.ctx else "See 'kept --help'."
         fail("usage", exc.format_message(), hint, 2, as_json=as_json)
     except (KeyboardInterrupt, click.Abort):
-        fail("interrupted", "Interrupted.", "Nothing is lost; run it again.", INTERRUPTED, as_json=as_json)
-    except (BrokenPipeError, ReaderGone):
-        _forget_the_reader()
+        fail("interrupted", "Interrupted.", "Nothing is lost; run the command again.", INTERRUPTED, as_json=as_json)
+    except (BrokenPipeError, OutputClosed):
+        _discard_output()
         sys.exit(0)
     except SystemExit as exc:
         if not isinstance(exc.__context__, BrokenPipeError):
             raise
-        sys.exit(0)  # this is how rich tells of it
+        sys.exit(0)  # rich raises SystemExit for a closed pipe
     except Exception as exc:  # noqa: BLE001  (the last resort: one line and an exit code instead of a traceback)
         if debug:
             _show_traceback()
-        message = f"Something went wrong that should not: {type(exc).__name__}: {exc}"
-        fail("internal", message, "Run it again with --debug and report what it prints.", UNEXPECTED, as_json=as_json)
+        message = f"Unexpected error: {type(exc).__name__}: {exc}"
+        hint = "Run the command again with --debug and report what it prints."
+        fail("internal", message, hint, UNEXPECTED, as_json=as_json)
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _show_traceback() -> NoReturn:
-    """As a whole, since a secret that is written in pieces would not be recognised."""
+    """Print the traceback in one write: a secret that is written in parts would not be recognised and redacted."""
     import traceback
 
     echo(traceback.format_exc(), err=True, nl=False)
     sys.exit(1)
 
 
-def _ready_streams() -> None:
+def _prepare_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            # It was closed before the start. Its number would go to the next file that is opened.
+            # It was closed before the start. The next file to be opened would get its descriptor.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a letter that cannot be shown is no reason to stop
+            stream.reconfigure(errors="backslashreplace")  # escape what the encoding cannot show
     guard_streams()
 
 
-def _forget_the_reader() -> None:
-    """Whoever read our output has seen enough. Python would complain about it once more at exit."""
+def _discard_output() -> None:
+    """Redirect standard output to nothing after its reader is gone. Else Python reports a broken pipe at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -80,7 +85,7 @@ def fail(code: str, message: str, hint: str, status: int, *, as_json: bool) -> N
             shown = {"code": code, "message": hide_secrets(message), "hint": hide_secrets(hint)}
             echo(json_text({"error": shown}))
         except BrokenPipeError:
-            _forget_the_reader()
+            _discard_output()
     else:
         echo(style("Error: ", err=True, fg="red", bold=True) + one_line(f"{message} {hint}"), err=True)
     sys.exit(status)

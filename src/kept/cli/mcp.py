@@ -6,8 +6,7 @@ import click
 
 from kept.cli.output import echo, log_to_stderr
 from kept.cli.root import Globals
-
-_DEFAULT = "127.0.0.1:8738"
+from kept.mcp.transports import DEFAULT_ADDRESS, load_server, parse_address, require_token, run_http, run_stdio
 
 
 @click.command("mcp")
@@ -16,16 +15,20 @@ _DEFAULT = "127.0.0.1:8738"
     "address",
     metavar="[HOST:PORT]",
     is_flag=False,
-    flag_value=_DEFAULT,
-    help=f"Serve over HTTP instead of standard input and output (default: {_DEFAULT}).",
+    flag_value=DEFAULT_ADDRESS,
+    help=f"Serve over HTTP instead of standard input and output (default: {DEFAULT_ADDRESS}).",
 )
-@click.option("--token", metavar="TOKEN", help="What clients have to send; KEPT_GATEWAY__MCP__TOKEN is less visible.")
-@click.option("--allow-host", "hosts", metavar="NAME", multiple=True, help="A further name that it is reached by.")
+@click.option(
+    "--token", metavar="TOKEN", help="Token that clients must send. KEPT_GATEWAY__MCP__TOKEN is less visible."
+)
+@click.option("--allow-host", "hosts", metavar="NAME", multiple=True, help="Another host name that clients may use.")
 @click.pass_obj
 def command(options: Globals, address: str | None, token: str | None, hosts: tuple[str, ...]) -> None:
-    """Serve the memory to agents over MCP, on standard input and output unless --http is given."""
+    """Serve the memory to agents over MCP.
+
+    Uses standard input and output, unless --http is given.
+    """
     from kept.app import open_toolbox
-    from kept.mcp.transports import load_server, parse_address, require_token, run_http, run_stdio
 
     log_to_stderr()
     loaded = options.load()
@@ -34,11 +37,11 @@ def command(options: Globals, address: str | None, token: str | None, hosts: tup
         return
     settings = loaded.config.gateway.mcp
     token = token or settings.token
-    where = parse_address(address)
-    require_token(where, token)
+    listen_at = parse_address(address)
+    require_token(listen_at, token)
     run_http(
         load_server(lambda: open_toolbox(loaded)),
-        where,
+        listen_at,
         token=token,
         hosts=(*settings.allowed_hosts, *hosts),
         ready=lambda at: echo(f"Serving the memory at {at.url}; stop with Ctrl-C.", err=True),

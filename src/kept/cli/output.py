@@ -1,4 +1,4 @@
-"""How things look: JSON for scripts, plain text in a pipe, colour and tables on a terminal."""
+"""Output of the commands: JSON for scripts, plain text in a pipe, colour and tables on a terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Print a text, escaped where a terminal would obey it. Commands print with this and with `console` only."""
+    """Print a text, with unsafe characters escaped. Commands print only with this and with `console`."""
     stream = sys.stderr if err else sys.stdout
     shown = text if isinstance(stream, GuardedStream) else printable(text)
     stream.write(f"{shown}\n" if nl else shown)
@@ -32,7 +32,7 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
 
 
 def echo_exactly(text: str) -> None:
-    """Print the text of a note: the same into a file or a pipe, escaped on a terminal."""
+    """Print the text of a note: unchanged to a file or a pipe, escaped on a terminal."""
     if isinstance(sys.stdout, GuardedStream):
         sys.stdout.write_exactly(text)
         sys.stdout.flush()
@@ -45,10 +45,10 @@ def print_json(value: Any) -> None:
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    return safe_json(json.dumps(value, ensure_ascii=not _shows_every_letter(), indent=indent))
+    return safe_json(json.dumps(value, ensure_ascii=not _is_utf8(), indent=indent))
 
 
-def _shows_every_letter() -> bool:
+def _is_utf8() -> bool:
     return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
 
@@ -56,12 +56,12 @@ def use_colour(*, err: bool = False) -> bool:
     return (sys.stderr if err else sys.stdout).isatty() and not os.environ.get("NO_COLOR")
 
 
-def style(text: str, *, err: bool = False, **how: Any) -> str:
-    return mark_style(click.style(printable(text), **how)) if use_colour(err=err) else text
+def style(text: str, *, err: bool = False, **attributes: Any) -> str:
+    return mark_style(click.style(printable(text), **attributes)) if use_colour(err=err) else text
 
 
 def warn(message: str) -> None:
-    """Something that did not stop the work. To standard error, so that it never mixes with results."""
+    """Print a problem that did not stop the command. It goes to standard error, apart from the results."""
     echo(style("Note: ", err=True, fg="yellow") + " ".join(printable(message).splitlines()), err=True)
 
 
@@ -71,7 +71,7 @@ def _console_type() -> type[Console]:
     from rich.segment import Segment
 
     class GuardedConsole(Console):
-        """Escapes every piece of text that is drawn. Its own control sequences are told apart by the library."""
+        """Console that escapes every text it renders. The library marks its own control sequences as such."""
 
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
             for segment in super().render(renderable, options):
@@ -84,41 +84,41 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     return _console_type()(
         file=unguarded(stream),
-        # In a pipe nobody has said how wide it is, and a table that wraps cannot be read by a program.
+        # A pipe has no width, and a program cannot read a table with wrapped lines.
         width=None if stream.isatty() else 10_000,
-        # By itself NO_COLOR would leave bold and dim.
+        # With NO_COLOR alone, rich keeps bold and dim.
         color_system=None if os.environ.get("NO_COLOR") else "auto",
         highlight=False,
-        # What stands in brackets or between colons is somebody's text.
+        # Brackets and colons in a text are part of it.
         markup=False,
         emoji=False,
     )
 
 
-_WORTH_A_BAR = 100
-"""Fewer notes than this are indexed before a bar could be read."""
+_MIN_NOTES_FOR_BAR = 100
+"""Fewer notes than this are indexed before anyone could read a bar."""
 
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Progress | None]:
-    """A bar on a terminal, nothing elsewhere. Little work shows none."""
+    """Show a bar on a terminal, if there is enough to do. Yield the callback that moves it."""
     if not sys.stderr.isatty():
         yield None
         return
-    bars: list[Any] = []
+    started: list[Any] = []
 
     def report(completed: int, total: int, path: str) -> None:
-        if not bars and total < _WORTH_A_BAR:
+        if not started and total < _MIN_NOTES_FOR_BAR:
             return
-        if not bars:
-            bars.append(_start_bar(label, total))
-        bar, task = bars[0]
+        if not started:
+            started.append(_start_bar(label, total))
+        bar, task = started[0]
         bar.update(task, completed=completed, total=total, path=printable(path))
 
     try:
         yield report
     finally:
-        for bar, _ in bars:
+        for bar, _ in started:
             bar.stop()
 
 
@@ -131,18 +131,19 @@ def _start_bar(label: str, total: int) -> tuple[Any, Any]:
 
 
 def bars(*columns: Any, last: str | None = None) -> Bars:
-    """Progress bars on a terminal, between a description and a field named ``last``; nothing elsewhere."""
+    """Return progress bars with these columns between the description and the field that ``last`` names."""
     from rich.progress import Progress, TextColumn
 
-    shown: list[Any] = [TextColumn("{task.description}", markup=False), *columns]
+    all_columns: list[Any] = [TextColumn("{task.description}", markup=False), *columns]
     if last:
-        shown.append(TextColumn(f"{{task.fields[{last}]}}", style="dim", markup=False))
-    # The streams are not redirected: the library would take our marks for text.
-    return Progress(*shown, console=console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False)
+        all_columns.append(TextColumn(f"{{task.fields[{last}]}}", style="dim", markup=False))
+    # The streams are not redirected: the library would take our style marks for text.
+    screen = console(stderr=True)
+    return Progress(*all_columns, console=screen, transient=True, redirect_stdout=False, redirect_stderr=False)
 
 
-def plural(count: int, one: str, many: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+def plural(count: int, noun: str, plural_noun: str | None = None) -> str:
+    return f"{count:,} {noun if count == 1 else plural_noun or noun + 's'}"
 
 
 def size_text(size: int) -> str:
@@ -155,7 +156,7 @@ def size_text(size: int) -> str:
 
 
 def log_to_stderr() -> None:
-    """Log warnings while a server runs. Standard error is redacted: libraries log URLs that hold the bot token."""
+    """Log warnings of a server. Standard error is redacted: libraries log URLs that contain the bot token."""
     import logging
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")

@@ -19,15 +19,15 @@ SENTENCE = "The staging database moved to port 5433."
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """List the embedding providers: which can be used, with what, and how to enable the others."""
+    """List the embedding providers, and how to enable them."""
     if ctx.invoked_subcommand:
         return
     options: Globals = ctx.obj
-    found = list_providers(options.load().config)
+    providers = list_providers(options.load().config)
     if as_json:
-        print_json({"providers": to_json(found)})
+        print_json({"providers": to_json(providers)})
     else:
-        show_providers(found)
+        show_providers(providers)
 
 
 @command.command("test")
@@ -35,7 +35,10 @@ def command(ctx: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def test(options: Globals, name: str | None, as_json: bool) -> None:
-    """Embed one sentence with NAME, or with the provider in use, and say how long that took."""
+    """Embed one sentence, and show how long it takes.
+
+    NAME is the provider (default: the one in use).
+    """
     config = options.load().config
     embedder = open_embedder(config, name or config.memory_search.provider)
     if embedder is None:
@@ -52,16 +55,19 @@ def test(options: Globals, name: str | None, as_json: bool) -> None:
         echo(f"{identity.provider}, {identity.model}: {plural(matrix.dims, 'dimension')} in {took_ms:.0f} ms.")
 
 
-def show_providers(found: list[ProviderInfo]) -> None:
+def show_providers(providers: list[ProviderInfo]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     table = Table("Provider", "", "Model", "Dimensions", "", box=None, pad_edge=False, header_style="bold")
-    for one in found:
-        state = "in use" if one.in_use else "available" if one.available else "not set up"
-        colour = "green" if one.in_use else "" if one.available else "dim"
-        dims = str(one.dims) if one.dims else ""
+    for provider in providers:
+        state = "in use" if provider.in_use else "available" if provider.available else "not set up"
+        colour = "green" if provider.in_use else "" if provider.available else "dim"
         table.add_row(
-            Text(one.name, style="bold"), Text(state, style=colour), one.model or "", dims, Text(one.note, style="dim")
+            Text(provider.name, style="bold"),
+            Text(state, style=colour),
+            provider.model or "",
+            str(provider.dims) if provider.dims else "",
+            Text(provider.note, style="dim"),
         )
     console().print(table)

@@ -46,7 +46,7 @@ COMMANDS = {
 
 @frozen
 class Globals:
-    """What was said before the command."""
+    """Global options: those before the name of the command."""
 
     home: str | None
     workspace: str | None
@@ -55,7 +55,8 @@ class Globals:
     settings: dict[str, Any]
 
     def load(self, *, workspace: str | None = None, settings: dict[str, Any] | None = None) -> LoadedConfig:
-        """``workspace`` and ``settings`` are what was said behind the command, and outdo what was said before it."""
+        """Load the settings. ``workspace`` and ``settings`` come from options of the command, and override the global
+        ones."""
         from kept.config import load_config
 
         loaded = load_config(
@@ -79,27 +80,28 @@ class Globals:
         return open_sessions(self.load())
 
 
-class ReaderGone(Exception):
-    """Whoever read our output has seen enough. Of a BrokenPipeError, click would make a failure."""
+class OutputClosed(Exception):
+    """The reader of our output is gone, as `head` is after its lines. Click would turn a BrokenPipeError into a
+    failure."""
 
 
 @contextmanager
-def _telling_of_the_reader() -> Iterator[None]:
+def _translating_broken_pipe() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as exc:
-        raise ReaderGone from exc
+        raise OutputClosed from exc
 
 
 class LazyGroup(click.Group):
-    """Imports a command when it is named: a search does not pay for the doctor."""
+    """Group that imports a command when it is used: a search does not import the doctor."""
 
-    def make_context(self, *args: Any, **more: Any) -> click.Context:
-        with _telling_of_the_reader():
-            return super().make_context(*args, **more)
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _translating_broken_pipe():
+            return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _telling_of_the_reader():
+        with _translating_broken_pipe():
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -118,13 +120,13 @@ class LazyGroup(click.Group):
             import difflib
 
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            ask = f" Did you mean '{near[0]}'?" if near else ""
-            raise click.UsageError(f"There is no command '{args[0]}'.{ask}", ctx=ctx)
+            suggestion = f" Did you mean '{near[0]}'?" if near else ""
+            raise click.UsageError(f"There is no command '{args[0]}'.{suggestion}", ctx=ctx)
         return super().resolve_command(ctx, args)
 
 
 def show_help_without_command(ctx: click.Context) -> None:
-    """Whoever names no command wants to know which there are; a script that forgot it has made a mistake."""
+    """Print the help if no command is given. Exit with 2: in a script, this is a mistake."""
     if ctx.invoked_subcommand is None:
         echo(ctx.get_help(), err=True)
         ctx.exit(2)
@@ -136,12 +138,12 @@ def show_help_without_command(ctx: click.Context) -> None:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="kept")
-@click.option("--workspace", metavar="DIR", help="The folder of notes (default: ~/.kept/workspace).")
-@click.option("--home", metavar="DIR", help="Where Kept keeps its index and settings (default: ~/.kept).")
-@click.option("--agent", metavar="NAME", help="Whose memory it is (default: main).")
-@click.option("--config", "config_file", metavar="FILE", help="Settings to use instead of HOME/config.yaml.")
+@click.option("--workspace", metavar="DIR", help="Folder of the notes (default: ~/.kept/workspace).")
+@click.option("--home", metavar="DIR", help="Folder of the index and the settings (default: ~/.kept).")
+@click.option("--agent", metavar="NAME", help="Agent whose memory to use (default: main).")
+@click.option("--config", "config_file", metavar="FILE", help="Settings file to use instead of HOME/config.yaml.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Override one setting for this run.")
-@click.option("--debug", is_flag=True, help="Show a traceback when something goes wrong.")
+@click.option("--debug", is_flag=True, help="Show a traceback on errors.")
 @click.pass_context
 def cli(
     ctx: click.Context,
@@ -158,7 +160,7 @@ def cli(
 
 
 def setting_pairs(settings: Iterable[str]) -> dict[str, Any]:
-    return dict(_pair(one) for one in settings)
+    return dict(_pair(setting) for setting in settings)
 
 
 def _pair(text: str) -> tuple[str, str]:

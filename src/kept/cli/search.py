@@ -11,20 +11,23 @@ from kept.cli.root import Globals
 from kept.records import SOURCES, Hit, SearchResult
 from kept.tools.record_json import result_json
 
+_LINES_SHOWN = 8
+_DROPPED_SHOWN = 20
+
 
 @click.command("search")
 @click.argument("query", nargs=-1, required=True)
-@click.option("-n", "--max-results", type=click.IntRange(1, 200), help="At most this many hits.")
-@click.option("--min-score", type=click.FloatRange(0, 1), help="Leave out hits that score lower.")
-@click.option("--source", type=click.Choice(SOURCES), help="Only notes, or only conversations.")
+@click.option("-n", "--max-results", type=click.IntRange(1, 200), metavar="N", help="Maximum number of hits.")
+@click.option("--min-score", type=click.FloatRange(0, 1), metavar="SCORE", help="Minimum score of a hit.")
+@click.option("--source", type=click.Choice(SOURCES), help="Only notes (memory), or only conversations (sessions).")
 @click.option(
     "--path", metavar="GLOB", help="Only these notes: a path, a folder, or a pattern such as 'memory/2026-*'."
 )
-@click.option("--session", metavar="KEY", help="Only one conversation: telegram:5054, or its key in full.")
+@click.option("--session", metavar="KEY", help="Only one conversation, such as telegram:5054, or its full key.")
 @click.option("--channel", metavar="NAME", help="Only conversations on this channel.")
-@click.option("--since", metavar="WHEN", help="Only what is from then on: 2026-03-01, yesterday, 7d.")
-@click.option("--until", metavar="WHEN", help="Only what is from then or before.")
-@click.option("--explain", is_flag=True, help="Show what each score is made of, and what was left out.")
+@click.option("--since", metavar="WHEN", help="Only from this time on: 2026-03-01, yesterday, 7d.")
+@click.option("--until", metavar="WHEN", help="Only up to this time, that day included.")
+@click.option("--explain", is_flag=True, help="Show the parts of each score, and candidates that were left out.")
 @json_option
 @click.pass_obj
 def command(
@@ -41,7 +44,10 @@ def command(
     explain: bool,
     as_json: bool,
 ) -> None:
-    """Search notes and conversations by meaning and by word; QUERY is a question or words, in any language."""
+    """Search notes and conversations by meaning and by word.
+
+    QUERY is a question or words, in any language.
+    """
     words = " ".join(query)
     with options.memory() as memory, progress_bar("Indexing") as progress:
         result = memory.search(
@@ -74,8 +80,8 @@ def show_result(result: SearchResult, query: str, *, explain: bool) -> None:
         echo()
     if explain and result.dropped:
         echo(style(f"Left out: {plural(len(result.dropped), 'candidate')}", bold=True))
-        for one in result.dropped[:20]:
-            echo(f"  {one.score:.2f}  {one.citation}  {one.reason}")
+        for dropped in result.dropped[:_DROPPED_SHOWN]:
+            echo(f"  {dropped.score:.2f}  {dropped.citation}  {dropped.reason}")
     if result.hits:
         echo(style(f"{plural(len(result.hits), 'hit')} in {result.took_ms:.0f} ms", dim=True))
 
@@ -84,9 +90,9 @@ def hit_text(hit: Hit, query: str) -> str:
     where = f"{style(f'{hit.score:.2f}', fg='green', bold=True)}  {style(hit.citation, fg='cyan', bold=True)}"
     about = "  ".join(part for part in (hit.heading, hit.timestamp[:10]) if part)
     lines = [line for line in hit.snippet.split("\n") if line.strip()]
-    shown = [f"      {_marked(line, query)}" for line in lines[:8]]
-    if len(lines) > 8:
-        shown.append(style(f"      … {plural(len(lines) - 8, 'more line')}", dim=True))
+    shown = [f"      {_with_bold_words(line, query)}" for line in lines[:_LINES_SHOWN]]
+    if len(lines) > _LINES_SHOWN:
+        shown.append(style(f"      … {plural(len(lines) - _LINES_SHOWN, 'more line')}", dim=True))
     return "\n".join([f"{where}  {style(about, dim=True)}", *shown])
 
 
@@ -95,8 +101,8 @@ def parts_text(hit: Hit) -> str:
     return style("\n".join([*rows, f"      {'score':<8} {hit.score:+.3f}"]), dim=True)
 
 
-def _marked(line: str, query: str) -> str:
+def _with_bold_words(line: str, query: str) -> str:
     words = sorted({re.escape(word) for word in re.findall(r"\w{3,}", query)}, key=len, reverse=True)
     if not words:
         return line
-    return re.sub("|".join(words), lambda found: style(found.group(), bold=True), line, flags=re.IGNORECASE)
+    return re.sub("|".join(words), lambda word: style(word.group(), bold=True), line, flags=re.IGNORECASE)

@@ -22,7 +22,7 @@ _DAYS_SHOWN = 5
 @json_option
 @click.pass_obj
 def command(options: Globals, as_json: bool) -> None:
-    """What is remembered, with what it is indexed, and whether all is well."""
+    """Show the state of the memory and its index."""
     from kept.live import find_watcher
     from kept.responder.state import find_inbox_state
 
@@ -40,14 +40,14 @@ def inbox_rows(inbox: InboxState | None) -> list[tuple[str, str]]:
     if inbox is None:
         return []
     parts = [f"{plural(inbox.waiting, 'message')} without an answer"] if inbox.waiting else []
-    parts += [f"{plural(inbox.undelivered, 'reply', 'replies')} to be sent"] if inbox.undelivered else []
+    parts += [f"{plural(inbox.undelivered, 'reply', 'replies')} not sent yet"] if inbox.undelivered else []
     parts += [f"{plural(inbox.unsure, 'reply', 'replies')} that may not have arrived"] if inbox.unsure else []
-    parts += [f"{plural(inbox.damaged, 'damaged line')}, which 'kept doctor' names"] if inbox.damaged else []
-    return [("Inbox", ", ".join(parts) or "everything is answered")]
+    parts += [f"{plural(inbox.damaged, 'damaged line')} (see 'kept doctor')"] if inbox.damaged else []
+    return [("Inbox", ", ".join(parts) or "every message is answered")]
 
 
 def ledger_rows(status: Status) -> list[tuple[str, str]]:
-    """The last days on which something was embedded."""
+    """Return a row for each of the last days with embeddings."""
     rows: list[tuple[str, str]] = []
     for spent in status.spending[-_DAYS_SHOWN:]:
         parts = [f"{spent.day} {spent.provider}", plural(spent.texts, "text"), f"{spent.cached:,} from the cache"]
@@ -59,15 +59,15 @@ def ledger_rows(status: Status) -> list[tuple[str, str]]:
 
 
 def batch_rows(status: Status) -> list[tuple[str, str]]:
-    """What a provider is still embedding: the next sync after it is done collects it."""
+    """Return a row for each running batch job. The first sync after it is done fetches its vectors."""
     return [
-        ("" if number else "Batches", f"{plural(one.texts, 'text')} under way at {one.provider} since {one.since}")
-        for number, one in enumerate(status.batches)
+        ("" if number else "Batches", f"{plural(batch.texts, 'text')} at {batch.provider} since {batch.since}")
+        for number, batch in enumerate(status.batches)
     ]
 
 
 def heal_rows(status: Status) -> list[tuple[str, str]]:
-    """The last days on which the index or the catalogue of sessions was damaged."""
+    """Return a row for each of the last days on which the index or the session catalogue was repaired."""
     rows: list[tuple[str, str]] = []
     for heal in status.heals[-_DAYS_SHOWN:]:
         parts = [f"{heal.day} {heal.file} was damaged and {heal.action} {plural(heal.times, 'time')}"]
@@ -78,7 +78,7 @@ def heal_rows(status: Status) -> list[tuple[str, str]]:
 
 
 def model_rows(status: Status) -> list[tuple[str, str]]:
-    """The last accounts of chat models, and what is left of today's budget."""
+    """Return a row for each of the last days with chat model usage, and one for today's budget."""
     rows: list[tuple[str, str]] = []
     for spent in status.model_spending[-_DAYS_SHOWN:]:
         failed = f" ({spent.failures:,} failed)" if spent.failures else ""
@@ -100,21 +100,23 @@ def show_status(status: Status, watcher: int | None = None, inbox: InboxState | 
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    changed = plural(status.changed_files, "file") + " changed since; the next search or 'kept index' takes them in"
+    changed = plural(status.changed_files, "file") + " changed since; the next search or 'kept index' updates the index"
     dims = f" ({status.dims} dimensions)" if status.dims else ""
     rows = [
         ("Workspace", status.workspace),
         ("Agent", status.agent),
         ("Notes", _counted(status, "memory", "note")),
-        ("Talk", _counted(status, "sessions", "conversation")),
+        ("Sessions", _counted(status, "sessions", "conversation")),
         ("Embeddings", f"{status.provider}, {status.model}{dims}" if status.model else "none"),
         ("Index", f"{status.index_path} ({size_text(status.index_bytes)})"),
-        ("Cache", f"{status.cache_entries:,} of at most {status.cache_max_entries:,} embeddings"),
+        ("Cache", f"{status.cache_entries:,} embeddings (maximum {status.cache_max_entries:,})"),
         ("Last sync", status.last_sync or "never"),
-        ("State", (changed if status.changed_files else "to be rebuilt") if status.dirty else "up to date"),
+        ("State", (changed if status.changed_files else "needs a rebuild") if status.dirty else "up to date"),
         (
             "Live",
-            f"process {watcher} keeps the index current" if watcher else "nobody watches; searches take changes in",
+            f"process {watcher} keeps the index current"
+            if watcher
+            else "not watched; the next search updates the index",
         ),
     ]
     for name, value in [

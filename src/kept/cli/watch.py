@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from kept.live import LiveEvent, LiveIndex, LiveState
     from kept.memory import Memory
 
-_LOOK_S = 0.5
-"""How often the line on a terminal is compared with what is going on."""
+_REFRESH_S = 0.5
+"""How often the status line on a terminal is updated."""
 
 
 @click.command("watch")
 @json_option
 @click.pass_obj
 def command(options: Globals, as_json: bool) -> None:
-    """Keep the index current while notes and conversations change, until interrupted.
+    """Keep the index current while notes change.
 
-    Where several run for one index, one does the work and the others take over when it ends. With --json, each line is
-    an event.
+    Runs until interrupted. If several processes watch the same index, one does the work and another takes over when it
+    ends. With --json, each line is an event.
     """
     from kept.live import LiveIndex
 
@@ -43,13 +43,13 @@ def command(options: Globals, as_json: bool) -> None:
         memory.index_service.require_usable()
         with LiveIndex(memory, watch=True, listener=events.put) as live:
             if as_json:
-                for event in _until_told(events):
+                for event in _until_stopped(events):
                     echo(json_text(event_json(event)))
             else:
                 _show(memory, live, events)
 
 
-def _until_told(events: queue.SimpleQueue[LiveEvent | None]) -> Iterator[LiveEvent]:
+def _until_stopped(events: queue.SimpleQueue[LiveEvent | None]) -> Iterator[LiveEvent]:
     while (event := events.get()) is not None:
         yield event
 
@@ -67,22 +67,22 @@ def _show(memory: Memory, live: LiveIndex, events: queue.SimpleQueue[LiveEvent |
     watching = f"Watching {memory.workspace.root}; stop with Ctrl-C."
     if sys.stdout.isatty():
         echo(watching)
-        with _status_line(live) as say:
-            for event in _until_told(events):
-                for line in (*notes_of(event), *filter(None, [result_of(event)])):
-                    say(line)
+        with _status_line(live) as print_above:
+            for event in _until_stopped(events):
+                for line in (*messages_of(event), *filter(None, [result_of(event)])):
+                    print_above(line)
         return
-    for event in _until_told(events):
-        for line in notes_of(event):
+    for event in _until_stopped(events):
+        for line in messages_of(event):
             echo(line, err=True)
         if result := result_of(event):
             echo(result)
         if event.kind == "synced" and event.state.syncs == 1:
-            echo(watching, err=True)  # said when there is something to show for it: a sign for scripts
+            echo(watching, err=True)  # after the first sync: scripts wait for this line
 
 
-def notes_of(event: LiveEvent) -> list[str]:
-    """What is said beside the result of a sync."""
+def messages_of(event: LiveEvent) -> list[str]:
+    """Return the messages that an event has besides the result of a sync."""
     if event.kind == "role":
         if event.state.role == "standby":
             return [f"Standing by: process {event.state.leader_pid or '?'} keeps the index current."]
@@ -100,8 +100,7 @@ def result_of(event: LiveEvent) -> str | None:
 
 @contextmanager
 def _status_line(live: LiveIndex) -> Iterator[Callable[[str], None]]:
-    """One line at the bottom of the terminal, which changes when there is something new to say. Gives what prints a
-    line above it."""
+    """Show a status line at the bottom of the terminal. Yield the function that prints a line above it."""
     from rich.live import Live
     from rich.text import Text
 
@@ -117,7 +116,7 @@ def _status_line(live: LiveIndex) -> Iterator[Callable[[str], None]]:
                 if text != shown:
                     line.update(Text(text, style="dim", no_wrap=True, overflow="ellipsis"), refresh=True)
                     shown = text
-                done.wait(_LOOK_S)
+                done.wait(_REFRESH_S)
 
         painter = threading.Thread(target=keep_current, name="kept-status-line", daemon=True)
         painter.start()
@@ -132,16 +131,16 @@ def state_line(state: LiveState) -> str:
     if state.role == "standby":
         return f"○ standing by · process {state.leader_pid or '?'} keeps the index current"
     if state.syncing:
-        doing = f"indexing {state.completed:,} of {state.total:,}" if state.total else "looking"
+        activity = f"indexing {state.completed:,} of {state.total:,}" if state.total else "scanning"
     elif state.waiting:
-        doing = f"{plural(state.waiting, 'change')} waiting to settle"
+        activity = f"{plural(state.waiting, 'change')} waiting"
     else:
-        doing = "up to date" if state.last_sync and not state.problem else "waiting to try again"
-    parts = ["● leading", doing, plural(state.files, "file"), plural(state.chunks, "chunk")]
+        activity = "up to date" if state.last_sync and not state.problem else "waiting to retry"
+    parts = ["● leading", activity, plural(state.files, "file"), plural(state.chunks, "chunk")]
     if state.last_change:
         parts.append(f"last change {state.last_change}")
     if state.watching == "polling":
-        parts.append("looking from time to time")
+        parts.append("polling")
     if state.problem:
         parts.append(state.problem)
     return " · ".join(parts)

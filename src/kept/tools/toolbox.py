@@ -37,7 +37,7 @@ LeaveOut = Callable[[Hit], bool]
 
 
 @frozen
-class ToolCall:
+class ToolRequest:
     """One call of a tool, with checked arguments."""
 
     arguments: dict[str, Any]
@@ -77,14 +77,14 @@ class Toolbox:
         that must not be shown: the message that is being answered is in the index already."""
         try:
             checked = check_arguments(get_tool(name), arguments)
-            outcome = HANDLERS[name](self, ToolCall(checked, progress, leave_out))
+            outcome = HANDLERS[name](self, ToolRequest(checked, progress, leave_out))
         except KeptError as exc:
             outcome = error_outcome(exc)
         # Names and arguments may hold half a surrogate pair, which no transport can send.
         return ToolOutcome(utf8_safe(outcome.text), utf8_safe_tree(outcome.data), outcome.is_error)
 
-    def _search(self, call: ToolCall) -> ToolOutcome:
-        arguments, leave_out = call.arguments, call.leave_out
+    def _search(self, request: ToolRequest) -> ToolOutcome:
+        arguments, leave_out = request.arguments, request.leave_out
         max_results = arguments.get("maxResults", self.memory.settings.query.max_results)
         result = self.memory.search(
             arguments["query"],
@@ -94,15 +94,15 @@ class Toolbox:
             channel=arguments.get("channel"),
             since=arguments.get("since"),
             until=arguments.get("until"),
-            progress=call.progress,
+            progress=request.progress,
         )
         if leave_out:
             hits = tuple(hit for hit in result if not leave_out(hit))
             result = replace(result, hits=hits[:max_results])
         return ToolOutcome(search_text(result), result_json(result))
 
-    def _get(self, call: ToolCall) -> ToolOutcome:
-        arguments = call.arguments
+    def _get(self, request: ToolRequest) -> ToolOutcome:
+        arguments = request.arguments
         if ("path" in arguments) == ("date" in arguments):
             raise UsageError(
                 "memory_get: give either a path or a date.",
@@ -120,20 +120,20 @@ class Toolbox:
         more = f"\n\nThe log of this day continues in {next_part}." if next_part else ""
         return ToolOutcome(passage_text(passage) + more, passage_json(passage))
 
-    def _write(self, call: ToolCall) -> ToolOutcome:
-        to = from_uri(call.arguments.get("to", "daily"))
-        written = self.memory.add(call.arguments["text"], to=to, by_tool=True)
+    def _write(self, request: ToolRequest) -> ToolOutcome:
+        to = from_uri(request.arguments.get("to", "daily"))
+        written = self.memory.add(request.arguments["text"], to=to, by_tool=True)
         return ToolOutcome(written_text(written), written_json(written))
 
-    def _status(self, call: ToolCall) -> ToolOutcome:
+    def _status(self, request: ToolRequest) -> ToolOutcome:
         status = self.memory.status()
         count = len(self.sessions.recent()) if os.path.isdir(self.sessions.folder) else 0
         return ToolOutcome(status_text(status, count), {**status_json(status), "sessionCount": count})
 
     # conversations
 
-    def _search_sessions(self, call: ToolCall) -> ToolOutcome:
-        arguments = call.arguments
+    def _search_sessions(self, request: ToolRequest) -> ToolOutcome:
+        arguments = request.arguments
         max_sessions = arguments.get("maxResults", _DEFAULT_SESSIONS)
         if "query" not in arguments:
             records = self._recent_sessions(arguments, max_sessions)
@@ -147,7 +147,7 @@ class Toolbox:
                 channel=arguments.get("channel"),
                 since=arguments.get("since"),
                 until=arguments.get("until"),
-                progress=call.progress,
+                progress=request.progress,
             )
             sessions = self._group_by_session(result.hits)[:max_sessions]
             engine = result_json(result)
@@ -180,7 +180,7 @@ class Toolbox:
         return [(_session_json(records[path]), group) for path, group in hits_by_path.items() if path in records]
 
 
-HANDLERS: dict[str, Callable[[Toolbox, ToolCall], ToolOutcome]] = {
+HANDLERS: dict[str, Callable[[Toolbox, ToolRequest], ToolOutcome]] = {
     "memory_search": Toolbox._search,
     "memory_get": Toolbox._get,
     "memory_write": Toolbox._write,

@@ -114,7 +114,7 @@ class Place:
         assert self.good in self.run("sessions", "list", "--json")
         assert "blue pot" in self.run("sessions", "show", self.good)
         assert "blue pot" in self.run("search", "spare key under the blue pot")
-        assert "Talk" in self.run("status")
+        assert "Sessions" in self.run("status")
         self.run("doctor")
         self.run("hook", "session-start", stdin='{"cwd": "/elsewhere"}')
         assert self.run("chat", "-m", "Where is the spare key?", "--session", "telegram:good")
