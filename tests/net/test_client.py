@@ -174,7 +174,7 @@ def test_a_dead_endpoint_costs_one_wait_and_is_asked_again_after_a_minute(fake):
     waited = list(fake.slept)
     second = failure(client)
     assert second.message.startswith(first.message)
-    assert "not asked again for 60 s" in second.message
+    assert "not called again for 60 s" in second.message
     assert (client.calls, fake.slept) == (3, waited)
     fake.now_s += 60
     failure(client)

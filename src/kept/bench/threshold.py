@@ -113,7 +113,7 @@ def _share(outcomes: Iterable[bool]) -> float | None:
 
 
 def make_random_queries(bench: BenchSet, count: int = NONSENSE_QUERIES) -> dict[str, list[str]]:
-    """Return, by group, queries of three to six random words of its own documents. They are the same every time."""
+    """Return, by group, queries of three to six random words from its documents. They are the same every time."""
     rng = random.Random(_SEED)
     words: dict[str, list[str]] = {}
     for document in bench.documents:

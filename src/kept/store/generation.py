@@ -146,7 +146,7 @@ class Generation:
         return {(row[0], row[1]): FileRow(*row) for row in self.db.execute(query)}
 
     def note_warnings(self) -> list[tuple[str, str]]:
-        """What was unusual about a note when it was indexed: its path and the reason."""
+        """Return the path and the warning of each note that was unusual when it was indexed."""
         query = f"SELECT path, warning FROM {self.prefix}files WHERE source = 'memory' AND warning IS NOT NULL"
         return [(str(path), str(warning)) for path, warning in self.db.execute(f"{query} ORDER BY path")]
 

@@ -48,7 +48,7 @@ class Index:
                 if not self._is_of_this_schema():
                     self._create_first_generation()
                 self.words = WordIndex(self.db)
-        except BaseException:
+        except BaseException:  # whatever happens, also KeyboardInterrupt, must not leave the file open
             self.db.close()
             raise
 
@@ -149,7 +149,7 @@ def open_index(paths: AgentPaths, workspace: str, vector_limits: VectorLimits | 
     try:
         if _claim(index, workspace):
             return index
-    except BaseException:
+    except BaseException:  # as in Index.__init__
         index.close()
         raise
     index.close()
