@@ -215,7 +215,8 @@ class Memory:
         def read(path: str, start: int, lines: int) -> Passage:
             return self.read(path, start=start, lines=lines)
 
-        return QmdWithFallback(QmdBackend(self.config, self.workspace, read), cooldown_s=self.settings.qmd.cooldown_s)
+        qmd = QmdBackend(self.config, self.workspace, read)
+        return QmdWithFallback(qmd, self.clock, cooldown_s=self.settings.qmd.cooldown_s)
 
     def _query_settings(self, max_results: int | None, min_score: float | None) -> QuerySettings:
         settings = self.settings.query

@@ -1,4 +1,4 @@
-"""Running a program for its standard output: no shell, limits of time and output, no processes left over."""
+"""Runs a program for its standard output: no shell, limits of time and output, no processes left over."""
 
 from __future__ import annotations
 

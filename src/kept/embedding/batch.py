@@ -1,4 +1,4 @@
-"""Grouping texts into the calls that embed them. Pure."""
+"""Groups texts into the calls that embed them. Pure."""
 
 from __future__ import annotations
 

@@ -65,6 +65,9 @@ class CircuitBreaker:
     def reset(self, endpoint: str) -> None:
         self._down.pop(endpoint, None)
 
+    def reset_all(self) -> None:
+        self._down.clear()
+
 
 BREAKER = CircuitBreaker()
 """Default breaker of clients that are not handed one, so that all memories of a process share it."""

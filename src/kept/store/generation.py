@@ -18,7 +18,7 @@ from kept.store.vectors import VectorLimits, VectorTable
 from kept.values import frozen
 
 SCHEMA_VERSION = 2
-"""Raised with generation.sql: an index of another version is rebuilt."""
+"""Incremented with generation.sql: an index of another version is rebuilt."""
 
 _MERGE_SHARE = 10
 """A merge rewrites the whole full-text index. It is done when at least one chunk in ten has changed."""
@@ -37,7 +37,7 @@ class FileRow:
     mtime_ns: int
     ctime_ns: int
     checked_ns: int
-    """When the file was last read and found to be this."""
+    """Time of the last read that found this content."""
     warning: str | None = None
     mark: str | None = None
     """Checkpoint in a transcript, as JSON."""

@@ -25,7 +25,7 @@ _META_SCHEMA = "schema"
 _META_WORKSPACE = "workspace"
 _META_GENERATION = "generation"
 META_RECIPE = "recipe"
-"""How the index was built: sizes, versions, and the embedder whose vectors it holds."""
+"""Parameters of the build: sizes, versions, and the embedder whose vectors the index holds."""
 
 
 def connect(path: str) -> apsw.Connection:
