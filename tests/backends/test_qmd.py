@@ -43,8 +43,8 @@ def qmd(tmp_path, workspace):
         return opened[-1]
 
     yield open_with
-    for one in opened:
-        one.close()
+    for memory in opened:
+        memory.close()
 
 
 @pytest.fixture
@@ -178,9 +178,9 @@ def own(result, reason):
     """Whether our own index answered, and said why."""
     assert paths(result) == ["MEMORY.md"]
     assert result.provider == "fake"
-    (said,) = result.degraded
-    assert said.startswith("Answered from Kept's own index:")
-    assert reason in said
+    (notice,) = result.degraded
+    assert notice.startswith("Answered from Kept's own index:")
+    assert reason in notice
 
 
 def test_where_it_is_missing_our_own_index_answers_and_names_the_remedy(qmd):
