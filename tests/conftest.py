@@ -40,9 +40,9 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
 
 
 @pytest.fixture(autouse=True)
-def closed_breaker(monkeypatch: pytest.MonkeyPatch) -> None:
+def closed_breaker() -> None:
     """Forget failed calls of earlier tests in this process."""
-    monkeypatch.setattr(retry, "BREAKER", retry.CircuitBreaker())
+    retry.BREAKER.reset_all()
 
 
 @pytest.fixture

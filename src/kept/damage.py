@@ -1,4 +1,4 @@
-"""Records that cannot be read, in every file that is not derived from others. Transcripts have a check of their own."""
+"""Finds and mends unreadable records in all canonical files but transcripts, which have their own check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kept.responder.state import inbox_path
 
 
 def find_faults(config: Config, clock: Clock) -> list[Fault]:
-    """Return what cannot be read. Change nothing."""
+    """Return the records that cannot be read. Change nothing."""
     faults: list[Fault] = []
     faults += _read(inbox_path(config), lambda: _inbox_faults(config, clock))
     for ledger in _ledgers(config, clock):
@@ -29,7 +29,7 @@ def find_faults(config: Config, clock: Clock) -> list[Fault]:
 
 
 def mend_faults(config: Config, clock: Clock) -> None:
-    """Move what cannot be read into files beside. What cannot be moved now is found again by the next look."""
+    """Move unreadable records into quarantine. A record that cannot be moved now is found again the next time."""
     for ledger in _ledgers(config, clock):
         _try(ledger.mend)
     _try(lambda: _mend_book(BatchBookFile(config.paths.batches)))
@@ -37,7 +37,7 @@ def mend_faults(config: Config, clock: Clock) -> None:
 
 
 def count_quarantined(config: Config) -> dict[str, int]:
-    """Return how many lines were set aside, by the file they are in now."""
+    """Return the number of quarantined lines by file."""
     folder = config.paths.folder
     names = (
         sorted(name for name in os.listdir(folder) if name.endswith(DAMAGED_ENDING)) if os.path.isdir(folder) else []
@@ -65,7 +65,7 @@ def _mend_book(book: BatchBookFile) -> None:
 
 
 def _mend_inbox(config: Config, clock: Clock) -> None:
-    """A gateway that runs has the inbox open, and has set aside what it found when it started."""
+    """Open the inbox, which mends it, unless a gateway is running: that did the same when it started."""
     if _inbox_faults(config, clock):
         try:
             with locked(os.path.join(config.home, "gateway.lock"), wait_s=0, purpose="mending the inbox"):
@@ -74,10 +74,10 @@ def _mend_inbox(config: Config, clock: Clock) -> None:
             pass
 
 
-def _read(path: str, look: Callable[[], list[Fault]]) -> list[Fault]:
-    """A file that cannot be read at all is one fault, and the others are looked at all the same."""
+def _read(path: str, find: Callable[[], list[Fault]]) -> list[Fault]:
+    """Return the faults of a file. A file that cannot be opened is one fault, so that the others are still checked."""
     try:
-        return look()
+        return find()
     except KeptError as exc:
         return [Fault(path, None, exc.message)]
 

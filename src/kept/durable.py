@@ -1,7 +1,7 @@
-"""The only ways a file that matters is changed: an atomic write, a durable append, and cutting off a torn end.
+"""The only ways to change a file that matters: an atomic write, a durable append, and cutting off a torn end.
 
 New files and folders are private. With ``dir_fd``, only the last part of a path is looked up, in that open folder; the
-rest is for messages. So a caller that has checked the way to a folder writes there, whatever happens to its name.
+rest is for messages. So a caller that has checked a folder writes into it, even if it is renamed meanwhile.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from contextlib import contextmanager
 from kept.errors import WriteFailed
 
 OPEN_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-"""For a folder in which names are looked up and changed; where the system allows, without the right to list them."""
+"""Flags to open a folder for looking up and changing names, on Linux without the right to list them."""
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def write_atomic(path: str, data: bytes, *, dir_fd: int | None = None, mtime_ns: int | None = None) -> None:
-    """Replace a file as a whole or not at all: temporary file beside it, fsync, rename, fsync of the folder."""
+    """Replace a file atomically: write a temporary file beside it, fsync, rename, fsync the folder."""
     name = os.path.basename(path)
     with _reporting(path), _folder_of(path, dir_fd) as folder:
-        temporary = f".kept-{os.urandom(8).hex()}.tmp"  # not made of the name, which may have no room for more
+        temporary = f".kept-{os.urandom(8).hex()}.tmp"  # not derived from the name, which may have the maximum length
         try:
             _write_new(temporary, folder, _mode_of(name, folder), data, mtime_ns)
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -35,10 +35,10 @@ def write_atomic(path: str, data: bytes, *, dir_fd: int | None = None, mtime_ns:
 
 
 def append_durably(path: str, data: bytes, *, dir_fd: int | None = None, break_links: bool = False) -> None:
-    """Add to the end of a file and return when it is on disk. On failure the file is cut back to what it was.
+    """Append to a file and return when the data is on disk. On failure, cut the file back to its old size.
 
-    The caller holds a lock, so the size cannot change in between. With ``break_links``, a file that has other names
-    (hard links) is replaced by a longer copy: what it is called elsewhere keeps its text.
+    The caller holds a lock, so the size cannot change meanwhile. With ``break_links``, a file that has other names
+    (hard links) is replaced by a longer copy, so that the other names keep the old text.
     """
     name = os.path.basename(path)
     with _reporting(path), _folder_of(path, dir_fd) as folder:
@@ -62,7 +62,7 @@ def append_durably(path: str, data: bytes, *, dir_fd: int | None = None, break_l
 
 
 def cut_durably(path: str, size: int) -> None:
-    """Cut a file back and return when that is on disk. The caller holds a lock and has kept what is cut off."""
+    """Truncate a file and return when that is on disk. The caller holds a lock and has saved the removed bytes."""
     with _reporting(path):
         handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -74,7 +74,7 @@ def cut_durably(path: str, size: int) -> None:
 
 def sync_folder(folder: str | int) -> None:
     """fsync a folder, named or open, so that an entry that was added, renamed or removed survives a power cut."""
-    if isinstance(folder, int):  # opened again, since a handle for looking up names cannot be synced
+    if isinstance(folder, int):  # opened again: a handle of O_PATH cannot be synced
         handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     else:
         handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -85,7 +85,7 @@ def sync_folder(folder: str | int) -> None:
 
 
 def make_private_folder(path: str) -> None:
-    """Make a folder that only its owner can look into, and those above it that are missing."""
+    """Create a folder that only its owner can read, and its missing parents."""
     path = os.path.abspath(path)
     if os.path.isdir(path):
         return
@@ -98,7 +98,7 @@ def make_private_folder(path: str) -> None:
 
 
 def make_folder_in(folder: int, name: str) -> None:
-    """Make a private folder in an open one, unless it is there, and return when it is on disk."""
+    """Create a private folder in an open one, unless it exists, and return when it is on disk."""
     try:
         os.mkdir(name, 0o700, dir_fd=folder)
     except FileExistsError:
@@ -108,7 +108,7 @@ def make_folder_in(folder: int, name: str) -> None:
 
 @contextmanager
 def _folder_of(path: str, dir_fd: int | None) -> Iterator[int]:
-    """The open folder that a file is in. Where only its path is known, it is made if it is missing."""
+    """Yield the open folder of a file. Without ``dir_fd``, create the folder if it is missing."""
     if dir_fd is not None:
         yield dir_fd
         return
@@ -132,7 +132,7 @@ def _reporting(path: str) -> Iterator[None]:
 def _write_new(name: str, folder: int, mode: int, data: bytes, mtime_ns: int | None) -> None:
     handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
     try:
-        os.fchmod(handle, mode)  # the umask has no say where a file was shared on purpose
+        os.fchmod(handle, mode)  # regardless of the umask: the file may be shared on purpose
         _write_all(handle, data)
         if mtime_ns is not None:
             os.utime(handle, ns=(mtime_ns, mtime_ns))
@@ -142,7 +142,7 @@ def _write_new(name: str, folder: int, mode: int, data: bytes, mtime_ns: int | N
 
 
 def _open_to_append(name: str, folder: int) -> tuple[int, bool]:
-    """The handle, and whether the file is new."""
+    """Return the handle, and whether the file is new."""
     try:
         return os.open(name, _APPEND, dir_fd=folder), False
     except FileNotFoundError:

@@ -365,7 +365,7 @@ class TranscriptTooNew(SessionError):
 
 
 class ErrorStatus(NamedTuple):
-    """How an error is reported by the command line, over HTTP and over MCP."""
+    """Codes that report an error on the command line, over HTTP and over MCP."""
 
     exit_code: int
     http: int

@@ -1,7 +1,7 @@
-"""Ledgers by day: what embedding and models have used, and what was healed. JSON lines in the agent's folder.
+"""Ledgers by day: usage of embedders and models, and repairs. JSON lines in the agent's folder.
 
 The text fields of an entry form its key, and the numbers of entries with the same key are added up. A line that
-cannot be read, or whose numbers cannot be true, is not counted.
+cannot be read, or whose numbers are impossible, is not counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kept.text import is_utf8
 
 COMPACT_ABOVE_BYTES = 256_000
 _LOCK_WAIT_S = 5.0
-_NO_SPENDING = "it is not a ledger entry, or its numbers cannot be true; it is not counted"
+_NOT_AN_ENTRY = "it is not a ledger entry, or its numbers cannot be true; it is not counted"
 
 LedgerEntry = TypeVar("LedgerEntry", Spending, ModelSpending, Heal)
 
@@ -45,8 +45,10 @@ class Ledger(Generic[LedgerEntry]):
         return f"{self.clock.now():%Y-%m-%d}"
 
     def record(self, entry: LedgerEntry) -> str | None:
-        """Add an entry, for today unless it names a day. Return a message if it could not be written: a ledger stops
-        no other work. An entry of zeros is not written."""
+        """Add an entry, for today unless it names a day. An entry of zeros is not written.
+
+        Return a message if it could not be written: a ledger must not stop other work.
+        """
         if not any(isinstance(value, int) and value for value in asdict(entry).values()):
             return None
         try:
@@ -58,7 +60,7 @@ class Ledger(Generic[LedgerEntry]):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from adding entries, for a caller that has to read before it adds."""
+        """Hold the lock of the ledger, for a caller that has to read before it adds."""
         make_private_folder(os.path.dirname(self.path))
         with locked(f"{self.path}.lock", wait_s=_LOCK_WAIT_S, purpose="writing the ledger"):
             yield
@@ -82,12 +84,12 @@ class Ledger(Generic[LedgerEntry]):
     # damage
 
     def faults(self) -> list[Fault]:
-        """Return the lines that count nowhere. Change nothing."""
+        """Return the lines that are not counted. Change nothing."""
         lines = enumerate(self._raw_lines(), 1)
-        return [Fault(self.path, number, _NO_SPENDING) for number, raw in lines if self._parse(raw) is None]
+        return [Fault(self.path, number, _NOT_AN_ENTRY) for number, raw in lines if self._parse(raw) is None]
 
     def mend(self) -> None:
-        """Move the lines that count nowhere into a file beside the ledger."""
+        """Move the lines that are not counted into quarantine."""
         if not self._damaged():
             return
         with self.locked():
@@ -107,7 +109,7 @@ class Ledger(Generic[LedgerEntry]):
             raise WorkspaceError(f"{self.path}: cannot be read ({exc.strerror}).") from exc
 
     def _parse(self, raw: bytes) -> LedgerEntry | None:
-        """Return the entry of a line, or None for a line that is damaged: it is not counted."""
+        """Return the entry of a line, or None for a damaged line, which is not counted."""
         try:
             entry = self._kind(**json.loads(raw))
         except (ValueError, TypeError, RecursionError):
@@ -124,7 +126,7 @@ def open_model_ledger(config: Config, clock: Clock) -> Ledger[ModelSpending]:
 
 
 def open_heal_ledger(folder: str, clock: Clock) -> Ledger[Heal]:
-    """Open the record of damaged files in an agent's folder."""
+    """Open the ledger of repairs in an agent's folder."""
     return Ledger(os.path.join(folder, "heals.jsonl"), clock, Heal)
 
 
@@ -133,7 +135,7 @@ def tokens_of_day(entries: Iterable[ModelSpending], day: str) -> int:
 
 
 def _fits(default: object, value: object) -> bool:
-    """Return whether a value has the type of its default and can be true. Corrections of an estimate are negative."""
+    """Return whether a value has the type of its default and is possible. Corrections of an estimate are negative."""
     if isinstance(default, int):
         return type(value) is int and abs(value) <= MAX_COUNT
     if default is None:

@@ -15,7 +15,7 @@ MAX_TOKENS = 10**9
 INT64_MAX = (1 << 63) - 1
 
 UNKNOWN_TIME = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-"""Stands for a time that is out of range."""
+"""Replaces a time that is out of range."""
 # A clock that was reset to 1970 is in range, in every time zone.
 _FIRST = UNKNOWN_TIME - dt.timedelta(days=1)
 _LAST = dt.datetime(2200, 1, 1, tzinfo=dt.UTC)
@@ -51,7 +51,7 @@ def is_time(when: dt.datetime) -> bool:
 
 
 def time_from_ms(ms: int) -> dt.datetime:
-    """Return the local time of milliseconds since 1970; UNKNOWN_TIME where they are out of range."""
+    """Return the local time of milliseconds since 1970; UNKNOWN_TIME if they are out of range."""
     in_range = _FIRST_MS <= ms <= _LAST_MS
     return (dt.datetime.fromtimestamp(ms / 1000, dt.UTC) if in_range else UNKNOWN_TIME).astimezone()
 

@@ -51,7 +51,7 @@ class Memory:
         self._own_embedder = embedder
         self._limits = limits
         self._qmd = self._make_qmd() if self.settings.backend == "qmd" else None
-        # A misspelt provider is an error from the start; only another package's provider has to be loaded for that.
+        # A misspelt provider is an error from the start. Only providers of other packages have to be loaded to know.
         if not {self.settings.provider, self.settings.fallback} <= set(get_args(BuiltInProvider)):
             self.index_service.require_known_provider()
 
@@ -129,10 +129,10 @@ class Memory:
 
     @property
     def index_service(self) -> IndexService:
-        """The index and everything that keeps it. For Kept's own packages: its methods may change."""
+        """Index and everything that maintains it. For Kept's own packages: its methods may change."""
         service: IndexService | None = vars(self).get("_service")
-        # Two threads may get here at once: setdefault is atomic, and the service that loses has opened nothing. A lock
-        # would be in the way of a fork.
+        # Two threads may get here at once: setdefault is atomic, and the second service has opened nothing yet. A lock
+        # could be held during a fork.
         return service or vars(self).setdefault("_service", self._make_service())
 
     def search(
@@ -149,8 +149,9 @@ class Memory:
         until: When | None = None,
         progress: Progress | None = None,
     ) -> SearchResult:
-        """Return passages of notes and conversations about something, best first; fewer than ``max_results``, or
-        none, if little fits.
+        """Return passages of notes and conversations that answer a query, best first.
+
+        There are fewer than ``max_results``, or none, if little matches.
 
         ``session_key`` is full or short (``telegram:5054``). With it or ``channel``, only conversations are searched.
         """
@@ -186,11 +187,11 @@ class Memory:
         return self.index_service.sync(force=force, progress=progress)
 
     def preview(self, *, force: bool = False) -> Preview:
-        """Return what a sync would do and cost. Changes nothing and asks no provider."""
+        """Return the work and the cost of a sync. Changes nothing and calls no provider."""
         return self.index_service.preview(force=force)
 
     def status(self) -> Status:
-        """Return what is indexed and what is wrong. Changes no note and no setting."""
+        """Return the state of the index and its problems. Changes no note and no setting."""
         return self.index_service.status()
 
     # inside
@@ -214,7 +215,8 @@ class Memory:
         def read(path: str, start: int, lines: int) -> Passage:
             return self.read(path, start=start, lines=lines)
 
-        return QmdWithFallback(QmdBackend(self.config, self.workspace, read), cooldown_s=self.settings.qmd.cooldown_s)
+        qmd = QmdBackend(self.config, self.workspace, read)
+        return QmdWithFallback(qmd, self.clock, cooldown_s=self.settings.qmd.cooldown_s)
 
     def _query_settings(self, max_results: int | None, min_score: float | None) -> QuerySettings:
         settings = self.settings.query

@@ -1,9 +1,9 @@
-"""What becomes of a record that cannot be read: its bytes are kept beside the file, and its neighbours are served.
+"""Quarantine for records that cannot be read: their bytes are kept beside the file, and the other records still work.
 
-    FILE.damaged    whole lines that do not say what they should, copied as they are
-    FILE.torn       the end of a line that a crash cut short, moved there
+    FILE.damaged    copies of whole lines that are malformed
+    FILE.torn       the start of a line that a crash cut short, moved there
 
-The caller holds whatever lock the file has. Readers without a lock skip such records and leave the files alone.
+The caller holds the lock of the file, if it has one. Readers without a lock skip such records and change nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Fault:
 
     path: str
     line: int | None
-    """Counted from 1; None where the file does not consist of lines."""
+    """Counted from 1; None if the file does not consist of lines."""
     reason: str
 
     def __str__(self) -> str:
-        place = os.path.basename(self.path) + ("" if self.line is None else f", line {self.line}")
-        return f"{place}: {self.reason}"
+        position = "" if self.line is None else f", line {self.line}"
+        return f"{os.path.basename(self.path)}{position}: {self.reason}"
 
 
 def set_aside(path: str, records: Iterable[bytes]) -> str:
@@ -44,7 +44,7 @@ def set_aside(path: str, records: Iterable[bytes]) -> str:
 
 
 def set_file_aside(path: str, content: bytes) -> str:
-    """Copy the whole of a file into FILE.damaged, behind what is there. Return the path of that file."""
+    """Append the whole of a file to FILE.damaged. Return the path of that file."""
     beside = path + DAMAGED_ENDING
     known = _read(beside)
     if not known or content not in known:
@@ -61,8 +61,10 @@ def move_torn_end(path: str, start: int, torn: bytes) -> str:
 
 
 def mend_end(path: str, is_whole: Callable[[bytes], bool]) -> None:
-    """Make sure that what is appended next begins on a line of its own. A last line without a line break gets one
-    where it is whole, and is moved into FILE.torn otherwise."""
+    """Make sure that the next append starts a new line.
+
+    A last line without a line break gets one if it is whole, and is moved into FILE.torn otherwise.
+    """
     data = _read(path)
     start = data.rfind(b"\n") + 1
     if start == len(data):
@@ -74,7 +76,7 @@ def mend_end(path: str, is_whole: Callable[[bytes], bool]) -> None:
 
 
 def count_set_aside(path: str) -> int:
-    """Return how many lines stand in FILE.damaged."""
+    """Return the number of lines in FILE.damaged."""
     return len(_read(path + DAMAGED_ENDING).splitlines())
 
 

@@ -35,7 +35,7 @@ class SourceFile:
 
 @frozen
 class Problem:
-    """A problem with one path that the user should know of. It did not stop the rest of the work."""
+    """A problem with one path that the user should know of. The rest of the work went on."""
 
     path: str
     reason: str
@@ -49,7 +49,7 @@ class Chunk:
     end_line: int
     text: str
     heading: str
-    """The headings above it, outermost first, joined by ' > '."""
+    """Headings above it, outermost first, joined by ' > '."""
     embed_text: str
     """Text to embed: the heading path and the text below it. It has neither line numbers nor the file's name, so that
     a text that moved, or whose file was renamed, is found in the embedding cache."""
@@ -57,7 +57,7 @@ class Chunk:
 
 @frozen
 class Gap:
-    """A text that got no vector, and why. Its row holds zeros, which must not be stored or compared."""
+    """A text without a vector, and the reason. Its row holds zeros, which must not be stored or compared."""
 
     row: int
     reason: str
@@ -118,9 +118,9 @@ class Hit:
     snippet: str
     source: Source
     timestamp: str
-    """When the text was written: the date of a daily note, else when the file was last changed (ISO 8601)."""
+    """Time of the text: the date of a daily note, otherwise the last change of the file (ISO 8601)."""
     heading: str = ""
-    """The headings above it; for a conversation, channel:person."""
+    """Headings above it; for a conversation, channel:person."""
     parts: tuple[ScorePart, ...] = ()
     session_key: str | None = None
     channel: str | None = None
@@ -137,7 +137,7 @@ DropReason = Literal[
 
 @frozen
 class Dropped:
-    """A candidate that was not returned, and why."""
+    """A candidate that was not returned, and the reason."""
 
     citation: str
     score: float
@@ -148,7 +148,7 @@ class Dropped:
 class SearchResult:
     hits: tuple[Hit, ...]
     degraded: tuple[str, ...] = ()
-    """What did not work, for the user. Empty if everything did."""
+    """Problems to show to the user. Empty if everything worked."""
     provider: str = "none"
     model: str | None = None
     took_ms: float = 0.0
@@ -175,7 +175,7 @@ class SyncReport:
     pending: int = 0
     """Chunks that are found by word but not yet by meaning, because the embedder failed."""
     rebuilt: str | None = None
-    """Why the whole index was rebuilt, or None."""
+    """Reason why the whole index was rebuilt, or None."""
     problems: tuple[Problem, ...] = ()
     failures: tuple[str, ...] = ()
     took_ms: float = 0.0
@@ -219,7 +219,7 @@ class Usage:
     retries: int = 0
     texts: int = 0
     tokens: int = 0
-    """As the provider counts them, else our estimate, which is rather too high."""
+    """Count of the provider, or our estimate, which tends to be too high."""
 
 
 @frozen
@@ -246,7 +246,7 @@ class BatchUnderWay:
     provider: str
     texts: int
     since: str
-    """When the job was started (ISO 8601)."""
+    """Start of the job (ISO 8601)."""
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Opening a derived SQLite file, and translating SQLite's errors into ours.
+"""Opens a derived SQLite file, and translates SQLite's errors into ours.
 
 The search index and the session catalogue use this. ``noun`` is how an error message names the file: "index" or
 "session catalogue".
@@ -80,7 +80,7 @@ def connect(path: str, migrations: str, *, noun: str) -> apsw.Connection:
             db = apsw.Connection(path, vfs=checksum_vfs())
             try:
                 _prepare(db, migrations)
-            except BaseException:
+            except BaseException:  # also KeyboardInterrupt: an open connection would keep its locks
                 db.close()
                 raise
         return db
@@ -188,7 +188,7 @@ def immediate(db: apsw.Connection) -> Iterator[None]:
     try:
         yield
         db.execute("COMMIT")
-    except BaseException:
+    except BaseException:  # also KeyboardInterrupt: the write lock must not stay
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise

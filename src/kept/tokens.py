@@ -10,10 +10,10 @@ CHARS_PER_TOKEN = 4
 
 @cache
 def _dense_script() -> re.Pattern[str]:
-    """Return the compiled pattern. Compiling such wide ranges takes milliseconds, and a search needs none of them.
+    """Return the pattern, compiled on first use: that takes milliseconds, and a search does not need it.
 
-    These are nearly the ranges of `words.segment.UNSPACED`. They must not change with it: the cutting of notes depends
-    on them, and is versioned by `CHUNKER_VERSION`.
+    These are nearly the ranges of `words.segment.UNSPACED`. They must not change with it: chunking depends on them,
+    and has its own `CHUNKER_VERSION`.
     """
     return re.compile(
         "[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
@@ -22,7 +22,7 @@ def _dense_script() -> re.Pattern[str]:
 
 
 def weigh(text: str) -> int:
-    """Return the length in quarter tokens. They add up exactly, which tokens rounded for each part would not."""
+    """Return the length in quarter tokens. These add up exactly, unlike tokens rounded for each part."""
     if text.isascii():
         return len(text)
     dense = len(_dense_script().findall(text))

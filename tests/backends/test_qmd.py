@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 
 import pytest
 
 from kept.errors import ConfigError
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
+from kept.testing import FrozenClock
 from tests.support.repository import NODE_PROGRAMS
 from tests.support.workspaces import open_memory, paths, write_note
 
@@ -36,15 +36,15 @@ def workspace(tmp_path, monkeypatch):
 def qmd(tmp_path, workspace):
     opened = []
 
-    def open_with(command=QMD, **settings):
+    def open_with(command=QMD, clock=None, **settings):
         chosen = {"memory_search.backend": "qmd", "memory_search.qmd.command": str(command), **PATIENT}
         more = {f"memory_search.{name.replace('__', '.')}": value for name, value in settings.items()}
-        opened.append(open_memory(tmp_path, settings={**chosen, **more}))
+        opened.append(open_memory(tmp_path, settings={**chosen, **more}, clock=clock))
         return opened[-1]
 
     yield open_with
-    for one in opened:
-        one.close()
+    for memory in opened:
+        memory.close()
 
 
 @pytest.fixture
@@ -178,9 +178,9 @@ def own(result, reason):
     """Whether our own index answered, and said why."""
     assert paths(result) == ["MEMORY.md"]
     assert result.provider == "fake"
-    (said,) = result.degraded
-    assert said.startswith("Answered from Kept's own index:")
-    assert reason in said
+    (notice,) = result.degraded
+    assert notice.startswith("Answered from Kept's own index:")
+    assert reason in notice
 
 
 def test_where_it_is_missing_our_own_index_answers_and_names_the_remedy(qmd):
@@ -239,16 +239,17 @@ def test_what_a_lying_program_says_is_not_shown(qmd, stand_in, tmp_path):
     assert [(hit.citation, hit.score, hit.snippet) for hit in result] == [("MEMORY.md#L1", 1.0, "The parrot is green.")]
 
 
-def test_after_a_failure_it_is_left_alone_until_the_cool_down_is_over(qmd, stand_in, calls, monkeypatch):
-    program = stand_in("sys.exit(1)")
-    memory = qmd(program, qmd__cooldown_s=1000)
+def test_after_a_failure_it_is_left_alone_until_the_cool_down_is_over(qmd, stand_in, calls):
+    program, clock = stand_in("sys.exit(1)"), FrozenClock()
+    memory = qmd(program, clock, qmd__cooldown_s=1000)
     for _ in range(3):
         own(memory.search("parrot"), "exit code 1")
     searched = [call for call in calls() if "search" in call]
     assert len(searched) == 1
     stand_in("print('[]')")  # it is mended
-    moved = time.monotonic() + 1001
-    monkeypatch.setattr("kept.backends.fallback.time.monotonic", lambda: moved)
+    clock.move(seconds=999)
+    own(memory.search("parrot"), "exit code 1")
+    clock.move(seconds=2)
     result = memory.search("parrot")
     assert (result.provider, result.degraded) == ("qmd", ())
 

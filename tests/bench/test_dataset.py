@@ -37,7 +37,7 @@ ASKED = [{"id": "q1", "text": "heron"}]
 
 
 @pytest.mark.parametrize(
-    ("documents", "queries", "qrels", "said"),
+    ("documents", "queries", "qrels", "message"),
     [
         ("", ASKED, "", "corpus.jsonl: empty"),
         ('{"id": "d1", "text": "x"}\n{"id": \n', ASKED, "", "corpus.jsonl, line 2: not JSON"),
@@ -54,10 +54,10 @@ ASKED = [{"id": "q1", "text": "heron"}]
         (ONE, ASKED, "q1 d1 1\n", "qrels.tsv, line 2: expected a query, a document and a number"),
     ],
 )
-def test_what_is_wrong_with_a_set_is_said_by_file_and_line(tmp_path, documents, queries, qrels, said):
+def test_what_is_wrong_with_a_set_is_said_by_file_and_line(tmp_path, documents, queries, qrels, message):
     with pytest.raises(BenchSetInvalid) as caught:
         read_set(str(write_set(tmp_path / "set", documents, queries, qrels)))
-    assert said in caught.value.message
+    assert message in caught.value.message
     assert caught.value.hint
 
 
@@ -83,14 +83,14 @@ def laid_out(bench, tmp_path):
 def test_a_turn_is_covered_by_a_hit_on_its_line_and_by_no_other(chat, tmp_path):
     group = laid_out(chat, tmp_path)["friends"]
     with Memory(group.config, embedder=FakeEmbedder()) as memory:
-        found = memory.search("three-legged greyhound Biscuit", min_score=0.0)
-        hit = next(one for one in found if "three-legged" in one.snippet)
+        result = memory.search("three-legged greyhound Biscuit", min_score=0.0)
+        hit = next(hit for hit in result if "three-legged" in hit.snippet)
         shown = memory.read(hit.path, start=hit.start_line, lines=hit.end_line - hit.start_line + 1).text
     returned = group.returned_hit(hit)
-    said = {one.id: one.text for one in chat.documents}
+    texts = {document.id: document.text for document in chat.documents}
     assert "friends:s3:3" in returned.documents
     assert returned.session == "friends:s3"
-    assert {name for name, text in said.items() if text in shown} == returned.documents
+    assert {name for name, text in texts.items() if text in shown} == returned.documents
 
 
 def test_turns_keep_their_speakers_and_times_and_a_group_sees_nothing_of_another(chat, tmp_path):
@@ -98,15 +98,15 @@ def test_turns_keep_their_speakers_and_times_and_a_group_sees_nothing_of_another
     with Memory(groups["friends"].config, embedder=FakeEmbedder()) as memory:
         hit = memory.search("accordion teacher Albrecht", min_score=0.0).hits[0]
         assert "[2025-02-03 18:00] Tom: Slowly" in hit.snippet
-        found = [one.snippet for one in memory.search("kiln circuit espresso", min_score=0.0, max_results=50)]
-    assert not any("kiln" in snippet for snippet in found)
+        snippets = [hit.snippet for hit in memory.search("kiln circuit espresso", min_score=0.0, max_results=50)]
+    assert not any("kiln" in snippet for snippet in snippets)
 
 
 def test_no_id_of_a_set_is_indexed_or_in_a_name(tmp_path):
-    said = {"text": "A heron stands in the reeds.", "group": "okapi"}
-    turn = {**said, "id": "quetzal", "session": "narwhal", "speaker": "Ann", "timestamp": "2025-01-01T10:00:00"}
+    document = {"text": "A heron stands in the reeds.", "group": "okapi"}
+    turn = {**document, "id": "quetzal", "session": "narwhal", "speaker": "Ann", "timestamp": "2025-01-01T10:00:00"}
     queries = [{"id": "tapir", "text": "heron", "group": "okapi"}]
-    bench = read_set(str(write_set(tmp_path / "axolotl", [{**said, "id": "zebu"}, turn], queries)))
+    bench = read_set(str(write_set(tmp_path / "axolotl", [{**document, "id": "zebu"}, turn], queries)))
     group = laid_out(bench, tmp_path)["okapi"]
     with Memory(group.config, embedder=FakeEmbedder()) as memory:
         assert memory.sync().files == 2
@@ -120,8 +120,8 @@ def test_notes_are_not_indexed_in_the_order_of_the_set(tmp_path):
     bench = read_set(str(DATA / "shop"))
     group = laid_out(bench, tmp_path)[""]
     in_order = [unit.document for path in sorted(group.units) for unit in group.units[path]]
-    assert in_order != [one.id for one in bench.documents]
-    assert sorted(in_order) == sorted(one.id for one in bench.documents)
+    assert in_order != [document.id for document in bench.documents]
+    assert sorted(in_order) == sorted(document.id for document in bench.documents)
 
 
 def test_an_answer_in_a_long_file_counts_when_the_cited_lines_hold_it(tmp_path):
@@ -150,9 +150,9 @@ def test_of_a_long_line_the_piece_that_is_shown_has_to_hold_the_answer(tmp_path)
     (folder / "corpora" / "long.md").write_text(text, encoding="utf-8", newline="")
     group = laid_out(read_set(str(folder)), tmp_path)["long"]
     with Memory(group.config, embedder=FakeEmbedder()) as memory:
-        found = memory.search("heron goldfish", min_score=0.0, max_results=50).hits
-    assert [bool(group.returned_hit(hit).documents) for hit in found] == ["heron" in hit.snippet for hit in found]
-    assert any(group.returned_hit(hit).documents for hit in found)
+        hits = memory.search("heron goldfish", min_score=0.0, max_results=50).hits
+    assert [bool(group.returned_hit(hit).documents) for hit in hits] == ["heron" in hit.snippet for hit in hits]
+    assert any(group.returned_hit(hit).documents for hit in hits)
 
 
 def test_the_threshold_is_applied_to_the_score_that_the_curve_looks_at(tmp_path):
@@ -180,7 +180,7 @@ def test_the_users_own_index_is_never_touched(tmp_path, home, chat):
 def test_nonsense_is_the_same_every_time_and_foreign_questions_come_from_other_sets(chat):
     shop = read_set(str(DATA / "shop"))
     assert make_random_queries(chat) == make_random_queries(chat)
-    assert {group for group, found in make_random_queries(chat).items() if found} == {"friends", "studio"}
+    assert {group for group, queries in make_random_queries(chat).items() if queries} == {"friends", "studio"}
     foreign = make_foreign_queries(chat, [shop])
     assert set(foreign) <= {query.text for query in shop.queries}
     assert make_foreign_queries(chat, [chat]) == make_foreign_queries(chat, []) != foreign

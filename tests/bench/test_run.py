@@ -27,7 +27,7 @@ def measured(tmp_path_factory):
     config = load_config(home=str(tmp_path_factory.mktemp("home")), environ={}).config
     sets = read_sets([str(DATA / "chat"), str(DATA / "shop")])
     shape = sets_shape(measure_sets(sets, config, MeasurePlan(), jobs=1), jobs=1)
-    return {one["set"]: one for one in json.loads(json.dumps(shape))["sets"]}
+    return {measurement["set"]: measurement for measurement in json.loads(json.dumps(shape))["sets"]}
 
 
 def test_recall_on_our_own_sets_does_not_fall(measured):
@@ -40,20 +40,22 @@ def test_recall_on_our_own_sets_does_not_fall(measured):
     assert shop["kept"]["unthresholded"]["recall@5"] == 1.0
     assert shop["kept"]["recall@5"] >= 0.9
     assert shop["kept"]["mrr@10"] >= 0.9
-    for one in measured.values():
-        assert one["kept"]["unthresholded"]["recall@10"] >= one["keyword"]["recall@10"]
-        assert one["kept"]["recall@10"] > one["seed"]["recall@10"]
+    for measurement in measured.values():
+        assert measurement["kept"]["unthresholded"]["recall@10"] >= measurement["keyword"]["recall@10"]
+        assert measurement["kept"]["recall@10"] > measurement["seed"]["recall@10"]
 
 
 def test_every_variant_has_every_figure(measured):
-    for one in measured.values():
+    for measurement in measured.values():
         for variant in ("kept", "keyword", "vector", "seed"):
-            assert all(0 <= one[variant][name] <= 1 for name in FIGURES)
-        assert one["index"]["chunks"] > 0
-        assert one["index"]["bytes"] > 0
-        assert one["kept"]["p50_ms"] <= one["kept"]["p95_ms"]
-        assert one["degraded"] == []
-        assert [point["min_score"] for point in one["curve"]] == sorted(point["min_score"] for point in one["curve"])
+            assert all(0 <= measurement[variant][name] <= 1 for name in FIGURES)
+        assert measurement["index"]["chunks"] > 0
+        assert measurement["index"]["bytes"] > 0
+        assert measurement["kept"]["p50_ms"] <= measurement["kept"]["p95_ms"]
+        assert measurement["degraded"] == []
+        assert [point["min_score"] for point in measurement["curve"]] == sorted(
+            point["min_score"] for point in measurement["curve"]
+        )
 
 
 def test_what_cannot_be_answered_counts_for_abstaining_and_not_for_recall(measured):
@@ -63,7 +65,7 @@ def test_what_cannot_be_answered_counts_for_abstaining_and_not_for_recall(measur
     assert adversarial["recall@10"] is None
     assert adversarial["abstained_wrongly"] is None
     assert adversarial["abstained_rightly"] == chat["kept"]["abstained_rightly"]
-    assert {name: one["queries"] for name, one in chat["categories"].items()} == {
+    assert {name: category["queries"] for name, category in chat["categories"].items()} == {
         "single": 11,
         "several": 3,
         "adversarial": 2,
@@ -76,13 +78,13 @@ def test_the_command_prints_the_same_as_json_and_leaves_nothing_behind(kept, tmp
     done = kept("bench", DATA / "chat", DATA / "shop", "--json", "--jobs", "2", env={"TMPDIR": str(room)})
     assert done.code == 0, done.err
     assert done.err == ""
-    assert [one["set"] for one in done.json["sets"]] == ["chat", "shop"]
-    for one in done.json["sets"]:
+    assert [measurement["set"] for measurement in done.json["sets"]] == ["chat", "shop"]
+    for measurement in done.json["sets"]:
         for variant in ("kept", "keyword", "vector", "seed"):
-            assert {name: one[variant][name] for name in FIGURES} == {
-                name: measured[one["set"]][variant][name] for name in FIGURES
+            assert {name: measurement[variant][name] for name in FIGURES} == {
+                name: measured[measurement["set"]][variant][name] for name in FIGURES
             }, "processes side by side find what one process finds"
-        assert one["curve"] == measured[one["set"]]["curve"]
+        assert measurement["curve"] == measured[measurement["set"]]["curve"]
     assert list(room.iterdir()) == []
     assert not (tmp_path / "home").exists()
 
@@ -99,12 +101,12 @@ def test_tables_show_sets_categories_and_baselines(kept):
 
 def test_settings_and_provider_of_the_run_are_used(kept):
     options = ("--provider", "none", "--set", "memory_search.query.min_score=0.99", "--json")
-    one = kept("bench", DATA / "shop", *options).json["sets"][0]
-    assert one["index"]["provider"] == "none"
-    assert "vector" not in one
-    assert one["min_score"] == 0.99
-    assert one["kept"]["abstained_wrongly"] == 1.0
-    assert one["kept"]["unthresholded"]["recall@10"] > 0.9
+    measurement = kept("bench", DATA / "shop", *options).json["sets"][0]
+    assert measurement["index"]["provider"] == "none"
+    assert "vector" not in measurement
+    assert measurement["min_score"] == 0.99
+    assert measurement["kept"]["abstained_wrongly"] == 1.0
+    assert measurement["kept"]["unthresholded"]["recall@10"] > 0.9
 
 
 def test_a_name_in_a_set_is_never_taken_for_a_style_or_a_command_of_the_terminal(kept, tmp_path):
@@ -114,7 +116,7 @@ def test_a_name_in_a_set_is_never_taken_for_a_style_or_a_command_of_the_terminal
         {"id": "1", "text": "herons", "category": "[red]\x1b[2J"},
         {"id": "2", "text": "storks", "category": "b"},
     ]
-    write_file(folder / "queries.jsonl", "".join(json.dumps(one) + "\n" for one in queries))
+    write_file(folder / "queries.jsonl", "".join(json.dumps(query) + "\n" for query in queries))
     write_file(folder / "qrels.tsv", "query-id\tcorpus-id\trel\n1\td\t1\n2\te\t1\n")
     done = kept("bench", folder, "--no-baselines")
     assert done.code == 0, done.err
@@ -159,16 +161,16 @@ def notes(workspace):
 
 def test_a_starter_set_is_made_of_the_users_notes_and_can_be_measured(kept, notes, tmp_path):
     before = tree_of(notes)
-    made = kept("bench", "--init", tmp_path / "mine", "--json")
-    assert made.code == 0, made.err
-    assert made.json["documents"] == 5
+    created = kept("bench", "--init", tmp_path / "mine", "--json")
+    assert created.code == 0, created.err
+    assert created.json["documents"] == 5
     assert (tmp_path / "mine" / "README.md").exists()
     assert oct((tmp_path / "mine").stat().st_mode & 0o777) == "0o700"
     measured = kept("bench", tmp_path / "mine", "--json", "--no-baselines")
     assert measured.code == 0, measured.err
-    one = measured.json["sets"][0]
-    assert set(one["categories"]) == {"heading", "words", "adversarial"}
-    assert one["kept"]["recall@5"] == 1.0
+    measurement = measured.json["sets"][0]
+    assert set(measurement["categories"]) == {"heading", "words", "adversarial"}
+    assert measurement["kept"]["recall@5"] == 1.0
     assert tree_of(notes) == before
 
 

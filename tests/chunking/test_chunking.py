@@ -172,8 +172,8 @@ def test_a_paragraph_above_a_rule_is_a_paragraph_and_is_embedded_whole():
     note = "# Top\n\nWe met Ada.\nShe likes tea.\nAnd lighthouses.\n---\n\nafter\n"
     (chunk,) = chunk_markdown(note)
     assert chunk.heading == "Top"
-    for said in ("Ada", "tea", "lighthouses", "after"):
-        assert said in chunk.embed_text
+    for word in ("Ada", "tea", "lighthouses", "after"):
+        assert word in chunk.embed_text
 
 
 @pytest.mark.parametrize(

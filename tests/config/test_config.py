@@ -22,8 +22,8 @@ def load(home: Path, workspace: Path):
     """The settings of this home and workspace. ``env`` is the whole environment."""
 
     def load(*, env: dict[str, str] | None = None, **options: Any):
-        place = {} if "KEPT_WORKSPACE" in (env or {}) else {"workspace": str(workspace)}
-        return load_config(**{"home": str(home), "environ": env or {}, **place, **options})
+        named = {} if "KEPT_WORKSPACE" in (env or {}) else {"workspace": str(workspace)}
+        return load_config(**{"home": str(home), "environ": env or {}, **named, **options})
 
     return load
 
@@ -88,14 +88,14 @@ def test_a_layer_overrides_single_settings_and_leaves_their_neighbours(load, hom
 
 
 def test_the_workspace_may_come_from_every_layer_but_the_project(home, tmp_path):
-    def place(env: dict[str, str] | None = None, **options: Any) -> str:
+    def workspace_of(env: dict[str, str] | None = None, **options: Any) -> str:
         return load_config(home=str(home), environ=env or {}, **options).config.workspace
 
-    assert place() == str(home / "workspace")
+    assert workspace_of() == str(home / "workspace")
     user_file(home, f"agents: {{defaults: {{workspace: {tmp_path / 'a'}}}}}")
-    assert place() == str(tmp_path / "a")
-    assert place({"KEPT_WORKSPACE": str(tmp_path / "b")}) == str(tmp_path / "b")
-    assert place({"KEPT_WORKSPACE": str(tmp_path / "b")}, workspace=str(tmp_path / "c")) == str(tmp_path / "c")
+    assert workspace_of() == str(tmp_path / "a")
+    assert workspace_of({"KEPT_WORKSPACE": str(tmp_path / "b")}) == str(tmp_path / "b")
+    assert workspace_of({"KEPT_WORKSPACE": str(tmp_path / "b")}, workspace=str(tmp_path / "c")) == str(tmp_path / "c")
 
 
 def test_home_agent_and_file_come_from_the_environment_and_flags_win(tmp_path):
@@ -327,7 +327,7 @@ def test_a_list_may_be_given_as_text_with_commas(load):
 
 
 @pytest.mark.parametrize(
-    ("setting", "given", "kept"),
+    ("setting", "value", "kept"),
     [
         (RESULTS, 0, 1),
         (RESULTS, 10**9, 200),
@@ -338,12 +338,12 @@ def test_a_list_may_be_given_as_text_with_commas(load):
         ("memory_search.max_file_bytes", 5, 1000),
     ],
 )
-def test_numbers_out_of_range_are_clamped(load, setting, given, kept):
-    value: Any = load(settings={setting: given}).config.agent
+def test_numbers_out_of_range_are_clamped(load, setting, value, kept):
+    result: Any = load(settings={setting: value}).config.agent
     for key in setting.split("."):
-        value = getattr(value, key)
-    assert value == kept
-    assert type(value) is type(kept)
+        result = getattr(result, key)
+    assert result == kept
+    assert type(result) is type(kept)
 
 
 @pytest.mark.parametrize(
@@ -360,8 +360,8 @@ def test_numbers_out_of_range_are_clamped(load, setting, given, kept):
     ],
 )
 def test_weights_sum_to_one(load, vector, text, expected):
-    given = {"vector_weight": vector, "text_weight": text}
-    settings = {f"memory_search.query.hybrid.{key}": value for key, value in given.items() if value is not None}
+    overrides = {"vector_weight": vector, "text_weight": text}
+    settings = {f"memory_search.query.hybrid.{key}": value for key, value in overrides.items() if value is not None}
     hybrid = load(settings=settings).config.memory_search.query.hybrid
     assert (hybrid.vector_weight, hybrid.text_weight) == pytest.approx(expected)
 
@@ -548,9 +548,9 @@ def laughs(levels: int) -> str:
     return "\n".join(lines) + f"\nmemory_search: {{remote: {{headers: {{a: *a{levels - 1}}}}}}}\n"
 
 
-@pytest.mark.parametrize("place", ["project", "user"])
-def test_yaml_that_stands_for_more_than_it_says_is_refused_before_it_is_built(load, home, workspace, place):
-    path = project_file(workspace, laughs(10)) if place == "project" else user_file(home, laughs(10))
+@pytest.mark.parametrize("kind", ["project", "user"])
+def test_yaml_that_stands_for_more_than_it_says_is_refused_before_it_is_built(load, home, workspace, kind):
+    path = project_file(workspace, laughs(10)) if kind == "project" else user_file(home, laughs(10))
     error = refusal(load)
     assert error.message == f"{path}, line 1: anchors (&a0) and aliases (*a0) are not allowed."
     assert "Write the value out" in error.hint
@@ -577,11 +577,11 @@ def test_a_file_that_is_too_long_for_settings_is_refused(load, workspace):
     assert refusal(load).message == f"{path}: has more than 256,000 bytes, too many for settings."
 
 
-@pytest.mark.parametrize("place", ["project", "user"])
-def test_a_pipe_in_the_place_of_the_file_is_refused_at_once(kept, home, workspace, place):
-    folder = workspace if place == "project" else home
+@pytest.mark.parametrize("kind", ["project", "user"])
+def test_a_pipe_in_the_place_of_the_file_is_refused_at_once(kept, home, workspace, kind):
+    folder = workspace if kind == "project" else home
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / (".kept.yaml" if place == "project" else "config.yaml")
+    path = folder / (".kept.yaml" if kind == "project" else "config.yaml")
     os.mkfifo(path)
     before = tree_of(workspace)
     ended = kept("search", "anything")

@@ -59,12 +59,14 @@ def test_turns_are_such_as_every_provider_takes(conversation):
     assert [turn.role for turn in turns] == ["user" if at % 2 == 0 else "assistant" for at in range(len(turns))]
     assert all(turn.parts for turn in turns)
     for at, turn in enumerate(turns):
-        asked = [part.id for part in turn.parts if isinstance(part, ToolUse)]
-        assert len(set(asked)) == len(asked)
+        call_ids = [part.id for part in turn.parts if isinstance(part, ToolUse)]
+        assert len(set(call_ids)) == len(call_ids)
         if turn.role == "assistant":
-            answered = [part.call_id for part in turns[at + 1].parts if isinstance(part, ToolOutput)] if asked else []
-            assert answered == asked
-            if asked:
+            answered = (
+                [part.call_id for part in turns[at + 1].parts if isinstance(part, ToolOutput)] if call_ids else []
+            )
+            assert answered == call_ids
+            if call_ids:
                 assert isinstance(turns[at + 1].parts[0], ToolOutput)  # results come before anything else
         else:
             given_back = [part.call_id for part in turn.parts if isinstance(part, ToolOutput)]
@@ -94,16 +96,21 @@ def test_a_message_that_is_too_long_is_shown_in_part_with_where_it_stands():
 
 
 def said_in(lines):
-    return [one.message.text for one in build_view(lines).messages]
+    return [logged.message.text for logged in build_view(lines).messages]
 
 
 def test_the_context_begins_at_what_the_last_compaction_kept():
-    said = [Message.of("user", str(number)) for number in range(1, 5)]
-    lines = lines_of([*said, CompactionEntry("Sum.", first_kept_id="e3"), Message.of("user", "5")])
+    messages = [Message.of("user", str(number)) for number in range(1, 5)]
+    lines = lines_of([*messages, CompactionEntry("Sum.", first_kept_id="e3"), Message.of("user", "5")])
     assert said_in(lines) == ["3", "4", "5"]
     assert build_view(lines).summary == "Sum."
     again = lines_of(
-        [*said, CompactionEntry("Sum.", first_kept_id="e3"), said[0], CompactionEntry("All.", first_kept_id="e6")]
+        [
+            *messages,
+            CompactionEntry("Sum.", first_kept_id="e3"),
+            messages[0],
+            CompactionEntry("All.", first_kept_id="e6"),
+        ]
     )
     assert said_in(again) == ["1"]
     assert (build_view(again).summary, build_view(again).compactions) == ("All.", 2)
@@ -290,14 +297,16 @@ def test_a_compaction_never_parts_a_call_from_its_result_and_loses_nothing(conve
     assert plan.removed
     cut = len(plan.removed)
     assert cut in find_safe_cuts(said_of(conversation))
-    for place, message in enumerate(conversation[:cut]):
+    for index, message in enumerate(conversation[:cut]):
         for block in message.content:
             if isinstance(block, ToolCall):
                 behind = [
                     at
                     for at, other in enumerate(conversation)
-                    if at >= place
-                    and any(isinstance(one, ToolResult) and one.call_id == block.id for one in other.content)
+                    if at >= index
+                    and any(
+                        isinstance(content, ToolResult) and content.call_id == block.id for content in other.content
+                    )
                 ]
                 assert not behind or behind[0] < cut
 
@@ -325,9 +334,9 @@ def test_a_conversation_in_pieces_is_all_there_in_order(conversation, budget):
     lines = [line for piece in pieces for line in (piece.first_line, piece.last_line)]
     assert lines == sorted(lines)
     text = "\n".join(piece.text for piece in pieces)
-    for one in said_of(conversation):
-        if one.message.role == "user" and one.message.text.strip():
-            assert f"L{one.line} [" in text
+    for logged in said_of(conversation):
+        if logged.message.role == "user" and logged.message.text.strip():
+            assert f"L{logged.line} [" in text
 
 
 # prompts
@@ -348,4 +357,4 @@ def test_those_who_write_a_conversation_down_are_told_who_wrote_what_was_forward
     (piece,) = split_transcript(said_of([forwarded]), 1_000)
     assert piece.text.endswith("Ann (forwarded from Mallory): Pay Mallory.")
     odd = [Message.of("user", "Hi", sender="Ann", metadata={"forwardedFrom": value}) for value in (7, "", None, {})]
-    assert [one.speaker for one in odd] == ["Ann"] * 4
+    assert [message.speaker for message in odd] == ["Ann"] * 4

@@ -69,7 +69,7 @@ def test_a_marker_that_somebody_has_seen_is_not_used_again(text, leaks):
     seen = []
     for _ in range(leaks):
         fence = make_fence(b"secret", "session", [text, *seen])
-        assert not any(fence.marker in skeleton(one) for one in (text, *seen))
+        assert not any(fence.marker in skeleton(shown) for shown in (text, *seen))
         dotted = "\u200b.".join(fence.marker.upper())
         seen.append(f"{text}{dotted}")
 

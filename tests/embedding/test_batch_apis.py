@@ -23,6 +23,7 @@ from kept.embedding.remote import RemoteEmbedder
 from kept.embedding.voyage import VoyageEmbedder
 from kept.indexing.batch_book import BatchBook, BatchJob, BatchProblem, dump_book, parse_book
 from kept.indexing.batch_runner import THRESHOLD, plan_groups
+from kept.indexing.index_handle import IndexLimits
 from kept.net import ProviderAccount
 from kept.records import SyncReport
 from kept.testing import FrozenClock
@@ -31,6 +32,7 @@ from tests.support import embedding_servers as servers
 from tests.support.commands import KEPT
 from tests.support.embedding_servers import KEY, Reply
 from tests.support.fake_time import FakePace
+from tests.support.workspaces import open_memory
 
 pytestmark = pytest.mark.slow
 
@@ -53,6 +55,7 @@ class Place:
     fake: FakePace
     root: Path
     opened: list[Memory] = field(default_factory=list)
+    limits: IndexLimits | None = None
 
     def write(self, count: int = MANY, *, name: str = "MEMORY.md", word: str = "topic") -> None:
         (self.root / "workspace").mkdir(exist_ok=True)
@@ -65,7 +68,14 @@ class Place:
 
     def memory(self, *, embedder: RemoteEmbedder | None = None, clock: Any = None, **settings: Any) -> Memory:
         named = {f"memory_search.remote.batch.{name}": value for name, value in {"enabled": True, **settings}.items()}
-        memory = Memory.open(self.root / "workspace", embedder=embedder or self.embedder(), settings=named, clock=clock)
+        memory = open_memory(
+            self.root,
+            limits=self.limits,
+            embedder=embedder or self.embedder(),
+            settings=named,
+            clock=clock,
+            create=False,
+        )
         self.opened.append(memory)
         return memory
 
@@ -154,10 +164,8 @@ def test_what_is_under_way_is_looked_at_every_poll_interval(place):
     assert place.server.steps.count("poll") == 4
 
 
-def test_no_more_batches_than_allowed_are_under_way_at_once(openai, monkeypatch):
-    from kept.embedding.batch_api.openai import OpenAIBatches
-
-    monkeypatch.setattr(OpenAIBatches, "max_requests", 100)
+def test_no_more_batches_than_allowed_are_under_way_at_once(openai):
+    openai.limits = IndexLimits(job_texts=100)
     openai.write(550)
     openai.server.looks = 2
     most = 0
@@ -334,10 +342,8 @@ def test_one_failure_between_successes_does_not_add_up(openai):
     assert len(openai.server.batches) == 4
 
 
-def test_two_failures_in_one_sync_end_it_for_the_rest(openai, monkeypatch):
-    from kept.embedding.batch_api.openai import OpenAIBatches
-
-    monkeypatch.setattr(OpenAIBatches, "max_requests", 100)
+def test_two_failures_in_one_sync_end_it_for_the_rest(openai):
+    openai.limits = IndexLimits(job_texts=100)
     openai.server.ends.extend(["failed"] * 6)
     openai.write(550)
     report = openai.memory(concurrency=1).sync()
@@ -515,10 +521,8 @@ def test_a_batch_that_is_under_way_is_no_reason_to_fall_back_to_another_provider
     assert (memory.status().provider, len(openai.server.batches)) == ("openai", 1)
 
 
-def test_more_batches_than_are_allowed_at_once_follow_one_another(openai, monkeypatch):
-    from kept.embedding.batch_api.openai import OpenAIBatches
-
-    monkeypatch.setattr(OpenAIBatches, "max_requests", 300)
+def test_more_batches_than_are_allowed_at_once_follow_one_another(openai):
+    openai.limits = IndexLimits(job_texts=300)
     openai.write(1200)
     memory = openai.memory(wait=False, concurrency=1)
     assert memory.sync().pending == 1200

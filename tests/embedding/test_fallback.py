@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kept import Memory
-from kept.net import retry
+from kept.indexing.index_handle import IndexLimits
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY, says
 from tests.support.fake_time import FakePace
 from tests.support.files import write_file
+from tests.support.workspaces import open_memory
 
 
 @pytest.fixture
@@ -19,17 +20,12 @@ def server():
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    """Retries without waiting, for embedders that are made from settings."""
-    pace = FakePace().pace()
-    monkeypatch.setattr(retry, "RetryPolicy", lambda: pace)
-
-
-@pytest.fixture
-def opened(workspace, home, server, quick):
+def opened(tmp_path, workspace, server):
+    """Open memories whose embedders are made from settings and retry without waiting."""
     memories = []
+    limits = IndexLimits(retry_policy=FakePace().pace())
 
-    def open_memory(**more):
+    def open_with(**more):
         settings = {
             "memory_search.provider": "openai",
             "memory_search.fallback": "local",
@@ -37,10 +33,10 @@ def opened(workspace, home, server, quick):
             "memory_search.remote.api_key": KEY,
             **more,
         }
-        memories.append(Memory.open(workspace, home=home, settings=settings))
+        memories.append(open_memory(tmp_path, settings=settings, limits=limits))
         return memories[-1]
 
-    yield open_memory
+    yield open_with
     for memory in memories:
         memory.close()
 
@@ -118,21 +114,15 @@ def test_without_a_fallback_words_answer(workspace, opened, server):
     assert any("not yet by meaning" in reason for reason in result.degraded)
 
 
-def test_the_key_of_the_first_is_not_sent_to_the_fallback(workspace, home, server, quick, monkeypatch):
+def test_the_key_of_the_first_is_not_sent_to_the_fallback(workspace, opened, server, monkeypatch):
     write_file(workspace / "memory/a.md", "The parrot is green.\n")
     server.always = says(500)
     with servers.Ollama() as ollama:
         monkeypatch.setenv("OLLAMA_HOST", ollama.origin)
-        settings = {
-            "memory_search.provider": "openai",
-            "memory_search.fallback": "ollama",
-            "memory_search.remote.base_url": server.base_url,
-            "memory_search.remote.api_key": KEY,
-            "memory_search.remote.headers": {"x-team": "secret-team"},
-        }
-        with Memory.open(workspace, home=home, settings=settings) as memory:
-            memory.sync()
-            assert memory.search("parrot").provider == "ollama"
+        headers = {"x-team": "secret-team"}
+        memory = opened(**{"memory_search.fallback": "ollama", "memory_search.remote.headers": headers})
+        memory.sync()
+        assert memory.search("parrot").provider == "ollama"
         assert ollama.requests
         for request in ollama.requests:
             assert KEY not in str(request.headers)

@@ -187,7 +187,7 @@ def test_a_dead_endpoint_costs_a_search_one_wait_only(workspace, server, opened,
     for _ in range(5):
         result = memory.search("topic2")
         assert result.hits[0].path == "memory/note-0002.md"
-        assert "is not asked again for" in result.degraded[0]
+        assert "is not called again for" in result.degraded[0]
     assert embedder.usage.calls == calls
 
 

@@ -53,8 +53,8 @@ EXTRA = ("there", "later")
 
 
 @pytest.fixture
-def found(tmp_path):
-    """What a search finds, by word, that takes nothing in by itself: so it was the live index."""
+def search(tmp_path):
+    """A search by word that syncs nothing, so that a hit shows that the live index is current."""
     extra = [str(tmp_path / name) for name in EXTRA]
     settings = {
         "memory_search.sync.on_search": False,
@@ -70,25 +70,25 @@ def found(tmp_path):
     reader.close()
 
 
-def soon(found, words, expected):
-    """Before everything else, or nowhere: what else comes near it is the ranking's affair."""
-    wait_until(lambda: found(words)[: max(1, len(expected))] == expected, f"{words} is found in {expected}")
+def search_until(search, words, expected):
+    """Wait until the first hits are the expected ones. Ranking decides on the others."""
+    wait_until(lambda: search(words)[: max(1, len(expected))] == expected, f"{words} is found in {expected}")
 
 
-def test_what_is_there_at_the_start_is_taken_in(live, found):
+def test_what_is_there_at_the_start_is_taken_in(live, search):
     state = live().state()
     assert (state.role, state.watching, state.files, state.chunks) == ("leader", "kernel", 1, 1)
-    assert found("parrot") == ["memory/a.md"]
+    assert search("parrot") == ["memory/a.md"]
 
 
-def test_an_edit_a_new_note_and_a_removal_are_taken_in(live, found, workspace):
+def test_an_edit_a_new_note_and_a_removal_are_taken_in(live, search, workspace):
     live()
     write_note(workspace, "memory/a.md", "The zeppelin is silver.\n")
-    soon(found, "zeppelin", ["memory/a.md"])
+    search_until(search, "zeppelin", ["memory/a.md"])
     write_note(workspace, "MEMORY.md", "The walrus is grey.\n")
-    soon(found, "walrus", ["MEMORY.md"])
+    search_until(search, "walrus", ["MEMORY.md"])
     (workspace / "memory/a.md").unlink()
-    soon(found, "zeppelin", [])
+    search_until(search, "zeppelin", [])
 
 
 def test_the_last_change_is_named(live, workspace):
@@ -99,66 +99,66 @@ def test_the_last_change_is_named(live, workspace):
     assert index.state().waiting == 0
 
 
-def test_a_folder_that_is_added_is_watched_from_then_on(live, found, workspace):
+def test_a_folder_that_is_added_is_watched_from_then_on(live, search, workspace):
     live()
     write_note(workspace, "memory/deep/er/b.md", "The zeppelin is silver.\n")
-    soon(found, "zeppelin", ["memory/deep/er/b.md"])
+    search_until(search, "zeppelin", ["memory/deep/er/b.md"])
     write_note(workspace, "memory/deep/er/c.md", "The walrus is grey.\n")
-    soon(found, "walrus", ["memory/deep/er/c.md"])
+    search_until(search, "walrus", ["memory/deep/er/c.md"])
 
 
-def test_a_folder_that_is_renamed_is_watched_under_its_new_name(live, found, workspace):
+def test_a_folder_that_is_renamed_is_watched_under_its_new_name(live, search, workspace):
     write_note(workspace, "memory/old/b.md", "The zeppelin is silver.\n")
     live()
     (workspace / "memory/old").rename(workspace / "memory/new")
-    soon(found, "zeppelin", ["memory/new/b.md"])
+    search_until(search, "zeppelin", ["memory/new/b.md"])
     write_note(workspace, "memory/new/b.md", "The walrus is grey.\n")
-    soon(found, "walrus", ["memory/new/b.md"])
+    search_until(search, "walrus", ["memory/new/b.md"])
 
 
-def test_a_workspace_that_is_deleted_and_made_again_is_taken_in(live, found, workspace):
+def test_a_workspace_that_is_deleted_and_made_again_is_taken_in(live, search, workspace):
     index = live()
     shutil.rmtree(workspace)
     wait_until(lambda: "no workspace" in (index.state().problem or ""), "the problem is named")
     write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
-    soon(found, "zeppelin", ["memory/b.md"])
+    search_until(search, "zeppelin", ["memory/b.md"])
     write_note(workspace, "memory/b.md", "The walrus is grey.\n")
-    soon(found, "walrus", ["memory/b.md"])
+    search_until(search, "walrus", ["memory/b.md"])
     assert index.state().problem is None
 
 
-def test_a_workspace_that_is_replaced_in_one_go_is_taken_in(live, found, workspace, tmp_path):
+def test_a_workspace_that_is_replaced_in_one_go_is_taken_in(live, search, workspace, tmp_path):
     live()
     write_note(tmp_path / "other", "memory/b.md", "The zeppelin is silver.\n")
     workspace.rename(tmp_path / "before")
     (tmp_path / "other").rename(workspace)
-    soon(found, "zeppelin", ["memory/b.md"])
+    search_until(search, "zeppelin", ["memory/b.md"])
     write_note(workspace, "memory/b.md", "The walrus is grey.\n")
-    soon(found, "walrus", ["memory/b.md"])
+    search_until(search, "walrus", ["memory/b.md"])
 
 
-def test_a_workspace_behind_a_link_is_watched_wherever_the_link_leads(live, found, workspace, tmp_path):
+def test_a_workspace_behind_a_link_is_watched_wherever_the_link_leads(live, search, workspace, tmp_path):
     workspace.rename(tmp_path / "one")
     write_note(tmp_path / "two", "memory/b.md", "The zeppelin is silver.\n")
     workspace.symlink_to(tmp_path / "one")
     live()
     write_note(tmp_path / "one", "memory/c.md", "The walrus is grey.\n")
-    soon(found, "walrus", ["memory/c.md"])
+    search_until(search, "walrus", ["memory/c.md"])
     (tmp_path / "link").symlink_to(tmp_path / "two")
     (tmp_path / "link").rename(workspace)
-    soon(found, "zeppelin", ["memory/b.md"])
+    search_until(search, "zeppelin", ["memory/b.md"])
 
 
-def test_an_editor_that_writes_beside_and_renames_is_seen(live, found, workspace):
+def test_an_editor_that_writes_beside_and_renames_is_seen(live, search, workspace):
     live()
     for number in range(3):
         write_note(workspace, "memory/.a.md.swp", "not a note")
         beside = write_note(workspace, "memory/a.md~", f"The zeppelin{number} is silver.\n")
         beside.rename(workspace / "memory/a.md")
-        soon(found, f"zeppelin{number}", ["memory/a.md"])
+        search_until(search, f"zeppelin{number}", ["memory/a.md"])
 
 
-def test_a_note_that_is_written_slowly_is_in_the_index_when_it_is_done(live, found, workspace):
+def test_a_note_that_is_written_slowly_is_in_the_index_when_it_is_done(live, search, workspace):
     live({"memory_search.sync.watch_debounce_ms": 200})
     with (workspace / "memory/slow.md").open("w") as file:
         for number in range(40):
@@ -166,28 +166,28 @@ def test_a_note_that_is_written_slowly_is_in_the_index_when_it_is_done(live, fou
             file.flush()
             threading.Event().wait(0.01)
         file.write("The walrus has the last word.\n")
-    soon(found, "walrus", ["memory/slow.md"])
+    search_until(search, "walrus", ["memory/slow.md"])
 
 
-def test_thousands_of_changes_at_once_are_all_taken_in(live, found, workspace):
+def test_thousands_of_changes_at_once_are_all_taken_in(live, search, workspace):
     index = live()
     for number in range(2_000):
         write_note(workspace, f"memory/many/{number % 20}/{number}.md", f"The parrot{number} eats seed{number}.\n")
     wait_until(lambda: index.state().files == 2_001, "all notes")
-    assert found("parrot1999") == ["memory/many/19/1999.md"]
+    assert search("parrot1999") == ["memory/many/19/1999.md"]
     shutil.rmtree(workspace / "memory/many")
     wait_until(lambda: index.state().files == 1, "none of them")
-    assert found("parrot1999") == []
+    assert search("parrot1999") == []
 
 
-def test_extra_paths_are_watched_also_when_they_come_later(live, found, workspace, tmp_path):
+def test_extra_paths_are_watched_also_when_they_come_later(live, search, workspace, tmp_path):
     there, later = (tmp_path / name for name in EXTRA)
     write_note(there, "b.md", "The zeppelin is silver.\n")
     live({"memory_search.extra_paths": [str(there), str(later)]})
     write_note(there, "b.md", "The walrus is grey.\n")
-    soon(found, "walrus", [str(there / "b.md")])
+    search_until(search, "walrus", [str(there / "b.md")])
     write_note(later, "c.md", "The octopus is blue.\n")
-    soon(found, "octopus", [str(later / "c.md")])
+    search_until(search, "octopus", [str(later / "c.md")])
 
 
 def test_a_link_inside_the_workspace_leads_the_watcher_nowhere(live, workspace, tmp_path):
@@ -225,29 +225,29 @@ def talk(tmp_path):
         yield say
 
 
-def test_a_conversation_is_taken_in_when_enough_was_said(live, found, talk):
+def test_a_conversation_is_taken_in_when_enough_was_said(live, search, talk):
     talk("The zeppelin is silver.")
     index = live({"memory_search.sync.sessions.delta_messages": 5}, timing=LiveTiming(talk_quiet_s=1_000_000.0))
-    assert len(found("zeppelin")) == 1
+    assert len(search("zeppelin")) == 1
     talk("The walrus is grey.")
     wait_until(lambda: index.state().waiting, "it is noticed")
     for _ in range(5):
-        assert found("walrus") == []
+        assert search("walrus") == []
         talk("More.")
-    wait_until(lambda: found("walrus"), "the walrus")
+    wait_until(lambda: search("walrus"), "the walrus")
 
 
-def test_a_conversation_that_pauses_is_taken_in_however_little_was_said(live, found, talk):
+def test_a_conversation_that_pauses_is_taken_in_however_little_was_said(live, search, talk):
     live(timing=LiveTiming(talk_quiet_s=0.5))
     talk("The walrus is grey.")
-    wait_until(lambda: found("walrus"), "the walrus")
+    wait_until(lambda: search("walrus"), "the walrus")
 
 
 # where something does not work
 
 
 def test_where_the_kernel_has_no_watchers_left_folders_are_looked_at_and_that_is_said_once(
-    live, found, workspace, monkeypatch
+    live, search, workspace, monkeypatch
 ):
     def refuse(*_, **__):
         raise OSError("OS file watch limit reached.")
@@ -258,7 +258,7 @@ def test_where_the_kernel_has_no_watchers_left_folders_are_looked_at_and_that_is
     assert index.state().watching == "polling"
     for number in range(3):
         write_note(workspace, f"memory/b{number}/c.md", f"The zeppelin{number} is silver.\n")
-        soon(found, f"zeppelin{number}", [f"memory/b{number}/c.md"])
+        search_until(search, f"zeppelin{number}", [f"memory/b{number}/c.md"])
     index.stop()
     notices = [event.message for event in _drain(events) if event.kind == "notice"]
     assert len(notices) == 1
@@ -293,7 +293,7 @@ def test_without_the_package_that_watches_folders_are_looked_at_and_it_is_named(
     assert any("kept[watch]" in event.message for event in _drain(events))
 
 
-def test_a_sync_that_fails_is_told_and_tried_again(live, found, workspace, tmp_path):
+def test_a_sync_that_fails_is_told_and_tried_again(live, search, workspace, tmp_path):
     index = live(timing=LiveTiming(retry_s=(0.1,)))
     file = index_path(tmp_path)
     for part in file.parent.glob("index.sqlite*"):
@@ -302,7 +302,7 @@ def test_a_sync_that_fails_is_told_and_tried_again(live, found, workspace, tmp_p
     write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
     wait_until(lambda: "cannot be opened" in (index.state().problem or ""), "the problem is told")
     file.rmdir()
-    soon(found, "zeppelin", ["memory/b.md"])
+    search_until(search, "zeppelin", ["memory/b.md"])
     wait_until(lambda: index.state().problem is None, "it is over")
 
 
@@ -317,7 +317,7 @@ def test_an_embedder_that_was_down_is_asked_again_until_all_is_found_by_meaning(
     assert embedder.texts
 
 
-def test_whatever_goes_wrong_while_leading_is_told_and_leading_begun_anew(live, found, workspace):
+def test_whatever_goes_wrong_while_leading_is_told_and_leading_begun_anew(live, search, workspace):
     events, failed = queue.SimpleQueue(), threading.Event()
 
     def fail_once(event):
@@ -329,7 +329,7 @@ def test_whatever_goes_wrong_while_leading_is_told_and_leading_begun_anew(live, 
     index = live(listener=fail_once, timing=LiveTiming(tick_s=0.1))
     assert failed.is_set()
     write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
-    soon(found, "zeppelin", ["memory/b.md"])
+    search_until(search, "zeppelin", ["memory/b.md"])
     assert index.state().role == "leader"
     assert any("no such luck" in event.message for event in _drain(events) if event.kind == "problem")
 
@@ -337,18 +337,18 @@ def test_whatever_goes_wrong_while_leading_is_told_and_leading_begun_anew(live, 
 # how it is used
 
 
-def test_without_watching_the_index_is_brought_up_to_date_at_the_start_and_no_more(live, found, workspace):
+def test_without_watching_the_index_is_brought_up_to_date_at_the_start_and_no_more(live, search, workspace):
     index = live({"memory_search.sync.watch": False})
-    assert found("parrot") == ["memory/a.md"]
+    assert search("parrot") == ["memory/a.md"]
     assert index.state().watching == "nothing"
     assert index.state().syncs == 1
 
 
-def test_by_the_interval_what_is_not_watched_is_taken_in(live, found, workspace):
+def test_by_the_interval_what_is_not_watched_is_taken_in(live, search, workspace):
     settings = {"memory_search.sync.watch": False, "memory_search.sync.interval_minutes": 1}
     live(settings, timing=LiveTiming(minute_s=0.1))
     write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
-    soon(found, "zeppelin", ["memory/b.md"])
+    search_until(search, "zeppelin", ["memory/b.md"])
 
 
 def test_it_can_be_stopped_in_the_middle_of_a_long_sync(tmp_path, workspace):

@@ -46,11 +46,11 @@ class Watcher:
             self.role = event["state"]["role"]
             self._events.put(event)
 
-    def until(self, wanted):
+    def until(self, matches):
         """The next event of which this is true."""
         while True:
             event = self._events.get(timeout=PATIENCE_S)
-            if wanted(event):
+            if matches(event):
                 return event
 
     def until_role(self, role):
@@ -77,21 +77,23 @@ def watch(tmp_path):
         return started[-1]
 
     yield start
-    for one in started:
-        if one.process.poll() is None:
-            one.end(signal.SIGKILL)
+    for watcher in started:
+        if watcher.process.poll() is None:
+            watcher.end(signal.SIGKILL)
 
 
 def test_one_works_and_when_it_is_killed_another_takes_over(watch, tmp_path):
     first = watch()
     first.until_synced()
     others = [watch(), watch()]
-    for one in others:
-        assert one.until_role("standby")["state"]["leaderPid"] == first.pid
+    for watcher in others:
+        assert watcher.until_role("standby")["state"]["leaderPid"] == first.pid
     assert status_of(tmp_path)["watcher"] == first.pid
 
     assert first.end(signal.SIGKILL)[0] == -signal.SIGKILL
-    successor = wait_until(lambda: next((one for one in others if one.role == "leader"), None), "one takes over")
+    successor = wait_until(
+        lambda: next((watcher for watcher in others if watcher.role == "leader"), None), "one takes over"
+    )
     assert successor.until_role("leader")["state"]["leaderPid"] == successor.pid
     successor.until_synced()
     assert status_of(tmp_path)["watcher"] == successor.pid
@@ -114,9 +116,9 @@ def test_what_changed_while_nobody_led_is_taken_in_by_the_successor(watch, tmp_p
 
 def test_a_watcher_that_is_told_to_stop_ends_quietly_and_leaves_the_lead(watch, tmp_path):
     for number in (signal.SIGTERM, signal.SIGINT):
-        one = watch()
-        one.until_synced()
-        assert one.end(number) == (0, "")
+        watcher = watch()
+        watcher.until_synced()
+        assert watcher.end(number) == (0, "")
     assert status_of(tmp_path)["watcher"] is None
 
 

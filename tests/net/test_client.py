@@ -81,9 +81,9 @@ def test_the_service_says_how_long_to_wait_in_seconds_or_by_date_and_at_most_a_m
     assert fake.slept[2] == pytest.approx(7.0, abs=1.0)
 
 
-@pytest.mark.parametrize("given", ["soon", "-5", "nan", "Fri, 99 Foo 2020", "1e999"])
-def test_a_senseless_retry_after_does_no_harm(server, client, fake, given):
-    server.faults.append(servers.says(429, retry_after=given))
+@pytest.mark.parametrize("header", ["soon", "-5", "nan", "Fri, 99 Foo 2020", "1e999"])
+def test_a_senseless_retry_after_does_no_harm(server, client, fake, header):
+    server.faults.append(servers.says(429, retry_after=header))
     ask(client)
     assert 0.0 <= fake.slept[0] <= 60.0
 
@@ -174,7 +174,7 @@ def test_a_dead_endpoint_costs_one_wait_and_is_asked_again_after_a_minute(fake):
     waited = list(fake.slept)
     second = failure(client)
     assert second.message.startswith(first.message)
-    assert "not asked again for 60 s" in second.message
+    assert "not called again for 60 s" in second.message
     assert (client.calls, fake.slept) == (3, waited)
     fake.now_s += 60
     failure(client)
@@ -236,9 +236,9 @@ def test_a_download_is_not_longer_than_it_may_be(server, client):
         client.download("/files/x", io.BytesIO(), timeouts=LATER, max_bytes=100)
 
 
-@pytest.mark.parametrize("place", ["http://files.example/x", "ftp://files.example/x", "/elsewhere", "", "https://"])
-def test_a_download_follows_only_to_a_safe_place(server, client, place):
-    server.always = servers.says(302, location=place)
+@pytest.mark.parametrize("address", ["http://files.example/x", "ftp://files.example/x", "/elsewhere", "", "https://"])
+def test_a_download_follows_only_to_a_safe_place(server, client, address):
+    server.always = servers.says(302, location=address)
     with pytest.raises(RequestRefused, match="302"):
         client.download("/files/x", io.BytesIO(), timeouts=LATER, max_bytes=100)
 

@@ -59,12 +59,12 @@ def fill(index: Index, count: int, rng: random.Random, first: int = 1) -> dict[i
 
 
 def recall(index: Index, rows: dict[int, list[float]], rng: random.Random, **options) -> float:
-    found = 0
+    correct = 0
     for _ in range(30):
         query = unit(rng, rng.choice(list(rows.values())))
         near = index.live.vectors.nearest(quantise(packed(query)), 10, **options)
-        found += len({row for row, _ in near} & set(reference(query, rows, 10)))
-    return found / 300
+        correct += len({row for row, _ in near} & set(reference(query, rows, 10)))
+    return correct / 300
 
 
 def test_the_int8_scan_finds_what_float32_finds(table):

@@ -25,10 +25,10 @@ FIRST, SECOND, THIRD = (f"memory/2026-03-14{part}.md" for part in ("", "-2", "-3
 @pytest.fixture
 def full(memory):
     """A memory whose log of today is in three files."""
-    made = memory(clock=FrozenClock(), settings={LIMIT: 1000})
+    opened = memory(clock=FrozenClock(), settings={LIMIT: 1000})
     texts = ("the heron nests " + "x" * 950, "the otter swims " + "y" * 950, "the badger digs")
-    assert [made.add(text).path for text in texts] == [FIRST, SECOND, THIRD]
-    return made
+    assert [opened.add(text).path for text in texts] == [FIRST, SECOND, THIRD]
+    return opened
 
 
 def test_a_full_log_goes_on_in_a_further_file(full, workspace):
@@ -46,8 +46,8 @@ def test_an_entry_that_fits_no_file_is_refused_and_begins_none(full, workspace):
 
 
 def test_every_part_has_the_date_of_its_day(full):
-    found = {hit.path: hit.timestamp[:10] for hit in full.search("heron otter badger", min_score=0.0).hits}
-    assert found == dict.fromkeys((FIRST, SECOND, THIRD), "2026-03-14")
+    dates = {hit.path: hit.timestamp[:10] for hit in full.search("heron otter badger", min_score=0.0).hits}
+    assert dates == dict.fromkeys((FIRST, SECOND, THIRD), "2026-03-14")
     assert {hit.path for hit in full.search("on 14 March 2026", min_score=0.0).hits} >= {SECOND, THIRD}
     assert {hit.path for hit in full.search("badger", since="2026-03-14", until="2026-03-14").hits} == {THIRD}
 
@@ -55,10 +55,10 @@ def test_every_part_has_the_date_of_its_day(full):
 def test_whoever_reads_the_log_is_told_where_it_goes_on(full, home):
     with SessionStore.open(home=home, clock=full.clock) as sessions:
         toolbox = Toolbox(full, sessions)
-        told = toolbox.run("memory_get", {"date": "today"}).text
-        assert told.endswith(f"\n\nThe log of this day continues in {SECOND}.")
+        shown = toolbox.run("memory_get", {"date": "today"}).text
+        assert shown.endswith(f"\n\nThe log of this day continues in {SECOND}.")
         assert toolbox.run("memory_get", {"path": SECOND}).text.endswith(f"continues in {THIRD}.")
-        assert "goes on" not in toolbox.run("memory_get", {"path": THIRD}).text
+        assert "continues in" not in toolbox.run("memory_get", {"path": THIRD}).text
 
 
 def test_the_log_of_a_day_is_one_resource(full):
@@ -70,9 +70,9 @@ def test_the_log_of_a_day_is_one_resource(full):
 
 def test_a_new_session_is_told_the_end_of_the_day(full, home):
     with SessionStore.open(home=home, clock=full.clock) as sessions:
-        told = recent_context(full, sessions, cwd=None, current=None)
-    assert f"{THIRD} (today):" in told
-    assert "the badger digs" in told
+        shown = recent_context(full, sessions, cwd=None, current=None)
+    assert f"{THIRD} (today):" in shown
+    assert "the badger digs" in shown
 
 
 def test_what_stands_in_a_further_part_can_be_forgotten(full, home, workspace):

@@ -48,22 +48,22 @@ def test_a_folder_swapped_for_a_link_at_any_moment_leads_nowhere():
 
 def test_a_workspace_that_is_a_link_is_written_and_read_like_any_other(memory, workspace, tmp_path):
     (tmp_path / "link").symlink_to(workspace)
-    made = memory(workspace=tmp_path / "link")
-    made.add("lighthouse keeper", to="memory/a/b/x.md")
+    opened = memory(workspace=tmp_path / "link")
+    opened.add("lighthouse keeper", to="memory/a/b/x.md")
     assert (workspace / "memory/a/b/x.md").read_text() == "lighthouse keeper\n"
-    assert made.read("memory/a/b/x.md").text == "lighthouse keeper"
-    assert [hit.path for hit in made.search("lighthouse")] == ["memory/a/b/x.md"]
+    assert opened.read("memory/a/b/x.md").text == "lighthouse keeper"
+    assert [hit.path for hit in opened.search("lighthouse")] == ["memory/a/b/x.md"]
 
 
 def test_an_extra_path_below_a_link_inside_the_workspace_is_not_followed(memory, workspace, tmp_path):
     write_file(tmp_path / "outside/sub/secret.md", "secret")
     (workspace / "docs").symlink_to(tmp_path / "outside")
-    made = memory(settings={EXTRA: ["docs/sub", "docs/sub/secret.md"]})
-    report = made.sync()
+    opened = memory(settings={EXTRA: ["docs/sub", "docs/sub/secret.md"]})
+    report = opened.sync()
     assert report.files == 0
     assert "symbolic link" in report.problems[0].reason
     with pytest.raises(PathRefused):
-        made.read("docs/sub/secret.md")
+        opened.read("docs/sub/secret.md")
 
 
 def test_a_lock_is_not_made_through_a_link(tmp_path):
@@ -78,10 +78,10 @@ def test_folders_deeper_than_files_may_be_open_are_walked_read_and_written(memor
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (120, hard))
     try:
-        made = memory()
-        made.add("lighthouse", to=name)
-        assert made.read(name).text == "lighthouse"
-        assert [hit.path for hit in made.search("lighthouse")] == [name]
+        opened = memory()
+        opened.add("lighthouse", to=name)
+        assert opened.read(name).text == "lighthouse"
+        assert [hit.path for hit in opened.search("lighthouse")] == [name]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -151,21 +151,21 @@ def test_the_command_refuses_a_name_that_could_not_be_found_again(environment, w
 
 
 def test_a_hint_names_a_place_that_would_be_accepted(memory):
-    made = memory()
+    opened = memory()
     for to in ("notes.md", ".md", "memory/.x.md", "memory/.hidden/x.md"):
         with pytest.raises(PathRefused) as caught:
-            made.add("x", to=to)
-        made.add("x", to=caught.value.hint.rpartition(" ")[2].removesuffix("."))
+            opened.add("x", to=to)
+        opened.add("x", to=caught.value.hint.rpartition(" ")[2].removesuffix("."))
 
 
 def test_a_note_with_the_longest_name_there_is_can_be_forgotten_in_and_adopted(workspace, tmp_path):
     name = "memory/" + "x" * 252 + ".md"
     write_file(tmp_path / "other" / name, "one\ntwo\n")
-    place = Workspace.at(str(workspace))
-    assert adopt_notes(place, str(tmp_path / "other"), max_bytes=1000).copied == (name,)
+    notes = Workspace.at(str(workspace))
+    assert adopt_notes(notes, str(tmp_path / "other"), max_bytes=1000).copied == (name,)
     cuts = [LineRemoval.of(name, 1, "one")]
     kept_in = str(tmp_path / "forgotten.jsonl")
-    removed = remove_passages(place, cuts, kept_in=kept_in, clock=SystemClock(), max_bytes=1000)
+    removed = remove_passages(notes, cuts, kept_in=kept_in, clock=SystemClock(), max_bytes=1000)
     assert removed.gone == tuple(cuts)
     assert (workspace / name).read_text() == "two\n"
 
@@ -193,9 +193,9 @@ def test_adding_to_a_note_that_has_another_name_leaves_the_other_as_it_was(memor
     outside.chmod(0o640)
     (workspace / "memory").mkdir()
     os.link(outside, workspace / "memory/x.md")
-    made = memory()
-    assert made.read("memory/x.md").text == "theirs"
-    written = made.add("mine", to="memory/x.md")
+    opened = memory()
+    assert opened.read("memory/x.md").text == "theirs"
+    written = opened.add("mine", to="memory/x.md")
     assert outside.read_text() == "theirs\n"
     assert (workspace / "memory/x.md").read_text() == "theirs\n\nmine\n"
     assert (workspace / "memory/x.md").stat().st_mode & 0o777 == 0o640

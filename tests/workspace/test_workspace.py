@@ -32,7 +32,7 @@ def indexed(memory: Memory) -> set[str]:
 
 
 def problems(memory: Memory) -> dict[str, str]:
-    return {one.path: one.reason for one in memory.sync().problems}
+    return {problem.path: problem.reason for problem in memory.sync().problems}
 
 
 # discovery
@@ -90,13 +90,13 @@ def test_an_extra_path_that_cannot_be_used_is_reported_and_the_rest_goes_on(memo
     (tmp_path / "link").symlink_to(tmp_path / "real")
     write_file(tmp_path / "x.txt", "x")
     extra = [str(tmp_path / name) for name in ("nowhere", "link", "x.txt")]
-    made = memory(settings={EXTRA: extra})
-    assert problems(made) == {
+    opened = memory(settings={EXTRA: extra})
+    assert problems(opened) == {
         extra[0]: "extra path does not exist",
         extra[1]: "extra path is a symbolic link, which is not followed",
         extra[2]: "extra path is neither a folder nor Markdown",
     }
-    assert indexed(made) == {"MEMORY.md"}
+    assert indexed(opened) == {"MEMORY.md"}
 
 
 def test_symbolic_links_are_not_followed(memory, workspace, tmp_path):
@@ -114,9 +114,9 @@ def test_symbolic_links_are_not_followed(memory, workspace, tmp_path):
 def test_a_memory_folder_that_is_a_link_is_not_followed_and_reported(memory, workspace, tmp_path):
     write_file(tmp_path / "outside/secret.md", "secret")
     (workspace / "memory").symlink_to(tmp_path / "outside")
-    made = memory()
-    assert indexed(made) == set()
-    assert "symbolic link" in problems(made)["memory"]
+    opened = memory()
+    assert indexed(opened) == set()
+    assert "symbolic link" in problems(opened)["memory"]
 
 
 def test_a_workspace_may_itself_be_reached_by_a_link(memory, workspace, tmp_path):
@@ -149,26 +149,26 @@ def test_what_is_named_like_a_note_and_is_no_file_is_passed_over(memory, workspa
 def test_a_file_over_the_limit_is_reported_and_the_rest_goes_on(memory, workspace):
     write_file(workspace / "memory/big.md", "x" * 1001)
     write_file(workspace / "memory/fits.md", "x" * 1000)
-    made = memory(settings={LIMIT: 1000})
-    assert indexed(made) == {"memory/fits.md"}
-    assert problems(made) == {"memory/big.md": "1,001 bytes, more than the limit of 1,000; not indexed"}
+    opened = memory(settings={LIMIT: 1000})
+    assert indexed(opened) == {"memory/fits.md"}
+    assert problems(opened) == {"memory/big.md": "1,001 bytes, more than the limit of 1,000; not indexed"}
 
 
 def test_a_name_that_is_not_utf8_is_reported_and_the_rest_goes_on(memory, workspace):
     write_file(workspace / "memory/fine.md", "x")
     with open(os.fsencode(workspace) + b"/memory/\xff\xfe.md", "wb") as file:
         file.write(b"x")
-    made = memory()
-    assert indexed(made) == {"memory/fine.md"}
-    assert problems(made) == {"memory/\ufffd\ufffd.md": "its name is not valid UTF-8"}
+    opened = memory()
+    assert indexed(opened) == {"memory/fine.md"}
+    assert problems(opened) == {"memory/\ufffd\ufffd.md": "its name is not valid UTF-8"}
 
 
 def test_a_workspace_below_a_folder_whose_name_is_not_utf8_works(memory, tmp_path):
-    place = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe"))
-    write_file(place / "memory/x.md", "the lighthouse keeper")
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe"))
+    write_file(folder / "memory/x.md", "the lighthouse keeper")
     for _ in range(2):  # a second workspace of the same agent has an index of its own
-        assert [hit.path for hit in memory(workspace=place).search("lighthouse")] == ["memory/x.md"]
-        place = place.rename(place.with_name(place.name + "2"))
+        assert [hit.path for hit in memory(workspace=folder).search("lighthouse")] == ["memory/x.md"]
+        folder = folder.rename(folder.with_name(folder.name + "2"))
 
 
 def test_folders_nested_a_thousand_deep_are_walked(memory, workspace):
@@ -196,9 +196,9 @@ def test_a_folder_that_cannot_be_listed_is_reported_and_the_rest_goes_on(memory,
         os.close(folder)
         folder = inner
     os.close(folder)
-    made = memory()
-    assert indexed(made) == {"memory/fine.md"}
-    assert list(problems(made).values()) == ["cannot be listed (File name too long)"]
+    opened = memory()
+    assert indexed(opened) == {"memory/fine.md"}
+    assert list(problems(opened).values()) == ["cannot be listed (File name too long)"]
 
 
 # containment
@@ -253,11 +253,11 @@ def test_a_path_that_leads_out_or_is_no_note_is_refused(memory, workspace, tmp_p
     os.mkfifo(workspace / "memory/pipe.md")
     path = path.replace("{outside}", str(outside))
     before = tree_of(tmp_path)
-    made = memory()
+    opened = memory()
     with pytest.raises(PathRefused):
-        made.read(path)
+        opened.read(path)
     with pytest.raises(PathRefused):
-        made.add("text", to=path)
+        opened.add("text", to=path)
     assert tree_of(tmp_path) == before
 
 
@@ -282,10 +282,10 @@ def test_a_note_that_is_not_there_is_not_found(memory, workspace, path):
 def test_a_note_is_named_by_its_relative_or_absolute_path_and_cited_by_one(memory, workspace, tmp_path):
     write_file(workspace / "memory/x.md", "x")
     extra = write_file(tmp_path / "shared/y.md", "y")
-    made = memory(settings={EXTRA: [str(extra.parent)]})
+    opened = memory(settings={EXTRA: [str(extra.parent)]})
     for path in ("memory/x.md", "./memory/x.md", "memory//x.md", str(workspace / "memory/x.md")):
-        assert made.read(path).path == "memory/x.md"
-    assert made.read(str(extra)).path == str(extra)
+        assert opened.read(path).path == "memory/x.md"
+    assert opened.read(str(extra)).path == str(extra)
 
 
 def test_a_folder_beside_the_workspace_with_the_same_beginning_is_outside(memory, workspace):
@@ -297,9 +297,9 @@ def test_a_folder_beside_the_workspace_with_the_same_beginning_is_outside(memory
 def test_an_extra_path_that_is_a_link_is_not_read_through_either(memory, tmp_path):
     write_file(tmp_path / "outside/secret.md", "x")
     (tmp_path / "link").symlink_to(tmp_path / "outside")
-    made = memory(settings={EXTRA: [str(tmp_path / "link")]})
+    opened = memory(settings={EXTRA: [str(tmp_path / "link")]})
     with pytest.raises(PathRefused):
-        made.read(str(tmp_path / "link/secret.md"))
+        opened.read(str(tmp_path / "link/secret.md"))
 
 
 # reading
@@ -330,9 +330,9 @@ def test_any_bytes_are_read_as_text_and_what_was_mended_is_said(workspace, raw, 
 def test_a_mended_note_is_found_and_reported_and_left_as_it_is(memory, workspace):
     raw = b"\xef\xbb\xbf# Caf\xe9\r\n\r\nThe lighthouse \x00 keeper\r\n"
     path = write_file(workspace / "memory/x.md", raw)
-    made = memory()
-    assert "not valid UTF-8" in problems(made)["memory/x.md"]
-    hit = made.search("lighthouse").hits[0]
+    opened = memory()
+    assert "not valid UTF-8" in problems(opened)["memory/x.md"]
+    hit = opened.search("lighthouse").hits[0]
     assert (hit.start_line, hit.end_line) == (1, 3)
     assert path.read_bytes() == raw
 
@@ -345,13 +345,13 @@ def test_a_note_over_the_limit_cannot_be_read_whole(memory, workspace):
 
 def test_lines_of_a_note_are_read_exactly(memory, workspace):
     write_file(workspace / "memory/x.md", "".join(f"line {n}\n" for n in range(1, 501)))
-    made = memory()
-    passage = made.read("memory/x.md", start=3, lines=2)
+    opened = memory()
+    passage = opened.read("memory/x.md", start=3, lines=2)
     assert (passage.text, passage.start, passage.lines) == ("line 3\nline 4", 3, 2)
     assert (passage.truncated, passage.next_from) == (True, 5)
-    whole = [made.read("memory/x.md")]
+    whole = [opened.read("memory/x.md")]
     while (following := whole[-1].next_from) is not None:
-        whole.append(made.read("memory/x.md", start=following))
+        whole.append(opened.read("memory/x.md", start=following))
     assert [passage.lines for passage in whole] == [200, 200, 100]
     assert "\n".join(passage.text for passage in whole) + "\n" == (workspace / "memory/x.md").read_text()
 
@@ -383,27 +383,27 @@ def cited(memory: Memory, written) -> str:
 
 def test_the_daily_log_has_a_heading_for_the_day_and_one_for_each_time(memory, workspace):
     clock = at(9, 5)
-    made = memory(clock=clock)
-    first = made.add("Met Ada.")
+    opened = memory(clock=clock)
+    first = opened.add("Met Ada.")
     clock.move(hours=3)
-    second = made.add("Lunch.\n\n- soup\n- bread\n")
+    second = opened.add("Lunch.\n\n- soup\n- bread\n")
     log = workspace / "memory/2026-03-14.md"
     assert log.read_text() == "# 2026-03-14\n\n## 09:05\n\nMet Ada.\n\n## 12:05\n\nLunch.\n\n- soup\n- bread\n"
-    assert cited(made, first) == "## 09:05\n\nMet Ada."
-    assert cited(made, second) == "## 12:05\n\nLunch.\n\n- soup\n- bread"
+    assert cited(opened, first) == "## 09:05\n\nMet Ada."
+    assert cited(opened, second) == "## 12:05\n\nLunch.\n\n- soup\n- bread"
     clock.move(hours=12)
-    assert made.add("Next day.").path == "memory/2026-03-15.md"
+    assert opened.add("Next day.").path == "memory/2026-03-15.md"
 
 
 def test_long_term_memory_is_a_list_that_grows(memory, workspace):
-    made = memory()
-    first = made.add("Ada likes tea.", to="memory")
-    second = made.add("- Bob likes coffee.", to="memory")
-    third = made.add("Carol likes\nboth.", to="memory")
+    opened = memory()
+    first = opened.add("Ada likes tea.", to="memory")
+    second = opened.add("- Bob likes coffee.", to="memory")
+    third = opened.add("Carol likes\nboth.", to="memory")
     assert (workspace / "MEMORY.md").read_text() == (
         "# Memory\n\n- Ada likes tea.\n- Bob likes coffee.\n\nCarol likes\nboth.\n"
     )
-    assert [cited(made, one) for one in (first, second, third)] == [
+    assert [cited(opened, written) for written in (first, second, third)] == [
         "- Ada likes tea.",
         "- Bob likes coffee.",
         "Carol likes\nboth.",
@@ -428,10 +428,10 @@ def test_long_term_memory_goes_into_the_file_that_is_there(memory, workspace):
 def test_what_was_added_stands_exactly_in_the_lines_that_are_cited(memory, workspace, before, to):
     path = write_file(workspace / ("MEMORY.md" if to == "memory" else to), before)
     raw = path.read_bytes()
-    made = memory()
+    opened = memory()
     for text in ("First line\nsecond line", "- item", "# Heading"):
-        written = made.add(text, to=to)
-        assert cited(made, written) == text
+        written = opened.add(text, to=to)
+        assert cited(opened, written) == text
     assert path.read_bytes().startswith(raw)
     assert path.read_bytes().endswith(b"# Heading\n")
 
@@ -439,9 +439,9 @@ def test_what_was_added_stands_exactly_in_the_lines_that_are_cited(memory, works
 def test_an_entry_never_runs_into_the_one_before(memory, workspace):
     for before in ("one", "one\n", "one\n\n", "one\r", "one\r\n"):
         write_file(workspace / "memory/x.md", before)
-        made = memory()
-        made.add("two", to="memory/x.md")
-        assert made.read("memory/x.md").text == "one\n\ntwo"
+        opened = memory()
+        opened.add("two", to="memory/x.md")
+        assert opened.read("memory/x.md").text == "one\n\ntwo"
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n", "\t", "\ufeff"])
@@ -456,8 +456,8 @@ def test_nothing_cannot_be_added(memory, workspace, text):
     [("a\r\nb\rc", "a\nb\nc"), ("a\0b", "a�b"), ("\n\na\n\n", "a"), ("a\udcffb", "a?b"), ("  indented", "  indented")],
 )
 def test_added_text_is_tidied_so_that_it_reads_back(memory, text, kept):
-    made = memory()
-    assert cited(made, made.add(text, to="memory/x.md")) == kept
+    opened = memory()
+    assert cited(opened, opened.add(text, to="memory/x.md")) == kept
 
 
 @pytest.mark.parametrize("to", ["notes.md", "docs/x.md", "memory/.hidden/x.md", "memory/.x.md", "Memory.md", "x.md"])
@@ -473,31 +473,31 @@ def test_a_note_may_be_added_to_an_extra_path_wherever_it_is(memory, workspace, 
     (workspace / "docs").mkdir()
     (tmp_path / "shared").mkdir()
     write_file(workspace / "README.md", "# Readme\n")
-    made = memory(settings={EXTRA: ["docs", "README.md", str(tmp_path / "shared")]})
+    opened = memory(settings={EXTRA: ["docs", "README.md", str(tmp_path / "shared")]})
     for to in ("docs/x.md", "docs/a/y.md", "README.md", str(tmp_path / "shared/z.md")):
-        assert made.add("lighthouse", to=to).path == to
-        assert to in indexed(made)
+        assert opened.add("lighthouse", to=to).path == to
+        assert to in indexed(opened)
     for to in ("docs/.hidden.md", str(tmp_path / "shared/.git/x.md"), "other.md"):
         with pytest.raises(PathRefused):
-            made.add("lighthouse", to=to)
+            opened.add("lighthouse", to=to)
 
 
 def test_a_note_is_not_made_too_large_to_be_searched(memory, workspace):
-    made = memory(settings={LIMIT: 1000})
-    made.add("x" * 900, to="memory/x.md")
+    opened = memory(settings={LIMIT: 1000})
+    opened.add("x" * 900, to="memory/x.md")
     before = (workspace / "memory/x.md").read_bytes()
     with pytest.raises(NoteTooLarge):
-        made.add("y" * 200, to="memory/x.md")
+        opened.add("y" * 200, to="memory/x.md")
     with pytest.raises(NoteTooLarge):
-        made.add("y" * 2000)
+        opened.add("y" * 2000)
     assert (workspace / "memory/x.md").read_bytes() == before
-    assert indexed(made) == {"memory/x.md"}
+    assert indexed(opened) == {"memory/x.md"}
 
 
 def test_a_workspace_that_is_gone_is_said_to_be(memory, workspace, tmp_path):
-    made = memory()
+    opened = memory()
     workspace.rename(tmp_path / "elsewhere")
-    for action in (lambda: made.add("x"), made.sync, made.status, lambda: made.search("x")):
+    for action in (lambda: opened.add("x"), opened.sync, opened.status, lambda: opened.search("x")):
         with pytest.raises(WorkspaceMissing):
             action()
     with pytest.raises(WorkspaceMissing):
@@ -668,11 +668,11 @@ def test_entries_added_by_several_processes_at_once_all_land_whole(memory, works
     for writer in writers:
         writer.stdin.write("go\n")
         writer.stdin.flush()
-    said = [json.loads(line) for writer in writers for line in writer.communicate(timeout=60)[0].splitlines()]
+    entries = [json.loads(line) for writer in writers for line in writer.communicate(timeout=60)[0].splitlines()]
     assert [writer.returncode for writer in writers] == [0] * len(names)
     lines = (workspace / "memory/log.md").read_text().split("\n")
-    assert len(said) == len(names) * count
-    for start, end, text in said:
+    assert len(entries) == len(names) * count
+    for start, end, text in entries:
         assert "\n".join(lines[start - 1 : end]) == text
     assert len([line for line in lines if line]) == 3 * len(names) * count
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from kept.backends.qmd import QmdBackend
+from kept.clock import Clock
 from kept.config import QuerySettings
 from kept.errors import KeptError
 from kept.records import Dropped, Filter, Hit, SearchResult, SourceFile
@@ -32,10 +33,12 @@ class BackendQuery:
 class QmdWithFallback:
     """Finds notes with qmd and conversations in Kept's own index. After a failure qmd is left alone for a while."""
 
-    def __init__(self, qmd: QmdBackend, *, cooldown_s: float) -> None:
+    def __init__(self, qmd: QmdBackend, clock: Clock, *, cooldown_s: float) -> None:
         self.qmd = qmd
+        self._clock = clock
         self._cooldown_s = cooldown_s
-        self._cooldown: tuple[float, str] | None = None
+        self._failure: tuple[int, str] | None = None
+        """Time of the last failure in nanoseconds, and its reason, until qmd works again."""
 
     def sync(self, files: Iterable[SourceFile]) -> str | None:
         """Let qmd index the changes. Return the reason if it could not."""
@@ -43,7 +46,7 @@ class QmdWithFallback:
             self.qmd.update(files, complete=True)
         except KeptError as exc:
             return f"qmd: {exc.message} {exc.hint}".strip()
-        self._cooldown = None
+        self._failure = None
         return None
 
     def search(
@@ -76,19 +79,23 @@ class QmdWithFallback:
         self, query: BackendQuery, files: Callable[[], Iterable[SourceFile]] | None
     ) -> tuple[list[Hit], str | None]:
         """Return the hits, or the reason why there are none."""
-        if self._cooldown is not None and time.monotonic() < self._cooldown[0]:
-            return [], self._cooldown[1]
+        if self._failure is not None and self._is_cooling_down(self._failure[0]):
+            return [], self._failure[1]
         try:
             if files is not None:
                 self.qmd.update(files(), complete=False)
             hits = self.qmd.search(query.text, max_results=query.settings.max_results)
         except KeptError as exc:
             reason = f"{exc.message} {exc.hint}".strip()
-            self._cooldown = (time.monotonic() + self._cooldown_s, reason)
+            self._failure = (self._clock.time_ns(), reason)
             return [], reason
-        self._cooldown = None
+        self._failure = None
         min_score = query.min_score or 0.0
         return [hit for hit in hits if hit.score >= min_score], None
+
+    def _is_cooling_down(self, failed_ns: int) -> bool:
+        # A clock that was set back ends the pause: it must not last for hours.
+        return 0 <= self._clock.time_ns() - failed_ns < self._cooldown_s * 1_000_000_000
 
 
 def _with_reason(result: SearchResult, reason: str) -> SearchResult:

@@ -1,4 +1,4 @@
-"""Running a program for its standard output: no shell, limits of time and output, no processes left over."""
+"""Runs a program for its standard output: no shell, limits of time and output, no processes left over."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_program(command: Sequence[str], *, env: Mapping[str, str], cwd: str, tim
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # a process group of its own, which can be killed as one
+            start_new_session=True,  # a new process group, which can be killed as one
         )
     except (OSError, ValueError) as exc:
         raise BackendFailed(f"{name} could not be started ({exc}).") from exc
@@ -80,7 +80,7 @@ def _read(process: subprocess.Popen[bytes], name: str, timeout_s: float) -> tupl
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill the program and its children, also those that are still running after it has ended by itself."""
+    """Kill the program and its children, including those that outlived it."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

@@ -1,7 +1,7 @@
-"""Searching notes with the program `qmd` (npm @tobilu/qmd).
+"""Searches notes with the program `qmd` (npm @tobilu/qmd).
 
-It gets a configuration and an index of its own below Kept's home, so that the collections its user has otherwise are
-neither read nor changed. Its answers are verified: a hit is shown with the current lines of the note, or not at all.
+It gets its own configuration and index below Kept's home, so that the user's other collections are neither read nor
+changed. Its answers are verified: a hit is shown with the current lines of the note, or dropped.
 """
 
 from __future__ import annotations

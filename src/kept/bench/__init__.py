@@ -1,4 +1,4 @@
-"""Measuring recall: how often a search returns what answers a query.
+"""Measures recall: how often a search returns a passage that answers a query.
 
 `dataset` reads a set, `layout` writes its documents to disk, `query_runner` asks its queries and `metrics` judges the
 hits. `measurement` does all of it for one set, `parallel` for several. `variants` has the baselines, `threshold` the

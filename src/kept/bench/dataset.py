@@ -1,4 +1,4 @@
-"""Reading a set: documents, queries, and the documents that answer each query.
+"""Reads a set: documents, queries, and the documents that answer each query.
 
 A set is a folder of `corpus.jsonl`, `queries.jsonl` and `qrels.tsv`. Everything in it is checked, and a mistake is
 reported with file and line, because most sets are edited by hand.

@@ -1,4 +1,4 @@
-"""Writing the documents of a set as notes and transcripts, and mapping hits back to documents.
+"""Writes the documents of a set as notes and transcripts, and maps hits back to documents.
 
 A document with a session is an utterance in a transcript, any other a Markdown note. A group is an agent with a home of
 its own. Ids of a set often give the answer away, so names on disk hide them and do not sort like them: only a

@@ -1,4 +1,4 @@
-"""Measuring one set: write its documents, index them, ask its queries in every variant, compute the figures."""
+"""Measures one set: write its documents, index them, ask its queries in every variant, compute the figures."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class FigureSummary:
     """Queries that the figures are means of: they can be answered, and the set names the documents."""
     figures: Figures
     abstained_rightly: float | None
-    """Share of the unanswerable queries that got no hit. None if there is no such query."""
+    """Share of the unanswerable queries that got no hit. None without such queries."""
     abstained_wrongly: float | None
     """Share of the answerable queries that got no hit."""
 

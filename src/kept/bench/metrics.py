@@ -50,7 +50,7 @@ def evaluate_sessions(hits: Sequence[ReturnedHit], relevant: Mapping[str, float]
         if hit.session is not None and hit.session not in distinct:
             distinct[hit.session] = ReturnedHit(frozenset((hit.session,)), hit.tokens)
     figures = evaluate([*distinct.values()], relevant)
-    del figures[f"recall@{BUDGET_TOKENS}tok"]  # a session returns no text of its own
+    del figures[f"recall@{BUDGET_TOKENS}tok"]  # a session returns no text
     return figures
 
 

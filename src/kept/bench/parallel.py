@@ -1,4 +1,4 @@
-"""Measuring several sets, each in a process of its own."""
+"""Measures several sets, each in its own process."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _measure_together(
                 for future in done:
                     measurement = future.result()
                     measurements[measurement.name] = measurement
-        except BaseException:
+        except BaseException:  # also KeyboardInterrupt: start none of the sets that are left
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     return [measurements[bench.name] for bench in sets]

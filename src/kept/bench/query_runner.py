@@ -1,4 +1,4 @@
-"""Asking the queries of a set through `Memory.search`."""
+"""Asks the queries of a set through `Memory.search`."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _passages_of(path: str, text: str, size: ChunkSize) -> Iterator[SampledPassa
 
 
 def _with_headings(chunk: Chunk) -> str:
-    """Return a chunk with the headings above it: it becomes a note of its own."""
+    """Return a chunk with the headings above it: it becomes a separate note."""
     titles = [title for title in chunk.heading.split(HEADING_JOIN) if title]
     above = [f"{'#' * level} {title}" for level, title in enumerate(titles, 1) if title not in chunk.text]
     return "\n\n".join((*above, chunk.text))

@@ -1,4 +1,4 @@
-"""Choosing a threshold: the nonsense that it refuses, and the answers that it costs. Pure."""
+"""Chooses a threshold: the nonsense that it refuses, and the answers that it costs. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FOREIGN = (
     "Why do violin makers prefer spruce that grew slowly?",
     "How far can a carrier pigeon fly in a day?",
 )
-"""Questions that few memories can answer, used if there is no other set to take some from."""
+"""Questions that few memories can answer, used without another set to take some from."""
 
 
 @frozen
@@ -63,7 +63,7 @@ class Probe:
 
 @frozen
 class ThresholdPoint:
-    """A threshold, with the share of each kind of query that it refuses. None if there is no such query."""
+    """A threshold, with the share of each kind of query that it refuses. None without such queries."""
 
     min_score: float
     random_refused: float | None
@@ -113,7 +113,7 @@ def _share(outcomes: Iterable[bool]) -> float | None:
 
 
 def make_random_queries(bench: BenchSet, count: int = NONSENSE_QUERIES) -> dict[str, list[str]]:
-    """Return, by group, queries of three to six random words of its own documents. They are the same every time."""
+    """Return, by group, queries of three to six random words from its documents. They are the same every time."""
     rng = random.Random(_SEED)
     words: dict[str, list[str]] = {}
     for document in bench.documents:

@@ -18,31 +18,31 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 MAX_TABLE_CHARS = 20_000
-"""A longer line is no part of a table: the parser's own rule takes quadratic time to part it, and much memory."""
+"""Longer lines are not table rows: the parser's own rule needs quadratic time and much memory to split them."""
 MAX_ATTRIBUTES = 20_000
-"""A tag with more is no HTML, and the pattern that would recognise it as such needs much memory."""
+"""A tag with more attributes is not HTML: the pattern that recognises it would need much memory."""
 MAX_DEFINITION_LINES = 32
-"""A link definition that goes on for longer is a paragraph. The parser's own rule takes quadratic time to find out."""
+"""A longer link definition is a paragraph. The parser's own rule would take quadratic time."""
 _LINE_RULES = ["paragraph", "reference", "blockquote", "list"]
 
 
 @frozen
 class ChunkingBudget:
-    """What one note may cost. A note beyond any of these is cut by lines alone."""
+    """Limits for one note. A note that exceeds any of them is cut by lines alone."""
 
     lines: int = 100_000
     steps: int = 300_000
-    """How often the parser may look at a line: once for each block that the line might begin or end."""
+    """Number of times the parser looks at a line: once for each block that the line might begin or end."""
     tokens: int = 600_000
     chunks: int = 20_000
 
 
 class BudgetExceeded(Exception):
-    """The text needs more work than its budget allows."""
+    """Raised if a text needs more work than its budget allows."""
 
 
 def parse_blocks(lines: list[str], budget: ChunkingBudget) -> list[Token]:
-    """Return the parser's tokens. Raise BudgetExceeded where the text is too complex."""
+    """Return the parser's tokens. Raise BudgetExceeded if the text is too complex."""
     if len(lines) > budget.lines:
         raise BudgetExceeded
     return _parser().parse("\n".join(lines), {"steps": budget.steps, "tokens": budget.tokens})
@@ -54,7 +54,7 @@ def _parser() -> MarkdownIt:
     from markdown_it.rules_block import html_block, reference, table
 
     parser = MarkdownIt("commonmark").enable("table")
-    # Only the block structure is needed: emphasis and links are never looked at.
+    # Only the block structure is needed, not emphasis and links.
     parser.core.ruler.enableOnly(["normalize", "block"])
     rules = parser.block.ruler
     rules.at("table", _with_short_lines(table), {"alt": ["paragraph", "reference"]})
@@ -65,7 +65,7 @@ def _parser() -> MarkdownIt:
 
 
 def _spend_step(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """A rule that never matches, but for a row that is too long. The parser tries it first, for every line."""
+    """Count a step. The parser tries this rule first for every line; it matches only a table row that is too long."""
     env = state.env
     env["steps"] = left = env["steps"] - 1
     if left < 0 or len(state.tokens) > env["tokens"]:
@@ -99,7 +99,7 @@ def _with_few_attributes(html_block: Any) -> Any:
 
 
 def _within_lines(reference: Any) -> Any:
-    """The rule for link definitions, with an end to how far it reads ahead."""
+    """Return the rule for link definitions with limited look-ahead."""
 
     def rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         last = state.lineMax

@@ -1,4 +1,4 @@
-"""Markdown to chunks.
+"""Cuts Markdown into chunks.
 
 A note is cut at its headings, a section that is too long at its paragraphs, a paragraph at its lines, and a line that
 is too long by characters. Only there, inside one section, do chunks overlap: so an edit changes the chunks of its
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 CHUNKER_VERSION = 2
-"""Raised when the same text would be cut differently, so that existing indexes are rebuilt."""
+"""Incremented when the same text is cut differently, so that existing indexes are rebuilt."""
 
 HEADING_JOIN = " > "
 MAX_HEADING_CHARS = 200
-"""A heading goes into every chunk below it, so what is longer than a heading can sensibly be is a paragraph."""
+"""Longer headings are paragraphs, because a heading is repeated in every chunk below it."""
 _FINE_NOTES = frozenset({"memory.md", "user.md"})
 HEADING_MARKS = re.compile(r"^\s{0,3}#{1,6}\s+|(?<!\s)\s+#+\s*$")
 
@@ -44,7 +44,7 @@ class ChunkSize:
 
     @property
     def carried(self) -> int:
-        # An overlap of half a chunk or more would make little headway.
+        # With an overlap above half a chunk, most text would be stored twice or more.
         return min(self.overlap, self.tokens // 2) * CHARS_PER_TOKEN
 
 
@@ -60,21 +60,21 @@ class Span:
 class Section:
     heading: str
     body_at: int
-    """The first line below its heading lines."""
+    """First line below its heading lines."""
     span: Span
     blocks: tuple[Span, ...]
-    """The paragraphs, lists, tables and fences in it. Together with blank lines they fill the span."""
+    """Paragraphs, lists, tables and fences in it. Together with blank lines they fill the span."""
 
 
 @frozen
 class CutNote:
     chunks: list[Chunk]
     plain: bool = False
-    """Whether the note exceeded its budget and was cut by lines alone, headings or not."""
+    """True if the note exceeded its budget and was cut by lines alone, regardless of headings."""
 
 
 def chunk_markdown(text: str, *, name: str = "", size: ChunkSize | None = None) -> list[Chunk]:
-    """``name`` decides the grain: MEMORY.md and USER.md are cut finer, a chunk for each list item."""
+    """Return the chunks of a note. MEMORY.md and USER.md are cut finer, into a chunk for each list item."""
     return cut_note(text, name=name, size=size).chunks
 
 
@@ -101,7 +101,7 @@ def _cut_sections(lines: list[str], size: ChunkSize, budget: ChunkingBudget, *, 
 
 
 def _cut_plainly(lines: list[str], size: ChunkSize) -> Iterator[Chunk]:
-    """Pack lines into chunks, whatever they mean. Nothing overlaps."""
+    """Yield chunks of whole lines, without regard to Markdown and without overlap."""
     whole = Section("", 0, Span(0, len(lines)), ())
     begin, weight = 0, 0
     for at, line in enumerate(lines):
@@ -118,19 +118,19 @@ def _cut_plainly(lines: list[str], size: ChunkSize) -> Iterator[Chunk]:
 
 
 def note_name(path: str) -> str:
-    """What a note is called by its file: memory/red-door.md is "red door"."""
+    """Return the name of a note from its path: memory/red-door.md is "red door"."""
     return path.rpartition("/")[2].removesuffix(".md").replace("-", " ").replace("_", " ")
 
 
 def split_sections(lines: list[str], budget: ChunkingBudget, *, fine: bool) -> Iterator[Section]:
-    """Sections in order. A heading with nothing below it but a deeper heading is taken into the next section."""
+    """Yield the sections in order. A heading directly followed by a deeper one becomes part of that section."""
     front = _front_matter_end(lines)
     outline: list[tuple[int, str]] = []
     start, body_at, blocks = 0, 0, [Span(0, front)] if front else []
     for kind, span, level in _blocks(lines, front, budget, fine=fine):
         if kind == "heading":
-            names_nothing_else = body_at > start and outline[-1][0] >= level
-            if blocks or names_nothing_else:
+            is_empty_section = body_at > start and outline[-1][0] >= level
+            if blocks or is_empty_section:
                 yield Section(_path(outline), body_at, Span(start, span.start), tuple(blocks))
                 start, blocks = span.start, []
             while outline and outline[-1][0] >= level:
@@ -144,7 +144,7 @@ def split_sections(lines: list[str], budget: ChunkingBudget, *, fine: bool) -> I
 
 
 def _front_matter_end(lines: list[str]) -> int:
-    """Where YAML front matter ends. Markdown itself would take it for a rule and a heading."""
+    """Return the line after YAML front matter, or 0. Markdown would parse it as a rule and a heading."""
     if lines[0].rstrip() != "---":
         return 0
     for at in range(1, min(len(lines), 200)):
@@ -165,7 +165,7 @@ def _blocks(lines: list[str], front: int, budget: ChunkingBudget, *, fine: bool)
 
 
 def _is_title(lines: list[str], span: Span) -> bool:
-    """A paragraph of several lines above a rule is a heading to Markdown, and to nobody who writes it."""
+    """Return whether a heading is meant as one. To Markdown, a paragraph of several lines above a rule is one too."""
     return span.end - span.start <= 2 and len(lines[span.start]) <= MAX_HEADING_CHARS
 
 
@@ -197,7 +197,7 @@ def _chunk_section(section: Section, lines: list[str], size: ChunkSize, *, fine:
 
 
 def _fine_pieces(section: Section) -> list[Span]:
-    """A piece for each block, the heading lines going with the first."""
+    """Return a span for each block. The first includes the heading lines."""
     if len(section.blocks) < 2:
         return [section.span]
     starts = [section.span.start, *(block.start for block in section.blocks[1:])]
@@ -218,7 +218,7 @@ def _weight(lines: list[str], span: Span) -> int:
 
 
 def _cut(section: Section, lines: list[str], span: Span, size: ChunkSize) -> Iterator[Chunk]:
-    """Packs units, each small enough, into chunks; each chunk after the first begins with the end of the last."""
+    """Pack blocks and lines into chunks. Each chunk after the first repeats the end of the one before."""
     units: list[Span] = []
     for block in _fill(section.blocks, span):
         if _weight(lines, block) <= size.limit:
@@ -242,7 +242,7 @@ def _cut(section: Section, lines: list[str], span: Span, size: ChunkSize) -> Ite
 
 
 def _fill(blocks: tuple[Span, ...], span: Span) -> Iterator[Span]:
-    """The blocks inside a span, stretched over what lies between them, so that no line falls through."""
+    """Yield the blocks inside a span, each extended to the next, so that no line is lost."""
     first = bisect_right(blocks, span.start, key=_start_of)
     last = bisect_left(blocks, span.end, lo=first, key=_start_of)
     edges = [span.start, *(block.start for block in blocks[first:last]), span.end]
@@ -254,7 +254,7 @@ def _start_of(block: Span) -> int:
 
 
 def _carry(units: list[Span], begin: int, at: int, lines: list[str], carried: int, *, room: int) -> tuple[int, int]:
-    """Where the next chunk begins so that it repeats the end of the one before, and what that weighs."""
+    """Return the first unit of the next chunk, which repeats the end of the last, and the weight of the overlap."""
     first, weight = at, 0
     while first > begin + 1:
         cost = _weight(lines, units[first - 1])
@@ -273,7 +273,7 @@ def _packed(section: Section, lines: list[str], units: list[Span]) -> Iterator[C
 
 
 def _cut_line(section: Section, lines: list[str], at: int, size: ChunkSize) -> Iterator[Chunk]:
-    """One line longer than a chunk: pieces of it, all citing that line."""
+    """Yield the pieces of a line that is longer than a chunk. All of them cite that line."""
     line = lines[at]
     seen: set[str] = set()
     start = 0

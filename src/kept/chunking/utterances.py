@@ -1,4 +1,4 @@
-"""Cutting the utterances of a conversation into chunks.
+"""Cuts the utterances of a conversation into chunks.
 
 A chunk is one message: a question and its answer are separate, and the search joins them again when it shows one. A
 long message is cut at its paragraphs, lines or words. A chunk is also found by the two utterances before and after it,

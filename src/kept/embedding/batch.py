@@ -1,4 +1,4 @@
-"""Grouping texts into the calls that embed them. Pure."""
+"""Groups texts into the calls that embed them. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def token_bound(text: str) -> int:
 def iter_batches(
     texts: Sequence[BatchText], *, max_texts: int = MAX_TEXTS, max_tokens: int = MAX_TOKENS
 ) -> Iterator[list[BatchText]]:
-    """Yield the texts in order, in batches as full as the limits allow. A text over the limit is a batch by itself."""
+    """Yield the texts in order, in batches as full as the limits allow. A text over the limit is a batch alone."""
     batch: list[BatchText] = []
     tokens = 0
     for text in texts:

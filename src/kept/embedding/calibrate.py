@@ -1,4 +1,4 @@
-"""Measuring the scale of a model's cosines, on the model itself.
+"""Measures the scale of a model's cosines, on the model itself.
 
 Models differ: unrelated sentences have a cosine of 0.00 in the built-in model and of 0.39 in bge-small, so no constant
 serves all of them. Eight questions and the passages that answer them, each on another subject, give 8 cosines of
@@ -52,7 +52,7 @@ def measure_calibration(embedder: TextEmbedder) -> Calibration:
     floor = fmean(unrelated) + _FLOOR_DEVIATIONS * pstdev(unrelated)
     ceiling = min(1.0, fmean(related) + _CEILING_DEVIATIONS * pstdev(related))
     if ceiling - floor < _LEAST_SPREAD:
-        return Calibration(weight=WEIGHT)  # a model that cannot separate these has no scale of its own
+        return Calibration(weight=WEIGHT)  # a model that cannot separate these has no scale
     return Calibration(floor=floor, ceiling=ceiling, weight=WEIGHT)
 
 

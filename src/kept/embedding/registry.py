@@ -20,7 +20,7 @@ from kept.values import frozen
 if TYPE_CHECKING:
     from kept.embedding.batch_api.base import BatchApi
     from kept.embedding.remote import RemoteEmbedder
-    from kept.net import CircuitBreaker
+    from kept.net import CircuitBreaker, RetryPolicy
 
 ENTRY_POINTS = "kept.embedders"
 
@@ -143,7 +143,11 @@ class EmbedderChain:
 
 
 def choose_chain(
-    settings: MemorySearchSettings, keys: ProviderKeys | None = None, *, breaker: CircuitBreaker | None = None
+    settings: MemorySearchSettings,
+    keys: ProviderKeys | None = None,
+    *,
+    policy: RetryPolicy | None = None,
+    breaker: CircuitBreaker | None = None,
 ) -> EmbedderChain:
     """Return the provider and its fallback. One that cannot be used stops neither the other nor search by words."""
     if not settings.store.vector.enabled:
@@ -151,9 +155,8 @@ def choose_chain(
     # Endpoint, model and key in the settings belong to the provider; the fallback is used with its defaults.
     defaults = replace(settings, model=None, dimensions=None, remote=RemoteSettings())
     choices = ((settings.provider, settings), (settings.fallback, defaults))
-    return _make_chain(
-        [partial(make_embedder, name, choice, keys or ProviderKeys(), breaker=breaker) for name, choice in choices]
-    )
+    make = partial(make_embedder, keys=keys or ProviderKeys(), policy=policy, breaker=breaker)
+    return _make_chain([partial(make, name, choice) for name, choice in choices])
 
 
 def chain_of(embedder: Embedder) -> EmbedderChain:
@@ -177,7 +180,12 @@ def _make_chain(makers: list[Callable[[], Embedder | None]]) -> EmbedderChain:
 
 
 def make_embedder(
-    name: str, settings: MemorySearchSettings, keys: ProviderKeys, *, breaker: CircuitBreaker | None = None
+    name: str,
+    settings: MemorySearchSettings,
+    keys: ProviderKeys,
+    *,
+    policy: RetryPolicy | None = None,
+    breaker: CircuitBreaker | None = None,
 ) -> Embedder | None:
     """Return the embedder of a provider, or None for search by words alone.
 
@@ -187,7 +195,7 @@ def make_embedder(
     if provider is None:
         return _make_from_entry_point(name, settings)
     if provider.embedder:
-        return provider.embedder_class().from_settings(settings, keys, breaker=breaker)
+        return provider.embedder_class().from_settings(settings, keys, policy=policy, breaker=breaker)
     if name == "none":
         return None
     if name == "llama_cpp" or settings.local.model_path:

@@ -87,11 +87,17 @@ class RemoteEmbedder(ABC):
 
     @classmethod
     def from_settings(
-        cls, settings: MemorySearchSettings, keys: ProviderKeys, *, breaker: CircuitBreaker | None = None
+        cls,
+        settings: MemorySearchSettings,
+        keys: ProviderKeys,
+        *,
+        policy: RetryPolicy | None = None,
+        breaker: CircuitBreaker | None = None,
     ) -> Self:
         """Return the embedder that the settings describe. Raise EmbedderUnavailable if a setting is missing."""
         model = cls._normalise_model(settings.model) if settings.model else None
-        return cls(cls._account(settings, keys), model=model, dimensions=settings.dimensions, breaker=breaker)
+        account = cls._account(settings, keys)
+        return cls(account, model=model, dimensions=settings.dimensions, policy=policy, breaker=breaker)
 
     @staticmethod
     def _normalise_model(name: str) -> str:

@@ -92,7 +92,7 @@ class EmbedRun:
             try:
                 for future in [pool.submit(self._embed_batch, batch) for batch in batches]:
                     future.result()
-            except BaseException:
+            except BaseException:  # also KeyboardInterrupt
                 # Threads cannot be cancelled, and leaving the pool waits for them.
                 self._halt.set()
                 self._embedder.client.abort()

@@ -11,7 +11,7 @@ from kept.embedding.remote import RemoteEmbedder
 
 
 class VoyageEmbedder(RemoteEmbedder):
-    """Embedder of Voyage, which cuts texts that are too long by itself (its `truncation` is on by default)."""
+    """Embedder of Voyage, which itself cuts texts that are too long (its `truncation` is on by default)."""
 
     provider = "voyage"
     home_url = "https://api.voyageai.com/v1"

@@ -112,12 +112,15 @@ class _BatchRun:
 class BatchRunner:
     """Runs the batches of one embedder for one workspace."""
 
-    def __init__(self, api: BatchApi, settings: BatchSettings, path: str, workspace: str, clock: Clock) -> None:
+    def __init__(
+        self, api: BatchApi, settings: BatchSettings, path: str, workspace: str, clock: Clock, *, job_texts: int
+    ) -> None:
         self.api = api
         self.settings = settings
         self.book = BatchBookFile(path)
         self.workspace = job_workspace(workspace)
         self.clock = clock
+        self.job_texts = job_texts
         self.force = False
         self.in_search = False
 
@@ -162,7 +165,7 @@ class BatchRunner:
         if book.failures(self._identity) >= MAX_FAILURES and not self.force:
             run.problems.append(_switched_off(book))
             return
-        limits = {"max_requests": self.api.max_requests, "max_bytes": self.api.max_bytes}
+        limits = {"max_requests": self.job_texts, "max_bytes": self.api.max_bytes}
         run.queue.extend(plan_groups(fresh.items(), self.api.encode, **limits))
 
     def _without_unpaid(self, book: BatchBook) -> BatchBook:
@@ -373,8 +376,8 @@ def _switched_off(book: BatchBook) -> str:
 
 
 def make_batch_runner(
-    embedder: Embedder | None, settings: BatchSettings, path: str, workspace: str, clock: Clock
+    embedder: Embedder | None, settings: BatchSettings, path: str, workspace: str, clock: Clock, *, job_texts: int
 ) -> BatchRunner | None:
     """Return a runner, or None if batches are not enabled or the provider has none. ``path`` is `batches.json`."""
     api = find_batch_api(embedder) if settings.enabled else None
-    return BatchRunner(api, settings, path, workspace, clock) if api else None
+    return BatchRunner(api, settings, path, workspace, clock, job_texts=job_texts) if api else None

@@ -14,8 +14,8 @@ from kept.workspace.watch import ChangeSignal
 from kept.workspace.workspace import Workspace
 
 RESCAN_AFTER_S = 5.0
-"""The kernel does not see every change (such as another machine's, on a network file system), so its word does not
-count for long."""
+"""The kernel does not see every change (such as another machine's, on a network file system), so its signal is
+trusted for a limited time."""
 
 
 class Freshness:

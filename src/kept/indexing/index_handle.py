@@ -20,6 +20,7 @@ from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.indexing.batch_runner import BatchRunner
+    from kept.net.retry import RetryPolicy
 
 
 @frozen
@@ -35,6 +36,10 @@ class IndexLimits:
     batch_files: int = BATCH_FILES
     batch_chars: int = BATCH_CHARS
     step_bytes: int = STEP_BYTES
+    job_texts: int = 10_000
+    """Texts in one job of a provider's batch API. Providers allow more; a smaller job ends sooner and loses less."""
+    retry_policy: RetryPolicy | None = None
+    """Retries of remote embedders; None is the default."""
     vectors: VectorLimits = VectorLimits()
 
 
@@ -51,7 +56,7 @@ class IndexHandle:
         self.limits = limits
         self.own_embedder = own_embedder
         self.notices: list[str] = []
-        """Events that the user should be told of once."""
+        """Events to report to the user once."""
         self._index: Index | None = None
         self._chain: EmbedderChain | None = None
         self._embedder: Embedder | None = None
@@ -68,7 +73,8 @@ class IndexHandle:
     def load_embedders(self) -> EmbedderChain:
         """Load the embedders. Raise UnknownProvider if the settings name a provider that no package has."""
         own = self.own_embedder
-        self._chain = chain_of(own) if own else choose_chain(self.settings, self.config.keys)
+        policy = self.limits.retry_policy
+        self._chain = chain_of(own) if own else choose_chain(self.settings, self.config.keys, policy=policy)
         self._embedder = next(iter(self._chain.embedders), None)
         return self._chain
 
@@ -162,6 +168,12 @@ class IndexHandle:
         if self._batch_runner is None and settings.enabled:
             from kept.indexing.batch_runner import make_batch_runner
 
-            root = self.workspace.root
-            self._batch_runner = make_batch_runner(self.embedder, settings, self.config.paths.batches, root, self.clock)
+            self._batch_runner = make_batch_runner(
+                self.embedder,
+                settings,
+                self.config.paths.batches,
+                self.workspace.root,
+                self.clock,
+                job_texts=self.limits.job_texts,
+            )
         return self._batch_runner

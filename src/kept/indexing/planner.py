@@ -1,4 +1,4 @@
-"""Planning a sync from the files on disk and the rows in the index. Reads only."""
+"""Plans a sync from the files on disk and the rows in the index. Reads only."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class IndexService:
 
     @property
     def embedder_warnings(self) -> tuple[str, ...]:
-        """Why an embedder that the settings name cannot be used."""
+        """Reasons why embedders that the settings name cannot be used."""
         with self._lock:
             chain = self._handle.chain
         instead = f"Using {chain.embedders[0].identity.model}" if chain.embedders else "Searching by word only"
@@ -328,7 +328,7 @@ class IndexService:
         return report
 
     def _record_usage(self, before: Usage, *, cached: int = 0, texts: int = 0) -> None:
-        """Record what was used since ``before``. Queries of a local embedder are not recorded."""
+        """Record the usage since ``before``. Queries of a local embedder are not recorded."""
         embedder = self._handle.embedder
         if embedder is not None:
             spent = spent_since(before, embedder, self.settings, cached=cached, texts=texts)
@@ -418,6 +418,6 @@ class IndexService:
                 self._handle.notices.append(problem)
 
     def _take_notices(self) -> tuple[str, ...]:
-        """Return what happened to the index since the last call, for the user to be told once."""
+        """Return the events of the index since the last call, to report each once."""
         notices, self._handle.notices = tuple(self._handle.notices), []
         return notices

@@ -1,4 +1,4 @@
-"""Reading the files of a sync: notes and transcripts become batches of rows and texts to embed."""
+"""Reads the files of a sync: notes and transcripts become batches of rows and texts to embed."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Vectors:
     refused: dict[bytes, str]
     """Texts that the embedder does not accept, with its reason. Asking again would not help."""
     pending_reason: str | None = None
-    """Why some of the texts have no vector yet."""
+    """Reason why some texts have no vector yet."""
 
     def find(self, key: bytes) -> bytes | None:
         return self.known.get(key) or self.fresh.get(key)

@@ -22,8 +22,6 @@ from kept.llm.base import (
 from kept.llm.model_service import ModelService, error_fields
 from kept.llm.requests import tidy_turns, usage_or_estimate
 from kept.llm.streaming import (
-    CONNECT_TIMEOUT_S,
-    MAX_RETRIES,
     RawEvents,
     SdkChat,
     parse_arguments,
@@ -51,12 +49,7 @@ class AnthropicChat(SdkChat):
         import anthropic
 
         return anthropic.AsyncAnthropic(
-            api_key=self.api_key,
-            base_url=self.account.endpoint.public_url.removesuffix("/v1"),
-            timeout=anthropic.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S),
-            max_retries=MAX_RETRIES,
-            default_query=self.account.query() or None,
-            http_client=self.http_client(),
+            base_url=self.account.endpoint.public_url.removesuffix("/v1"), **self.client_options(anthropic)
         )
 
     async def ask(self, client: Any, request: ChatRequest) -> RawEvents:

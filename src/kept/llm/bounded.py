@@ -1,7 +1,7 @@
-"""How long an answer over HTTP may be, and an event in it.
+"""Limits of an answer over HTTP, and of an event in it.
 
-The providers' libraries put an event together from its lines, copying what they have each time. An event without end
-takes them quadratic time, so it must not reach them.
+The providers' libraries join an event from its lines and copy it each time, so an endless event would take quadratic
+time. It must not reach them.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ from kept.llm.base import ChatRequest, Finished, ModelUsage, TextDelta, TextPart
 from kept.llm.model_service import ModelService, error_fields
 from kept.llm.requests import tidy_turns, usage_or_estimate
 from kept.llm.streaming import (
-    CONNECT_TIMEOUT_S,
-    MAX_RETRIES,
     RawEvents,
     SdkChat,
     parse_arguments,
@@ -36,12 +34,7 @@ class OpenAIChat(SdkChat):
 
         endpoint = self.account.endpoint
         return openai.AsyncOpenAI(
-            api_key=self.api_key,
-            base_url=endpoint.public_url + ("" if endpoint.path else "/v1"),
-            timeout=openai.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S),
-            max_retries=MAX_RETRIES,
-            default_query=self.account.query() or None,
-            http_client=self.http_client(),
+            base_url=endpoint.public_url + ("" if endpoint.path else "/v1"), **self.client_options(openai)
         )
 
     async def ask(self, client: Any, request: ChatRequest) -> RawEvents:

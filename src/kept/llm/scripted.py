@@ -67,7 +67,7 @@ class ScriptedChat:
                 async for event in events:
                     ended = isinstance(event, Finished)
                     yield event
-        except Exception:
+        except Exception:  # a failure that the script asks for; only cancellation counts as broken off
             ended = True
             raise
         finally:

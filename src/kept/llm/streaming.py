@@ -138,7 +138,17 @@ class SdkChat(ABC):
                 self._client = self.make_client()
             return self._client
 
-    def http_client(self) -> Any:
+    def client_options(self, sdk: Any) -> dict[str, Any]:
+        """Return the arguments that the clients of all SDKs share. ``sdk`` is the imported package."""
+        return {
+            "api_key": self.api_key,
+            "timeout": sdk.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S),
+            "max_retries": MAX_RETRIES,
+            "default_query": self.account.query() or None,
+            "http_client": self._http_client(),
+        }
+
+    def _http_client(self) -> Any:
         """Return the HTTP client for the SDK.
 
         It follows no redirect, which would take the key elsewhere, and uses a proxy from the environment only for

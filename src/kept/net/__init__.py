@@ -1,8 +1,8 @@
-"""HTTP for providers: patient with failures that pass, quick to give up on the rest, silent about secrets.
+"""HTTP for providers: retries temporary failures, gives up at once on others, and keeps secrets out of messages.
 
 `client` retries calls and explains failures; `transport` sends one request; `answers` reads error replies; `retry` has
 timeouts, policy and circuit breaker. `endpoint` and `account` keep keys out of addresses and messages.
-`guard` protects servers of our own.
+`serving` runs our own servers, within limits that `limited_protocol` enforces, and `guard` checks their requests.
 """
 
 from kept.net.account import ProviderAccount, choose_account

@@ -1,4 +1,4 @@
-"""Reading replies that are not the answer: errors, redirects, requests to wait."""
+"""Reads replies that are not the answer: errors, redirects, requests to wait."""
 
 from __future__ import annotations
 

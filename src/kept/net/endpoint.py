@@ -1,4 +1,4 @@
-"""Addresses and headers, and keeping what is secret in them apart."""
+"""Addresses and headers of a service, with their secrets kept apart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kept.text import clip, printable_line
 from kept.values import frozen
 
 MAX_DETAIL_CHARS = 200
-"""Length at which text of a service is cut in a message of ours."""
+"""Maximum length of a service's text in our messages."""
 
 _AUTH_WORDS = re.compile(r"auth|key|token|secret|cookie|password|credential|signature", re.IGNORECASE)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -21,10 +21,10 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 @frozen
 class Endpoint:
-    """A base address taken apart, so that what may be secret in it never stands where addresses are shown."""
+    """The parts of a base address. Those that may be secret are kept apart, and never shown."""
 
     origin: str
-    """Scheme, host and port: all that is ever said about it."""
+    """Scheme, host and port: the only part that is shown."""
     path: str
     query: str
     userinfo: str
@@ -35,7 +35,7 @@ class Endpoint:
         return self.origin + self.path
 
     def target(self, path: str, *, query: str = "", base: str | None = None) -> bytes:
-        """``base`` takes the place of the address's own path."""
+        """Return path and query of a request. ``base`` replaces the path of the address."""
         start = quote(self.path if base is None else base, safe="/%:@!$&()*+,;=~")
         whole = "&".join(part for part in (query, self.query) if part)
         return f"{start}{path}{'?' + whole if whole else ''}".encode()
@@ -48,7 +48,7 @@ def parse_endpoint(base_url: str, *, setting: str = "memory_search.remote.base_u
     except ValueError:
         host, port = "", None
     if not host or parts.scheme not in ("http", "https") or re.search(r"[\s\x00-\x1f]", host):
-        # The address itself is not repeated: there may be a key in it.
+        # The message leaves out the address: it may contain a key.
         raise ConfigError(f"{setting}: not an address.", hint="It looks like https://host/v1 or http://host:1234/v1.")
     shown = f"[{host}]" if ":" in host else host
     default = {"http": 80, "https": 443}[parts.scheme]
@@ -69,11 +69,12 @@ def fits_header(value: str) -> bool:
     return value.isascii() and value.isprintable()
 
 
-def request_headers(endpoint: Endpoint, given: Mapping[str, str]) -> dict[str, str]:
+def request_headers(endpoint: Endpoint, extra: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of every request: defaults, the credentials in the address, and ``extra``."""
     headers = {"accept": "application/json", "content-type": "application/json", "user-agent": "kept"}
     if endpoint.userinfo:
         headers["authorization"] = "Basic " + base64.b64encode(unquote(endpoint.userinfo).encode()).decode()
-    for name, value in given.items():
+    for name, value in extra.items():
         if not _HEADER_NAME.fullmatch(name) or not fits_header(value):
             shown = clip(printable_line(name), MAX_DETAIL_CHARS)
             raise ConfigError(
@@ -85,6 +86,7 @@ def request_headers(endpoint: Endpoint, given: Mapping[str, str]) -> dict[str, s
 
 
 def secrets_in(endpoint: Endpoint, headers: Mapping[str, str]) -> Iterable[str]:
+    """Yield the values that messages must not contain: credentials in headers, and in the address."""
     for name, value in headers.items():
         if is_auth_header(name):
             yield value

@@ -1,6 +1,6 @@
 """Access to our own servers: by token if one is set, and never for a web page that merely knows the port.
 
-A page in a browser can send requests to loopback, and by DNS rebinding under a host name of its own. So the Host header
+A page in a browser can send requests to loopback, and by DNS rebinding under its own host name. So the Host header
 must name a host that we serve, and so must the Origin header if the browser sends one.
 """
 

@@ -17,7 +17,7 @@ class LimitedProtocol(H11Protocol):
     limits: ClassVar[ServerLimits]
     room: ClassVar[int]
     open: ClassVar[dict[LimitedProtocol, None]]
-    """The connections of this server, the oldest first."""
+    """Connections of this server, oldest first."""
     _phase: Any = None
     _deadline: asyncio.TimerHandle | None = None
 
@@ -29,23 +29,23 @@ class LimitedProtocol(H11Protocol):
             return
         self.open[self] = None
         super().connection_made(transport)
-        self._follow()
+        self._update_deadline()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._follow()
+        self._update_deadline()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._follow()
+        self._update_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open.pop(self, None)
-        self._stop_waiting()
+        self._cancel_deadline()
         super().connection_lost(exc)
 
     def _make_room(self) -> bool:
-        """Drop the oldest connection that waits for a request. False where every one of them is being answered."""
+        """Drop the oldest connection that waits for a request. Return False if all are being answered."""
         oldest = next((connection for connection in self.open if connection._is_waiting()), None)
         if oldest is None:
             return False
@@ -54,21 +54,21 @@ class LimitedProtocol(H11Protocol):
         return True
 
     def _is_waiting(self) -> bool:
-        """Whether no request is being answered: none has arrived yet, or the last one is done."""
+        """Return whether no request is being answered: none has arrived yet, or the last is done."""
         return self.cycle is None or self.cycle.response_complete
 
-    def _follow(self) -> None:
+    def _update_deadline(self) -> None:
         """Set a deadline for what the client has to send next. Bytes that trickle in do not extend it."""
         phase = self.conn.their_state
         if phase is self._phase or self.transport.is_closing():
             return
         self._phase = phase
-        self._stop_waiting()
-        patience_s = {h11.IDLE: self.limits.head_s, h11.SEND_BODY: self.limits.body_s}.get(phase)
-        if patience_s is not None:
-            self._deadline = self.loop.call_later(patience_s, self.transport.abort)
+        self._cancel_deadline()
+        timeout_s = {h11.IDLE: self.limits.head_s, h11.SEND_BODY: self.limits.body_s}.get(phase)
+        if timeout_s is not None:
+            self._deadline = self.loop.call_later(timeout_s, self.transport.abort)
 
-    def _stop_waiting(self) -> None:
+    def _cancel_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -1,4 +1,4 @@
-"""Which hosts are this machine."""
+"""Host names and addresses of this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]", "::1")
 
 
 def is_loopback(host: str) -> bool:
-    """A name is not: whoever answers for it decides where it leads, "127.example.com" included."""
+    """Return whether a host is this machine. DNS decides on other names, even "127.example.com", so they are not."""
     if host in LOOPBACK_HOSTS:
         return True
     import ipaddress

@@ -23,7 +23,7 @@ class Timeouts:
 
 
 QUERY_TIMEOUTS = Timeouts(60.0, 60.0)
-"""A user waits for a query: after an attempt that used up the time there is no second one."""
+"""For queries, for which a user waits: an attempt that used up the time is not repeated."""
 DOCUMENT_TIMEOUTS = Timeouts(120.0, 480.0)
 
 
@@ -55,7 +55,7 @@ class CircuitBreaker:
         until_s, reason = self._down.get(endpoint, (now_s, ""))
         if now_s < until_s:
             raise EndpointDown(
-                f"{reason} It is not asked again for {until_s - now_s:.0f} s.",
+                f"{reason} It is not called again for {until_s - now_s:.0f} s.",
                 hint="Check that the service is running and that the network is up.",
             )
 
@@ -64,6 +64,9 @@ class CircuitBreaker:
 
     def reset(self, endpoint: str) -> None:
         self._down.pop(endpoint, None)
+
+    def reset_all(self) -> None:
+        self._down.clear()
 
 
 BREAKER = CircuitBreaker()

@@ -1,7 +1,7 @@
-"""A server of ours that others can reach: where it listens, and how much of it strangers can take up.
+"""Runs our own HTTP servers within limits.
 
-Whoever connects costs a file handle before any token is looked at. So connections are counted and timed here: a request
-has to arrive in time, and when every place is taken, those that have not sent a request yet make room first.
+A connection costs a file handle before any token is checked. So connections are counted and timed: a request has to
+arrive in time, and if all connections are taken, the oldest one without a request is dropped for a new one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _RESERVED_FILES = 64
 """File handles that the rest of the process needs: databases, transcripts, connections to models."""
-_FEWEST_CONNECTIONS = 8
+_MIN_CONNECTIONS = 8
 _ACCEPTED_AT_ONCE = 16
 """asyncio accepts this many connections before the first of them can be refused."""
 _CLOSING_S = 3
-_COMPLAINT_INTERVAL_S = 60.0
+_REPORT_INTERVAL_S = 60.0
 
 log = logging.getLogger(__name__)
 
@@ -35,18 +35,18 @@ log = logging.getLogger(__name__)
 @frozen
 class ServerLimits:
     connections: int = 256
-    """Fewer where the process may not open that many files."""
+    """Maximum number of connections; less if the process may not open that many files."""
     head_s: float = 10.0
-    """From connecting, or the last answer, to the end of a request's headers."""
+    """Timeout from connecting, or the last answer, to the end of a request's headers."""
     body_s: float = 60.0
     head_bytes: int = 32_768
 
     def room(self) -> int:
-        """How many connections to hold open: below the number of files that this process may open."""
+        """Return the number of connections to accept, below the number of files that this process may open."""
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if files == resource.RLIM_INFINITY:
             return self.connections
-        return min(self.connections, max(_FEWEST_CONNECTIONS, files - _RESERVED_FILES - _ACCEPTED_AT_ONCE))
+        return min(self.connections, max(_MIN_CONNECTIONS, files - _RESERVED_FILES - _ACCEPTED_AT_ONCE))
 
 
 def require_token(host: str, token: str | None, *, hint: str) -> None:
@@ -55,7 +55,7 @@ def require_token(host: str, token: str | None, *, hint: str) -> None:
 
 
 def listen(host: str, port: int, *, error: type[KeptError], hint: str) -> socket.socket:
-    """Return a bound socket. Clients that come before the server is up wait for it."""
+    """Return a bound socket. Clients that connect before the server is up wait for it."""
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -74,7 +74,7 @@ def make_server(
     lifespan: Literal["on", "off"] = "off",
     handles_signals: bool = False,
 ) -> uvicorn.Server:
-    """Return a server for an ASGI application. Raise ImportError where uvicorn is not installed."""
+    """Return a server for an ASGI application. Raise ImportError if uvicorn is not installed."""
     import uvicorn
 
     from kept.net.limited_protocol import limited_protocol
@@ -84,7 +84,7 @@ def make_server(
             return super().capture_signals() if handles_signals else nullcontext()
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            asyncio.get_running_loop().set_exception_handler(_Complaints())
+            asyncio.get_running_loop().set_exception_handler(_AcceptErrors())
             await super().startup(sockets)
 
     config = uvicorn.Config(
@@ -97,14 +97,14 @@ def make_server(
         h11_max_incomplete_event_size=limits.head_bytes,
         timeout_graceful_shutdown=_CLOSING_S,
         log_config=None,
-        log_level="error",  # what strangers send must not fill the log
+        log_level="error",  # malformed requests of strangers must not fill the log
         access_log=False,
         proxy_headers=False,
     )
     return Server(config)
 
 
-class _Complaints:
+class _AcceptErrors:
     """An exception handler for the event loop that reports once a minute that no connection can be accepted.
 
     asyncio itself writes a traceback for each connection that it cannot accept, thousands in a second.
@@ -117,5 +117,5 @@ class _Complaints:
         if "socket.accept()" not in str(context.get("message")):
             loop.default_exception_handler(context)
         elif loop.time() >= self._next_s:
-            self._next_s = loop.time() + _COMPLAINT_INTERVAL_S
+            self._next_s = loop.time() + _REPORT_INTERVAL_S
             log.error("connections cannot be accepted (%s)", context.get("exception"))

@@ -1,4 +1,4 @@
-"""Sending one request and reading its reply, within limits of time and size. No retries and no meaning here."""
+"""Sends one request and reads its reply, within limits of time and size. `client` retries and reads error replies."""
 
 from __future__ import annotations
 

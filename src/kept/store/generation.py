@@ -18,7 +18,7 @@ from kept.store.vectors import VectorLimits, VectorTable
 from kept.values import frozen
 
 SCHEMA_VERSION = 2
-"""Raised with generation.sql: an index of another version is rebuilt."""
+"""Incremented with generation.sql: an index of another version is rebuilt."""
 
 _MERGE_SHARE = 10
 """A merge rewrites the whole full-text index. It is done when at least one chunk in ten has changed."""
@@ -37,7 +37,7 @@ class FileRow:
     mtime_ns: int
     ctime_ns: int
     checked_ns: int
-    """When the file was last read and found to be this."""
+    """Time of the last read that found this content."""
     warning: str | None = None
     mark: str | None = None
     """Checkpoint in a transcript, as JSON."""
@@ -146,7 +146,7 @@ class Generation:
         return {(row[0], row[1]): FileRow(*row) for row in self.db.execute(query)}
 
     def note_warnings(self) -> list[tuple[str, str]]:
-        """What was unusual about a note when it was indexed: its path and the reason."""
+        """Return the path and the warning of each note that was unusual when it was indexed."""
         query = f"SELECT path, warning FROM {self.prefix}files WHERE source = 'memory' AND warning IS NOT NULL"
         return [(str(path), str(warning)) for path, warning in self.db.execute(f"{query} ORDER BY path")]
 

@@ -25,7 +25,7 @@ _META_SCHEMA = "schema"
 _META_WORKSPACE = "workspace"
 _META_GENERATION = "generation"
 META_RECIPE = "recipe"
-"""How the index was built: sizes, versions, and the embedder whose vectors it holds."""
+"""Parameters of the build: sizes, versions, and the embedder whose vectors the index holds."""
 
 
 def connect(path: str) -> apsw.Connection:
@@ -48,7 +48,7 @@ class Index:
                 if not self._is_of_this_schema():
                     self._create_first_generation()
                 self.words = WordIndex(self.db)
-        except BaseException:
+        except BaseException:  # whatever happens, also KeyboardInterrupt, must not leave the file open
             self.db.close()
             raise
 
@@ -149,7 +149,7 @@ def open_index(paths: AgentPaths, workspace: str, vector_limits: VectorLimits | 
     try:
         if _claim(index, workspace):
             return index
-    except BaseException:
+    except BaseException:  # as in Index.__init__
         index.close()
         raise
     index.close()

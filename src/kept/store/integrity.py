@@ -1,4 +1,4 @@
-"""Checking the index: each table alone, and each against the others."""
+"""Checks the index: each table alone, and each against the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Finding:
 
 
 def check_index(index: Index) -> list[Finding]:
-    """Return everything that is wrong. Reads the whole file, so it is for `kept doctor` and for healing."""
+    """Return all findings. Reads the whole file, so it is for `kept doctor` and for healing."""
     findings: list[Finding] = []
     for table, check in _CHECKS:
         try:

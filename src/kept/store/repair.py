@@ -1,4 +1,4 @@
-"""Repairing a damaged index: mend it inside its file, or salvage its embeddings into a new one.
+"""Repairs a damaged index: mend it inside its file, or salvage its embeddings into a new one.
 
 Mending is for a file whose pages are sound and whose tables contradict each other. Tables that come from the notes are
 emptied, and the next sync fills them; the embedding cache stays, so nothing is embedded again.

@@ -1,4 +1,4 @@
-"""Splitting names in code: `getUserName` is also found by "user name".
+"""Splits names in code: `getUserName` is also found by "user name".
 
 The tokenizer splits names that are joined by punctuation (`get_user_name`, `src/app.py`). It takes a name joined
 by capitals for one word, so the parts of such names are added to the context of a chunk. There they break no phrase of

@@ -54,7 +54,7 @@ def normalise(text: str) -> str:
 
 
 def _limit_marks(run: re.Match[str]) -> str:
-    """Drop all but the first marks on a letter: no script has so many, and ordering them takes quadratic time."""
+    """Drop all but the first marks on a letter: no script needs more, and ordering them takes quadratic time."""
     characters: list[str] = []
     marks = 0
     for character in run.group():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from tests.support.mutations import flipped_bits, wrong_fields
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch):
-    monkeypatch.setattr("kept.durable.os.fsync", lambda handle: None)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ KEY = SessionKey("main", "http", "default", "direct", "ada")
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch):
     """Thousands of writes that need not outlast a power cut."""
-    monkeypatch.setattr("kept.durable.os.fsync", lambda handle: None)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
 @pytest.fixture

@@ -14,8 +14,6 @@ from kept.errors import BadAnswer, WriteFailed
 from kept.net import HttpClient, Timeouts
 from kept.values import frozen
 
-MAX_REQUESTS = 10_000
-"""Fewer than any provider allows: a smaller batch ends sooner, and a lost one loses less."""
 MAX_BYTES = 50_000_000
 MAX_OUTPUT_BYTES = 2_000_000_000
 MAX_LINE_BYTES = 16_000_000
@@ -51,7 +49,6 @@ class BatchAnswer:
 class BatchApi(ABC):
     """Batch API of one embedder. All methods raise RemoteError. Only `create` costs money; it is never retried."""
 
-    max_requests: ClassVar[int] = MAX_REQUESTS
     max_bytes: ClassVar[int] = MAX_BYTES
 
     def __init__(self, embedder: RemoteEmbedder) -> None:

@@ -1,6 +1,6 @@
 """A cross-encoder: an ONNX model that reads a question and a passage together and judges how well they fit.
 
-It sees what two separate vectors cannot, but nothing can be computed beforehand: every passage is read anew for every
+It sees what two separate vectors cannot, but nothing can be computed beforehand: every passage is read again for every
 question. It reads one pair at a time. A batch would cost as much, and the remaining time could be checked less often.
 """
 

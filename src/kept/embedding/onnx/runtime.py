@@ -1,4 +1,4 @@
-"""Opening an ONNX model and its tokenizer."""
+"""Opens an ONNX model and its tokenizer."""
 
 from __future__ import annotations
 
