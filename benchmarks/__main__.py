@@ -1,4 +1,4 @@
-"""python -m benchmarks [--quick] [--only NAME]"""
+"""Print the speed figures of Kept: python -m benchmarks [--quick] [--only NAME]"""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure how fast Kept is.")
-    parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
-    parser.add_argument("--only", metavar="NAME", choices=[case.name for case in CASES], help="run one of them")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure the speed of Kept.")
+    parser.add_argument("--quick", action="store_true", help="skip cases that take minutes")
+    parser.add_argument("--only", metavar="NAME", choices=[case.name for case in CASES], help="run one case")
     return parser.parse_args()
 
 
@@ -57,7 +57,7 @@ def machine() -> str:
 
 
 def table(rows: list[Row]) -> str:
-    lines = ["| what | CPU | wall | peak MB | target | |", "|---|--:|--:|--:|--:|---|"]
+    lines = ["| operation | CPU | wall | peak MB | target | |", "|---|--:|--:|--:|--:|---|"]
     for row in rows:
         cost = row.cost
         cells = (row.what, seconds(cost.cpu_s), seconds(cost.wall_s), f"{cost.peak_mb:.0f}", target(row), verdict(row))

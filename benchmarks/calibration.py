@@ -1,12 +1,12 @@
-"""Learns how sure a search may be that there is an answer, and says what that is worth on sets it was not learned from.
+"""Learn the confidence that a query has an answer, and print the results on held-out sets.
 
     python -m benchmarks.calibration SET… [--queries N]
 
-Asks each set its own questions, questions of the other sets, and words of its own vocabulary thrown together, two to
-twelve of them. A logistic model tells the questions whose answer is among the first ten from the rest. Every line is
-held out: a set is judged by what was learned from the others. The last lines are learned from everything, each set
-counting the same; `kept/search/weights.py` has them, rounded. A set whose script has no spaces is judged and not
-learned from: to the built-in embedder all its texts mean much the same.
+Ask each set its own questions, questions of the other sets, and two to twelve random words of its own vocabulary. A
+logistic model separates the questions whose answer is among the first ten from the rest. Every line is held out: a set
+is judged by a model of the other sets. The last lines are learned from everything, with the same weight for each set;
+`kept/search/weights.py` has them, rounded. A set in a script without spaces is judged but not learned from: to the
+built-in embedder all its texts are similar.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kept.words.segment import is_unspaced
 NONSENSE = 120
 LENGTHS = (2, 8, 12)
 MOST_GROUPS = 40
-"""Of a set with hundreds of small memories, so many are asked."""
+"""Maximum number of groups to ask, for a set with hundreds of small memories."""
 RIDGE = 1.0
 WEIGHTS = {"answer": 2.0, "random": 0.7, "foreign": 1.0, "length": 0.3}
 THRESHOLDS = (0.20, 0.25, 0.30, 0.35)
@@ -49,7 +49,7 @@ class Asked:
     signs: Signals
     vector_share: float
     answer: float
-    """What the best hit that answers has of the best score; 0 where none of the first ten answers."""
+    """Score of the best hit that answers, divided by the best score; 0 if none of the first ten answers."""
 
 
 # asking
@@ -107,7 +107,7 @@ def _row(signs: Signals, *, meaning: bool) -> list[float]:
 
 
 def learn(asked: Sequence[Asked], *, meaning: bool) -> ConfidenceModel:
-    """Newton's method. What has every word of its query is not learned from: it is never refused."""
+    """Fit the model with Newton's method, without queries of which a passage has every word: they are never refused."""
     usable = [one for one in asked if not one.signs.has_all_words and (one.kind != "answer" or one.answer)]
     matrix = np.array([_row(one.signs, meaning=meaning) for one in usable])
     target = np.array([float(one.kind == "answer") for one in usable])
@@ -156,7 +156,7 @@ def main(folders: Sequence[str], limit: int | None) -> None:
     sets = [read_set(folder) for folder in folders]
     asked = [one for bench in sets for one in gather(bench, [other for other in sets if other is not bench], limit)]
     taught = [bench.name for bench in sets if not any(is_unspaced(sign) for sign in bench.queries[0].text)]
-    print("refused: questions of other sets, three to six words thrown together, two or eight or twelve")
+    print("refused: questions of other sets; three to six random words; two, eight or twelve random words")
     for meaning, title in ((True, "WITH_MEANING"), (False, "WORDS_ONLY")):
         for bench in sets:
             own = [one for one in asked if one.set == bench.name]
@@ -166,8 +166,8 @@ def main(folders: Sequence[str], limit: int | None) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Learn how sure a search may be of an answer.")
+    parser = argparse.ArgumentParser(description="Learn the confidence that a query has an answer.")
     parser.add_argument("sets", nargs="+")
-    parser.add_argument("--queries", type=int, default=150, help="at most so many of each set")
+    parser.add_argument("--queries", type=int, default=150, help="maximum number per set")
     chosen = parser.parse_args()
     main(chosen.sets, chosen.queries)

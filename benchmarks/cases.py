@@ -1,4 +1,4 @@
-"""What is measured, and what it is allowed to cost."""
+"""Speed cases and their targets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_EMBEDDER = {"KEPT_MEMORY_SEARCH__PROVIDER": "none"}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the CPU time and the peak memory may be at most."""
+    """Upper limits of CPU time and peak memory."""
 
     cpu_s: float | None = None
     peak_mb: float | None = None
@@ -37,7 +37,7 @@ class Row:
 
     @property
     def ok(self) -> bool | None:
-        """None where nothing was promised."""
+        """Whether the cost is within the target; None without a target."""
         limits = [(self.cost.cpu_s, self.target.cpu_s), (self.cost.peak_mb, self.target.peak_mb)]
         given = [(value, limit) for value, limit in limits if limit is not None]
         return all(value <= limit for value, limit in given) if given else None
@@ -45,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the runs of one set of notes happen: a workspace, and a home for each way of using it."""
+    """Scratch folder with workspaces, and a home for each configuration."""
 
     scratch: str
     say: Callable[[str], None]
@@ -61,7 +61,7 @@ class Place:
         return path
 
     def question(self) -> str:
-        """About the subject of one of the 1,000 notes and about somebody who stands in many of them."""
+        """Return a question with the subject of one of the 1,000 notes and a name that many of them contain."""
         with open(os.path.join(self.workspace(notes=1_000), CHOSEN_NOTE), encoding="utf-8") as file:
             subject = file.readline().strip("# \n")
         return f"what did Noor Almeida say about {subject.lower()}?"
@@ -70,12 +70,12 @@ class Place:
         return os.path.join(self.scratch, f"home-{name}")
 
     def environment(self, workspace: str, home: str) -> dict[str, str]:
-        # What Python is told by the environment, such as never to keep compiled modules, is not what users run with.
+        # Drop PYTHON* variables: users do not run with settings such as PYTHONDONTWRITEBYTECODE.
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("KEPT_", "PYTHON"))}
         return {**kept, "KEPT_WORKSPACE": workspace, "KEPT_HOME": self.home(home), "NO_COLOR": "1"}
 
     def indexed(self, home: str, extra: dict[str, str]) -> dict[str, str]:
-        """The environment of a home in which the 1,000 notes are indexed."""
+        """Return the environment of a home in which the 1,000 notes are indexed."""
         env = self.environment(self.workspace(notes=1_000), home) | extra
         if home not in self.filled:
             self.say("indexing 1,000 notes")
@@ -98,7 +98,7 @@ def kept(*arguments: str) -> list[str]:
 def command_case(
     name: str, what: str, command: list[str], target: Target = NO_TARGET, *, extra: dict[str, str] | None = None
 ) -> Case:
-    """A program started anew each time, on 1,000 notes that are indexed already."""
+    """Return a case that starts a program for each run, on 1,000 indexed notes."""
 
     def run(place: Place) -> Iterator[Row]:
         env = place.indexed("keywords" if extra else "local", extra or {})
@@ -143,7 +143,7 @@ def yardstick(name: str, what: str, command: list[str]) -> Case:
 
 
 def warm_case(name: str, size: str, target: Target, *, notes: int, sections: int, slow: bool = False) -> Case:
-    """Notes indexed once by one process, then many searches in another."""
+    """Return a case in which one process indexes notes and another runs many searches."""
 
     def run(place: Place) -> Iterator[Row]:
         workspace = place.workspace(notes=notes, sections=sections)

@@ -1,7 +1,7 @@
-"""Notes that look like notes, made up: the same ones for the same seed.
+"""Generator of realistic notes; the same seed gives the same notes.
 
-Words follow Zipf's law, as they do in English, over a vocabulary of real function words, made-up content words, names
-and identifiers. So the full-text index sees common and rare terms in their usual proportion.
+Word frequencies follow Zipf's law, as in English, over a vocabulary of real function words, invented content words,
+names and identifiers. So the full-text index sees common and rare terms in their usual proportion.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SEED = 20260301
 CONTENT_WORDS = 20_000
 FUNCTION_SHARE = 0.42
 HEAD = 50
-"""Flattens the top of the curve: the commonest content word is every 600th word, as "time" is in English."""
+"""Flattens the top of the curve: the most common content word is every 600th word, like "time" in English."""
 NAME_SHARE = 0.03
 IDENTIFIER_SHARE = 0.02
 
@@ -42,7 +42,7 @@ _QUESTIONS = (
 
 
 class Corpus:
-    """A stream of made-up notes and of questions about them."""
+    """Generator of notes and of questions about them."""
 
     def __init__(self, seed: int = SEED) -> None:
         self.random = random.Random(seed)
@@ -60,7 +60,7 @@ class Corpus:
         return list(words)
 
     def text(self, count: int) -> str:
-        """A paragraph of so many words."""
+        """Return a paragraph of ``count`` words."""
         functions = iter(self.random.choices(_FUNCTION, cum_weights=self._function, k=count))
         contents = iter(self.random.choices(self.words, cum_weights=self._content, k=count))
         words: list[str] = []
@@ -104,7 +104,7 @@ class Corpus:
         return "\n".join(parts)
 
     def questions(self, count: int) -> list[str]:
-        """Two to five words each, drawn as the notes draw them, in the phrases people use."""
+        """Return questions of two to five words with the word frequencies of the notes, in common phrases."""
         found = []
         for _ in range(count):
             words = self.random.choices(self.words, cum_weights=self._content, k=self.random.randint(2, 5))
@@ -117,7 +117,7 @@ class Corpus:
 
 
 def write_notes(workspace: str, *, notes: int, sections: int = 1) -> None:
-    """Fills a workspace, a hundred notes to a folder."""
+    """Fill a workspace, with a hundred notes per folder."""
     corpus = Corpus()
     for number in range(notes):
         folder = os.path.join(workspace, "memory", f"{number // 100:03}")
@@ -128,7 +128,7 @@ def write_notes(workspace: str, *, notes: int, sections: int = 1) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Fill a workspace with made-up notes.")
+    parser = argparse.ArgumentParser(description="Fill a workspace with generated notes.")
     parser.add_argument("workspace")
     parser.add_argument("--notes", type=int, default=1_000)
     parser.add_argument("--sections", type=int, default=1)

@@ -1,8 +1,7 @@
-"""python -m benchmarks.live [--notes N] [--idle SECONDS]: what a live index costs, and how soon an edit is found.
+"""Measure the cost and the latency of a live index: python -m benchmarks.live [--notes N] [--idle SECONDS]
 
-Idle: CPU seconds of `kept watch` in a minute in which nothing happens, for the one that leads and for one that stands
-by. Edit: from the moment a note is written until a reader that takes nothing in by itself finds it, and what that
-costs the watcher.
+Idle: CPU seconds per minute of `kept watch` when nothing changes, for the leader and for a standby process. Edit: the
+time from writing a note until a reader that does not sync finds it, and the CPU time that this costs the watcher.
 """
 
 from __future__ import annotations
@@ -44,16 +43,16 @@ def main() -> None:
                 one.communicate()
     waits, costs = [wait for wait, _ in edits], [cost for _, cost in edits]
     print(f"{chosen.notes:,} notes, {os.cpu_count()} cores, Python {sys.version.split()[0]}")
-    print(f"idle, leading:     {idle[0]:.3f} s CPU a minute")
-    print(f"idle, standing by: {idle[1]:.3f} s CPU a minute")
-    print(f"edit to found:     median {statistics.median(waits):.2f} s, worst {max(waits):.2f} s of {ROUNDS}")
-    print(f"CPU for an edit:   median {statistics.median(costs):.2f} s")
+    print(f"idle, leader:      {idle[0]:.3f} s CPU per minute")
+    print(f"idle, standby:     {idle[1]:.3f} s CPU per minute")
+    print(f"edit to hit:       median {statistics.median(waits):.2f} s, worst {max(waits):.2f} s of {ROUNDS}")
+    print(f"CPU per edit:      median {statistics.median(costs):.2f} s")
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.live", description=__doc__.split("\n")[0])
     parser.add_argument("--notes", type=int, default=10_000)
-    parser.add_argument("--idle", type=int, default=30, help="how many seconds of idleness are measured")
+    parser.add_argument("--idle", type=int, default=30, help="idle time to measure, in seconds")
     return parser.parse_args()
 
 
@@ -62,7 +61,7 @@ def say(text: str) -> None:
 
 
 def start(workspace: str, home: str) -> subprocess.Popen[str]:
-    """A watcher that has settled: it leads and is up to date, or stands by."""
+    """Start a watcher and wait until it is a leader with a current index, or a standby."""
     env = {key: value for key, value in os.environ.items() if not key.startswith(("KEPT_", "PYTHON"))}
     env |= {"KEPT_WORKSPACE": workspace, "KEPT_HOME": home}
     watcher = subprocess.Popen(kept("watch", "--json"), env=env, stdout=subprocess.PIPE, text=True)
@@ -71,7 +70,7 @@ def start(workspace: str, home: str) -> subprocess.Popen[str]:
         event = json.loads(line)
         if event["event"] == "synced" or event["state"]["role"] == "standby":
             break
-    time.sleep(2)  # the folders are looked at once more as soon as they are watched
+    time.sleep(2)  # the leader scans the folders once more when its watch is set up
     return watcher
 
 
@@ -82,7 +81,7 @@ def cpu_while(seconds: int, pid: int) -> float:
 
 
 def cpu_of(pid: int) -> float:
-    """CPU seconds of a process until now, as /proc counts them."""
+    """Return the CPU seconds of a process so far, from /proc."""
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -98,7 +97,7 @@ def edit(workspace: str, home: str, pid: int, number: int) -> tuple[float, float
         while not reader.search(f"zyxwvut{number}"):
             time.sleep(0.01)
     waited = time.perf_counter() - started
-    time.sleep(2)  # what it does after that is part of the cost
+    time.sleep(2)  # work that the watcher does afterwards is part of the cost
     return waited, cpu_of(pid) - before
 
 

@@ -1,4 +1,4 @@
-"""What a local model costs on this machine, in CPU time: python -m benchmarks.local_models [MODEL_PATH]"""
+"""Print the CPU time of a local embedding model: python -m benchmarks.local_models [MODEL_PATH]"""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main(path: str) -> None:
     steps = {
         "open and identify, as every command does": lambda: embedder.identity,
         "load the runtime, the model and its tokenizer, embed one query": lambda: embedder.embed([QUERY], role="query"),
-        "measure its scale, once a process": lambda: embedder.calibration,
+        "measure its score scale, once per process": lambda: embedder.calibration,
         "one more query": lambda: embedder.embed([QUERY], role="query"),
     }
     for name, step in steps.items():
@@ -31,7 +31,7 @@ def main(path: str) -> None:
     for name, sentences in (("short", 2), ("full (about 400 tokens)", 18)):
         texts = [chunk(number, sentences) for number in range(CHUNKS)]
         each = cpu_ms(lambda texts=texts: embedder.embed(texts, role="document")) / CHUNKS
-        print(f"{each:8.1f} ms  a {name} chunk")
+        print(f"{each:8.1f} ms  per {name} chunk")
 
 
 def cpu_ms(step) -> float:

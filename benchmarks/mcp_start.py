@@ -1,4 +1,4 @@
-"""How long a client waits for `kept mcp`: from starting it to its first answer."""
+"""Measure how long a client waits for `kept mcp`: from the start to the first answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HELLO = {
 
 
 def first_answer(command: Sequence[str], env: Mapping[str, str]) -> Cost:
-    """The wall time is that of the first answer; the CPU time is that of the whole short life of the server."""
+    """Return the median cost: the wall time until the first answer, and the CPU time of the whole server run."""
     costs = [_once(command, env) for _ in range(RUNS)]
     return Cost(
         statistics.median(one.cpu_s for one in costs),

@@ -1,4 +1,4 @@
-"""What a program costs: CPU time, wall time and peak memory of a child process, as the kernel counts them."""
+"""Measure a program: CPU time, wall time and peak memory of a child process, as the kernel counts them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ RUNS = 7
 @dataclass(frozen=True, slots=True)
 class Cost:
     cpu_s: float
-    """User and system time of the child and of its own children. On a busy machine only this one can be compared."""
+    """User and system time of the child and its children. On a busy machine only this figure is comparable."""
     wall_s: float
     peak_mb: float
-    """A child begins as a copy of this process, so it cannot be below what this process takes: about 15 MB."""
+    """At least the memory of this process, about 15 MB, because a child starts as a copy of it."""
 
 
 def run_once(command: Sequence[str], env: Mapping[str, str]) -> tuple[Cost, str]:
-    """Runs a program to its end; its cost, and what it printed."""
+    """Run a program to its end. Return its cost and its standard output."""
     started = time.perf_counter()
     with subprocess.Popen(command, env=dict(env), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         printed, complaint = child.stdout.read(), child.stderr.read()  # type: ignore[union-attr]
@@ -38,7 +38,7 @@ def run_once(command: Sequence[str], env: Mapping[str, str]) -> tuple[Cost, str]
 def median_cost(
     command: Sequence[str], env: Mapping[str, str], *, runs: int = RUNS, before: Callable[[], None] | None = None
 ) -> Cost:
-    """One run to warm the caches, then the median of several. ``before`` prepares each of them, uncounted."""
+    """Run once to warm the caches, then return the median of several runs. ``before`` prepares each run, unmeasured."""
     costs = []
     for attempt in range(runs + 1):
         if before:

@@ -1,12 +1,12 @@
-"""Learns what evidence counts in a ranking, and says what that is worth on questions it was not learned from.
+"""Learn the weights of the ranking, and print their recall on held-out questions.
 
     python -m benchmarks.ranking SET… [--queries N]
 
-Reads sets as `kept bench` does, indexes them, and takes from the ordinary search what it knows of each candidate. The
-weights are those under which the chunks that answer a question are the likeliest among its candidates (a softmax over
-the candidates of each question), none of them negative. Every figure is held out: conversations are judged by weights
-that were learned from other conversations, sets of notes by weights from the other sets. The last
-lines of each kind are learned from everything, each set counting the same; `kept/search/weights.py` starts from them.
+Read the sets in the format of `kept bench`, index them, and take the evidence of each candidate from the ordinary
+search. The learned weights make the chunks that answer a question most likely among its candidates: a softmax over the
+candidates of each question, without negative weights. Every figure is held out: conversations are judged by weights
+that were learned from other conversations, sets of notes by weights from the other sets. The last lines of each kind
+are learned from everything, with the same weight for each set; `kept/search/weights.py` starts from them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TOP = 10
 
 @dataclass
 class Asked:
-    """One question: what is known of its candidates, and which of them answer it."""
+    """Question with the evidence of its candidates, and which of them answer it."""
 
     fold: str
     evidence: np.ndarray
@@ -50,7 +50,7 @@ class Asked:
     weight: float = 1.0
 
 
-# what the search knows
+# evidence from the search
 
 
 def gather(bench: BenchSet, config: Config, folder: str, limit: int | None) -> list[Asked]:
@@ -94,8 +94,10 @@ def documents_of(group: BenchGroup, chunk) -> frozenset[str]:
 
 
 def learn(asked: Sequence[Asked], names: Sequence[str]) -> dict[str, float]:
-    """Newton's method with as many halvings of a step as it needs. What would turn negative is held at 0 until the
-    others have moved so far that it would grow again."""
+    """Fit the weights with Newton's method, halving a step until the loss falls.
+
+    A weight that would turn negative stays at 0 until its gradient turns positive.
+    """
     usable = [one for one in asked if one.answers.any() and not one.answers.all()]
     signs = np.array([-1.0 if name in AGAINST else 1.0 for name in names])
     columns = [NAMES.index(name) for name in names]
@@ -143,7 +145,7 @@ def learn(asked: Sequence[Asked], names: Sequence[str]) -> dict[str, float]:
 
 
 def to_mix(learned: dict[str, float]) -> tuple[EvidenceWeights, float]:
-    """As `weights.py` has it, and the share of meaning against words."""
+    """Return the weights in the form of `weights.py`, and the share of meaning."""
     text, vector = (sum(learned.get(name, 0.0) for name in side) for side in (TEXT, VECTOR))
     shares = {name: learned.get(name, 0.0) / (text or 1.0) for name in TEXT}
     shares |= {name: learned.get(name, 0.0) / (vector or 1.0) for name in VECTOR}
@@ -155,7 +157,7 @@ def to_mix(learned: dict[str, float]) -> tuple[EvidenceWeights, float]:
 
 
 def recall(one: Asked, learned: dict[str, float], top: int = TOP) -> float:
-    """Of the documents that answer, those among the first ten."""
+    """Return the share of the relevant documents that are among the first ``top``."""
     signed = np.array([learned.get(name, 0.0) * (-1.0 if name in AGAINST else 1.0) for name in NAMES])
     order = np.argsort(-(one.evidence @ signed), kind="stable") if len(one.evidence) else []
     seen: dict[str, None] = {}
@@ -206,6 +208,6 @@ def main(folders: Sequence[str], limit: int | None) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Learn the weights of the ranking.")
     parser.add_argument("sets", nargs="+")
-    parser.add_argument("--queries", type=int, default=None, help="at most so many of each set")
+    parser.add_argument("--queries", type=int, default=None, help="maximum number per set")
     chosen = parser.parse_args()
     main(chosen.sets, chosen.queries)

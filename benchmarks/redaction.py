@@ -1,6 +1,6 @@
-"""Measure redaction: secrets found, texts taken for one, and cost. Run as python -m benchmarks.redaction.
+"""Measure redaction: hit rate, false positive rate and cost. Run: python -m benchmarks.redaction
 
-The texts are those of tests/support/redaction_cases.py; the tests hold the same floors.
+The cases are in tests/support/redaction_cases.py; the tests require the same rates.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> int:
     for text in false:
         print(f"false: {text!r} → {redact(text)!r}")
     print(f"\nhit rate {found:.3f} ({len(SECRETS)} secrets), false positive rate {wrong:.3f} ({len(INNOCUOUS)} texts)")
-    print(f"{_ns_per_char():.0f} ns of CPU a character, ordinary text")
+    print(f"{_ns_per_char():.0f} ns of CPU per character of ordinary text")
     return 0 if found >= LEAST_FOUND and wrong <= MOST_FALSE else 1
 
 

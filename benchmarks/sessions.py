@@ -1,4 +1,4 @@
-"""Sessions at a million messages: the CPU of what a person waits for. Run as python benchmarks/sessions.py [COUNT]."""
+"""Measure the CPU time of session operations with a million messages: python -m benchmarks.sessions [COUNT]"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEPT = str(Path(sys.executable).with_name("kept"))
 
 
 def cpu_ms(action: Callable[[], object], *, times: int = 1) -> float:
-    """Of this process, children excluded, per call."""
+    """Return the CPU time per call, of this process without its children."""
     before = time.process_time()
     for _ in range(times):
         action()
@@ -27,7 +27,7 @@ def cpu_ms(action: Callable[[], object], *, times: int = 1) -> float:
 
 
 def command(home: str, *args: str) -> dict[str, float]:
-    """The whole command, with starting Python: the CPU of the child and the time that passed."""
+    """Return CPU and wall time of a whole command, including the start of Python."""
     before, started = os.times(), time.monotonic()
     subprocess.run([KEPT, "--home", home, *args], stdout=subprocess.DEVNULL, check=True)
     after = os.times()

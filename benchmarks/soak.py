@@ -1,7 +1,7 @@
 """python -m benchmarks.soak [--minutes 10] [--processes 20]
 
-Many processes of every kind on one home, and then figures: nothing may be rebuilt, healed, embedded twice or end in a
-traceback, and the answers at the end have to be those of an index that was built from nothing.
+Run many processes of every kind on one home and print what went wrong. Nothing may be rebuilt, healed or embedded
+twice, nothing may end in a traceback, and the final answers must equal those of a freshly built index.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kept.testing import FrozenClock
 FIRST = ("gateway", "watch", "mcp", "search", "add", "index", "command", "mcp")
 REST = ("search", "add", "mcp", "command", "search", "index")
 GRACE_S = 180.0
-"""How long a process may take to end after its time is up, before it is ended."""
+"""Time for a process to exit after its run, before it is terminated."""
 QUESTIONS = 200
 
 
@@ -45,7 +45,7 @@ class Figures:
     chunks: int = 0
     answers: int = 0
     differing: int = 0
-    """Answers that an index built from nothing gives otherwise."""
+    """Answers that differ from those of a freshly built index."""
     details: list[str] = field(default_factory=list)
 
     @property
@@ -117,7 +117,7 @@ def run_workers(scratch: Path, env: dict[str, str], seconds: float, processes: i
 
 
 def take_in(kind: str, out: str, errors: str, figures: Figures) -> None:
-    """Adds what one worker reports."""
+    """Add the report of one worker."""
     tracebacks = errors.count("Traceback (most recent call last)")
     figures.tracebacks += tracebacks
     if tracebacks:
@@ -138,7 +138,7 @@ def take_in(kind: str, out: str, errors: str, figures: Figures) -> None:
 
 
 def examine(workspace: Path, home: Path, figures: Figures, *, replaced: bool) -> None:
-    """What the home itself tells: a new file or generation is a rebuild, whoever reported it."""
+    """Read the figures of the home itself: a new index file or generation is a rebuild, reported or not."""
     with Memory.open(workspace, home=home) as memory:
         memory.sync()
         status = memory.status()
@@ -151,7 +151,7 @@ def examine(workspace: Path, home: Path, figures: Figures, *, replaced: bool) ->
 
 
 def compare(scratch: Path, workspace: Path, home: Path, figures: Figures) -> None:
-    """Asks the same of this index and of one that is built from the same notes and transcripts."""
+    """Compare the answers of this index with those of a new one from the same notes and transcripts."""
     fresh = scratch / "fresh"
     shutil.copytree(home / "agents/main/sessions", fresh / "agents/main/sessions")
     clock = FrozenClock()
@@ -172,8 +172,8 @@ def table(figures: Figures) -> str:
     rows = [
         f"| {name.replace('_', ' ')} | {value:,} |" for name, value in figures.__dict__.items() if name != "details"
     ]
-    verdict = "Everything holds." if figures.holds else "Something does not hold:"
-    return "\n".join(["| what | |", "|---|--:|", *rows, "", verdict, *figures.details[:20]])
+    verdict = "Passed." if figures.holds else "Failed:"
+    return "\n".join(["| figure | |", "|---|--:|", *rows, "", verdict, *figures.details[:20]])
 
 
 if __name__ == "__main__":

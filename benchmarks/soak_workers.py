@@ -1,6 +1,6 @@
-"""What each process of the soak test does until its time is up: python -m benchmarks.soak_workers KIND SEED SECONDS
+"""One process of the soak test: python -m benchmarks.soak_workers KIND SEED SECONDS
 
-It prints one line of JSON: how much it did, and what went wrong. The memory is that of the environment.
+It uses the memory that the environment names and prints one line of JSON: the number of operations, and all errors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kept.errors import KeptError, LockBusy, StoreBusy
 KEPT = os.path.join(os.path.dirname(sys.executable), "kept")
 WORDS = [f"{kind}{number}" for kind in ("parrot", "harbour", "engine", "ledger") for number in range(60)]
 NOTES_EACH = 12
-"""A worker writes and changes this many notes, so that the memory does not grow without end."""
+"""Number of notes that a worker writes and changes, so that the memory does not grow without limit."""
 _FAST = ("--set", "memory_search.sync.watch_debounce_ms=100")
 _CALL_S = 120.0
 
@@ -40,7 +40,7 @@ class Worker:
         self.failures: list[str] = []
 
     def repeat(self, *actions: Callable[[], object]) -> None:
-        """Does one of the actions after the other, with a pause that leaves room for the other processes."""
+        """Run random actions until the time is up, with pauses for the other processes."""
         while time.monotonic() < self.end:
             try:
                 self.random.choice(actions)()
@@ -52,7 +52,7 @@ class Worker:
             time.sleep(self.random.uniform(0.02, 0.2))
 
     def look_at(self, text: str) -> None:
-        """Notices a rebuild in whatever was said."""
+        """Record lines that report a rebuild."""
         for line in text.splitlines():
             if "rebuilt" in line or "is damaged" in line:
                 self.rebuilt.append(line.strip()[:300])
@@ -73,7 +73,7 @@ class Worker:
         }
 
 
-# with the Python interface
+# through the Python API
 
 
 def use_memory(worker: Worker, *wanted: str) -> None:
@@ -105,7 +105,7 @@ def use_memory(worker: Worker, *wanted: str) -> None:
         worker.repeat(*(actions[name] for name in wanted))
 
 
-# with the command line
+# through the command line
 
 
 def use_commands(worker: Worker) -> None:
@@ -127,7 +127,7 @@ def use_commands(worker: Worker) -> None:
     )
 
 
-# with servers
+# through servers
 
 
 @contextmanager

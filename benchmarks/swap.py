@@ -1,8 +1,8 @@
-"""python -m benchmarks.swap [--tries 100000]: can a workspace be left while a folder in it is swapped for a link?
+"""Try to escape from a workspace by swapping a folder for a link: python -m benchmarks.swap [--tries 100000]
 
-One process swaps a folder for a link to a folder outside and back, as fast as it can. This one meanwhile reads a note
-in that folder, adds to it, makes new notes, looks for notes and rebuilds the index. Nothing of what lies outside may be
-seen, and nothing outside may change.
+One process swaps a folder for a link to a folder outside and back, as fast as it can. Meanwhile this process reads a
+note in that folder, appends to it, creates notes, scans the workspace and rebuilds the index. It must never see or
+change anything outside.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.swap", description=__doc__)
-    parser.add_argument("--tries", type=int, default=100_000, help="how many operations (default: 100,000)")
+    parser.add_argument("--tries", type=int, default=100_000, help="number of operations (default: 100,000)")
     tries = parser.parse_args().tries
     with tempfile.TemporaryDirectory(
         prefix="kept-swap-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None
@@ -70,7 +70,7 @@ def attack(place: Path, tries: int) -> tuple[dict[str, Counter[str]], int]:
 
 
 def swap_until(place: Path, stop: Event, swaps: object) -> None:
-    """Swap in one step (RENAME_EXCHANGE, which only Linux has): the name is always there, as a folder or as a link."""
+    """Swap atomically with RENAME_EXCHANGE (Linux only), so that the name always exists, as a folder or as a link."""
     libc = ctypes.CDLL(None, use_errno=True)
     box = place / "workspace/memory/box"
     link = box.with_name("aside")
@@ -84,7 +84,7 @@ def swap_until(place: Path, stop: Event, swaps: object) -> None:
 
 
 def attempt(place: Path, tries: int) -> dict[str, Counter[str]]:
-    """Of 1,000 tries, 800 read, 150 write, 49 look for notes and one rebuilds the index."""
+    """Of 1,000 tries, 800 read, 150 write, 49 scan for notes and one rebuilds the index."""
     outside = place / "outside"
     before = tree_of(outside)
     outcomes: dict[str, Counter[str]] = {name: Counter() for name in ("read", "append", "create", "scan", "rebuild")}
@@ -110,7 +110,7 @@ def choose(memory: Memory, number: int) -> tuple[str, Callable[[], object]]:
     if at == 999:
         return "rebuild", lambda: memory.sync(force=True)
     if at >= 950:
-        return "scan", memory.look
+        return "scan", memory.index_service.scan
     if at >= 900:
         return "create", lambda: memory.add("harbour", to=NEW.format(number=number % 20))
     if at >= 800:

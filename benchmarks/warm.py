@@ -1,4 +1,4 @@
-"""Searching in a process that stays up and has not indexed anything itself, as a server does. Prints JSON."""
+"""Measure searches in a long-running process that has not indexed anything itself, like a server. Print JSON."""
 
 from __future__ import annotations
 

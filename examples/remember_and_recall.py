@@ -1,6 +1,6 @@
-"""Writes two facts down, finds one of them again, and reads the lines it stands on.
+"""Add two facts, search for one of them, and read the cited lines.
 
-Run it: python examples/remember_and_recall.py
+Run: python examples/remember_and_recall.py
 """
 
 from __future__ import annotations

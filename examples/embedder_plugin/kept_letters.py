@@ -1,6 +1,6 @@
-"""An embedding provider of another package: letters counted, which finds no meaning but shows what is asked of one.
+"""Embedding provider in a package of its own. It counts letters: useless for search, but a complete example.
 
-With the package installed, `memory_search.provider: letters` uses it, and `kept providers` lists it.
+Install the package and set `memory_search.provider: letters`. `kept providers` lists it too.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class LetterEmbedder:
-    # Two texts in the same language have much the same letters: only what is nearer than that counts as alike.
+    # Texts in the same language have similar letter counts, so only a cosine above the floor counts as similar.
     calibration = Calibration(floor=0.8, ceiling=1.0, weight=0.2)
 
     def __init__(self, model: str) -> None:
-        # All that decides what the vectors are. Change any of it, and the index is built anew.
+        # Everything that the vectors depend on. A change of any of it rebuilds the index.
         self.identity = Identity(provider="letters", model=model, dims=len(LETTERS), fingerprint="")
 
     def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
@@ -28,5 +28,5 @@ class LetterEmbedder:
 
 
 def make(settings: MemorySearchSettings) -> LetterEmbedder:
-    """What the entry point names: from the settings to an embedder."""
+    """Return an embedder for the settings. The entry point names this function."""
     return LetterEmbedder(settings.model or "count-1")

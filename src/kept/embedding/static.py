@@ -1,12 +1,11 @@
 """The built-in embedder: the mean of a text's token vectors, from a table. Nothing to load and little to compute.
 
-The weights come with the package `wordllama`, whose files are read and whose code is never imported. The table is
-mapped, not loaded: a search touches only the few pages that hold its words.
+The build puts the model, two files of the package `wordllama`, into the folder of that name (`hatch_build.py`). The
+table is mapped, not loaded: a search touches only the few pages that hold its words.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import mmap
 import os
@@ -23,8 +22,9 @@ from kept.records import Matrix
 
 MODEL = "wordllama-l2-256"
 DIMS = 256
-_WEIGHTS = ("weights", "l2_supercat_256.safetensors")
-_TOKENIZER = ("tokenizers", "l2_supercat_tokenizer_config.json")
+MODEL_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "wordllama")
+WEIGHTS_FILE = "l2_supercat_256.safetensors"
+TOKENIZER_FILE = "l2_supercat_tokenizer_config.json"
 _ROW_BYTES = DIMS * 2
 _MAX_CHARS = 20_000
 
@@ -37,20 +37,29 @@ class StaticEmbedder:
 
     calibration = Calibration(floor=0.15, ceiling=0.75, weight=0.3)
 
-    def __init__(self, folder: str | None = None) -> None:
-        self._folder = folder or model_folder()
+    def __init__(self, folder: str = MODEL_FOLDER) -> None:
+        self._folder = folder
 
     @cached_property
     def identity(self) -> Identity:
-        # The size replaces a hash of 16 MB: the version of the package is pinned.
+        # The size replaces a hash of 16 MB: the build has checked the hash.
         return Identity("local", MODEL, DIMS, f"static-mean-1:{self._table[2]}")
 
     def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
         encode = self._encoder.encode
-        encoded = [encode(text[:_MAX_CHARS]) for text in texts]
-        # Importing numpy takes longer than a search, so a short text uses it only if it is imported already.
-        without_numpy = sum(map(len, encoded)) < _FEW_TOKENS and "numpy" not in sys.modules
-        return pack_unit_rows((self._sum_plain if without_numpy else self._sum_numpy)(encoded), DIMS)
+        try:
+            encoded = [encode(text[:_MAX_CHARS]) for text in texts]
+            # Importing numpy takes longer than a search, so a short text uses it only if it is imported already.
+            without_numpy = sum(map(len, encoded)) < _FEW_TOKENS and "numpy" not in sys.modules
+            sums = (self._sum_plain if without_numpy else self._sum_numpy)(encoded)
+        except (
+            IndexError,
+            OverflowError,
+            TypeError,
+            struct.error,
+        ) as exc:  # a token whose id is not a row of the table
+            raise _unusable(self._folder, exc) from exc
+        return pack_unit_rows(sums, DIMS)
 
     def _sum_plain(self, encoded: list[list[int]]) -> list[list[float]]:
         view, start, _ = self._table
@@ -79,42 +88,41 @@ class StaticEmbedder:
 
     @cached_property
     def _encoder(self) -> PieceEncoder:
-        path = os.path.join(self._folder, *_TOKENIZER)
+        path = os.path.join(self._folder, TOKENIZER_FILE)
         try:
             return PieceEncoder(read_pieces(path))
-        except (OSError, ValueError) as exc:
+        except (OSError, ValueError, RecursionError) as exc:
             raise _unusable(path, exc) from exc
 
     @cached_property
     def _table(self) -> tuple[mmap.mmap, int, int]:
         """The mapped file, and the offsets at which the rows of the table start and end."""
-        path = os.path.join(self._folder, *_WEIGHTS)
+        path = os.path.join(self._folder, WEIGHTS_FILE)
         try:
             with open(path, "rb") as file:
                 header_bytes = struct.unpack("<Q", file.read(8))[0]
                 header = json.loads(file.read(min(header_bytes, 1 << 20)))
                 view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            tensor = next(value for key, value in header.items() if key != "__metadata__")
-            start, end = (8 + header_bytes + offset for offset in tensor["data_offsets"])
-            if tensor["dtype"] != "F16" or tensor["shape"][1] != DIMS or end > len(view):
-                raise ValueError("not the expected table")
-        except (OSError, ValueError, KeyError, StopIteration, struct.error) as exc:
+            start = 8 + header_bytes
+            end = start + _table_size(header)
+            if end > len(view):
+                raise ValueError("the file is truncated")
+        except (OSError, ValueError, RecursionError, struct.error) as exc:
             raise _unusable(path, exc) from exc
         return view, start, end
 
 
-def model_folder() -> str:
-    """Return the folder of the package with the weights. Raise EmbedderUnavailable if it is not installed."""
-    spec = importlib.util.find_spec("wordllama")
-    if spec is None or not spec.submodule_search_locations:
-        raise EmbedderUnavailable(
-            "The built-in embedding model is not installed.", hint="Reinstall Kept: pip install --force-reinstall kept"
-        )
-    return next(iter(spec.submodule_search_locations))
+def _table_size(header: Any) -> int:
+    """Return the size in bytes of the only tensor in a safetensors file."""
+    match header:
+        case {"embedding.weight": {"dtype": "F16", "shape": [int(rows), int(dims)], "data_offsets": [0, int(size)]}}:
+            if dims == DIMS and size == rows * _ROW_BYTES > 0:
+                return size
+    raise ValueError("not the expected table")
 
 
 def _unusable(path: str, exc: Exception) -> EmbedderUnavailable:
     return EmbedderUnavailable(
         f"The built-in embedding model cannot be read ({path}: {exc}).",
-        hint="Reinstall it: pip install --force-reinstall wordllama",
+        hint="Reinstall Kept: pip install --force-reinstall kept; in a checkout: pip install -e .",
     )

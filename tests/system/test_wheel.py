@@ -1,0 +1,170 @@
+"""The wheel: what is in it, that it works by itself, and where the build gets the embedding model from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import Distribution, PathDistribution, distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from kept.embedding.static import MODEL_FOLDER, TOKENIZER_FILE, WEIGHTS_FILE
+from tests.support.repository import ROOT, SOURCE
+
+MODEL = Path(MODEL_FOLDER)
+MODEL_FILES = (WEIGHTS_FILE, TOKENIZER_FILE, "LICENSE")
+MEMBERS = {f"weights/{WEIGHTS_FILE}": WEIGHTS_FILE, f"tokenizers/{TOKENIZER_FILE}": TOKENIZER_FILE}
+"""Where the files of the model are in the wheel of wordllama, and their names in that of Kept."""
+
+
+def build(tree: Path, output: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Build the wheel of a source tree without a network: pip may look into ``PIP_FIND_LINKS`` only."""
+    offline = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", **env}
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(output)]
+    return subprocess.run(command, cwd=tree, env={**os.environ, **offline}, capture_output=True, text=True, timeout=120)
+
+
+# the wheel of this tree
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    output = tmp_path_factory.mktemp("dist")
+    built = build(ROOT, output)
+    assert built.returncode == 0, built.stderr
+    return next(output.glob("kept-*-py3-none-any.whl"))
+
+
+@pytest.fixture(scope="module")
+def site(wheel, tmp_path_factory) -> Path:
+    """The site-packages of a virtual environment with the wheel and what it requires, and nothing else."""
+    environment = tmp_path_factory.mktemp("installed")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--python", environment / "bin" / "python"]
+    subprocess.run([*pip, "install", "--no-index", "--no-deps", "--no-compile", wheel], check=True)
+    site = next(environment.glob("lib/python*/site-packages"))
+    installed = PathDistribution(next(site.glob("kept-*.dist-info")))
+    for required in {each.name: each for each in iter_required(installed)}.values():
+        link(required, site)
+    return site
+
+
+def iter_required(dist: Distribution) -> Iterator[Distribution]:
+    """Yield what a distribution requires without extras, and what that requires in turn."""
+    for requirement in map(Requirement, dist.requires or []):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            required = distribution(requirement.name)
+            yield required
+            yield from iter_required(required)
+
+
+def link(dist: Distribution, site: Path) -> None:
+    """Make a distribution of this environment visible in another one."""
+    for name in {file.parts[0] for file in dist.files or []} - {"..", "__pycache__"}:
+        if not (site / name).exists():
+            (site / name).symlink_to(dist.locate_file(name))
+
+
+def test_the_wheel_holds_the_package_the_model_the_licences_and_nothing_else(wheel):
+    sources = {
+        f"kept/{path.relative_to(SOURCE)}" for path in SOURCE.rglob("*") if path.is_file() and path.suffix != ".pyc"
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        metadata = {name.partition(".dist-info/")[2] for name in archive.namelist()} - {""}
+    assert names == sources
+    odd = {name for name in names if Path(name).suffix not in {".py", ".md", ".sql"}}
+    assert odd == {"kept/py.typed", *(f"kept/embedding/wordllama/{name}" for name in MODEL_FILES)}
+    assert metadata == {
+        "METADATA",
+        "RECORD",
+        "WHEEL",
+        "entry_points.txt",
+        "licenses/LICENSE",
+        "licenses/src/kept/embedding/wordllama/LICENSE",
+    }
+
+
+def test_the_model_and_its_licence_are_in_the_wheel(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        for name in MODEL_FILES:
+            assert archive.read(f"kept/embedding/wordllama/{name}") == (MODEL / name).read_bytes()
+    assert "Copyright (c) 2024 Lee Miller" in (MODEL / "LICENSE").read_text()
+
+
+def test_an_installed_copy_searches_by_meaning_without_wordllama(site, tmp_path):
+    assert not (site / "wordllama").exists()
+    bin_folder = site.parents[2] / "bin"
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    shown = subprocess.run([bin_folder / "kept", "demo"], env=env, capture_output=True, text=True, timeout=60)
+    assert shown.returncode == 0, shown.stderr
+    assert "Indexed 5 notes" in shown.stdout
+    assert "meaning  +0." in shown.stdout
+
+
+# where the build gets the model from
+
+
+@pytest.fixture
+def bare_tree(tmp_path) -> Path:
+    """A source tree as it comes out of the repository, without the model."""
+    tree = tmp_path / "tree"
+    package = tree / "src" / "kept"
+    (package / "embedding" / "wordllama").mkdir(parents=True)
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".gitignore"):
+        shutil.copy(ROOT / name, tree)
+    shutil.copy(SOURCE / "__init__.py", package)
+    shutil.copy(MODEL / "LICENSE", package / "embedding" / "wordllama")
+    return tree
+
+
+@pytest.fixture
+def index(tmp_path) -> Path:
+    """A folder for pip with the wheel of wordllama in it."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    write_wordllama(folder, {member: (MODEL / name).read_bytes() for member, name in MEMBERS.items()})
+    return folder
+
+
+def write_wordllama(folder: Path, members: dict[str, bytes]) -> None:
+    info = "wordllama-0.4.0.post1.dist-info"
+    with zipfile.ZipFile(folder / "wordllama-0.4.0.post1-cp311-cp311-manylinux2014_x86_64.whl", "w") as archive:
+        for member, data in members.items():
+            archive.writestr(f"wordllama/{member}", data)
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: wordllama\nVersion: 0.4.0.post1\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\n")
+
+
+def model_in(tree: Path) -> dict[str, bytes]:
+    folder = tree / "src" / "kept" / "embedding" / "wordllama"
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "LICENSE"}
+
+
+def test_the_build_takes_the_model_from_where_pip_looks_and_needs_it_once(bare_tree, index, tmp_path):
+    (bare_tree / "src" / "kept" / "embedding" / "wordllama" / WEIGHTS_FILE).write_bytes(b"interrupted")
+    built = build(bare_tree, tmp_path / "dist", PIP_FIND_LINKS=str(index))
+    assert built.returncode == 0, built.stderr
+    assert model_in(bare_tree) == {name: (MODEL / name).read_bytes() for name in MEMBERS.values()}
+    assert build(bare_tree, tmp_path / "again").returncode == 0
+
+
+def test_a_build_that_cannot_get_the_model_says_what_to_do(bare_tree, tmp_path):
+    built = build(bare_tree, tmp_path / "dist")
+    assert built.returncode == 1
+    assert "Set PIP_INDEX_URL or PIP_FIND_LINKS" in built.stderr
+    assert model_in(bare_tree) == {}
+
+
+def test_a_model_with_other_contents_is_refused(bare_tree, index, tmp_path):
+    write_wordllama(index, dict.fromkeys(MEMBERS, b"other vectors"))
+    built = build(bare_tree, tmp_path / "dist", PIP_FIND_LINKS=str(index))
+    assert built.returncode == 1
+    assert f"holds another {WEIGHTS_FILE}" in built.stderr
+    assert model_in(bare_tree) == {}
