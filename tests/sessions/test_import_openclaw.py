@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import sys
+from types import SimpleNamespace
 
 import apsw
 import pytest
 
-from kept.sessions.importers import openclaw, openclaw_sqlite
+from kept.sessions.importers import openclaw
 from kept.sessions.importers.openclaw import to_key
 from kept.workspace.adopt import adopt_notes
 from kept.workspace.workspace import Workspace
@@ -177,7 +179,7 @@ def test_a_session_in_a_file_and_in_the_database_is_one(home, source, sessions):
 
 
 def test_compressed_records_that_cannot_be_read_fail_their_session_alone(home, source, monkeypatch):
-    monkeypatch.setattr(openclaw_sqlite, "find_zstd", lambda: None)
+    monkeypatch.setitem(sys.modules, "zstandard", None)  # not installed
     path = source / "packed.sqlite"
     make_database(path, {"oc-1": TALK}, packed=True).close()
     make_database(source / "plain.sqlite", {"oc-9": other(TALK, "oc-9")}).close()
@@ -188,7 +190,9 @@ def test_compressed_records_that_cannot_be_read_fail_their_session_alone(home, s
 
 def test_compressed_records_are_read_where_that_is_possible(home, source, monkeypatch):
     whole = json.dumps(TALK[1]).encode()
-    monkeypatch.setattr(openclaw_sqlite, "find_zstd", lambda: lambda packed, size: whole)
+    decompressor = SimpleNamespace(decompress=lambda packed, max_output_size: whole)
+    zstandard = SimpleNamespace(ZstdDecompressor=lambda: decompressor)
+    monkeypatch.setitem(sys.modules, "zstandard", zstandard)
     db = make_database(source / "packed.sqlite", {"oc-1": TALK}, packed=True)
     db.execute("UPDATE transcript_events SET event_utf8_bytes = ? WHERE event_zstd IS NOT NULL", (len(whole),))
     db.close()

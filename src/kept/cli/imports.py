@@ -14,22 +14,22 @@ from kept.records import Problem
 if TYPE_CHECKING:
     from kept.config import LoadedConfig
     from kept.sessions.importers.import_run import Format
-    from kept.sessions.importers.report import ImportReport, SessionOutcome
+    from kept.sessions.importers.report import ImportReport, KindCount, SessionOutcome
     from kept.workspace.adopt import NotesAdopted
 
 _PROBLEMS_SHOWN = 50
 _NAMES_SHOWN = 5
 _FAILED = 9
 
-_dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done and change nothing.")
+_dry_run_option = click.option("--dry-run", is_flag=True, help="Report what would be done and change nothing.")
 _path_argument = click.argument("path", metavar="PATH", type=click.Path())
 
 
 @click.group("import")
 def command() -> None:
-    """Bring in conversations from other programs. PATH is a transcript or a folder of them, and is only read.
+    """Import conversations from other programs. PATH is a transcript or a folder of them, and is only read.
 
-    Running it again takes in what is new and nothing twice. For another agent: kept --agent NAME import …
+    Running it again imports only what is new. For another agent: kept --agent NAME import …
     """
 
 
@@ -40,7 +40,7 @@ def command() -> None:
 @json_option
 @click.pass_obj
 def openclaw(options: Globals, path: str, instructions: bool, dry_run: bool, as_json: bool) -> None:
-    """Bring in OpenClaw's sessions from PATH, such as ~/.openclaw, and its notes where none has their name."""
+    """Import OpenClaw's sessions from PATH, such as ~/.openclaw, and its notes unless a note has the same name."""
     loaded = options.load()
     report = _import(loaded, "openclaw", path, dry_run)
     folders = _workspaces(path, loaded.config.agent_id)
@@ -54,7 +54,7 @@ def openclaw(options: Globals, path: str, instructions: bool, dry_run: bool, as_
 @json_option
 @click.pass_obj
 def claude_code(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
-    """Bring in Claude Code's sessions from PATH, such as ~/.claude/projects."""
+    """Import Claude Code's sessions from PATH, such as ~/.claude/projects."""
     _show(_import(options.load(), "claude-code", path, dry_run), [], as_json=as_json)
 
 
@@ -64,7 +64,7 @@ def claude_code(options: Globals, path: str, dry_run: bool, as_json: bool) -> No
 @json_option
 @click.pass_obj
 def codex(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
-    """Bring in Codex's sessions from PATH, such as ~/.codex/sessions."""
+    """Import Codex's sessions from PATH, such as ~/.codex/sessions."""
     _show(_import(options.load(), "codex", path, dry_run), [], as_json=as_json)
 
 
@@ -74,7 +74,7 @@ def codex(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def pi(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
-    """Bring in pi's sessions from PATH, such as ~/.pi/agent/sessions."""
+    """Import pi's sessions from PATH, such as ~/.pi/agent/sessions."""
     _show(_import(options.load(), "pi", path, dry_run), [], as_json=as_json)
 
 
@@ -87,13 +87,13 @@ def _import(loaded: LoadedConfig, format_name: Format, path: str, dry_run: bool)
 
 
 def _workspaces(path: str, agent_id: str) -> list[str]:
-    """The notes that belong to an agent of OpenClaw, below its folder or at the path itself."""
+    """Return the workspace of an agent of OpenClaw: below its folder, or the path itself. Empty if there is none."""
     from kept.workspace.adopt import is_workspace
 
     root = os.path.abspath(os.path.expanduser(path))
     own = os.path.join(root, f"workspace-{agent_id}")
-    places = [own if os.path.isdir(own) else os.path.join(root, "workspace"), root]
-    return [place for place in places if is_workspace(place)][:1]
+    candidates = [own if os.path.isdir(own) else os.path.join(root, "workspace"), root]
+    return [folder for folder in candidates if is_workspace(folder)][:1]
 
 
 def _adopt_notes(loaded: LoadedConfig, folder: str, *, dry_run: bool, instructions: bool) -> NotesAdopted:
@@ -118,15 +118,15 @@ def _show(report: ImportReport, notes: list[NotesAdopted], *, as_json: bool) -> 
         print_json(_report_json(report, notes))
     else:
         _show_report(report)
-        for one in notes:
-            _show_notes(one)
+        for adopted in notes:
+            _show_notes(adopted)
         _warn_of(report, notes)
     if report.count("failed"):
         raise click.exceptions.Exit(_FAILED)
 
 
 def _report_json(report: ImportReport, notes: list[NotesAdopted]) -> dict[str, Any]:
-    shown: dict[str, Any] = {
+    tree: dict[str, Any] = {
         "format": report.format,
         "dryRun": report.dry_run,
         "files": report.files,
@@ -135,36 +135,40 @@ def _report_json(report: ImportReport, notes: list[NotesAdopted]) -> dict[str, A
         "unchanged": report.count("unchanged"),
         "failed": report.count("failed"),
         "messages": report.messages,
-        "kinds": [{"kind": one.kind, "became": one.became, "count": one.count} for one in report.kinds],
-        "sessions": [_session_json(one) for one in report.sessions],
+        "kinds": _kinds_json(report.kinds),
+        "sessions": [_session_json(session) for session in report.sessions],
         "ignored": _problems_json(report.ignored),
-        "problems": _problems_json((*report.problems, *(problem for one in notes for problem in one.problems))),
+        "problems": _problems_json((*report.problems, *(problem for adopted in notes for problem in adopted.problems))),
     }
-    for one in notes:
-        shown["notes"] = {
-            "copied": list(one.copied),
-            "same": list(one.same),
-            "conflicts": list(one.conflicts),
-            "leftOut": list(one.left_out),
-            "heldBack": list(one.held_back),
+    for adopted in notes:
+        tree["notes"] = {
+            "copied": list(adopted.copied),
+            "same": list(adopted.same),
+            "conflicts": list(adopted.conflicts),
+            "leftOut": list(adopted.left_out),
+            "heldBack": list(adopted.held_back),
         }
-    return shown
+    return tree
 
 
-def _session_json(one: SessionOutcome) -> dict[str, Any]:
+def _session_json(session: SessionOutcome) -> dict[str, Any]:
     return {
-        "sessionId": one.id,
-        "source": one.source,
-        "outcome": one.outcome,
-        "messages": one.messages,
-        "added": one.added,
-        "reason": one.reason,
-        "kinds": [{"kind": kind.kind, "became": kind.became, "count": kind.count} for kind in one.kinds],
+        "sessionId": session.id,
+        "source": session.source,
+        "outcome": session.outcome,
+        "messages": session.messages,
+        "added": session.added,
+        "reason": session.reason,
+        "kinds": _kinds_json(session.kinds),
     }
+
+
+def _kinds_json(kinds: tuple[KindCount, ...]) -> list[dict[str, Any]]:
+    return [{"kind": kind.kind, "became": kind.became, "count": kind.count} for kind in kinds]
 
 
 def _problems_json(problems: tuple[Problem, ...]) -> list[dict[str, str]]:
-    return [{"path": one.path, "reason": one.reason} for one in problems]
+    return [{"path": problem.path, "reason": problem.reason} for problem in problems]
 
 
 def _show_report(report: ImportReport) -> None:
@@ -173,8 +177,8 @@ def _show_report(report: ImportReport) -> None:
     counts = ", ".join(f"{report.count(name)} {word}" for name, word in outcomes if report.count(name))  # type: ignore[arg-type]
     total = f"{plural(len(report.sessions), 'session')} with {plural(report.messages, 'message')}"
     echo(style(f"{would}{total}: {counts}." if report.sessions else "No sessions were found.", bold=True))
-    for one in report.kinds:
-        echo(f"  {one.count:>7,}  {one.kind} {style(f'→ {one.became}', dim=True)}")
+    for kind in report.kinds:
+        echo(f"  {kind.count:>7,}  {kind.kind} {style(f'→ {kind.became}', dim=True)}")
 
 
 def _show_notes(notes: NotesAdopted) -> None:
@@ -182,21 +186,26 @@ def _show_notes(notes: NotesAdopted) -> None:
 
 
 def _warn_of(report: ImportReport, notes: list[NotesAdopted]) -> None:
-    said = [f"{one.source}: session {one.id} failed: {one.reason}" for one in report.sessions if one.reason]
-    said += [f"{one.path}: {one.reason}" for one in (*report.problems, *report.ignored)]
-    for one in notes:
-        said += [f"{problem.path}: {problem.reason}" for problem in one.problems]
-        said += [f"{name}: is here with another text, which stays" for name in one.conflicts]
-        if one.left_out:
-            said.append(f"not notes that Kept searches, so left out: {_names(one.left_out)}")
-        if one.held_back:
-            said.append(
-                f"stand in the agent's system prompt, so not copied without --instructions: {_names(one.held_back)}"
-            )
-    for line in said[:_PROBLEMS_SHOWN]:
-        warn(f"{line.rstrip('.')}.")
-    if len(said) > _PROBLEMS_SHOWN:
-        warn(f"{len(said) - _PROBLEMS_SHOWN:,} more; --json shows them all.")
+    failed = (session for session in report.sessions if session.reason)
+    warnings = [f"{session.source}: session {session.id} failed: {session.reason}" for session in failed]
+    warnings += [f"{problem.path}: {problem.reason}" for problem in (*report.problems, *report.ignored)]
+    for adopted in notes:
+        warnings += _note_warnings(adopted)
+    for warning in warnings[:_PROBLEMS_SHOWN]:
+        warn(f"{warning.rstrip('.')}.")
+    if len(warnings) > _PROBLEMS_SHOWN:
+        warn(f"{len(warnings) - _PROBLEMS_SHOWN:,} more; --json shows them all.")
+
+
+def _note_warnings(notes: NotesAdopted) -> list[str]:
+    warnings = [f"{problem.path}: {problem.reason}" for problem in notes.problems]
+    warnings += [f"{name}: exists here with another text, which is kept" for name in notes.conflicts]
+    if notes.left_out:
+        warnings.append(f"not notes that Kept searches, so left out: {_names(notes.left_out)}")
+    if notes.held_back:
+        names = _names(notes.held_back)
+        warnings.append(f"part of the agent's system prompt, so not copied without --instructions: {names}")
+    return warnings
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -42,6 +42,7 @@ from kept.sessions.entries import (
 )
 from kept.sessions.entry_json import format_entry, format_time
 from kept.sessions.record import SessionRecord
+from kept.sessions.spoken import call_text, result_text
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Damage, TranscriptLine
 from kept.text import clip, one_line
@@ -53,19 +54,19 @@ _COLOURS = {"user": "cyan", "assistant": "green", "tool": "yellow", "system": "m
 
 @click.group("sessions")
 def command() -> None:
-    """Conversations: list and read them, begin anew, summarise, delete, export.
+    """List, read, reset, compact, delete and export conversations.
 
     ID is a session's id, the beginning of it, or the key of a conversation such as telegram:5054.
     """
 
 
 @command.command("list")
-@click.option("--channel", help="Only those of one channel.")
-@click.option("-n", "--limit", type=click.IntRange(min=1), help="At most so many (default: all).")
+@click.option("--channel", help="Only sessions of this channel.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), help="Maximum number (default: all).")
 @json_option
 @click.pass_obj
 def list_sessions(options: Globals, channel: str | None, limit: int | None, as_json: bool) -> None:
-    """Every session, the last used first."""
+    """List sessions, most recently used first."""
     with options.sessions() as sessions:
         records = sessions.recent(channel=channel, limit=limit)
         _warn_of_problems(sessions)
@@ -79,11 +80,11 @@ def list_sessions(options: Globals, channel: str | None, limit: int | None, as_j
 
 @command.command("show")
 @click.argument("reference", metavar="ID")
-@click.option("--tail", type=click.IntRange(min=1), help="Only the last so many messages.")
+@click.option("--tail", type=click.IntRange(min=1), help="Only the last N messages.")
 @json_option
 @click.pass_obj
 def show(options: Globals, reference: str, tail: int | None, as_json: bool) -> None:
-    """Read the session ID: who said what and when. The beginning of an id is enough, and so is a key."""
+    """Read the session ID: who said what and when."""
     with options.sessions() as sessions:
         record = sessions.get(reference)
         lines: Iterable[TranscriptLine] = sessions.tail(record.id, tail) if tail else sessions.iter_lines(record.id)
@@ -101,24 +102,24 @@ def show(options: Globals, reference: str, tail: int | None, as_json: bool) -> N
 @json_option
 @click.pass_obj
 def reset(options: Globals, reference: str, as_json: bool) -> None:
-    """End the session ID and begin the next. The old one is kept."""
+    """End the session ID and start its successor. The old transcript is kept."""
     with options.sessions() as sessions:
         record = sessions.reset(reference)
         _warn_of_problems(sessions)
     if as_json:
         print_json({"session": record_json(record)})
     else:
-        echo(f"Session {record.id} goes on from {record.predecessor}, which is kept.")
+        echo(f"Started session {record.id} after {record.predecessor}, which is kept.")
 
 
 @command.command("compact")
 @click.argument("reference", metavar="ID")
-@click.option("--summary", required=True, help="What stands for the older part; '-' reads standard input.")
-@click.option("--keep", type=click.IntRange(min=0), default=20, show_default=True, help="Messages left as they are.")
+@click.option("--summary", required=True, help="Summary of the older part; '-' reads standard input.")
+@click.option("--keep", type=click.IntRange(min=0), default=20, show_default=True, help="Messages to keep as they are.")
 @json_option
 @click.pass_obj
 def compact(options: Globals, reference: str, summary: str, keep: int, as_json: bool) -> None:
-    """Put a summary in the place of the older part of ID. Nothing is removed from the transcript."""
+    """Replace the older part of ID in the context by a summary. Nothing is removed from the transcript."""
     text = read_stdin() if summary == "-" else summary
     with options.sessions() as sessions:
         record = sessions.get(reference)
@@ -133,11 +134,11 @@ def compact(options: Globals, reference: str, summary: str, keep: int, as_json: 
 
 @command.command("delete")
 @click.argument("reference", metavar="ID")
-@click.option("--purge", is_flag=True, help="Remove the transcript for good instead of renaming it.")
+@click.option("--purge", is_flag=True, help="Delete the transcript for good instead of renaming it.")
 @json_option
 @click.pass_obj
 def delete(options: Globals, reference: str, purge: bool, as_json: bool) -> None:
-    """Take the session ID away. Its transcript is renamed, so that it can be brought back."""
+    """Delete the session ID. Its transcript is renamed, so that it can be restored."""
     with options.sessions() as sessions:
         record = sessions.get(reference)
         kept_in = sessions.delete(record.id, purge=purge)
@@ -150,7 +151,9 @@ def delete(options: Globals, reference: str, purge: bool, as_json: bool) -> None
 
 @command.command("export")
 @click.argument("reference", metavar="ID")
-@click.option("--format", "kind", type=click.Choice(["md", "jsonl"]), default="md", show_default=True, help="As what.")
+@click.option(
+    "--format", "kind", type=click.Choice(["md", "jsonl"]), default="md", show_default=True, help="Output format."
+)
 @json_option
 @click.pass_obj
 def export(options: Globals, reference: str, kind: str, as_json: bool) -> None:
@@ -303,9 +306,9 @@ def _block(block: Block) -> str:
         case Thinking(text):
             return f"(thinking) {_shorten(text)}"
         case ToolCall(name=name, arguments=arguments):
-            return f"→ {name} {_shorten(json.dumps(arguments, ensure_ascii=False))}"
+            return call_text(name, _shorten(json.dumps(arguments, ensure_ascii=False)))
         case ToolResult(text=text, is_error=is_error):
-            return f"← {'failed: ' if is_error else ''}{_shorten(text)}"
+            return result_text(_shorten(text), is_error=is_error)
         case Attachment(media_type, name):
             return f"[{name or media_type}]"
         case _:
@@ -338,8 +341,8 @@ def _readable(lines: Iterable[TranscriptLine]) -> Iterator[AnyEntry]:
 def _markdown(entry: AnyEntry) -> str:
     match entry:
         case Entry(body=Message() as message, timestamp=when):
-            said = "\n\n".join(_markdown_block(block) for block in message.content)
-            return f"## {_speaker(message)}, {_time(when)}\n\n{said}"
+            text = "\n\n".join(_markdown_block(block) for block in message.content)
+            return f"## {_speaker(message)}, {_time(when)}\n\n{text}"
         case Entry(body=CompactionEntry(summary=summary), timestamp=when):
             quoted = "\n".join(f"> {line}".rstrip() for line in summary.splitlines())
             return f"---\n\n*Compacted, {_time(when)}:*\n\n{quoted}"
@@ -360,7 +363,7 @@ def _markdown_block(block: Block) -> str:
 
 
 def _fenced(text: str, language: str) -> str:
-    """A fence that is longer than any in the text."""
+    """Return a text in a code fence longer than any in it."""
     fence = "```"
     while fence in text:
         fence += "`"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from kept.context.trim import shorten
 from kept.context.view import LoggedMessage
 from kept.sessions.entries import Attachment, Text, ToolCall, ToolResult
+from kept.sessions.spoken import call_text, result_text
 from kept.text import one_line
 from kept.tokens import estimate_tokens
 from kept.values import frozen
@@ -63,8 +64,8 @@ def _iter_blocks(logged: LoggedMessage) -> Iterator[str]:
             case Text(text):
                 yield text
             case ToolCall(name=name, arguments=arguments):
-                yield shorten(f"→ {name} {json.dumps(arguments, ensure_ascii=False)}", _TOOL_TOKENS, "cut")
+                yield shorten(call_text(name, json.dumps(arguments, ensure_ascii=False)), _TOOL_TOKENS, "cut")
             case ToolResult(text=text, is_error=is_error):
-                yield shorten(f"← {'failed: ' if is_error else ''}{text}", _TOOL_TOKENS, "cut")
+                yield shorten(result_text(text, is_error=is_error), _TOOL_TOKENS, "cut")
             case Attachment(media_type, name):
                 yield f"[attached: {name or media_type}]"

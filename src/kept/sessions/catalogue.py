@@ -1,4 +1,4 @@
-"""The catalogue: one row per transcript of an agent, derived from the transcripts and brought up to date when asked.
+"""The catalogue: one row per transcript of an agent, derived from the transcripts and updated when it is used.
 
 An unchanged transcript is not opened. One that has grown is read from where the catalogue stopped; one that was
 changed in any other way is read from the beginning. A damaged catalogue is replaced and filled from the transcripts.

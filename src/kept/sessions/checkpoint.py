@@ -41,7 +41,7 @@ def has_only_grown(transcript: Transcript, read: ReadEnd, state: FileState) -> b
 
 @frozen
 class TranscriptCheckpoint:
-    """How far a transcript is indexed.
+    """Progress of the index through a transcript.
 
     The chunks of the last utterances still change, because the next ones will be their context. So three places are
     kept, in this order::

@@ -86,7 +86,7 @@ class SessionRecord:
 
     @property
     def is_new(self) -> bool:
-        """Whether the session has no message yet."""
+        """True before the first message."""
         return self.messages == 0
 
 

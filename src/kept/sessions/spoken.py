@@ -1,4 +1,4 @@
-"""What a line of a transcript says: who, when, and in which words, as it may be indexed and shown.
+"""Utterances: the lines of a transcript as they are indexed and shown, with speaker, time and text.
 
 Secrets are redacted here, before anything is stored or shown. Texts of tools are shortened: their beginning tells
 what happened, and the whole is in the transcript.

@@ -1,7 +1,7 @@
-"""Claude Code's transcripts: records linked by uuid and parentUuid, one for each part of an answer.
+"""Transcripts of Claude Code: records linked by uuid and parentUuid, one for each part of an answer.
 
-Side conversations (of the agents that were sent out) become sessions of their own. A question asked anew from an
-earlier point is a branch; calls of several tools at once, which fork too, are not.
+Conversations of subagents become separate sessions. A question that was asked again from an earlier point is a branch;
+calls of several tools at once, which fork too, are not.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from kept.sessions.entries import (
 from kept.sessions.importers.draft import (
     TITLE,
     Draft,
-    Drafting,
+    DraftBuilder,
     as_count,
     as_dict,
     as_list,
     as_text,
     attachment,
-    given,
     is_id,
     key_for,
+    present_fields,
     read_time,
     short_text,
     unknown_block,
@@ -49,43 +49,43 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 
 def read(source: Source, agent_id: str) -> list[Draft]:
-    reading = _ClaudeCodeReader(source)
+    reader = _ClaudeCodeReader(source)
     for record in source.records():
-        reading.take(record)
-    return [talk.finish(agent_id) for talk in reading.talks.values()]
+        reader.add(record)
+    return [conversation.finish(agent_id) for conversation in reader.conversations.values()]
 
 
 class _ClaudeCodeReader:
-    """The conversations in one file: the main one, and those on the side."""
+    """Separates the conversations of one file: the main one, and those of subagents."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.talks: dict[str, _Talk] = {}
+        self.conversations: dict[str, _ConversationReader] = {}
         self._sides: dict[str, str] = {}
         self._early: list[Record] = []
 
-    def take(self, record: Record) -> None:
+    def add(self, record: Record) -> None:
         tree = record.tree
-        if not self.talks and tree.get("type") not in (*_SPEECH, "system"):
-            self._early.append(record)  # whose it is only the first message says
+        if not self.conversations and tree.get("type") not in (*_SPEECH, "system"):
+            self._early.append(record)  # the first message tells which conversation it belongs to
             return
         if not isinstance(tree.get("sessionId"), str) and tree.get("type") in _SPEECH and "uuid" not in tree:
             return
-        talk = self._talk(record)
+        conversation = self._conversation_of(record)
         early, self._early = self._early, []
-        for one in early:
-            talk.take(one)
-        talk.take(record)
+        for early_record in early:
+            conversation.add(early_record)
+        conversation.add(record)
 
-    def _talk(self, record: Record) -> _Talk:
+    def _conversation_of(self, record: Record) -> _ConversationReader:
         tree = record.tree
         side = self._side(tree)
-        if side not in self.talks:
-            self.talks[side] = _Talk(self.source, self._session_id(tree), side, tree)
-        return self.talks[side]
+        if side not in self.conversations:
+            self.conversations[side] = _ConversationReader(self.source, self._session_id(tree), side, tree)
+        return self.conversations[side]
 
     def _side(self, tree: dict[str, Any]) -> str:
-        """Which conversation a record belongs to: an agent's, or that of the record it follows; '' is the main one."""
+        """Return the conversation of a record: a subagent's, or that of the record it follows; '' is the main one."""
         own, parent = tree.get("uuid"), tree.get("parentUuid")
         if tree.get("isSidechain") is not True:
             return ""
@@ -96,35 +96,38 @@ class _ClaudeCodeReader:
         return side
 
     def _session_id(self, tree: dict[str, Any]) -> str:
-        """A file that goes on from another begins with a copy of it; its own name tells whose it is."""
-        named = _UUID.search(os.path.basename(self.source.path))
+        """Return the id in the file's name. A file that continues another starts with a copy of it, with the other's
+        id."""
+        match = _UUID.search(os.path.basename(self.source.path))
         stem = os.path.basename(self.source.path).partition(".jsonl")[0]
-        return (named[0] if named else None) or as_text(tree.get("sessionId")) or stem or "session"
+        return (match[0] if match else None) or as_text(tree.get("sessionId")) or stem or "session"
 
 
-class _Talk:
+class _ConversationReader:
+    """Builds the session of one conversation."""
+
     def __init__(self, source: Source, session_id: str, side: str, first: dict[str, Any]) -> None:
         self.source = source
         self.side = side
-        self.drafting = Drafting(source, FORMAT, f"{session_id}.{side}" if side else session_id)
-        self.drafting.created = read_time(first.get("timestamp"))
-        self.drafting.metadata = given(first, "cwd", "gitBranch", "version", "slug", "agentId")
+        self.builder = DraftBuilder(source, FORMAT, f"{session_id}.{side}" if side else session_id)
+        self.builder.created = read_time(first.get("timestamp"))
+        self.builder.metadata = present_fields(first, "cwd", "gitBranch", "version", "slug", "agentId")
         if side:
-            self.drafting.metadata["parentSession"] = session_id
+            self.builder.metadata["parentSession"] = session_id
         self._last_prompt = -1
         self._boundary: dict[str, Any] = {}
         self._used: tuple[str, TokenUsage] | None = None
 
     def finish(self, agent_id: str) -> Draft:
-        folder = short_text(self.drafting.metadata.get("cwd"))
-        return self.drafting.finish(key_for(agent_id, FORMAT, folder, chat_type=SIDECHAIN if self.side else "direct"))
+        folder = short_text(self.builder.metadata.get("cwd"))
+        return self.builder.finish(key_for(agent_id, FORMAT, folder, chat_type=SIDECHAIN if self.side else "direct"))
 
-    def take(self, record: Record) -> None:
-        tree, drafting = record.tree, self.drafting
+    def add(self, record: Record) -> None:
+        tree, builder = record.tree, self.builder
         kind = short_text(tree.get("type")) or "unknown"
         own_id, parent = tree.get("uuid"), tree.get("parentUuid")
-        if drafting.is_repeated(record, own_id):
-            return drafting.leave_out(f"{kind} (repeated)")
+        if builder.is_repeated(record, own_id):
+            return builder.leave_out(f"{kind} (repeated)")
         if kind in _SPEECH and isinstance(tree.get("message"), dict):
             return self._speech(record, kind)
         if kind in _TITLES:
@@ -132,15 +135,15 @@ class _Talk:
         if kind == "system":
             return self._system(record)
         if kind in _NOISE:
-            return drafting.leave_out(kind, own_id, parent)
-        return drafting.keep(record, kind, own_id=own_id, when=tree.get("timestamp"))
+            return builder.leave_out(kind, own_id, parent)
+        return builder.keep(record, kind, own_id=own_id, when=tree.get("timestamp"))
 
     def _title(self, record: Record, kind: str) -> None:
-        """The name of a conversation; a file also names conversations that it was taken from."""
+        """Add the title of the conversation. A file also has titles of the conversations it continues."""
         title, leaf = record.tree.get(_TITLES[kind]), record.tree.get("leafUuid")
-        if not isinstance(title, str) or (kind == "summary" and self.drafting.find_place(leaf) < 0):
-            return self.drafting.leave_out(f"{kind} (of another conversation)")
-        self.drafting.add(record, kind, StateEntry(TITLE, title))
+        if not isinstance(title, str) or (kind == "summary" and self.builder.find_position(leaf) < 0):
+            return self.builder.leave_out(f"{kind} (of another conversation)")
+        self.builder.add(record, kind, StateEntry(TITLE, title))
         return None
 
     def _system(self, record: Record) -> None:
@@ -150,73 +153,72 @@ class _Talk:
         kind = f"system/{name}" if name else "system"
         if name == "compact_boundary":
             self._boundary = as_dict(tree.get("compactMetadata"))
-            self.drafting.leave_out(f"{kind} (told by its summary)", own_id, tree.get("logicalParentUuid") or parent)
+            self.builder.leave_out(f"{kind} (told by its summary)", own_id, tree.get("logicalParentUuid") or parent)
         elif isinstance(tree.get("content"), str):
-            told = given(tree, "subtype", "level")
-            self.drafting.add(
-                record, kind, Message.of("system", tree["content"], metadata=told), own_id=own_id, when=when
-            )
+            metadata = present_fields(tree, "subtype", "level")
+            body = Message.of("system", tree["content"], metadata=metadata)
+            self.builder.add(record, kind, body, own_id=own_id, when=when)
         elif name in _QUIET_EVENTS:
-            self.drafting.leave_out(kind, own_id, parent)
+            self.builder.leave_out(kind, own_id, parent)
         else:
-            self.drafting.keep(record, kind, own_id=own_id, when=when)
+            self.builder.keep(record, kind, own_id=own_id, when=when)
 
     def _speech(self, record: Record, kind: str) -> None:
         tree, message = record.tree, record.tree["message"]
         own_id, when = tree.get("uuid"), tree.get("timestamp")
         content = self._content(message.get("content"), record)
         if "toolUseResult" in tree:
-            self.drafting.note("toolUseResult (details of a result)", "left out")
+            self.builder.count("toolUseResult (details of a result)", "left out")
         if tree.get("isCompactSummary") is True:
             summary = "\n\n".join(part.text for part in content if isinstance(part, Text))
             body = CompactionEntry(
                 summary,
                 tokens_before=as_count(self._boundary.get("preTokens")) or None,
                 source="model",
-                metadata=given(self._boundary, "trigger"),
+                metadata=present_fields(self._boundary, "trigger"),
             )
             self._boundary = {}
-            self.drafting.add(record, f"{kind} (compact summary)", body, own_id=own_id, when=when)
+            self.builder.add(record, f"{kind} (compact summary)", body, own_id=own_id, when=when)
             return
-        told = given(tree, "isMeta", "isApiErrorMessage", "requestId", "permissionMode")
+        metadata = present_fields(tree, "isMeta", "isApiErrorMessage", "requestId", "permissionMode")
         if kind == "assistant":
-            told |= given(message, "stop_reason")
-            body_said = Message(
-                "assistant", content, model=as_text(message.get("model")), usage=self._usage(message), metadata=told
-            )
-            self.drafting.add(record, kind, body_said, own_id=own_id, when=when)
+            metadata |= present_fields(message, "stop_reason")
+            model, usage = as_text(message.get("model")), self._usage(message)
+            answer = Message("assistant", content, model=model, usage=usage, metadata=metadata)
+            self.builder.add(record, kind, answer, own_id=own_id, when=when)
             return
-        self._user(record, content, told)
+        self._user(record, content, metadata)
 
-    def _user(self, record: Record, content: tuple[Block, ...], told: dict[str, Any]) -> None:
+    def _user(self, record: Record, content: tuple[Block, ...], metadata: dict[str, Any]) -> None:
         tree = record.tree
         own_id, when = tree.get("uuid"), tree.get("timestamp")
         if any(isinstance(part, ToolResult) for part in content):
-            self.drafting.add(
-                record, "user (tool result)", Message("tool", content, metadata=told), own_id=own_id, when=when
+            self.builder.add(
+                record, "user (tool result)", Message("tool", content, metadata=metadata), own_id=own_id, when=when
             )
             return
         if tree.get("isMeta") is True:
-            self.drafting.add(
-                record, "user (meta)", Message("system", content, metadata=told), own_id=own_id, when=when
+            self.builder.add(
+                record, "user (meta)", Message("system", content, metadata=metadata), own_id=own_id, when=when
             )
             return
         parent = tree.get("parentUuid")
-        if not is_id(parent) or self.drafting.find_place(parent) >= self._last_prompt:
-            parent = ""  # not asked anew from an earlier point, so it follows what came last
-        made = self.drafting.add(
-            record, "user", Message("user", content, metadata=told), own_id=own_id, parent=parent, when=when
+        if not is_id(parent) or self.builder.find_position(parent) >= self._last_prompt:
+            parent = ""  # not asked again from an earlier point, so it follows the last entry
+        entry_id = self.builder.add(
+            record, "user", Message("user", content, metadata=metadata), own_id=own_id, parent=parent, when=when
         )
-        self._last_prompt = self.drafting.find_place(made)
+        self._last_prompt = self.builder.find_position(entry_id)
 
     def _usage(self, message: dict[str, Any]) -> TokenUsage | None:
-        """The parts of one answer repeat its count as it grows: each gets what was added."""
+        """Return the tokens of one part of an answer. Each part repeats the growing count; it gets what was added."""
         usage = message.get("usage")
         if not isinstance(usage, dict):
             return None
         names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-        taken, back = sum(as_count(usage.get(name)) for name in names), as_count(usage.get("output_tokens"))
-        now, answer = TokenUsage(taken, back, taken + back), as_text(message.get("id")) or ""
+        tokens_in = sum(as_count(usage.get(name)) for name in names)
+        tokens_out = as_count(usage.get("output_tokens"))
+        now, answer = TokenUsage(tokens_in, tokens_out, tokens_in + tokens_out), as_text(message.get("id")) or ""
         before = self._used[1] if self._used and answer and self._used[0] == answer else TokenUsage()
         self._used = (answer, TokenUsage(max(now.input, before.input), max(now.output, before.output), now.context))
         return TokenUsage(max(0, now.input - before.input), max(0, now.output - before.output), now.context)
@@ -238,9 +240,9 @@ class _Talk:
                 return [ToolCall(call_id, name, as_dict(block.get("input")))]
             case {"type": "tool_result"}:
                 inner = self._content(block.get("content"), record)
-                said = "\n".join(part.text for part in inner if isinstance(part, Text))
+                text = "\n".join(part.text for part in inner if isinstance(part, Text))
                 call_id = as_text(block.get("tool_use_id")) or ""
-                result = ToolResult(call_id, said, None, block.get("is_error") is True)
+                result = ToolResult(call_id, text, None, block.get("is_error") is True)
                 return [result, *(part for part in inner if not isinstance(part, Text))]
             case {"type": "image" | "document" as kind}:
                 return [self._file(kind, block, record)]

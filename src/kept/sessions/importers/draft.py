@@ -1,4 +1,4 @@
-"""A session in the making: entry after entry, with a count of what became of every kind of record."""
+"""Building a session from foreign records, entry by entry, with a count of what became of every kind of record."""
 
 from __future__ import annotations
 
@@ -33,38 +33,38 @@ from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, Sessio
 from kept.values import frozen
 
 TITLE = "title"
-"""The state that holds the name somebody gave to a conversation."""
+"""State with the title of a conversation."""
 
 _LONGEST_ID = 128
 _LONGEST_NAME = 300
 _MOST_TOKENS = 10**12
 _LARGEST_UNKNOWN = 1_000_000
 _FIRST_YEAR, _LAST_YEAR = 1980, 2200
-# A file or a page, not bytes in base64, which may begin with a slash as well.
+# A file or a page. Bytes in base64 may start with a slash too: "/9j/" is a JPEG.
 _ADDRESS = re.compile(r"(https?://|file:|/(?!9j/)[^\n]{1,1000}\Z)")
 _EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 
 
 @frozen
 class Draft:
-    """A whole session as it can be taken in."""
+    """A complete session, ready to be imported."""
 
     id: str
     created: dt.datetime
     start: SessionStart
     entries: tuple[AnyEntry, ...]
     added: tuple[Entry, ...]
-    """What is not in the transcript of the source but belongs behind it, when it is taken in for the first time."""
+    """Entries that the source keeps outside its transcript. They are appended by the first import."""
     kinds: tuple[KindCount, ...]
     source: str
 
     @property
     def messages(self) -> int:
-        return sum(isinstance(one, Entry) and isinstance(one.body, Message) for one in self.entries)
+        return sum(isinstance(entry, Entry) and isinstance(entry.body, Message) for entry in self.entries)
 
 
-class Drafting:
-    """Collects the entries of one session. Ids stay, parents are those of the source or the entry before."""
+class DraftBuilder:
+    """Collects the entries of one session. They keep their ids and parents; without a parent, one follows the last."""
 
     def __init__(self, source: Source, format_name: str, session_id: str) -> None:
         self.source = source
@@ -76,9 +76,12 @@ class Drafting:
         self.last_id = self.id
         self.last_time: dt.datetime | None = None
         self._entries: list[AnyEntry] = []
-        self._places: dict[str, int] = {}
-        self._instead: dict[str, str] = {}
-        self._seen: dict[str, str] = {}
+        self._positions: dict[str, int] = {}
+        """Index of each entry by its id."""
+        self._replaced_by: dict[str, str] = {}
+        """For a record that was left out: the entry that its children get as their parent."""
+        self._digests: dict[str, str] = {}
+        """Digest of the record by its id, to recognise copies."""
         self._counts: Counter[tuple[str, Became]] = Counter()
 
     # collecting
@@ -86,12 +89,12 @@ class Drafting:
     def add(
         self, record: Record, kind: str, body: Body, *, own_id: Any = None, parent: Any = "", when: Any = None
     ) -> str:
-        """One entry. Without a parent it follows the one before; None is the beginning of the session."""
+        """Add an entry and return its id. Without a parent it follows the last entry; None is the session's start."""
         entry = Entry(self._id(record, own_id), self._parent(parent), self.time(when), body)
         return self._keep(record, kind, _became(body), entry, own_id)
 
     def keep(self, record: Record, kind: str, *, own_id: Any = None, parent: Any = "", when: Any = None) -> None:
-        """A record of a kind that has no place here, as it is."""
+        """Add a record of a kind that Kept does not have, as it is."""
         tree = {
             "type": f"{self.format}/{kind}",
             "id": self._id(record, own_id),
@@ -103,77 +106,77 @@ class Drafting:
             raw = to_json(tree)
             entry = parse_entry(raw)
         except (EntryRefused, DamagedEntry) as exc:
-            self.source.say(f"the record ({kind}) cannot be kept: {exc}", line=record.line)
+            self.source.report(f"the record ({kind}) cannot be kept: {exc}", line=record.line)
             return self.leave_out(kind, own_id, parent)
         if len(raw) > _LARGEST_UNKNOWN:
-            self.source.say(f"the record ({kind}) is too large to be kept as it is", line=record.line)
+            self.source.report(f"the record ({kind}) is too large to be kept as it is", line=record.line)
             return self.leave_out(kind, own_id, parent)
         self._keep(record, kind, "kept as it was", entry, own_id)
         return None
 
     def leave_out(self, kind: str, own_id: Any = None, parent: Any = "") -> None:
-        """A record that says nothing worth keeping. What follows it follows the one before it."""
-        self.note(kind, "left out")
-        if is_id(own_id) and own_id not in self._places:
-            self._instead[own_id] = self._parent(parent)
+        """Leave out a record. Its children get its parent."""
+        self.count(kind, "left out")
+        if is_id(own_id) and own_id not in self._positions:
+            self._replaced_by[own_id] = self._parent(parent)
 
-    def note(self, kind: str, became: Became) -> None:
+    def count(self, kind: str, became: Became) -> None:
         self._counts[kind[:_LONGEST_NAME], became] += 1
 
     def is_repeated(self, record: Record, own_id: Any) -> bool:
-        """Whether this very record was here before: programs copy the beginning of one file into another."""
-        return is_id(own_id) and self._seen.get(own_id) == _content_digest(record)
+        """Return whether this record was added before: programs copy the beginning of one file into another."""
+        return is_id(own_id) and self._digests.get(own_id) == _content_digest(record)
 
     def _keep(self, record: Record, kind: str, became: Became, entry: AnyEntry, own_id: Any) -> str:
         assert entry.id is not None
         try:
             format_entry(entry)
         except EntryRefused as exc:
-            self.source.say(f"the record ({kind}) cannot be kept: {exc.message}", line=record.line)
+            self.source.report(f"the record ({kind}) cannot be kept: {exc.message}", line=record.line)
             self.leave_out(kind, own_id, entry.parent_id or "")
             return self.last_id
-        self.note(kind, became)
+        self.count(kind, became)
         if is_id(own_id):
-            self._seen[own_id] = _content_digest(record)
-        self._places[entry.id] = len(self._entries)
+            self._digests[own_id] = _content_digest(record)
+        self._positions[entry.id] = len(self._entries)
         self._entries.append(entry)
         self.last_id = entry.id
         return entry.id
 
     def _id(self, record: Record, own_id: Any) -> str:
-        return own_id if is_id(own_id) and own_id not in self._places and own_id != self.id else record.digest
+        return own_id if is_id(own_id) and own_id not in self._positions and own_id != self.id else record.digest
 
     def _parent(self, parent: Any) -> str:
         if parent is None:
             return self.id
         if not is_id(parent):
             return self.last_id
-        passed = set()
-        while parent in self._instead and parent not in passed:
-            passed.add(parent)
-            parent = self._instead[parent]
-        return parent if parent in self._places or parent == self.id else self.last_id
+        seen = set()
+        while parent in self._replaced_by and parent not in seen:
+            seen.add(parent)
+            parent = self._replaced_by[parent]
+        return parent if parent in self._positions or parent == self.id else self.last_id
 
-    def find_place(self, entry_id: Any) -> int:
-        """Where an entry stands, counted from 0; -1 before the first."""
-        return self._places.get(self._parent(entry_id), -1) if is_id(entry_id) else -1
+    def find_position(self, entry_id: Any) -> int:
+        """Return the index of an entry, or -1 if there is none."""
+        return self._positions.get(self._parent(entry_id), -1) if is_id(entry_id) else -1
 
     def time(self, when: Any) -> dt.datetime:
-        """When it was: where that is not known, at the time of the entry before."""
+        """Return a time of the source, or the time of the previous entry if it is unknown."""
         self.last_time = read_time(when) or self.last_time or self.created or _EPOCH
         return self.last_time
 
-    def give_usage(self, usage: TokenUsage) -> None:
-        """To the last answer, where the tokens are counted in a record of their own."""
-        for place in range(len(self._entries) - 1, -1, -1):
-            match self._entries[place]:
+    def set_usage(self, usage: TokenUsage) -> None:
+        """Set the usage of the last answer, for formats that count tokens in a separate record."""
+        for index in range(len(self._entries) - 1, -1, -1):
+            match self._entries[index]:
                 case Entry(body=Message(role="assistant", usage=None) as message) as entry:
-                    self._entries[place] = replace(entry, body=replace(message, usage=usage))
+                    self._entries[index] = replace(entry, body=replace(message, usage=usage))
                     return
                 case Entry(body=Message(role="assistant" | "user")):
                     return
 
-    # done
+    # finishing
 
     def finish(
         self,
@@ -187,11 +190,11 @@ class Drafting:
         origin = {"from": self.format, "path": self.source.shown_path, "sessionId": self.original_id[:_LONGEST_NAME]}
         start = SessionStart(
             str(key),
-            compactions=max(0, compactions - sum(_is_compaction(one) for one in self._entries)),
+            compactions=max(0, compactions - sum(_is_compaction(entry) for entry in self._entries)),
             state=dict(state or {}),
             metadata={**self.metadata, **(metadata or {}), "imported": origin},
         )
-        first = next((one.timestamp for one in self._entries if one.timestamp), None)
+        first = next((entry.timestamp for entry in self._entries if entry.timestamp), None)
         created = self.created or first or _EPOCH
         entries = tuple(self._entries)
         return Draft(self.id, created, start, entries, added, count_kinds(self._counts), self.source.shown_path)
@@ -217,7 +220,7 @@ def _content_digest(record: Record) -> str:
     return fingerprint(repr(record.tree).encode("utf-8", "backslashreplace"))
 
 
-# reading what may be of any kind
+# values of any type
 
 
 def is_id(value: Any) -> TypeGuard[str]:
@@ -225,7 +228,7 @@ def is_id(value: Any) -> TypeGuard[str]:
 
 
 def safe_id(text: str) -> str:
-    """An id that can be the name of a file: the same where it can be."""
+    """Return an id that can be part of a file's name: unchanged, if it already can."""
     clean = re.sub(r"[^A-Za-z0-9._-]", "-", text).lstrip("._-")
     if clean == text and len(text) <= 100:
         return text
@@ -257,7 +260,7 @@ def as_count(value: Any) -> int:
 
 
 def read_time(value: Any) -> dt.datetime | None:
-    """ISO 8601, or milliseconds or seconds since 1970. None for what cannot be the time of a conversation."""
+    """Parse ISO 8601, or milliseconds or seconds since 1970. Return None for an impossible time."""
     try:
         when = dt.datetime.fromtimestamp(_seconds(value), dt.UTC) if _is_number(value) else parse_time(value)
     except (DamagedEntry, ValueError, OverflowError, OSError):
@@ -273,8 +276,8 @@ def _seconds(value: float) -> float:
     return value / 1000 if value > 10**11 else value
 
 
-def given(tree: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Those fields of a record that are there and say something."""
+def present_fields(tree: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Return the fields of a record that are present and not empty."""
     return {name: tree[name] for name in names if tree.get(name) not in (None, "", False, [], {})}
 
 
@@ -290,7 +293,7 @@ def texts(content: Any) -> tuple[Block, ...]:
 
 
 def attachment(media_type: Any, data: Any, source: Source, record: Record, *, name: Any = None) -> Attachment:
-    """An image or a file: where it is, and how large. Its bytes stay in the source."""
+    """Return an image or a file, with its place and size. Its bytes stay in the source."""
     media = short_text(media_type) or "application/octet-stream"
     if isinstance(data, str) and _ADDRESS.match(data):
         return Attachment(media, short_text(name), data[:2000])
@@ -305,7 +308,7 @@ def attachment(media_type: Any, data: Any, source: Source, record: Record, *, na
 
 
 def unknown_block(block: Any) -> Block:
-    """Part of a message that is of no kind known here: as it is, where it is not taken for something else."""
+    """Return a block of an unknown kind as it is, under a type that Kept does not use itself."""
     if isinstance(block, str):
         return Text(block)
     return UnknownBlock({"type": f"foreign/{short_text(as_dict(block).get('type')) or 'unknown'}", "block": block})

@@ -1,7 +1,7 @@
-"""Bringing in what is at a path: every session whole or not at all, and nothing twice.
+"""One run of an import: each session is imported completely or left out, and none twice.
 
-A session that is here already is compared by the ids of its entries. Where the source has only grown, what is new is
-added; where both went on, or the source was changed before its end, nothing is touched and the report says so.
+A session that exists is compared by the ids of its entries. If the source has only grown, the new entries are appended.
+If both have continued, or the source was changed before its end, nothing is written and the report has the reason.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from kept.errors import KeptError, SessionAmbiguous, SessionNotFound, UsageError
 from kept.records import Problem
 from kept.sessions.importers import claude_code, codex, openclaw, pi
 from kept.sessions.importers.draft import Draft
-from kept.sessions.importers.openclaw_sqlite import ENDINGS, Database, NotReadable, is_database
+from kept.sessions.importers.openclaw_sqlite import ENDINGS, DatabaseUnreadable, OpenClawDatabase, is_database
 from kept.sessions.importers.report import ImportReport, Outcome, SessionOutcome
-from kept.sessions.importers.source import Source, fingerprint, shown
+from kept.sessions.importers.source import MAX_LINE_BYTES, Source, fingerprint, show_path
 from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Damage
@@ -37,32 +37,46 @@ _NO_SESSION = "holds no conversation of this format"
 
 
 def import_sessions(
-    store: SessionStore, format_name: Format, path: str | os.PathLike[str], *, dry_run: bool = False
+    store: SessionStore,
+    format_name: Format,
+    path: str | os.PathLike[str],
+    *,
+    dry_run: bool = False,
+    max_line_bytes: int = MAX_LINE_BYTES,
 ) -> ImportReport:
-    """Every conversation in a file, or in the files below a folder. The source is only read."""
-    importing = _Importing(store, format_name, os.path.abspath(os.path.expanduser(os.fspath(path))), dry_run)
-    return importing.run()
+    """Import every conversation in a file, or in the files below a folder. The source is only read.
+
+    A line longer than ``max_line_bytes`` is reported and left out.
+    """
+    root = os.path.abspath(os.path.expanduser(os.fspath(path)))
+    return _ImportRun(store, format_name, root, dry_run=dry_run, max_line_bytes=max_line_bytes).run()
 
 
-class _Importing:
-    def __init__(self, store: SessionStore, format_name: Format, root: str, dry_run: bool) -> None:
+class _ImportRun:
+    """Imports what is below one path, and collects the report."""
+
+    def __init__(
+        self, store: SessionStore, format_name: Format, root: str, *, dry_run: bool, max_line_bytes: int
+    ) -> None:
         self.store = store
         self.format = format_name
         self.root = root
         self.dry_run = dry_run
+        self.max_line_bytes = max_line_bytes
         self.files = 0
         self.sessions: list[SessionOutcome] = []
         self.ignored: list[Problem] = []
         self.problems: list[Problem] = []
         self._planned: dict[str, Draft] = {}
+        """Sessions that a dry run would have created, by id."""
 
     def run(self) -> ImportReport:
-        for path in self._find():
+        for path in self._find_files():
             self.files += 1
             if self.format == "openclaw" and path.endswith(ENDINGS):
-                self._take_database(path)
+                self._import_database(path)
             else:
-                self._take_file(path)
+                self._import_file(path)
         return ImportReport(
             format=self.format,
             dry_run=self.dry_run,
@@ -74,31 +88,31 @@ class _Importing:
 
     # finding
 
-    def _find(self) -> list[str]:
+    def _find_files(self) -> list[str]:
         if os.path.isfile(self.root):
             return [self.root]
         if not os.path.isdir(self.root):
             raise UsageError(f"{self.root}: there is no such file or folder.", hint="Name a transcript or a folder.")
         others: Counter[str] = Counter()
-        found = []
+        paths = []
         for path in sorted(self._walk()):
             other = openclaw.other_agent(path, self.root, self.store.agent_id) if self.format == "openclaw" else None
             if other is None:
-                found.append(path)
+                paths.append(path)
             else:
                 others[other] += 1
         self.ignored += openclaw.describe_other_agents(others, self.root)
-        return found
+        return paths
 
     def _walk(self) -> Iterator[str]:
-        for folder, _, names in os.walk(self.root, onerror=self._say_unreadable):
+        for folder, _, names in os.walk(self.root, onerror=self._report_unreadable):
             for name in names:
                 path = os.path.join(folder, name)
                 if not self._is_transcript(name):
                     if _TRANSCRIPT in name and self.format == "openclaw":
-                        self.ignored.append(Problem(shown(path), "is a deleted transcript or a copy of one"))
+                        self.ignored.append(Problem(show_path(path), "is a deleted transcript or a copy of one"))
                 elif os.path.islink(path):
-                    self.ignored.append(Problem(shown(path), "is a symbolic link, which is not followed"))
+                    self.ignored.append(Problem(show_path(path), "is a symbolic link, which is not followed"))
                 else:
                     yield path
 
@@ -107,90 +121,90 @@ class _Importing:
             return True
         return name.endswith(_TRANSCRIPT)
 
-    def _say_unreadable(self, error: OSError) -> None:
-        self.problems.append(Problem(shown(str(error.filename)), f"cannot be read ({error.strerror})"))
+    def _report_unreadable(self, error: OSError) -> None:
+        self.problems.append(Problem(show_path(str(error.filename)), f"cannot be read ({error.strerror})"))
 
     # reading
 
-    def _take_file(self, path: str) -> None:
-        source = Source(path)
+    def _import_file(self, path: str) -> None:
+        source = Source(path, max_line_bytes=self.max_line_bytes)
         drafts = READERS[self.format](source, self.store.agent_id)
         self.problems += source.problems
-        self._take(source, drafts)
+        self._import_drafts(source, drafts)
 
-    def _take(self, source: Source, drafts: list[Draft]) -> None:
-        talks = [draft for draft in drafts if draft.messages]
-        if not talks and not source.is_foreign and not source.is_unreadable:
+    def _import_drafts(self, source: Source, drafts: list[Draft]) -> None:
+        conversations = [draft for draft in drafts if draft.messages]
+        if not conversations and not source.is_foreign and not source.is_unreadable:
             self.ignored.append(Problem(source.shown_path, "has no messages" if drafts else _NO_SESSION))
-        for draft in talks:
-            self._settle(draft)
+        for draft in conversations:
+            self._import_draft(draft)
 
-    def _take_database(self, path: str) -> None:
+    def _import_database(self, path: str) -> None:
         if not is_database(path):
-            self.ignored.append(Problem(shown(path), "is not an SQLite database"))
+            self.ignored.append(Problem(show_path(path), "is not an SQLite database"))
             return
         try:
-            with Database(path) as database:
+            with OpenClawDatabase(path) as database:
                 if not database.has_transcripts:
-                    self.ignored.append(Problem(shown(path), "is a database without transcripts"))
+                    self.ignored.append(Problem(show_path(path), "is a database without transcripts"))
                     return
                 if database.archived:
                     reason = f"{database.archived:,} archived transcripts in it are not read"
-                    self.problems.append(Problem(shown(path), reason))
+                    self.problems.append(Problem(show_path(path), reason))
                 for source, draft in openclaw.read_database(database, self.store.agent_id):
                     self.problems += source.problems
                     if draft is not None and not getattr(source, "is_whole", True):
-                        self._note(draft, "failed", 0, "part of it cannot be read")
+                        self._add_outcome(draft, "failed", 0, "part of it cannot be read")
                     else:
-                        self._take(source, [] if draft is None else [draft])
-        except NotReadable as exc:
-            self.problems.append(Problem(shown(path), str(exc)))
+                        self._import_drafts(source, [] if draft is None else [draft])
+        except DatabaseUnreadable as exc:
+            self.problems.append(Problem(show_path(path), str(exc)))
 
     # writing
 
-    def _settle(self, draft: Draft) -> None:
-        """One session that fails does not keep the others from being taken in."""
+    def _import_draft(self, draft: Draft) -> None:
+        """Import one session. If that fails, report it, so that the others are still imported."""
         try:
-            for one in (draft, _renamed(draft)):
-                if self._take_in(one):
+            for candidate in (draft, _with_own_id(draft)):
+                if self._write(candidate):
                     return
-            self._note(draft, "failed", 0, "there is another session of this id")
+            self._add_outcome(draft, "failed", 0, "there is another session of this id")
         except KeptError as exc:
-            self._note(draft, "failed", 0, exc.message)
+            self._add_outcome(draft, "failed", 0, exc.message)
 
-    def _take_in(self, draft: Draft) -> bool:
-        """False where the id is taken by a conversation from another file."""
-        here = self._ids_here(draft.id)
-        if here is None:
+    def _write(self, draft: Draft) -> bool:
+        """Write a session, or what is new of it. Return False if a conversation from another file has its id."""
+        existing = self._find_existing(draft.id)
+        if existing is None:
             if self.dry_run:
                 self._planned[draft.id] = draft
             else:
                 entries = (*draft.entries, *draft.added)
                 self.store.adopt(draft.start, entries, session_id=draft.id, created=draft.created)
-            self._note(draft, "imported", len(draft.entries) + len(draft.added))
+            self._add_outcome(draft, "imported", len(draft.entries) + len(draft.added))
             return True
-        record, ids = here
-        added = {one.id for one in draft.added}
-        known = [one for one in ids if one not in added]
-        wanted = [one.id for one in draft.entries]
-        if wanted == known[: len(wanted)]:
-            self._note(draft, "unchanged", 0)
-        elif known == wanted[: len(known)] and known:
+        record, ids = existing
+        added = {entry.id for entry in draft.added}
+        known = [entry_id for entry_id in ids if entry_id not in added]
+        offered = [entry.id for entry in draft.entries]
+        if offered == known[: len(offered)]:
+            self._add_outcome(draft, "unchanged", 0)
+        elif known == offered[: len(known)] and known:
             new = draft.entries[len(known) :]
             if not self.dry_run:
                 self.store.extend(draft.id, new, after=ids[-1])
-            self._note(draft, "updated", len(new))
+            self._add_outcome(draft, "updated", len(new))
         elif _origin(record, draft) != draft.source:
             return False
         else:
-            self._note(draft, "failed", 0, _describe_parting(known, wanted))
+            self._add_outcome(draft, "failed", 0, _describe_difference(known, offered))
         return True
 
-    def _ids_here(self, session_id: str) -> tuple[SessionRecord | None, list[str]] | None:
-        """The ids of the entries of a session that is here, without its first; None where there is none."""
+    def _find_existing(self, session_id: str) -> tuple[SessionRecord | None, list[str]] | None:
+        """Return the record of a session and the ids of its entries, without the first, or None if there is none."""
         if session_id in self._planned:
             draft = self._planned[session_id]
-            return None, [one.id for one in draft.entries if one.id]
+            return None, [entry.id for entry in draft.entries if entry.id]
         if not os.path.isdir(self.store.folder):
             return None
         try:
@@ -198,19 +212,19 @@ class _Importing:
         except (SessionNotFound, SessionAmbiguous):
             return None
         if record.id != session_id:
-            return None  # the beginning of another id
+            return None  # found by the beginning of another id
         contents = (line.content for line in self.store.iter_lines(session_id))
-        ids = [one.id for one in contents if not isinstance(one, Damage) and one.id]
+        ids = [entry.id for entry in contents if not isinstance(entry, Damage) and entry.id]
         return record, ids[1:]
 
-    def _note(self, draft: Draft, outcome: Outcome, added: int, reason: str | None = None) -> None:
+    def _add_outcome(self, draft: Draft, outcome: Outcome, added: int, reason: str | None = None) -> None:
         self.sessions.append(
             SessionOutcome(draft.id, draft.source, outcome, draft.messages, added, draft.kinds, reason)
         )
 
 
-def _renamed(draft: Draft) -> Draft:
-    """Two files may hold conversations of the same id. The second gets a name of its own, the same every time."""
+def _with_own_id(draft: Draft) -> Draft:
+    """Return a draft under an id made from its source, the same every time: two files may have sessions of one id."""
     return replace(draft, id=f"{draft.id[:100]}.{fingerprint(draft.source.encode())[:8]}")
 
 
@@ -221,9 +235,11 @@ def _origin(record: SessionRecord | None, draft: Draft) -> object:
     return imported.get("path") if isinstance(imported, dict) else draft.source
 
 
-def _describe_parting(known: list[str], wanted: list[str | None]) -> str:
-    pairs = zip(known, wanted, strict=False)
-    same = next((place for place, (one, other) in enumerate(pairs) if one != other), 0)
+def _describe_difference(known: list[str], offered: list[str | None]) -> str:
+    pairs = enumerate(zip(known, offered, strict=False))
+    same = next((index for index, (known_id, offered_id) in pairs if known_id != offered_id), 0)
     if not same:
-        return "a session of this id is here that did not come from this file"
-    return f"it parts from what is here after {same:,} entries: one of the two went on or was changed; not merged"
+        return "there is a session of this id that did not come from this file"
+    return (
+        f"it differs from the session here after {same:,} entries: one of the two continued or was changed; not merged"
+    )

@@ -1,4 +1,4 @@
-"""OpenClaw's sessions: transcripts as pi writes them, in files or in SQLite, and a list of whose each one is."""
+"""Sessions of OpenClaw: transcripts in the format of pi, in files or in SQLite, and a list with the key of each."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from kept.records import Problem
 from kept.sessions.entries import FLUSH, MODEL, THINKING, Entry, StateEntry
 from kept.sessions.importers.draft import (
     Draft,
-    Drafting,
+    DraftBuilder,
     as_count,
     as_dict,
     as_text,
-    given,
     key_for,
+    present_fields,
     read_time,
     short_text,
 )
-from kept.sessions.importers.openclaw_sqlite import Database
+from kept.sessions.importers.openclaw_sqlite import OpenClawDatabase
 from kept.sessions.importers.pi import draft_records
-from kept.sessions.importers.source import Source, load_json, open_regular, shown
+from kept.sessions.importers.source import Source, load_json, open_regular, show_path
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 from kept.sessions.transcript import FileState
 
@@ -49,33 +49,33 @@ _COUNTERS = (
 )
 
 Listed = Mapping[str, tuple[str, dict[str, Any]]]
-"""By the id of a session: its key, and what OpenClaw has noted about it."""
+"""Key of a session and OpenClaw's record of it, by the session's id."""
 
 
 def read(source: Source, agent_id: str) -> list[Draft]:
-    """A transcript in a file. The list beside it says whose it is."""
+    """Read a transcript from a file. The list beside it has its key."""
     listed, problem = read_list(os.path.join(os.path.dirname(source.path), LIST_NAME))
     if problem:
-        source.say(problem)
-    drafting = draft_records(source, FORMAT)
-    return [] if drafting is None else [_finish(drafting, listed, agent_id)]
+        source.report(problem)
+    builder = draft_records(source, FORMAT)
+    return [] if builder is None else [_finish(builder, listed, agent_id)]
 
 
-def read_database(database: Database, agent_id: str) -> Iterator[tuple[Source, Draft | None]]:
-    """The transcripts in a database, one after the other."""
+def read_database(database: OpenClawDatabase, agent_id: str) -> Iterator[tuple[Source, Draft | None]]:
+    """Read the transcripts in a database, one at a time."""
     for source in database.sources():
-        drafting = draft_records(source, FORMAT)
-        yield source, None if drafting is None else _finish(drafting, database.listed, agent_id)
+        builder = draft_records(source, FORMAT)
+        yield source, None if builder is None else _finish(builder, database.listed, agent_id)
 
 
 def read_list(path: str) -> tuple[Listed, str | None]:
-    """`sessions.json`, and what is wrong with it. That there is none is no problem."""
+    """Return the content of `sessions.json`, and what is wrong with it. A missing file is not a problem."""
     return _read_list(path, FileState.of(path))
 
 
 @lru_cache(maxsize=1)
 def _read_list(path: str, state: FileState | None) -> tuple[Listed, str | None]:
-    """Once for all the transcripts beside it, as long as it stays as it was."""
+    """Read the list once for all transcripts beside it, until its state changes."""
     try:
         with open_regular(path) as file:
             tree = load_json(file.read(_LARGEST_LIST))
@@ -89,31 +89,31 @@ def _read_list(path: str, state: FileState | None) -> tuple[Listed, str | None]:
     return {entry["sessionId"]: (key, entry) for key, entry in entries if isinstance(entry.get("sessionId"), str)}, None
 
 
-def _finish(drafting: Drafting, listed: Listed, agent_id: str) -> Draft:
-    key, entry = listed.get(drafting.original_id, ("", {}))
+def _finish(builder: DraftBuilder, listed: Listed, agent_id: str) -> Draft:
+    key, entry = listed.get(builder.original_id, ("", {}))
     state = {
         MODEL: as_text(entry.get("modelOverride")),
         THINKING: as_text(entry.get("thinkingLevel")),
     }
-    return drafting.finish(
+    return builder.finish(
         to_key(key, agent_id) if key else key_for(agent_id, FORMAT, None),
         state={name: value for name, value in state.items() if value},
         compactions=as_count(entry.get("compactionCount")),
-        metadata={FORMAT: {"sessionKey": key, **given(entry, *_COUNTERS)}} if key else None,
-        added=_flush(drafting, entry),
+        metadata={FORMAT: {"sessionKey": key, **present_fields(entry, *_COUNTERS)}} if key else None,
+        added=_flush(builder, entry),
     )
 
 
-def _flush(drafting: Drafting, entry: dict[str, Any]) -> tuple[Entry, ...]:
+def _flush(builder: DraftBuilder, entry: dict[str, Any]) -> tuple[Entry, ...]:
     when = read_time(entry.get("memoryFlushAt"))
     if when is None:
         return ()
-    told = StateEntry(FLUSH, given(entry, "memoryFlushCompactionCount") or None)
-    return (Entry(f"{drafting.id}{FLUSH_ENDING}", drafting.last_id, when, told),)
+    flush = StateEntry(FLUSH, present_fields(entry, "memoryFlushCompactionCount") or None)
+    return (Entry(f"{builder.id}{FLUSH_ENDING}", builder.last_id, when, flush),)
 
 
 def to_key(text: str, agent_id: str) -> SessionKey:
-    """OpenClaw's key as one of ours: channel, account, kind of chat and person where it names them."""
+    """Convert a key of OpenClaw, with channel, account, chat type and user as far as it has them."""
     parts = text.split(":")
     rest = parts[2:] if parts[0] == "agent" and len(parts) > 2 else parts
     try:
@@ -133,7 +133,7 @@ def to_key(text: str, agent_id: str) -> SessionKey:
 
 
 def other_agent(path: str, root: str, agent_id: str) -> str | None:
-    """Whose transcript a file below OpenClaw's folder is, when it is another agent's than the one asked for."""
+    """Return the agent of a file below OpenClaw's folder, if it is not the agent to import."""
     parts = os.path.relpath(path, root).split(os.sep)
     for folder, name in pairwise(parts[:-1]):
         if folder == "agents":
@@ -141,11 +141,11 @@ def other_agent(path: str, root: str, agent_id: str) -> str | None:
     return None
 
 
-def describe_other_agents(found: Mapping[str, int], root: str) -> list[Problem]:
+def describe_other_agents(file_counts: Mapping[str, int], root: str) -> list[Problem]:
     return [
         Problem(
-            shown(os.path.join(root, "agents", name)),
-            f"belongs to the agent '{shown(name)}' ({count:,} files); bring it in with --agent {shown(name)}",
+            show_path(os.path.join(root, "agents", name)),
+            f"belongs to the agent '{show_path(name)}' ({count:,} files); import it with --agent {show_path(name)}",
         )
-        for name, count in sorted(found.items())
+        for name, count in sorted(file_counts.items())
     ]

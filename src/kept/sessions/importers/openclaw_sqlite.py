@@ -1,7 +1,7 @@
-"""OpenClaw's database of an agent, which is only read. Its transcripts are rows that hold the lines of the files.
+"""OpenClaw's database of an agent, which is only read. Each row of its transcripts is a line of the file format.
 
-A database that is at rest is opened as one that cannot change, which creates and locks nothing beside it. One with a
-log is copied first: reading the log where it lies would write to the folder.
+A database without a log is opened as immutable, so that SQLite creates and locks nothing beside it. One with a log is
+copied first: reading the log in place would write to OpenClaw's folder.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _LISTS = (
 )
 
 
-class NotReadable(Exception):
-    """Says why. Whoever reads the database knows which."""
+class DatabaseUnreadable(Exception):
+    """A database cannot be read. The message is the reason, without the path: the caller knows that."""
 
 
 def is_database(path: str) -> bool:
@@ -43,8 +43,8 @@ def is_database(path: str) -> bool:
         return False
 
 
-class Database:
-    """Opened for as long as it is read. Raises NotReadable where it is not what it should be."""
+class OpenClawDatabase:
+    """An open database. Raises DatabaseUnreadable if it is damaged or is not OpenClaw's."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -57,9 +57,9 @@ class Database:
             self._read_lists()
         except (apsw.Error, OSError, UnicodeError) as exc:
             self.close()
-            raise NotReadable(f"cannot be read ({exc})") from exc
+            raise DatabaseUnreadable(f"cannot be read ({exc})") from exc
 
-    def __enter__(self) -> Database:
+    def __enter__(self) -> OpenClawDatabase:
         return self
 
     def __exit__(
@@ -92,20 +92,23 @@ class Database:
     def _read_lists(self) -> None:
         for table, session_id, key, entry in _LISTS:
             if {session_id, key} <= self._columns_of(table):
-                for one, whose, told in self._db.execute(f"SELECT {session_id}, {key}, {entry} FROM {table}"):
-                    if isinstance(one, str) and isinstance(whose, str):
-                        known = as_dict(load_json(told.encode("utf-8", "replace"))) if isinstance(told, str) else {}
-                        self.listed[one] = (whose, known or self.listed.get(one, ("", {}))[1])
+                for row in self._db.execute(f"SELECT {session_id}, {key}, {entry} FROM {table}"):
+                    self._add_listed(*row)
         if self._columns_of("session_transcript_cold_archives"):
             self.archived = sum(1 for _ in self._db.execute("SELECT 1 FROM session_transcript_cold_archives"))
+
+    def _add_listed(self, session_id: Any, key: Any, entry: Any) -> None:
+        if isinstance(session_id, str) and isinstance(key, str):
+            fields = as_dict(load_json(entry.encode("utf-8", "replace"))) if isinstance(entry, str) else {}
+            self.listed[session_id] = (key, fields or self.listed.get(session_id, ("", {}))[1])
 
     def sources(self) -> Iterator[Source]:
         try:
             query = "SELECT DISTINCT session_id FROM transcript_events ORDER BY session_id"
-            for session_id in [one for (one,) in self._db.execute(query) if isinstance(one, str)]:
-                yield _Rows(self.path, session_id, self._rows)
+            for session_id in [value for (value,) in self._db.execute(query) if isinstance(value, str)]:
+                yield _DatabaseRows(self.path, session_id, self._rows)
         except (apsw.Error, UnicodeError) as exc:
-            raise NotReadable(f"cannot be read to its end ({exc})") from exc
+            raise DatabaseUnreadable(f"cannot be read to its end ({exc})") from exc
 
     def _rows(self, session_id: str) -> Iterator[tuple[int, Any, Any, Any]]:
         packed = "event_zstd" if "event_zstd" in self._columns else "NULL"
@@ -114,47 +117,47 @@ class Database:
         yield from self._db.execute(query, (session_id,))
 
 
-class _Rows(Source):
-    """The rows of one session."""
+class _DatabaseRows(Source):
+    """Rows of one session."""
 
     def __init__(self, path: str, session_id: str, rows: Callable[[str], Iterator[tuple[int, Any, Any, Any]]]) -> None:
         super().__init__(path)
         self.session_id = session_id
         self.is_whole = True
-        self._ask = rows
+        self._iter_rows = rows
 
     def records(self) -> Iterator[Record]:
         try:
-            for seq, told, packed, size in self._ask(self.session_id):
-                raw = told.encode("utf-8", "replace") if isinstance(told, str) else told
+            for seq, text, packed, size in self._iter_rows(self.session_id):
+                raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
                 if raw is None and packed is not None:
                     raw = self._unpack(packed, size)
                 if isinstance(raw, bytes):
                     yield from self.parse(raw.strip(), seq if isinstance(seq, int) else 0)
                 elif self.is_whole:
-                    self.say("the row holds no record", line=seq if isinstance(seq, int) else None)
+                    self.report("the row holds no record", line=seq if isinstance(seq, int) else None)
         except (apsw.Error, UnicodeError) as exc:
             self.is_whole = False
-            self.say(f"session {self.session_id} cannot be read to its end ({exc})")
+            self.report(f"session {self.session_id} cannot be read to its end ({exc})")
 
     def _unpack(self, packed: Any, size: Any) -> bytes | None:
-        """Rows may be compressed. Without the means to read them the session would have holes, so it is refused."""
-        unpack = find_zstd()
+        """Decompress a row. If that is not possible, the session would have holes, so it is not imported."""
+        unpack = _find_decompressor()
         try:
             if unpack is None or not isinstance(packed, bytes) or not isinstance(size, int) or size > _LARGEST_ROW:
-                raise ValueError("it takes the package zstandard to read them" if unpack is None else "it is damaged")
+                raise ValueError("reading them needs the package zstandard" if unpack is None else "it is damaged")
             raw = unpack(packed, size)
             if len(raw) != size:
                 raise ValueError("it is damaged")
-        except Exception as exc:  # noqa: BLE001 - whatever the package raises
+        except Exception as exc:  # noqa: BLE001 - the package documents no common error
             if self.is_whole:
-                self.say(f"session {self.session_id} has compressed records: {exc}")
+                self.report(f"session {self.session_id} has compressed records: {exc}")
             self.is_whole = False
             return None
         return raw
 
 
-def find_zstd() -> Callable[[bytes, int], bytes] | None:
+def _find_decompressor() -> Callable[[bytes, int], bytes] | None:
     try:
         zstandard = importlib.import_module("zstandard")
     except ImportError:
@@ -163,20 +166,20 @@ def find_zstd() -> Callable[[bytes, int], bytes] | None:
 
 
 def _copy_at_rest(path: str, folder: str) -> str:
-    """A copy of a database and its log, neither of which changed meanwhile."""
-    copied = os.path.join(folder, "copy.sqlite")
+    """Copy a database and its log, and make sure that neither changed meanwhile. Return the path of the copy."""
+    copy = os.path.join(folder, "copy.sqlite")
     for _ in range(_COPY_TRIES):
         before = _states(path)
-        shutil.copyfile(path, copied)
-        shutil.copyfile(f"{path}-wal", f"{copied}-wal")
+        shutil.copyfile(path, copy)
+        shutil.copyfile(f"{path}-wal", f"{copy}-wal")
         if _states(path) == before:
-            return copied
+            return copy
     raise OSError(0, "it is being written to; try again when OpenClaw is not running")
 
 
 def _states(path: str) -> list[tuple[int, int]]:
-    found = (os.stat(one) for one in (path, f"{path}-wal"))
-    return [(one.st_size, one.st_mtime_ns) for one in found]
+    states = (os.stat(part) for part in (path, f"{path}-wal"))
+    return [(state.st_size, state.st_mtime_ns) for state in states]
 
 
 def _size(path: str) -> int:

@@ -1,7 +1,7 @@
-"""pi's transcripts, which are OpenClaw's too: a header, then a tree of entries by id and parentId.
+"""Transcripts of pi, which OpenClaw uses too: a header, then a tree of entries by id and parentId.
 
-All branches are kept, in the order of the file, with the parents they have. The first version of the format has no ids;
-there every entry follows the one before.
+All branches are kept, in the order of the file, with their parents. Files of the first version have no ids; there every
+entry follows the previous one.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from kept.sessions.entries import (
 from kept.sessions.importers.draft import (
     TITLE,
     Draft,
-    Drafting,
+    DraftBuilder,
     as_count,
     as_dict,
     as_list,
     as_text,
     attachment,
-    given,
     key_for,
+    present_fields,
     read_time,
     short_text,
     texts,
@@ -48,79 +48,79 @@ _NAMED_FILE = re.compile(r"^[^_]+_(?P<id>.+)$")
 
 
 def read(source: Source, agent_id: str) -> list[Draft]:
-    drafting = draft_records(source, FORMAT)
-    if drafting is None:
+    builder = draft_records(source, FORMAT)
+    if builder is None:
         return []
-    return [drafting.finish(key_for(agent_id, FORMAT, short_text(drafting.metadata.get("cwd"))))]
+    return [builder.finish(key_for(agent_id, FORMAT, short_text(builder.metadata.get("cwd"))))]
 
 
-def draft_records(source: Source, format_name: str) -> Drafting | None:
-    """A session from all records of a source; None where it has no header and no entries of this format."""
-    drafting: Drafting | None = None
+def draft_records(source: Source, format_name: str) -> DraftBuilder | None:
+    """Build a session from all records of a source. Return None if it has no header and no entries of this format."""
+    builder: DraftBuilder | None = None
     ids: dict[int, str] = {}
     for record in source.records():
         kind = as_text(record.tree.get("type"))
-        if drafting is None:
+        if builder is None:
             if kind not in ("session", *_KINDS):
                 continue
-            drafting = _begin(source, record, format_name)
+            builder = _begin(source, record, format_name)
             if kind == "session":
                 continue
-        _add(drafting, record, kind or "unknown", ids)
-        ids[record.line] = drafting.last_id
-    return drafting
+        _add(builder, record, kind or "unknown", ids)
+        ids[record.line] = builder.last_id
+    return builder
 
 
-def _begin(source: Source, record: Record, format_name: str) -> Drafting:
+def _begin(source: Source, record: Record, format_name: str) -> DraftBuilder:
     tree = record.tree if record.tree.get("type") == "session" else {}
     session_id = as_text(tree.get("id")) or _id_from_name(source.path)
-    drafting = Drafting(source, format_name, session_id)
-    drafting.created = read_time(tree.get("timestamp"))
-    drafting.metadata = given(tree, "cwd", "parentSession", "branchedFrom")
+    builder = DraftBuilder(source, format_name, session_id)
+    builder.created = read_time(tree.get("timestamp"))
+    builder.metadata = present_fields(tree, "cwd", "parentSession", "branchedFrom")
     if tree:
-        drafting.note("session", "session")
+        builder.count("session", "session")
     else:
-        source.say("has no header; the session is named after the file", line=record.line)
+        source.report("has no header; the session is named after the file", line=record.line)
     for name, value in ((MODEL, tree.get("modelId")), (THINKING, tree.get("thinkingLevel"))):
         if isinstance(value, str):
-            drafting.metadata[name] = value
-    return drafting
+            builder.metadata[name] = value
+    return builder
 
 
 def _id_from_name(path: str) -> str:
     stem = os.path.basename(path).partition(".jsonl")[0]
-    named = _NAMED_FILE.match(stem)
-    return named["id"] if named else stem or "session"
+    match = _NAMED_FILE.match(stem)
+    return match["id"] if match else stem or "session"
 
 
-def _add(drafting: Drafting, record: Record, kind: str, ids: dict[int, str]) -> None:
+def _add(builder: DraftBuilder, record: Record, kind: str, ids: dict[int, str]) -> None:
     tree = record.tree
     own_id, when = tree.get("id"), tree.get("timestamp")
     parent = tree.get("parentId", "")
-    if drafting.is_repeated(record, own_id):
-        return drafting.note(f"{kind} (repeated)", "left out")
+    if builder.is_repeated(record, own_id):
+        return builder.count(f"{kind} (repeated)", "left out")
     message = as_dict(tree.get("message"))
     if kind == "message":
         kind = f"message ({short_text(message.get('role')) or 'without a role'})"
         when = when if read_time(when) else message.get("timestamp")
-    body = _body(drafting, record, ids)
+    body = _body(builder, record, ids)
     if body is None:
-        return drafting.keep(record, kind, own_id=own_id, parent=parent, when=when)
-    drafting.add(record, kind, body, own_id=own_id, parent=parent, when=when)
+        return builder.keep(record, kind, own_id=own_id, parent=parent, when=when)
+    builder.add(record, kind, body, own_id=own_id, parent=parent, when=when)
     return None
 
 
-def _body(drafting: Drafting, record: Record, ids: dict[int, str]) -> Body | None:
+def _body(builder: DraftBuilder, record: Record, ids: dict[int, str]) -> Body | None:
     tree = record.tree
     match tree.get("type"):
         case "message":
-            return _message(as_dict(tree.get("message")), drafting.source, record)
+            return _message(as_dict(tree.get("message")), builder.source, record)
         case "custom_message":
-            content = _content(tree.get("content"), drafting.source, record)
-            return Message("system", content, metadata=given(tree, "customType", "display", "details"))
+            content = _content(tree.get("content"), builder.source, record)
+            return Message("system", content, metadata=present_fields(tree, "customType", "display", "details"))
         case "branch_summary" if isinstance(tree.get("summary"), str):
-            told = {"kind": "branch_summary", **given(tree, "fromId", "details")}
-            return Message.of("system", tree["summary"], metadata=told)
+            metadata = {"kind": "branch_summary", **present_fields(tree, "fromId", "details")}
+            return Message.of("system", tree["summary"], metadata=metadata)
         case "compaction" if isinstance(tree.get("summary"), str):
             return _compaction(tree, ids)
         case "model_change" if isinstance(tree.get("modelId"), str):
@@ -138,13 +138,13 @@ def _compaction(tree: dict[str, Any], ids: dict[int, str]) -> CompactionEntry:
     first_kept = as_text(tree.get("firstKeptEntryId"))
     index = tree.get("firstKeptEntryIndex")
     if first_kept is None and isinstance(index, int):
-        first_kept = ids.get(index + 1)  # the header is the first, and lines are counted from 1
+        first_kept = ids.get(index + 1)  # the header has index 0, and lines are counted from 1
     return CompactionEntry(
         tree["summary"],
         first_kept_id=first_kept,
         tokens_before=as_count(tree.get("tokensBefore")) or None,
         source="model",
-        metadata=given(tree, "details", "fromHook"),
+        metadata=present_fields(tree, "details", "fromHook"),
     )
 
 
@@ -154,18 +154,17 @@ def _message(message: dict[str, Any], source: Source, record: Record) -> Message
         case "user":
             return Message("user", content)
         case "assistant":
-            told = given(message, "provider", "api", "stopReason", "errorMessage")
-            return Message(
-                "assistant", content, model=as_text(message.get("model")), usage=_usage(message), metadata=told
-            )
+            metadata = present_fields(message, "provider", "api", "stopReason", "errorMessage")
+            model = as_text(message.get("model"))
+            return Message("assistant", content, model=model, usage=_usage(message), metadata=metadata)
         case "toolResult":
             return _tool_result(message, content)
         case "bashExecution":
-            ran = f"$ {as_text(message.get('command')) or ''}\n{as_text(message.get('output')) or ''}"
+            text = f"$ {as_text(message.get('command')) or ''}\n{as_text(message.get('output')) or ''}"
             names = ("exitCode", "cancelled", "truncated", "fullOutputPath", "excludeFromContext")
-            return Message.of("user", ran, metadata={"kind": "bashExecution", **given(message, *names)})
+            return Message.of("user", text, metadata={"kind": "bashExecution", **present_fields(message, *names)})
         case "custom" | "hookMessage":
-            return Message("system", content, metadata=given(message, "customType", "display", "details"))
+            return Message("system", content, metadata=present_fields(message, "customType", "display", "details"))
         case "branchSummary" | "compactionSummary" as kind:
             return Message("system", texts(message.get("summary")), metadata={"kind": kind})
         case "system" | "developer":
@@ -175,15 +174,15 @@ def _message(message: dict[str, Any], source: Source, record: Record) -> Message
 
 
 def _tool_result(message: dict[str, Any], content: tuple[Block, ...]) -> Message:
-    said = "\n".join(block.text for block in content if isinstance(block, Text))
+    text = "\n".join(block.text for block in content if isinstance(block, Text))
     result = ToolResult(
         as_text(message.get("toolCallId")) or "",
-        said,
+        text,
         short_text(message.get("toolName")),
         message.get("isError") is True,
     )
     others = (block for block in content if not isinstance(block, Text))
-    return Message("tool", (result, *others), metadata=given(message, "details"))
+    return Message("tool", (result, *others), metadata=present_fields(message, "details"))
 
 
 def _content(content: Any, source: Source, record: Record) -> tuple[Block, ...]:
@@ -211,6 +210,6 @@ def _usage(message: dict[str, Any]) -> TokenUsage | None:
     usage = message.get("usage")
     if not isinstance(usage, dict):
         return None
-    taken = sum(as_count(usage.get(name)) for name in ("input", "cacheRead", "cacheWrite"))
-    given_back = as_count(usage.get("output"))
-    return TokenUsage(taken, given_back, as_count(usage.get("totalTokens")) or taken + given_back)
+    tokens_in = sum(as_count(usage.get(name)) for name in ("input", "cacheRead", "cacheWrite"))
+    tokens_out = as_count(usage.get("output"))
+    return TokenUsage(tokens_in, tokens_out, as_count(usage.get("totalTokens")) or tokens_in + tokens_out)

@@ -1,4 +1,4 @@
-"""What came of an import, as a value."""
+"""Result of an import."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Outcome = Literal["imported", "updated", "unchanged", "failed"]
 
 @frozen
 class KindCount:
-    """How many records of a kind there were, and what they are now."""
+    """Number of records of a kind, and what they were imported as."""
 
     kind: str
     became: Became
@@ -28,12 +28,12 @@ class SessionOutcome:
     source: str
     outcome: Outcome
     messages: int
-    """In the source, on all branches."""
+    """Messages in the source, on all branches."""
     added: int
-    """Entries that were written, or would be."""
+    """Entries that were written, or would be in a run without ``dry_run``."""
     kinds: tuple[KindCount, ...]
     reason: str | None = None
-    """Why it failed."""
+    """Reason of a failure."""
 
 
 @frozen
@@ -41,28 +41,28 @@ class ImportReport:
     format: str
     dry_run: bool
     files: int
-    """How many were looked into."""
+    """Number of files that were read."""
     sessions: tuple[SessionOutcome, ...]
     ignored: tuple[Problem, ...]
     """Files without a conversation of this format in them."""
     problems: tuple[Problem, ...]
-    """What could not be read or was not as it should be. The path of a line ends with ``:NUMBER``."""
+    """Files and lines that could not be read or are damaged. The path of a line ends with ``:NUMBER``."""
 
     def count(self, outcome: Outcome) -> int:
         return sum(session.outcome == outcome for session in self.sessions)
 
     @property
     def messages(self) -> int:
-        """In the sessions that are here now."""
+        """Messages in the sessions that were imported now or before."""
         return sum(session.messages for session in self.sessions if session.outcome != "failed")
 
     @property
     def kinds(self) -> tuple[KindCount, ...]:
-        """Of all sessions together, the most frequent first."""
+        """Kinds of records in all sessions, the most frequent first."""
         total: Counter[tuple[str, Became]] = Counter()
         for session in self.sessions:
-            for one in session.kinds:
-                total[one.kind, one.became] += one.count
+            for kind in session.kinds:
+                total[kind.kind, kind.became] += kind.count
         return count_kinds(total)
 
 

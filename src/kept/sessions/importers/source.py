@@ -1,4 +1,4 @@
-"""A file of records from elsewhere. It is only read, and nothing in it makes this raise: what is wrong is noted."""
+"""A file of records of another program. It is only read. Nothing in it raises: problems are collected."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ _BOM = b"\xef\xbb\xbf"
 @frozen
 class Record:
     line: int
-    """Counted from 1; for a row of a database, its number."""
+    """Counted from 1. For a row of a database, its number."""
     tree: dict[str, Any]
     digest: str
-    """Of its place and its bytes: an id for a record that has none."""
+    """Hash of its place and its bytes: an id for a record that has none."""
 
 
 class Source:
-    """One file. Its records can be asked for once; afterwards its problems are known."""
+    """One file. Its records can be read once; after that, its problems are known."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self.path = path
+        self.max_line_bytes = max_line_bytes
         self.records_read = 0
         self.damaged_lines = 0
         self.is_unreadable = False
@@ -40,8 +41,8 @@ class Source:
 
     @property
     def shown_path(self) -> str:
-        """As text, whatever bytes the name has."""
-        return shown(self.path)
+        """Path as valid text, whatever bytes the name has."""
+        return show_path(self.path)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -49,19 +50,19 @@ class Source:
             return tuple(self._problems)
         return (*self._problems, Problem(self.shown_path, f"has {self._unnamed:,} more problems of this kind"))
 
-    def say(self, reason: str, *, line: int | None = None) -> None:
+    def report(self, reason: str, *, line: int | None = None) -> None:
         if len(self._problems) >= _PROBLEMS_NAMED:
             self._unnamed += 1
         else:
             self._problems.append(Problem(f"{self.shown_path}:{line}" if line else self.shown_path, reason))
 
-    def _say_damaged(self, reason: str, line: int) -> None:
+    def _report_damaged(self, reason: str, line: int) -> None:
         self.damaged_lines += 1
-        self.say(f"the line is damaged: {reason}", line=line)
+        self.report(f"the line is damaged: {reason}", line=line)
 
     @property
     def is_foreign(self) -> bool:
-        """There are lines, and none of them is a record."""
+        """True if there are lines and none of them is a record."""
         return self.damaged_lines > 0 and not self.records_read
 
     def records(self) -> Iterator[Record]:
@@ -71,49 +72,49 @@ class Source:
                     yield from self.parse(raw, number)
         except OSError as exc:
             self.is_unreadable = True
-            self.say(f"cannot be read ({exc.strerror})")
+            self.report(f"cannot be read ({exc.strerror})")
             return
         if self.is_foreign:
             self._problems, self._unnamed = [Problem(self.shown_path, _describe_foreign(self.path))], 0
 
     def _lines(self, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         number = 0
-        while raw := file.readline(MAX_LINE_BYTES + 1):
+        while raw := file.readline(self.max_line_bytes + 1):
             number += 1
-            if len(raw) > MAX_LINE_BYTES:
-                self.say(f"the line is longer than {MAX_LINE_BYTES:,} bytes and is left out", line=number)
+            if len(raw) > self.max_line_bytes:
+                self.report(f"the line is longer than {self.max_line_bytes:,} bytes and is left out", line=number)
                 while raw and not raw.endswith(b"\n"):
-                    raw = file.readline(MAX_LINE_BYTES)
+                    raw = file.readline(self.max_line_bytes)
                 continue
             raw = (raw.removeprefix(_BOM) if number == 1 else raw).strip()
             if raw:
                 yield number, raw
 
     def parse(self, raw: bytes, number: int) -> Iterator[Record]:
-        """The record of a line; more than one where a line break was lost between them."""
+        """Yield the record of a line, or several if a line break was lost between them."""
         try:
             text = raw.decode("utf-8")
         except UnicodeDecodeError:
-            self._say_damaged("it is not UTF-8", number)
+            self._report_damaged("it is not UTF-8", number)
             return
         trees, rest = _decode_all(text)
         if rest is not None:
-            kept = f"; {len(trees)} before the damage could be read" if trees else ""
-            self._say_damaged(f"{rest}{kept}", number)
+            readable = f"; {len(trees)} before the damage could be read" if trees else ""
+            self._report_damaged(f"{rest}{readable}", number)
         elif len(trees) > 1:
-            self._say_damaged(f"{len(trees)} records stand in it; all were read", number)
-        for place, tree in enumerate(trees):
+            self._report_damaged(f"there are {len(trees)} records in it; all were read", number)
+        for index, tree in enumerate(trees):
             if not isinstance(tree, dict):
-                self._say_damaged("it is not an object", number)
+                self._report_damaged("it is not an object", number)
             elif is_deep(tree, MAX_DEPTH):
-                self.say(f"the line is nested more than {MAX_DEPTH} deep and is left out", line=number)
+                self.report(f"the line is nested more than {MAX_DEPTH} deep and is left out", line=number)
             else:
                 self.records_read += 1
-                yield Record(number, tree, fingerprint(b"%d.%d:" % (number, place) + raw))
+                yield Record(number, tree, fingerprint(b"%d.%d:" % (number, index) + raw))
 
 
 def open_regular(path: str) -> BinaryIO:
-    """A pipe or a device with the name of a transcript would never end."""
+    """Open a regular file. A pipe or a device of that name would never end."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -125,12 +126,12 @@ def fingerprint(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def shown(path: str) -> str:
+def show_path(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
 def load_json(raw: bytes) -> Any:
-    """A whole document from elsewhere; None where it is none that can be used."""
+    """Parse a JSON document. Return None if it is damaged or nested too deeply."""
     try:
         tree = strict_json.decode(raw.removeprefix(_BOM).decode("utf-8"))
     except (ValueError, RecursionError):
@@ -139,7 +140,7 @@ def load_json(raw: bytes) -> Any:
 
 
 def _decode_all(text: str) -> tuple[list[Any], str | None]:
-    """Every value in a line, and what is wrong with the rest of it."""
+    """Return every JSON value in a line, and what is wrong with the rest of it."""
     trees: list[Any] = []
     at = 0
     while at < len(text):
