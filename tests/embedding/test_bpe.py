@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 from array import array
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,7 +18,6 @@ from tokenizers import Tokenizer
 
 from kept.embedding.bpe import PieceEncoder, read_pieces
 from kept.embedding.static import MODEL_FOLDER, TOKENIZER_FILE, StaticEmbedder
-from kept.errors import EmbedderUnavailable
 from kept.store import kernels
 
 TOKENIZER = os.path.join(MODEL_FOLDER, TOKENIZER_FILE)
