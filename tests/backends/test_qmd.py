@@ -12,7 +12,7 @@ from kept.errors import ConfigError
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
 from kept.testing import FrozenClock
-from tests.support.repository import NODE_PROGRAMS
+from tests.support.repository import NODE_PATH, NODE_PROGRAMS
 from tests.support.workspaces import open_memory, paths, write_note
 
 QMD = NODE_PROGRAMS / "qmd"
@@ -21,8 +21,8 @@ PATIENT = {"memory_search.qmd.timeout_ms": 60_000}
 
 @pytest.fixture
 def workspace(tmp_path, monkeypatch):
-    """Notes, and the real program's own Node first on the path."""
-    monkeypatch.setenv("PATH", f"{NODE_PROGRAMS}{os.pathsep}{os.environ['PATH']}")
+    """Notes, and the Node that the real program runs on first on the path."""
+    monkeypatch.setenv("PATH", f"{NODE_PATH}{os.pathsep}{os.environ['PATH']}")
     folder = tmp_path / "workspace"
     write_note(
         folder, "memory/ports.md", "# Ports\n\nIntro.\n\n## Staging\n\nThe staging database moved to port 5433.\n"

@@ -12,7 +12,7 @@ import pytest
 from tests.support.chat_server import Call, ModelServer, Says
 from tests.support.commands import KEPT
 from tests.support.files import write_file
-from tests.support.repository import NODE_PROGRAMS
+from tests.support.repository import NODE_PATH
 
 pytestmark = pytest.mark.node
 
@@ -55,7 +55,7 @@ def claude(model, tmp_path, workspace, home):
     project = tmp_path / "project"
     project.mkdir()
     env = {
-        "PATH": f"{NODE_PROGRAMS}{os.pathsep}/usr/bin{os.pathsep}/bin",
+        "PATH": f"{NODE_PATH}{os.pathsep}/usr/bin{os.pathsep}/bin",
         "HOME": str(Path.home()),
         "ANTHROPIC_BASE_URL": model.anthropic_url,
         "ANTHROPIC_API_KEY": "none",

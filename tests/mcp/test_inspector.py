@@ -10,14 +10,14 @@ import pytest
 
 from kept.tools import TOOLS
 from tests.support.commands import KEPT
-from tests.support.repository import NODE_PROGRAMS
+from tests.support.repository import NODE_PATH
 
 pytestmark = pytest.mark.node
 
 
 @pytest.fixture
 def inspect(server_env, tmp_path):
-    env = {**server_env, "PATH": f"{NODE_PROGRAMS}{os.pathsep}{server_env['PATH']}"}
+    env = {**server_env, "PATH": f"{NODE_PATH}{os.pathsep}{server_env['PATH']}"}
 
     def run(*arguments: str) -> tuple[dict, str]:
         ended = subprocess.run(

@@ -52,12 +52,8 @@ class StaticEmbedder:
             # Importing numpy takes longer than a search, so a short text uses it only if it is imported already.
             without_numpy = sum(map(len, encoded)) < _FEW_TOKENS and "numpy" not in sys.modules
             sums = (self._sum_plain if without_numpy else self._sum_numpy)(encoded)
-        except (
-            IndexError,
-            OverflowError,
-            TypeError,
-            struct.error,
-        ) as exc:  # a token whose id is not a row of the table
+        # The vocabulary has an id that is not a row of the table.
+        except (IndexError, OverflowError, TypeError, struct.error) as exc:
             raise _unusable(self._folder, exc) from exc
         return pack_unit_rows(sums, DIMS)
 
