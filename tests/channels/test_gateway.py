@@ -112,7 +112,7 @@ def test_a_second_gateway_of_the_same_home_is_refused(tmp_path, started):
     second.process.wait(60)
     second.kill()
     assert second.process.returncode != 0
-    assert any("A gateway is running for" in line for line in second.lines)
+    assert any("A gateway is already running for" in line for line in second.lines)
 
 
 def test_being_told_to_stop_it_finishes_what_it_accepted(tmp_path, started):

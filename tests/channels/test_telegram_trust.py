@@ -9,7 +9,7 @@ import pytest
 import telegram
 
 from kept.channels.telegram_messages import AddressedMessage, Allowed, OverheardMessage, Person, read_message
-from kept.responder.commands import find_command, is_stop
+from kept.responder.commands import find_command
 from kept.testing import ScriptedChat
 from tests.support.responders import asked
 from tests.support.telegram_bot import bot
@@ -54,7 +54,6 @@ def test_what_is_passed_on_is_no_command_and_says_who_wrote_it(marks, origin):
         assert addressed.message.text == text
         assert addressed.message.metadata["forwardedFrom"] == origin
         assert find_command(addressed.message) is None
-        assert not is_stop(addressed.message)
 
 
 @pytest.mark.parametrize(("marks", "origin"), PASSED_ON.values(), ids=PASSED_ON)

@@ -33,7 +33,7 @@ def say(harness: ResponderHarness, *lines: str) -> list[str]:
         replies = []
         async with running_responder(harness) as responder:
             for line in lines:
-                number = f"m{len(responder.inbox._letters)}"
+                number = f"m{len(responder.inbox.messages())}"
                 await tell(responder, harness.key(), line, number)
                 replies.append((await reply_to(responder, number)).reply)
         return replies
@@ -71,7 +71,7 @@ def test_every_command_in_the_help_is_there_and_none_asks_the_model(harness):
 
 def test_a_command_that_is_not_there_gets_a_hint(harness):
     assert say(harness, "/remembr x")[0] == (
-        "There is no command /remembr. Did you mean /remember? /help lists those there are."
+        "There is no command /remembr. Did you mean /remember? /help lists all commands."
     )
     assert say(harness, "/help") == [HELP]
 
@@ -96,10 +96,10 @@ def test_new_with_a_text_answers_it_in_the_new_conversation(harness):
 def test_a_reset_that_a_crash_cut_short_happens_once(harness):
     session = harness.sessions.get_or_create("http", "ada")
     commands = Commands(None, harness.memory, harness.sessions)
-    asked = CommandCall(Command("new", ""), session.id, "m1")
-    first = asyncio.run(commands.begin_anew(asked))
-    assert asyncio.run(commands.begin_anew(asked)).id == first.id
-    other = asyncio.run(commands.begin_anew(CommandCall(Command("new", ""), first.id, "m2")))
+    call = CommandCall(Command("new", ""), session.id, "m1")
+    first = asyncio.run(commands.start_session(call))
+    assert asyncio.run(commands.start_session(call)).id == first.id
+    other = asyncio.run(commands.start_session(CommandCall(Command("new", ""), first.id, "m2")))
     assert other.id != first.id
 
 
@@ -123,8 +123,8 @@ def test_memory_says_what_is_known_and_where_it_stands(harness):
     found, nothing, empty = say(harness, "/memory staging database port", "/memory zzqx", "/memory")
     assert "memory/servers.md#L" in found
     assert "5433" in found
-    assert nothing.startswith("Nothing is remembered about that.")
-    assert empty.startswith("Say what to look for")
+    assert nothing.startswith("The memory has nothing about that.")
+    assert empty.startswith("Say what to search for")
 
 
 def test_status_says_where_we_are(harness):
@@ -158,7 +158,7 @@ def test_forgetting_shows_what_would_go_and_asks_first(harness):
     assert "/forget yes" in shown
     assert note.read_text() == NOTE, "nothing went yet"
     assert say(harness, "/forget no") == ["Nothing was forgotten."]
-    assert say(harness, "/forget yes")[0].startswith("There is nothing waiting")
+    assert say(harness, "/forget yes")[0].startswith("There is nothing to confirm")
     assert note.read_text() == NOTE
 
 
@@ -178,7 +178,7 @@ def test_a_passage_that_changed_since_is_left_alone(harness):
     note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
     say(harness, "/forget bicycle lock 4711")
     note.write_text(NOTE.replace("4711", "0815"))
-    assert "has changed since" in say(harness, "/forget yes")[0]
+    assert "changed since then" in say(harness, "/forget yes")[0]
     assert "0815" in note.read_text()
 
 
@@ -207,7 +207,7 @@ def test_what_conversations_say_stays_and_that_is_said(harness):
     say(harness, "My bicycle lock opens with 4711, you know.")
     reply = say(harness, "/forget bicycle lock 4711")[0]
     assert "The notes say nothing about that." in reply
-    assert "Conversations stay as they are" in reply
+    assert "Conversations are not changed" in reply
     assert "sessions/" in reply
 
 
@@ -251,5 +251,5 @@ def test_a_command_among_other_messages_after_a_crash_is_still_one(harness):
 
     asyncio.run(scenario())
     again = harness.inbox()
-    replies = [again.turn_of(again.find("http", f"m{number}")).reply for number in range(3)]
+    replies = [again.find_run(again.find("http", f"m{number}")).reply for number in range(3)]
     assert replies == ["A reply.", HELP, "A reply."]

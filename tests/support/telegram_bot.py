@@ -6,8 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from kept import Memory, SessionStore
-from kept.app import open_answerer
 from kept.channels.gateway import Gateway
+from kept.responder.timing import ResponderTiming
 from kept.testing import ScriptedChat
 from tests.support.responders import asked
 from tests.support.telegram_server import TOKEN, BotApi
@@ -39,9 +39,10 @@ async def bot(tmp_path, api: BotApi, model=None, *, token=TOKEN, **settings):
     }
     memory = open_memory(tmp_path, settings=settings)
     sessions = SessionStore(memory.config)
+    timing = ResponderTiming(first_retry_s=0.0, longest_retry_s=0.0)
     said: list[str] = []
     model = model or ScriptedChat(lambda request: f"You said: {asked(request)}")
-    gateway = Gateway(memory.config, open_answerer(memory, sessions, model), say=said.append)
+    gateway = Gateway(memory, sessions, model, report=said.append, timing=timing)
     running = asyncio.create_task(gateway.run())
     try:
         await wait_until_async(lambda: bool(said) or running.done())

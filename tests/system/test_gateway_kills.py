@@ -13,7 +13,7 @@ import pytest
 
 from kept import SessionStore
 from kept.clock import SystemClock
-from kept.responder.inbox import Inbox, describe
+from kept.responder.inbox import Inbox, message_status
 from tests.support.gateway_processes import ForkedProcess, Process
 from tests.support.telegram_server import TOKEN, BotApi
 
@@ -113,7 +113,7 @@ def finish(tmp_path: Path, api: BotApi, written: list[str]) -> None:
     turn = threading.Event()
     for _ in range(1200):
         inbox = open_inbox(tmp_path)
-        came = sum(letter.channel == "telegram" for letter in inbox._letters.values())
+        came = sum(letter.channel == "telegram" for letter in inbox.messages())
         if came == len(written) and not inbox.waiting() and not inbox.unfinished():
             return
         turn.wait(0.05)
@@ -125,8 +125,8 @@ def check_http(tmp_path: Path, client: Client) -> None:
     for mark in client.texts:
         letter = inbox.find("http", mark)
         assert letter is not None
-        turn = inbox.turn_of(letter)
-        assert describe(turn) == "answered", turn
+        turn = inbox.find_run(letter)
+        assert message_status(turn) == "answered", turn
         assert f"<<{mark}>>" in turn.reply
 
 
@@ -136,8 +136,8 @@ def check_telegram(tmp_path: Path, api: BotApi, written: list[str]) -> None:
     assert not [mark for mark, times in sent.items() if times > 1]
     unsure = {mark for turn in inbox.unsure() for mark in _MARK.findall(turn.reply or "")}
     assert set(written) - set(sent) <= unsure, "whatever did not arrive is known"
-    for letter in inbox._letters.values():
-        assert describe(inbox.turn_of(letter)) == "answered"
+    for letter in inbox.messages():
+        assert message_status(inbox.find_run(letter)) == "answered"
 
 
 def check_transcripts(tmp_path: Path, marks: list[str]) -> None:

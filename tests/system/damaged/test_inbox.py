@@ -11,11 +11,10 @@ import pytest
 
 from kept import Memory, SessionStore
 from kept.agent.events import Inbound
-from kept.app import open_answerer
 from kept.channels.gateway import Gateway, only_gateway
 from kept.clock import SystemClock
 from kept.errors import ConfigError
-from kept.responder.inbox import Inbox, describe
+from kept.responder.inbox import Inbox, message_status
 from kept.sessions.keys import SessionKey
 from kept.testing import FakeEmbedder, ScriptedChat
 from tests.support.damaged_commands import Commands
@@ -69,7 +68,7 @@ def victim_lines(journal: Path) -> list[bytes]:
 
 def bystanders(inbox: Inbox) -> dict[str, str]:
     found = {name: inbox.find("http", name) for name in ("answered", "waiting")}
-    return {name: describe(inbox.turn_of(letter)) for name, letter in found.items() if letter}
+    return {name: message_status(inbox.find_run(letter)) for name, letter in found.items() if letter}
 
 
 def test_a_wrong_line_anywhere_changes_nothing_for_other_messages(journal):
@@ -83,7 +82,7 @@ def test_a_wrong_line_anywhere_changes_nothing_for_other_messages(journal):
             inbox = opened(journal, read_only=True)
             assert bystanders(inbox) == {"answered": "answered", "waiting": "waiting"}, wrong
             for turn in inbox.unfinished():
-                assert inbox.letters_of(turn)
+                assert inbox.messages_of(turn)
 
 
 def test_a_flipped_bit_in_the_first_line_is_no_later_version(journal):
@@ -113,7 +112,7 @@ def test_the_gateway_starts_sets_aside_what_is_damaged_and_answers_the_rest(jour
     assert ".damaged" in told[0]["remedy"]
     asyncio.run(answer_everything(home, workspace))
     inbox = opened(journal)
-    assert describe(inbox.turn_of(inbox.find("http", "waiting"))) == "answered"
+    assert message_status(inbox.find_run(inbox.find("http", "waiting"))) == "answered"
     assert inbox.faults == []
     aside = Path(f"{journal}.damaged").read_bytes().splitlines()
     assert len(aside) > len(wrong) / 2
@@ -128,7 +127,7 @@ async def answer_everything(home: Path, workspace: Path) -> None:
     memory = Memory.open(workspace, home=home, embedder=FakeEmbedder(), settings=settings)
     with memory, SessionStore(memory.config) as sessions:
         model = ScriptedChat(lambda request: "Yes.")
-        gateway = Gateway(memory.config, open_answerer(memory, sessions, model), say=lambda line: None)
+        gateway = Gateway(memory, sessions, model, report=lambda line: None)
         gateway.stop()  # it finishes what was accepted, and ends
         await gateway.run()
 
