@@ -108,12 +108,11 @@ class HttpEndpoints:
                 return StreamingResponse(self._events(message), media_type="text/event-stream", headers=headers)
             if not posted.wait:
                 return _json(self._state(message.id), 202)
-            await self._responder.wait(NAME, message.id)
+            state = message_json(*await self._responder.wait(NAME, message.id))
         except KeptError as exc:
             return _error(exc)
         except ClientDisconnect:
             return Response(status_code=400)  # the client is gone or was too slow, and does not read it
-        state = self._state(message.id)
         return _json(state, {"failed": 502, "waiting": 202, "answering": 202}.get(state["status"], 200))
 
     async def get(self, request: Request) -> Response:

@@ -130,22 +130,19 @@ class EventReplay:
     """Events of one answer. Every follower gets all of them, however late it comes."""
 
     def __init__(self) -> None:
+        self.ended = asyncio.Event()
         self._events: list[AgentEvent] = []
-        self._ended = False
         self._changed = asyncio.Event()
+        """Set and replaced at every change, so that each follower waits for the change after the last one it saw."""
 
     def add(self, event: AgentEvent) -> None:
         self._events.append(event)
-        self._wake()
-
-    def end(self) -> None:
-        self._ended = True
-        self._wake()
-
-    def _wake(self) -> None:
-        """Wake all followers. Each follower waits for the event of its own round, so none can miss a change."""
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def end(self) -> None:
+        self.ended.set()
+        self._changed.set()
 
     async def follow(self, *, heartbeat_s: float | None = None) -> AsyncIterator[AgentEvent | None]:
         """Yield all events from the first until the end, and None after ``heartbeat_s`` without one."""
@@ -154,7 +151,7 @@ class EventReplay:
             while seen < len(self._events):
                 seen += 1
                 yield self._events[seen - 1]
-            if self._ended:
+            if self.ended.is_set():
                 return
             try:
                 await asyncio.wait_for(self._changed.wait(), heartbeat_s)

@@ -22,7 +22,7 @@ class QueuedMessage:
 
 
 class ConversationQueue:
-    """Messages and interrupted runs of one conversation, and the task that answers them in order.
+    """Messages and interrupted runs of one conversation.
 
     People send a thought in several messages. The queue is debounced: the messages that arrive until there has been a
     pause of ``debounce_s`` are answered together. Three things end the wait early: a command, since it is complete;
@@ -37,14 +37,10 @@ class ConversationQueue:
         self.current: AnswerRun | None = None
         self.answering: asyncio.Task[AnswerRun] | None = None
         """Task that answers ``current``. Cancelled if the answer is no longer wanted."""
-        self.worker: asyncio.Task[None] | None = None
         self._debounce_s = debounce_s
         self._settled_at = 0.0
         """Time of the event loop at which the debounce of the last message ends."""
         self._hurry = asyncio.Event()
-
-    def __bool__(self) -> bool:
-        return bool(self.waiting or self.interrupted)
 
     def add(self, message: AcceptedMessage) -> QueuedMessage:
         queued = QueuedMessage(message, find_command(message.inbound))

@@ -28,6 +28,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from kept.agent.events import Inbound
+from kept.backoff import Backoff
 from kept.clock import Clock, SystemClock, new_id
 from kept.config import Config
 from kept.errors import MessageConflict, WriteFailed
@@ -368,12 +369,13 @@ class InboxWriter:
 
     async def write_until_done(self, change: Callable[[], T]) -> T:
         """Make a change that has to be on disk before the next step. Retry for as long as the disk is full."""
-        backoff = self._timing.backoff()
+        backoff: Backoff | None = None
         while True:
             try:
                 return await asyncio.shield(self.write(change))
             except WriteFailed as exc:
                 log.error("the inbox cannot be written; trying again (%s)", exc.message)
+                backoff = backoff or self._timing.backoff()
                 await asyncio.sleep(backoff.next_s())
 
     def close(self) -> None:

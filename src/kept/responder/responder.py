@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
 
 from kept.agent.events import AgentEvent, GroupLine, Inbound
+from kept.backoff import Backoff
 from kept.config import ResponderSettings
 from kept.errors import KeptError, MessageConflict, MessageNotFound
 from kept.responder.answer_runner import AnswerJob, AnswerRunner, EventReplay, GroupHistory
@@ -51,6 +52,8 @@ class Responder:
         self._runner = AnswerRunner(dispatcher, inbox, self._writer, self._groups, self._timing)
         self._slots = asyncio.Semaphore(settings.max_concurrent)
         self._queues: dict[str, ConversationQueue] = {}
+        self._workers: dict[str, asyncio.Task[None]] = {}
+        """Task that works on each queue. Both are dropped when the queue is empty."""
         self._replays: dict[Name, EventReplay] = {}
         """Events of every message that waits for its answer."""
         self._arriving: dict[Name, asyncio.Future[AcceptedMessage]] = {}
@@ -75,9 +78,8 @@ class Responder:
             if message.channel in self._channels:
                 self._expect(message)
                 self._queue(message.key, message.channel).add(message)
-        for queue in list(self._queues.values()):
+        for queue in self._queues.values():
             queue.hurry()
-            self._work(queue)
 
     def _expect(self, message: AcceptedMessage) -> None:
         self.limits.reserve(message.key)
@@ -95,8 +97,7 @@ class Responder:
             await asyncio.wait(self._arriving.values())
         for queue in self._queues.values():
             queue.hurry()
-        workers = {queue.worker for queue in self._queues.values() if queue.worker}
-        left = await _wait_until(deadline, workers, at_once or asyncio.Event())
+        left = await _wait_until(deadline, set(self._workers.values()), at_once or asyncio.Event())
         for worker in left:
             worker.cancel()
         ending = [*left, *self._dropping]
@@ -138,7 +139,6 @@ class Responder:
         command = queue.add(message).command
         if command is not None and command.name == "stop":
             self._stop_before(queue, message)
-        self._work(queue)
 
     def hear(self, key: SessionKey, line: GroupLine) -> None:
         """Remember a message of a group that needs no answer, as context for the next answer there."""
@@ -168,8 +168,9 @@ class Responder:
 
     async def wait(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
         """Return a message and its run once there is a reply, or there will be none."""
-        async for _ in self.follow(channel, message_id):
-            pass
+        replay = self._replays.get((channel, message_id))
+        if replay is not None:
+            await replay.ended.wait()
         return self.get(channel, message_id)
 
     def status_lines(self) -> list[str]:
@@ -206,21 +207,19 @@ class Responder:
     async def _drop(self, message: AcceptedMessage) -> None:
         run = await self._writer.write_until_done(partial(self.inbox.begin, [message], ""))
         await self._writer.write_until_done(partial(self.inbox.cancel, run))
-        self._finish([message])
+        self._end_replays([message])
+        self.limits.release(message.key)
 
     # answering, one run of a conversation after the other
 
     def _queue(self, key: str, channel: str) -> ConversationQueue:
-        if key not in self._queues:
-            self._queues[key] = ConversationQueue(key, debounce_s=self._channels[channel].debounce_ms / 1000)
-        return self._queues[key]
-
-    def _work(self, queue: ConversationQueue) -> None:
-        """Make sure that a task works on a queue."""
-        if self.limits.closed:
-            queue.hurry()
-        if queue.worker is None:
-            queue.worker = asyncio.create_task(self._work_on(queue))
+        """Return the queue of a conversation. The worker of a new queue starts when the caller awaits or returns."""
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = ConversationQueue(key, debounce_s=self._channels[channel].debounce_ms / 1000)
+            self._queues[key] = queue
+            self._workers[key] = asyncio.create_task(self._work_on(queue))
+        return queue
 
     async def _work_on(self, queue: ConversationQueue) -> None:
         """Answer and deliver until a queue is empty.
@@ -228,7 +227,7 @@ class Responder:
         A slot is held for the answer only: a channel that is slow or down must not stop other conversations.
         """
         try:
-            while queue:
+            while queue.waiting or queue.interrupted:
                 await queue.settle()
                 async with self._slots:
                     run = await self._answer_next(queue)
@@ -240,8 +239,7 @@ class Responder:
             self._end_replays(queued.message for queued in queue.waiting)
             self._end_replays(message for run in unfinished for message in self.inbox.messages_of(run))
         finally:
-            queue.worker = None
-            self._queues.pop(queue.key, None)
+            del self._queues[queue.key], self._workers[queue.key]
 
     async def _answer_next(self, queue: ConversationQueue) -> AnswerRun | None:
         """Return the next run with its reply, or cancelled. Return None if all messages were cancelled meanwhile.
@@ -291,12 +289,13 @@ class Responder:
         return AnswerJob(run, messages, command, self._channels[run.channel], replay)
 
     async def _session_id(self, queue: ConversationQueue) -> str:
-        backoff = self._timing.backoff()
+        backoff: Backoff | None = None
         while True:
             try:
                 return await self._dispatcher.current_session_id(parse_key(queue.key, agent_id=""))
             except KeptError as exc:
                 log.error("a session cannot be opened; trying again (%s)", exc.message)
+                backoff = backoff or self._timing.backoff()
                 await asyncio.sleep(backoff.next_s())
 
     async def _deliver(self, run: AnswerRun) -> None:
@@ -305,14 +304,10 @@ class Responder:
         if not run.finished:
             to = messages[-1].inbound.metadata or {}
             await deliver(run, self._channels[run.channel], to, self._mark, self._timing)
-        self._finish(messages)
+        self.limits.release(run.key, len(messages))
 
     async def _mark(self, run: AnswerRun, state: str, *, reason: str | None = None) -> AnswerRun:
         return await self._writer.write_until_done(partial(self.inbox.mark, run, state, reason=reason))
-
-    def _finish(self, messages: Sequence[AcceptedMessage]) -> None:
-        self._end_replays(messages)
-        self.limits.release(messages[0].key, len(messages))
 
     def _end_replays(self, messages: Iterable[AcceptedMessage]) -> None:
         """Release the followers of messages."""
