@@ -23,13 +23,13 @@ def api():
 
 
 def texts(api: BotApi) -> list[str]:
-    return [one["text"] for one in api.sent]
+    return [message["text"] for message in api.sent]
 
 
 def test_a_message_is_answered_where_it_came_from(tmp_path, api):
     async def scenario():
         async with bot(tmp_path, api) as at:
-            assert at.said[0] == "Telegram: @kept_bot, for 2 people"
+            assert at.lines[0] == "Telegram: @kept_bot, for 2 people"
             api.write("Good morning", user=7)
             await wait_until_async(lambda: len(api.sent) == 1)
             assert api.sent[0]["chat_id"] == "7"
@@ -289,7 +289,7 @@ def test_updates_that_cannot_be_read_are_set_aside_and_the_next_ones_answered(tm
             api.redeliver({"update_id": 900, "message": "no message"})
             api.redeliver({"update_id": 901})
             api.write("Good morning", user=7)
-            await wait_until_async(lambda: any("Good morning" in one for one in texts(api)))
+            await wait_until_async(lambda: any("Good morning" in text for text in texts(api)))
             await wait_until_async(lambda: api.pending == [])
 
     asyncio.run(scenario())

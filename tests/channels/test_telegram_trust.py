@@ -40,8 +40,8 @@ def read(
 ) -> Any:
     chat = {"id": -100, "type": "supergroup", "title": "G"} if group else {"id": user, "type": "private"}
     sender = {"id": user, "is_bot": False, "first_name": "Ann", **({"username": username} if username else {})}
-    told = {"message_id": 1, "date": 1, "chat": chat, "from": sender, "text": text, **more}
-    message = telegram.Message.de_json(told, None)
+    data = {"message_id": 1, "date": 1, "chat": chat, "from": sender, "text": text, **more}
+    message = telegram.Message.de_json(data, None)
     assert message is not None
     return read_message(message, me=ME, agent_id="main", allowed=Allowed.of(allow))
 

@@ -62,11 +62,11 @@ def test_what_is_a_command(text, expected):
 
 def test_every_command_in_the_help_is_there_and_none_asks_the_model(harness):
     say(harness, "Hello")
-    asked = len(harness.model.requests)
+    requests = len(harness.model.requests)
     for name in NAMES:
         if name != "compact":
             assert not say(harness, f"/{name}")[0].startswith("There is no command"), name
-    assert len(harness.model.requests) == asked
+    assert len(harness.model.requests) == requests
 
 
 def test_a_command_that_is_not_there_gets_a_hint(harness):
@@ -85,12 +85,12 @@ def test_a_new_conversation_begins_and_the_old_one_is_kept(harness, command):
     new = harness.sessions.find("http", "ada")
     assert new.id != old.id
     assert new.messages == 0
-    assert [one.text for one in harness.sessions.load(old.id).messages] == ["Hello", "A reply."]
+    assert [message.text for message in harness.sessions.load(old.id).messages] == ["Hello", "A reply."]
 
 
 def test_new_with_a_text_answers_it_in_the_new_conversation(harness):
     say(harness, "Hello", "/new What now?")
-    assert [one.text for one in harness.said()] == ["What now?", "A reply."]
+    assert [message.text for message in harness.said()] == ["What now?", "A reply."]
 
 
 def test_a_reset_that_a_crash_cut_short_happens_once(harness):
@@ -120,9 +120,9 @@ def test_memory_says_what_is_known_and_where_it_stands(harness):
     write_note(
         Path(harness.memory.workspace.root), "memory/servers.md", "# Servers\n\nThe staging database is on port 5433.\n"
     )
-    found, nothing, empty = say(harness, "/memory staging database port", "/memory zzqx", "/memory")
-    assert "memory/servers.md#L" in found
-    assert "5433" in found
+    hits, nothing, empty = say(harness, "/memory staging database port", "/memory zzqx", "/memory")
+    assert "memory/servers.md#L" in hits
+    assert "5433" in hits
     assert nothing.startswith("The memory has nothing about that.")
     assert empty.startswith("Say what to search for")
 
@@ -230,7 +230,7 @@ def test_a_note_keeps_its_line_ends_and_everything_else_to_the_byte(tmp_path):
 
 def test_passages_are_paragraphs_and_list_items_but_no_headings():
     text = "# H\n\none\ntwo\n- a\n  more a\n- b\n\n```\ncode\n\nstill code\n```\n## G\nend"
-    assert [(one.start_line, one.text) for one in split_passages("n.md", 10, text)] == [
+    assert [(passage.start_line, passage.text) for passage in split_passages("n.md", 10, text)] == [
         (12, "one\ntwo"),
         (14, "- a\n  more a"),
         (16, "- b"),
@@ -240,7 +240,7 @@ def test_passages_are_paragraphs_and_list_items_but_no_headings():
 
 
 def test_a_command_among_other_messages_after_a_crash_is_still_one(harness):
-    """What was accepted is parted into turns anew, in order."""
+    """Accepted messages are divided into runs again, in their order."""
     inbox = harness.inbox()
     for number, text in enumerate(["one", "/help", "two"]):
         inbox.receive(harness.key(), Inbound(f"m{number}", text))

@@ -1,4 +1,4 @@
-"""What was accepted is on disk, and so is what became of it."""
+"""Accepted messages, and what became of them, are on disk."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def test_everything_is_as_it_was_when_it_is_opened_again(journal):
     fill(inbox)
     again = opened(journal)
     assert state(again) == state(inbox)
-    assert [letter.id for letter in again.waiting()] == ["m8"]
-    assert [turn.message_ids for turn in again.unfinished()] == [("m5",), ("m6",), ("m7",)]
-    assert [turn.message_ids for turn in again.unsure()] == [("m1", "m2")]
+    assert [message.id for message in again.waiting()] == ["m8"]
+    assert [run.message_ids for run in again.unfinished()] == [("m5",), ("m6",), ("m7",)]
+    assert [run.message_ids for run in again.unsure()] == [("m1", "m2")]
 
 
 @pytest.mark.slow
@@ -77,10 +77,10 @@ def test_a_kill_at_any_byte_loses_nothing_that_was_promised(journal, hasty):
     before = None
     for size in range(len(whole) + 1):
         journal.write_bytes(whole[:size])
-        found = state(opened(journal))
+        reopened = state(opened(journal))
         if size in ends or before is None:
-            before = found
-        assert found == before, f"cut at byte {size}"
+            before = reopened
+        assert reopened == before, f"cut at byte {size}"
         assert journal.read_bytes() == whole[: max((end for end in ends if end <= size), default=0)]
 
 
@@ -105,8 +105,8 @@ def test_old_turns_are_forgotten_and_unfinished_ones_are_not(journal, hasty):
     inbox = opened(journal, kept_runs=3)
     unfinished = inbox.begin([inbox.receive(KEY, Inbound("open", "?"))], "s1")
     for number in range(600):
-        turn = inbox.begin([inbox.receive(KEY, Inbound(f"m{number}", "Hello"))], "s1")
-        inbox.answer(turn, ["Hi"], push=False, entry_id=None)
+        run = inbox.begin([inbox.receive(KEY, Inbound(f"m{number}", "Hello"))], "s1")
+        inbox.answer(run, ["Hi"], push=False, entry_id=None)
     again = opened(journal, kept_runs=3)
     assert list(state(again)) == ["open", "m597", "m598", "m599"]
     assert again.unfinished() == [unfinished]
@@ -188,9 +188,9 @@ def test_looking_from_outside_changes_nothing(journal):
         file.write(b'{"type":"strange"}\n{"type":"received","id":"m9","cha')
     before = journal.read_bytes()
     looked = opened(journal, read_only=True, kept_runs=0)
-    assert [letter.id for letter in looked.waiting()] == ["m8"]
+    assert [message.id for message in looked.waiting()] == ["m8"]
     assert journal.read_bytes() == before
-    assert [one.name for one in journal.parent.iterdir()] == [journal.name]
+    assert [file.name for file in journal.parent.iterdir()] == [journal.name]
 
 
 def test_what_cannot_be_written_is_not_accepted(journal):

@@ -19,7 +19,7 @@ LINES = st.lists(
 
 
 def bare(text: str) -> str:
-    """What is said, without the space and the fences that a cut may add or take away."""
+    """Return a text without the space and fences that a cut may add or remove."""
     return re.sub(r"\s", "", re.sub(r"(?m)^\s*(`{3,}|~{3,})[^`\n]*$", "", text))
 
 

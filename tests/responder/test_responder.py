@@ -59,12 +59,12 @@ def test_a_message_is_answered_and_the_reply_can_be_fetched(open_harness):
     async def scenario():
         async with running_responder(harness) as responder:
             await tell(responder, harness.key(), "Good morning", "m1")
-            turn = await reply_to(responder, "m1")
-            assert "Good morning" in turn.reply
-            assert harness.inbox().find_run(harness.inbox().find("http", "m1")) == turn
+            run = await reply_to(responder, "m1")
+            assert "Good morning" in run.reply
+            assert harness.inbox().find_run(harness.inbox().find("http", "m1")) == run
 
     asyncio.run(scenario())
-    assert [one.role for one in harness.said()] == ["user", "assistant"]
+    assert [message.role for message in harness.said()] == ["user", "assistant"]
 
 
 def test_messages_that_come_close_together_are_one_turn(open_harness):
@@ -78,9 +78,9 @@ def test_messages_that_come_close_together_are_one_turn(open_harness):
 
     asyncio.run(scenario())
     assert len(harness.model.requests) == 1
-    turn = harness.inbox().find_run(harness.inbox().find("http", "m0"))
-    assert turn.message_ids == ("m0", "m1", "m2")
-    assert [one.text for one in harness.said()][:3] == ["I was wondering", "about the port", "of staging"]
+    run = harness.inbox().find_run(harness.inbox().find("http", "m0"))
+    assert run.message_ids == ("m0", "m1", "m2")
+    assert [message.text for message in harness.said()][:3] == ["I was wondering", "about the port", "of staging"]
 
 
 def test_after_a_quiet_moment_nothing_more_is_waited_for(open_harness):
@@ -120,8 +120,8 @@ def test_a_conversation_is_answered_in_order_however_fast_it_comes(open_harness)
         assert len(box.texts) == len(harness.model.requests)
 
     asyncio.run(scenario())
-    said = [one.text for one in harness.said(channel="telegram") if one.role == "user"]
-    assert said == [f"number {n}" for n in range(20)]
+    texts = [message.text for message in harness.said(channel="telegram") if message.role == "user"]
+    assert texts == [f"number {n}" for n in range(20)]
 
 
 def test_no_more_conversations_at_once_than_are_allowed(open_harness):
@@ -219,7 +219,7 @@ def test_another_message_with_a_known_id_is_refused_also_while_that_arrives(open
                 tell(responder, harness.key(), "Goodbye", "m1"),
                 return_exceptions=True,
             )
-            assert [type(one).__name__ for one in both] == ["AcceptedMessage", "MessageConflict"]
+            assert [type(result).__name__ for result in both] == ["AcceptedMessage", "MessageConflict"]
 
     asyncio.run(scenario())
 
@@ -237,7 +237,7 @@ def test_what_was_accepted_before_a_crash_is_answered_after_it(open_harness):
         await tell(responder, harness.key("b"), "two", "m2")
         await wait_until_async(lambda: gate.waiting == 1)
         await crash(responder)
-        assert {message_status(harness.inbox().find_run(one)) for one in harness.inbox().messages()} == {
+        assert {message_status(harness.inbox().find_run(message)) for message in harness.inbox().messages()} == {
             "answering",
             "waiting",
         }
@@ -246,8 +246,8 @@ def test_what_was_accepted_before_a_crash_is_answered_after_it(open_harness):
             assert "one" in (await reply_to(responder, "m1")).reply
             assert "two" in (await reply_to(responder, "m2")).reply
             assert responder.get("http", "m1")[1].attempts == 2
-        assert [one.role for one in harness.said("a")] == ["user", "assistant"]
-        assert [one.role for one in harness.said("b")] == ["user", "assistant"]
+        assert [message.role for message in harness.said("a")] == ["user", "assistant"]
+        assert [message.role for message in harness.said("b")] == ["user", "assistant"]
 
     asyncio.run(scenario())
 
@@ -267,7 +267,7 @@ def test_a_turn_is_the_same_after_a_crash_whatever_came_since(open_harness):
             await reply_to(responder, "m2")
             assert responder.get("http", "m1")[1].message_ids == ("m1",)
             assert responder.get("http", "m2")[1].message_ids == ("m2",)
-        assert [one.text for one in harness.said() if one.role == "user"] == ["one", "two"]
+        assert [message.text for message in harness.said() if message.role == "user"] == ["one", "two"]
 
     asyncio.run(scenario())
 
@@ -277,8 +277,8 @@ def test_a_reply_that_was_ready_before_a_crash_is_sent_after_it_once(open_harnes
         harness = open_harness()
         inbox = harness.inbox()
         key = harness.key(channel="telegram")
-        letter = inbox.receive(key, Inbound("m1", "Hello", metadata={"chat": 1}))
-        inbox.answer(inbox.begin([letter], "s"), ["part one", "part two"], push=True, entry_id=None)
+        message = inbox.receive(key, Inbound("m1", "Hello", metadata={"chat": 1}))
+        inbox.answer(inbox.begin([message], "s"), ["part one", "part two"], push=True, entry_id=None)
         box = RecordingChannel()
         for _ in range(2):
             async with running_responder(harness, telegram=box):
@@ -293,9 +293,9 @@ def test_a_part_that_may_have_been_sent_is_not_sent_again_and_that_is_said(open_
     async def scenario():
         harness = open_harness()
         inbox = harness.inbox()
-        letter = inbox.receive(harness.key(channel="telegram"), Inbound("m1", "Hello", metadata={"chat": 1}))
-        turn = inbox.answer(inbox.begin([letter], "s"), ["part one", "part two"], push=True, entry_id=None)
-        inbox.mark(turn, "sending")
+        message = inbox.receive(harness.key(channel="telegram"), Inbound("m1", "Hello", metadata={"chat": 1}))
+        run = inbox.answer(inbox.begin([message], "s"), ["part one", "part two"], push=True, entry_id=None)
+        inbox.mark(run, "sending")
         box = RecordingChannel()
         async with running_responder(harness, telegram=box) as responder:
             await wait_until_async(lambda: bool(box.sent))
@@ -336,8 +336,8 @@ def test_a_message_that_takes_every_process_down_is_given_up_in_the_end(open_har
             await wait_until_async(lambda attempt=attempt: gate.waiting == attempt + 1)
             await crash(responder)
         async with running_responder(harness, timing=timing) as responder:
-            turn = await reply_to(responder, "m1")
-            assert (message_status(turn), turn.error) == ("failed", "gave_up")
+            run = await reply_to(responder, "m1")
+            assert (message_status(run), run.error) == ("failed", "gave_up")
         assert gate.waiting == 3
 
     asyncio.run(scenario())
@@ -371,7 +371,7 @@ def test_what_may_have_left_is_not_sent_again(open_harness, fault):
             await wait_until_async(lambda: bool(responder.inbox.unsure()))
             await tell(responder, key, "Hello?", "m2", chat=1)
         assert box.texts == ["Hello again."]
-        assert [turn.message_ids for turn in harness.inbox().unsure()] == [("m1",)]
+        assert [run.message_ids for run in harness.inbox().unsure()] == [("m1",)]
 
     asyncio.run(scenario())
 
@@ -395,8 +395,8 @@ def test_nothing_is_sent_where_there_is_nothing_to_say(open_harness, silence):
         box = RecordingChannel()
         async with running_responder(harness, telegram=box) as responder:
             await tell(responder, harness.key(channel="telegram"), "Just so you know", "m1", chat=1)
-            turn = await reply_to(responder, "m1", "telegram")
-            assert (turn.parts, turn.error) == ((), None)
+            run = await reply_to(responder, "m1", "telegram")
+            assert (run.parts, run.error) == ((), None)
         assert box.sent == []
 
     asyncio.run(scenario())
@@ -414,8 +414,8 @@ def test_a_model_that_fails_is_told_to_the_person_and_the_next_message_is_answer
         async with running_responder(harness, telegram=box) as responder:
             key = harness.key(channel="telegram")
             await tell(responder, key, "1", "m1", chat=1)
-            turn = await reply_to(responder, "m1", "telegram")
-            assert message_status(turn) == "failed"
+            run = await reply_to(responder, "m1", "telegram")
+            assert message_status(run) == "failed"
             await wait_until_async(lambda: len(box.sent) == 1)
         assert "The model is gone." in box.texts[0]
 
@@ -437,8 +437,8 @@ def test_a_conversation_that_comes_to_a_halt_lets_go_of_those_who_wait_and_is_an
         async with running_responder(harness, dispatcher_class=BrokenForAda) as responder:
             await tell(responder, harness.key(), "Hello?", "m1")
             async with asyncio.timeout(PATIENCE_S):
-                _, turn = await responder.wait("http", "m1")
-            assert turn is None
+                _, run = await responder.wait("http", "m1")
+            assert run is None
             await tell(responder, harness.key("bob"), "And I?", "m2")
             assert "And I?" in (await reply_to(responder, "m2")).reply
         assert "came to a halt" in caplog.text
@@ -453,9 +453,9 @@ def test_a_fault_of_our_own_is_told_without_its_details(open_harness):
         harness = open_harness(ScriptedChat(lambda request: ZeroDivisionError("secret detail")))
         async with running_responder(harness) as responder:
             await tell(responder, harness.key(), "Hello", "m1")
-            turn = await reply_to(responder, "m1")
-            assert turn.error == "internal"
-            assert "secret detail" not in turn.reply
+            run = await reply_to(responder, "m1")
+            assert run.error == "internal"
+            assert "secret detail" not in run.reply
 
     asyncio.run(scenario())
 
@@ -500,7 +500,7 @@ def test_a_message_can_be_cancelled_while_it_waits_and_while_it_is_answered(open
                 await responder.cancel("http", "m3")
             with pytest.raises(MessageNotFound):
                 await responder.cancel("http", "m4")
-        assert [one.text for one in harness.said() if one.role == "user"] == ["one", "three"]
+        assert [message.text for message in harness.said() if message.role == "user"] == ["one", "three"]
         assert harness.inbox().unfinished() == []
 
     asyncio.run(scenario())

@@ -40,7 +40,7 @@ def report(line: str) -> None:
 
 def main(settings: Sequence[str]) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s")
-    run_gateway(load_config(settings=dict(one.split("=", 1) for one in settings)), open_model, report=report)
+    run_gateway(load_config(settings=dict(setting.split("=", 1) for setting in settings)), open_model, report=report)
 
 
 if __name__ == "__main__":

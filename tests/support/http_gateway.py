@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE_S, wait_until_async
 
 
 class Service:
-    """A gateway that listens on a port of its own, in this process."""
+    """A gateway that listens on a free port, in this process."""
 
     def __init__(self, gateway: Gateway, url: str, client: httpx.AsyncClient) -> None:
         self.gateway = gateway
@@ -33,12 +33,12 @@ class Service:
 
 
 def read_events(raw: bytes) -> list[tuple[str, dict]]:
-    found = []
+    events = []
     for block in raw.decode().split("\n\n"):
         lines = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line and not line.startswith(":"))
         if lines:
-            found.append((lines["event"], json.loads(lines["data"])))
-    return found
+            events.append((lines["event"], json.loads(lines["data"])))
+    return events
 
 
 @asynccontextmanager

@@ -50,39 +50,39 @@ def fill(journal: Path) -> None:
 
 
 def victim_lines(journal: Path) -> list[bytes]:
-    """A record of every type, about a message of its own."""
+    """Return a record of every type, about one further message."""
     size = journal.stat().st_size
     inbox = opened(journal)
-    turn = inbox.answer(
+    run = inbox.answer(
         inbox.begin([receive(inbox, "victim")], "s2"), ["a", "b", "c"], push=True, entry_id="e", error="model_failed"
     )
-    turn = inbox.mark(inbox.mark(turn, "sending"), "unsent")
-    turn = inbox.mark(inbox.mark(turn, "sending"), "sent")
-    inbox.mark(turn, "unsure", reason="a kill")
-    inbox.begin_again(turn)
-    inbox.cancel(turn)
+    run = inbox.mark(inbox.mark(run, "sending"), "unsent")
+    run = inbox.mark(inbox.mark(run, "sending"), "sent")
+    inbox.mark(run, "unsure", reason="a kill")
+    inbox.begin_again(run)
+    inbox.cancel(run)
     whole = journal.read_bytes()
     journal.write_bytes(whole[:size])
     return whole[size:].splitlines()
 
 
 def bystanders(inbox: Inbox) -> dict[str, str]:
-    found = {name: inbox.find("http", name) for name in ("answered", "waiting")}
-    return {name: message_status(inbox.find_run(letter)) for name, letter in found.items() if letter}
+    messages = {name: inbox.find("http", name) for name in ("answered", "waiting")}
+    return {name: message_status(inbox.find_run(message)) for name, message in messages.items() if message}
 
 
 def test_a_wrong_line_anywhere_changes_nothing_for_other_messages(journal):
     fill(journal)
     good = journal.read_bytes()
     lines = victim_lines(journal)
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         for wrong in (*wrong_fields(json.loads(line)), *flipped_bits(line, every=13)):
-            mixed = [*lines[:place], wrong, *lines[place + 1 :]]
+            mixed = [*lines[:index], wrong, *lines[index + 1 :]]
             journal.write_bytes(good + b"\n".join(mixed) + b"\n")
             inbox = opened(journal, read_only=True)
             assert bystanders(inbox) == {"answered": "answered", "waiting": "waiting"}, wrong
-            for turn in inbox.unfinished():
-                assert inbox.messages_of(turn)
+            for run in inbox.unfinished():
+                assert inbox.messages_of(run)
 
 
 def test_a_flipped_bit_in_the_first_line_is_no_later_version(journal):
@@ -107,9 +107,9 @@ def test_the_gateway_starts_sets_aside_what_is_damaged_and_answers_the_rest(jour
     assert "damaged lines" in commands.run("status")
     status = json.loads(commands.run("status", "--json"))
     assert status["inbox"]["waiting"] >= 1
-    told = [one for one in json.loads(commands.run("doctor", "--json"))["checks"] if one["name"] == "records"]
-    assert "inbox.jsonl, line " in told[0]["detail"]
-    assert ".damaged" in told[0]["remedy"]
+    checks = [check for check in json.loads(commands.run("doctor", "--json"))["checks"] if check["name"] == "records"]
+    assert "inbox.jsonl, line " in checks[0]["detail"]
+    assert ".damaged" in checks[0]["remedy"]
     asyncio.run(answer_everything(home, workspace))
     inbox = opened(journal)
     assert message_status(inbox.find_run(inbox.find("http", "waiting"))) == "answered"
@@ -117,7 +117,7 @@ def test_the_gateway_starts_sets_aside_what_is_damaged_and_answers_the_rest(jour
     aside = Path(f"{journal}.damaged").read_bytes().splitlines()
     assert len(aside) > len(wrong) / 2
     assert set(aside) <= set(wrong)
-    (check,) = [one for one in json.loads(commands.run("doctor", "--json"))["checks"] if one["name"] == "records"]
+    (check,) = [check for check in json.loads(commands.run("doctor", "--json"))["checks"] if check["name"] == "records"]
     assert check["ok"]
     assert "inbox.jsonl.damaged" in check["detail"]
 
@@ -152,5 +152,5 @@ def test_a_message_with_an_absurd_time_is_accepted_and_still_there_after_a_resta
         when = dt.datetime(year, 6, 1, tzinfo=dt.UTC)
         inbox.receive(KEY, Inbound(f"m{number}", "Hello \ud83d", "\udcff", when, {"a": 10**30}))
     again = opened(journal)
-    assert [letter.id for letter in again.waiting()] == ["m0", "m1", "m2"]
+    assert [message.id for message in again.waiting()] == ["m0", "m1", "m2"]
     assert again.faults == []
