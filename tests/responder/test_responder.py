@@ -17,6 +17,7 @@ from kept.errors import (
     NotSent,
     QueueFull,
 )
+from kept.responder.answer_runner import EventReplay
 from kept.responder.channel import PullChannel
 from kept.responder.dispatcher import Dispatcher
 from kept.responder.inbox import message_status
@@ -479,6 +480,18 @@ def test_whoever_watches_sees_all_of_it_however_late(open_harness):
             assert first.text + "".join(event.text for event in rest if isinstance(event, ReplyDelta)) == "".join(
                 written
             )
+
+    asyncio.run(scenario())
+
+
+def test_a_follower_gets_a_heartbeat_while_nothing_happens():
+    async def scenario():
+        replay = EventReplay()
+        events = replay.follow(heartbeat_s=0.0)
+        assert await anext(events) is None
+        replay.add(ReplyDelta("Hello"))
+        replay.end()
+        assert [event async for event in events] == [ReplyDelta("Hello")]
 
     asyncio.run(scenario())
 

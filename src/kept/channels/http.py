@@ -90,6 +90,8 @@ def _not_installed() -> ChannelUnavailable:
 
 
 class HttpEndpoints:
+    """Handlers of the routes."""
+
     def __init__(self, responder: Responder, settings: HttpSettings, agent_id: str, clock: Clock) -> None:
         self._responder = responder
         self._settings = settings
@@ -101,7 +103,7 @@ class HttpEndpoints:
         from starlette.responses import Response, StreamingResponse
 
         try:
-            posted = self._read(request, await self._body(request))
+            posted = self._read_message(request, await _read_body(request, self._settings.max_body_bytes))
             message = await self._responder.accept(posted.key, posted.message)
             if posted.stream:
                 headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -123,36 +125,14 @@ class HttpEndpoints:
 
     async def delete(self, request: Request) -> Response:
         try:
-            await self._responder.cancel(NAME, request.path_params["id"])
-            return _json(self._state(request.path_params["id"]))
+            return _json(message_json(*await self._responder.cancel(NAME, request.path_params["id"])))
         except KeptError as exc:
             return _error(exc)
 
     async def health(self, request: Request) -> Response:
         return _json({"status": "ok"})
 
-    # requests
-
-    async def _body(self, request: Request) -> Any:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            raise MessageRefused("The body has to be JSON.", hint="Send 'Content-Type: application/json'.")
-        from starlette.requests import ClientDisconnect
-
-        body = b""
-        try:
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > self._settings.max_body_bytes:
-                    raise MessageRefused(f"The body has more than {self._settings.max_body_bytes:,} bytes.")
-        except ClientDisconnect as exc:
-            raise MessageRefused("The client disconnected before the end of the body.") from exc
-        try:
-            return json.loads(body)
-        except (ValueError, RecursionError) as exc:
-            raise MessageRefused("The body is not JSON.") from exc
-
-    def _read(self, request: Request, body: Any) -> PostedMessage:
+    def _read_message(self, request: Request, body: Any) -> PostedMessage:
         if not isinstance(body, dict):
             raise MessageRefused("The body has to be an object.", hint='Such as {"user": "ada", "text": "Hello"}.')
         unknown = [name for name in body if name not in ("conversation", "user", "text", "id", "stream", "wait")]
@@ -172,8 +152,6 @@ class HttpEndpoints:
             wait=_flag(body, "wait", default=True),
         )
 
-    # responses
-
     def _state(self, message_id: str) -> dict[str, Any]:
         return message_json(*self._responder.get(NAME, message_id))
 
@@ -184,6 +162,26 @@ class HttpEndpoints:
             yield b": still at work\n\n" if event is None else _encode_event(event)
         state = self._state(message.id)
         yield _event("error" if state["status"] == "failed" else "reply", state)
+
+
+async def _read_body(request: Request, max_bytes: int) -> Any:
+    from starlette.requests import ClientDisconnect
+
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise MessageRefused("The body has to be JSON.", hint="Send 'Content-Type: application/json'.")
+    body = b""
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > max_bytes:
+                raise MessageRefused(f"The body has more than {max_bytes:,} bytes.")
+    except ClientDisconnect as exc:
+        raise MessageRefused("The client disconnected before the end of the body.") from exc
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as exc:
+        raise MessageRefused("The body is not JSON.") from exc
 
 
 def message_json(message: AcceptedMessage, run: AnswerRun | None) -> dict[str, Any]:

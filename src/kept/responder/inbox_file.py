@@ -261,7 +261,7 @@ class RecordValidator:
     def _find_wrong_run(self, record: Record) -> str | None:
         run_id = record["turn"]
         if run_id not in self._parts:
-            return "the turn that it is about is not there"
+            return "the answer that it is about is not there"
         if record["type"] == "answered":
             self._parts[run_id] = len(record["parts"])
         elif "part" in record and record["part"] >= self._parts[run_id]:
