@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from kept.embedding.base import Embedder
     from kept.llm.base import ChatModel
     from kept.memory import Memory
-    from kept.responder.answerer import Dispatcher
+    from kept.responder.dispatcher import Dispatcher
     from kept.sessions.store import SessionStore
     from kept.tools.toolbox import Toolbox
 
@@ -93,15 +94,18 @@ def open_sessions(loaded: LoadedConfig) -> SessionStore:
     return SessionStore(loaded.config)
 
 
-def open_answerer(memory: Memory, sessions: SessionStore, model: ChatModel) -> Dispatcher:
-    """Return an agent together with the slash commands, which are answered without it."""
+def open_dispatcher(
+    memory: Memory, sessions: SessionStore, model: ChatModel, *, more_status: Callable[[], list[str]] = list
+) -> Dispatcher:
+    """Return a dispatcher for an agent and the commands. ``more_status`` returns further lines for /status."""
     from kept.agent.agent import Agent
-    from kept.responder.answerer import Dispatcher
     from kept.responder.commands import Commands
+    from kept.responder.dispatcher import Dispatcher, IndexCadence
 
     agent = Agent(memory, sessions, model)
+    commands = Commands(agent, memory, sessions, more_status=more_status)
     every = memory.config.gateway.auto_responder.memory_index_interval_messages
-    return Dispatcher(agent, memory, sessions, Commands(agent, memory, sessions), index_every=every)
+    return Dispatcher(agent, sessions, commands, cadence=IndexCadence(memory, every_messages=every))
 
 
 def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel:

@@ -14,13 +14,12 @@ from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
 from kept.lock import locked
 from kept.quarantine import DAMAGED_ENDING, Fault, count_set_aside
 from kept.responder.inbox import Inbox
-from kept.responder.state import inbox_path
 
 
 def find_faults(config: Config, clock: Clock) -> list[Fault]:
     """Return the records that cannot be read. Change nothing."""
     faults: list[Fault] = []
-    faults += _read(inbox_path(config), lambda: _inbox_faults(config, clock))
+    faults += _read(config.paths.inbox, lambda: _inbox_faults(config, clock))
     for ledger in _ledgers(config, clock):
         faults += _read(ledger.path, ledger.faults)
     book = BatchBookFile(config.paths.batches)
@@ -51,7 +50,7 @@ def _ledgers(config: Config, clock: Clock) -> Sequence[Ledger[Any]]:
 
 
 def _inbox_faults(config: Config, clock: Clock) -> list[Fault]:
-    return Inbox(inbox_path(config), clock=clock, read_only=True).faults
+    return Inbox(config.paths.inbox, clock=clock, read_only=True).faults
 
 
 def _book_faults(book: BatchBookFile) -> list[Fault]:
@@ -69,7 +68,7 @@ def _mend_inbox(config: Config, clock: Clock) -> None:
     if _inbox_faults(config, clock):
         try:
             with locked(os.path.join(config.home, "gateway.lock"), wait_s=0, purpose="mending the inbox"):
-                Inbox(inbox_path(config), clock=clock)
+                Inbox(config.paths.inbox, clock=clock)
         except LockBusy:
             pass
 

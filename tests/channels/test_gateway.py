@@ -52,7 +52,7 @@ def started(tmp_path):
 def kept_gateway(tmp_path: Path, model: ModelServer, *settings: str, **env: str) -> Process:
     (tmp_path / "workspace").mkdir(exist_ok=True)
     chosen = ["gateway.http.port=0", "model.provider=openai", "model.name=test", f"model.base_url={model.openai_url}"]
-    options = [part for one in (*chosen, *settings) for part in ("--set", one)]
+    options = [part for setting in (*chosen, *settings) for part in ("--set", setting)]
     return Process(tmp_path, command=(KEPT, *options, "gateway"), **env)
 
 
@@ -75,9 +75,9 @@ def test_the_real_command_answers_with_a_real_model_over_http_and_telegram(tmp_p
             assert gateway.stop() == 0
         finally:
             gateway.kill()
-        said = "\n".join(gateway.lines)
-        assert "Telegram: @kept_bot" in said
-        assert TOKEN not in said
+        output = "\n".join(gateway.lines)
+        assert "Telegram: @kept_bot" in output
+        assert TOKEN not in output
         assert gateway.lines[-1] == "Stopped."
 
 
@@ -86,17 +86,17 @@ def test_the_examples_of_the_guide_work_as_they_stand(tmp_path, model):
     try:
         url = gateway.url()
         blocks = re.findall(r"^```sh\n(curl.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
-        commands = [one for block in blocks for one in re.split(r"\n(?=curl)", block.strip())]
+        commands = [command for block in blocks for command in re.split(r"\n(?=curl)", block.strip())]
         assert len(commands) == 5
         outputs = []
         for command in commands:
             script = command.replace("http://127.0.0.1:8737", url)
             done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=True)
             outputs.append(done.stdout)
-        asked, streamed, state, too_late, health = outputs
+        posted, streamed, state, too_late, health = outputs
         shape = json.loads(re.search(r"```json\n(.*?)\n```", GUIDE.read_text(), re.DOTALL)[1])
-        assert set(json.loads(asked)) == set(shape)
-        assert json.loads(asked)["reply"] == "Staging is on port 5433."
+        assert set(json.loads(posted)) == set(shape)
+        assert json.loads(posted)["reply"] == "Staging is on port 5433."
         assert "event: delta" in streamed
         assert json.loads(state)["status"] == "answered"
         assert json.loads(too_late)["error"]["code"] == "message_conflict"
@@ -112,7 +112,7 @@ def test_a_second_gateway_of_the_same_home_is_refused(tmp_path, started):
     second.process.wait(60)
     second.kill()
     assert second.process.returncode != 0
-    assert any("A gateway is running for" in line for line in second.lines)
+    assert any("A gateway is already running for" in line for line in second.lines)
 
 
 def test_being_told_to_stop_it_finishes_what_it_accepted(tmp_path, started):

@@ -39,7 +39,7 @@ def test_conversations_are_apart_and_go_on(tmp_path):
             second = (await at.post(user="ada", text="two")).json()
             other = (await at.post(user="ada", conversation="work", text="three")).json()
             assert first["sessionId"] == second["sessionId"] != other["sessionId"]
-            assert [one["reply"] for one in (first, second, other)] == ["1", "3", "1"]
+            assert [state["reply"] for state in (first, second, other)] == ["1", "3", "1"]
 
     asyncio.run(scenario())
 
@@ -214,10 +214,10 @@ def test_only_names_that_are_served_are_answered(tmp_path):
 def test_a_token_is_asked_for_where_one_is_set(tmp_path):
     async def scenario():
         async with serving(tmp_path, **{"http.token": "s3cret"}) as at:
-            for given in (None, "Bearer wrong", "Basic s3cret", "s3cret", "Bearer", "Bearer s3cret"):
-                headers = {"Authorization": given} if given else {}
+            for header in (None, "Bearer wrong", "Basic s3cret", "s3cret", "Bearer", "Bearer s3cret"):
+                headers = {"Authorization": header} if header else {}
                 got = await at.client.post("/v1/messages", json={"user": "a", "text": "/help"}, headers=headers)
-                assert got.status_code == (200 if given == "Bearer s3cret" else 401), given
+                assert got.status_code == (200 if header == "Bearer s3cret" else 401), header
                 if got.status_code == 401:
                     assert got.headers["www-authenticate"] == "Bearer"
             assert (await at.client.get("/healthz")).status_code == 200
@@ -240,11 +240,11 @@ def test_a_port_that_is_taken_is_said_in_one_line(tmp_path):
         async with serving(tmp_path, **{"http.port": port}):
             pass
 
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
         with pytest.raises(ChannelUnavailable, match="cannot be listened on"):
-            asyncio.run(start(taken.getsockname()[1]))
+            asyncio.run(start(busy.getsockname()[1]))
 
 
 def test_a_client_that_hangs_up_in_the_middle_of_a_body_leaves_no_traceback(tmp_path, caplog):

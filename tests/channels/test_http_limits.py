@@ -74,11 +74,11 @@ def test_an_answer_may_take_longer_than_its_request(tmp_path):
         go_on = asyncio.Event()
         model = ScriptedChat([[Stall(go_on), "At last."]])
         async with serving(tmp_path, model, limits=ServerLimits(head_s=0.05, body_s=0.05)) as at:
-            asked = asyncio.create_task(at.post(user="ada", text="Hello"))
+            request = asyncio.create_task(at.post(user="ada", text="Hello"))
             slow = await Client.of(at.url, HALF)
             assert await slow.rest() == b""  # its time was up while the other still waits for its answer
             go_on.set()
-            assert (await asked).json()["reply"] == "At last."
+            assert (await request).json()["reply"] == "At last."
 
     asyncio.run(scenario())
 
@@ -88,12 +88,12 @@ def test_where_every_connection_is_being_answered_another_is_turned_away(tmp_pat
         go_on = asyncio.Event()
         model = ScriptedChat([[Stall(go_on), "Done."]])
         async with serving(tmp_path, model, limits=ServerLimits(connections=1)) as at:
-            asked = asyncio.create_task(at.post(user="ada", text="Hello"))
+            request = asyncio.create_task(at.post(user="ada", text="Hello"))
             await wait_until_async(lambda: bool(model.requests))
             refused = await Client.of(at.url, HALF)
             assert (await refused.rest()).startswith(b"HTTP/1.1 503 ")
             go_on.set()
-            assert (await asked).json()["reply"] == "Done."
+            assert (await request).json()["reply"] == "Done."
 
     asyncio.run(scenario())
 

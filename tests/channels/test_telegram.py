@@ -7,9 +7,8 @@ import json
 
 import pytest
 
-from kept.channels import telegram
+from kept.channels.telegram import TEXT_ONLY
 from kept.errors import ChannelUnavailable, ConfigError
-from kept.responder import delivery
 from kept.testing import ScriptedChat, Stall
 from tests.support.responders import asked
 from tests.support.telegram_bot import bot
@@ -23,21 +22,14 @@ def api():
         yield server
 
 
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch):
-    """What is tried again is tried at once."""
-    monkeypatch.setattr(delivery, "FIRST_WAIT_S", 0.0)
-    monkeypatch.setattr(telegram, "_FIRST_WAIT_S", 0.0)
-
-
 def texts(api: BotApi) -> list[str]:
-    return [one["text"] for one in api.sent]
+    return [message["text"] for message in api.sent]
 
 
 def test_a_message_is_answered_where_it_came_from(tmp_path, api):
     async def scenario():
         async with bot(tmp_path, api) as at:
-            assert at.said[0] == "Telegram: @kept_bot, for 2 people"
+            assert at.lines[0] == "Telegram: @kept_bot, for 2 people"
             api.write("Good morning", user=7)
             await wait_until_async(lambda: len(api.sent) == 1)
             assert api.sent[0]["chat_id"] == "7"
@@ -85,7 +77,7 @@ def test_only_people_on_the_list_are_answered(tmp_path, api, caplog):
             await wait_until_async(lambda: len(api.sent) == 1)
             await wait_until_async(lambda: api.pending == [])
             assert api.sent[0]["chat_id"] == "8"
-            assert len(at.inbox._letters) == 1
+            assert len(at.inbox.messages()) == 1
 
     asyncio.run(scenario())
     assert "ignored user 666" in caplog.text
@@ -103,9 +95,9 @@ def test_what_has_no_words_is_answered_once_with_what_is_read(tmp_path, api):
             api.write(None, user=7, dice=dice)
             api.write("Hello", user=7)
             await wait_until_async(lambda: len(api.sent) == 2)
-            assert api.sent[0] == {"chat_id": "7", "text": telegram.ONLY_TEXT}
+            assert api.sent[0] == {"chat_id": "7", "text": TEXT_ONLY}
             assert "Hello" in texts(api)[1]
-            assert len(at.inbox._letters) == 1
+            assert len(at.inbox.messages()) == 1
 
     asyncio.run(scenario())
 
@@ -234,14 +226,14 @@ def test_nothing_more_is_fetched_while_nothing_more_is_taken(tmp_path, api):
         async with bot(tmp_path, api, model, **{"auto_responder.max_queued": 2}) as at:
             for number in range(5):
                 api.write(f"Message {number}", user=7)
-            await wait_until_async(lambda: len(at.inbox._letters) == 2 and len(api.offsets) >= 1)
+            await wait_until_async(lambda: len(at.inbox.messages()) == 2 and len(api.offsets) >= 1)
             polled = len(api.offsets)
             for _ in range(20):
                 await asyncio.sleep(0.005)
-            assert len(at.inbox._letters) == 2
+            assert len(at.inbox.messages()) == 2
             assert len(api.offsets) == polled
             gate.set()
-            await wait_until_async(lambda: len(at.inbox._letters) == 5)
+            await wait_until_async(lambda: len(at.inbox.messages()) == 5)
             await wait_until_async(lambda: not at.inbox.unfinished() and not at.inbox.waiting())
 
     asyncio.run(scenario())
@@ -297,7 +289,7 @@ def test_updates_that_cannot_be_read_are_set_aside_and_the_next_ones_answered(tm
             api.redeliver({"update_id": 900, "message": "no message"})
             api.redeliver({"update_id": 901})
             api.write("Good morning", user=7)
-            await wait_until_async(lambda: any("Good morning" in one for one in texts(api)))
+            await wait_until_async(lambda: any("Good morning" in text for text in texts(api)))
             await wait_until_async(lambda: api.pending == [])
 
     asyncio.run(scenario())

@@ -27,7 +27,7 @@ def model():
 @pytest.fixture
 def options(model) -> list[str]:
     chosen = ("model.provider=openai", "model.name=test", f"model.base_url={model.openai_url}")
-    return [part for one in chosen for part in ("--set", one)]
+    return [part for setting in chosen for part in ("--set", setting)]
 
 
 def test_without_a_model_it_says_in_one_line_what_to_set(kept):
@@ -89,7 +89,7 @@ class Terminal:
             os.execve(KEPT, [KEPT, *args], {**environment, "TERM": "dumb", "NO_COLOR": "1"})
 
     def read_until(self, text: str) -> str:
-        """What appears up to there, from where the last call ended."""
+        """Return the output up to a text, from where the last call ended."""
         deadline = time.monotonic() + PATIENCE_S
         while text not in self.seen:
             ready, _, _ = select.select([self.handle], [], [], max(0.0, deadline - time.monotonic()))
@@ -102,7 +102,7 @@ class Terminal:
         os.write(self.handle, keys.encode())
 
     def leave(self) -> int:
-        """Ctrl-D at the prompt. The process has to end by itself."""
+        """Type Ctrl-D at the prompt, and wait for the process to end."""
         self.type("\x04")
         deadline = time.monotonic() + PATIENCE_S
         try:

@@ -33,7 +33,7 @@ def say(harness: ResponderHarness, *lines: str) -> list[str]:
         replies = []
         async with running_responder(harness) as responder:
             for line in lines:
-                number = f"m{len(responder.inbox._letters)}"
+                number = f"m{len(responder.inbox.messages())}"
                 await tell(responder, harness.key(), line, number)
                 replies.append((await reply_to(responder, number)).reply)
         return replies
@@ -62,16 +62,16 @@ def test_what_is_a_command(text, expected):
 
 def test_every_command_in_the_help_is_there_and_none_asks_the_model(harness):
     say(harness, "Hello")
-    asked = len(harness.model.requests)
+    requests = len(harness.model.requests)
     for name in NAMES:
         if name != "compact":
             assert not say(harness, f"/{name}")[0].startswith("There is no command"), name
-    assert len(harness.model.requests) == asked
+    assert len(harness.model.requests) == requests
 
 
 def test_a_command_that_is_not_there_gets_a_hint(harness):
     assert say(harness, "/remembr x")[0] == (
-        "There is no command /remembr. Did you mean /remember? /help lists those there are."
+        "There is no command /remembr. Did you mean /remember? /help lists all commands."
     )
     assert say(harness, "/help") == [HELP]
 
@@ -85,21 +85,21 @@ def test_a_new_conversation_begins_and_the_old_one_is_kept(harness, command):
     new = harness.sessions.find("http", "ada")
     assert new.id != old.id
     assert new.messages == 0
-    assert [one.text for one in harness.sessions.load(old.id).messages] == ["Hello", "A reply."]
+    assert [message.text for message in harness.sessions.load(old.id).messages] == ["Hello", "A reply."]
 
 
 def test_new_with_a_text_answers_it_in_the_new_conversation(harness):
     say(harness, "Hello", "/new What now?")
-    assert [one.text for one in harness.said()] == ["What now?", "A reply."]
+    assert [message.text for message in harness.said()] == ["What now?", "A reply."]
 
 
 def test_a_reset_that_a_crash_cut_short_happens_once(harness):
     session = harness.sessions.get_or_create("http", "ada")
     commands = Commands(None, harness.memory, harness.sessions)
-    asked = CommandCall(Command("new", ""), session.id, "m1")
-    first = asyncio.run(commands.begin_anew(asked))
-    assert asyncio.run(commands.begin_anew(asked)).id == first.id
-    other = asyncio.run(commands.begin_anew(CommandCall(Command("new", ""), first.id, "m2")))
+    call = CommandCall(Command("new", ""), session.id, "m1")
+    first = asyncio.run(commands.start_session(call))
+    assert asyncio.run(commands.start_session(call)).id == first.id
+    other = asyncio.run(commands.start_session(CommandCall(Command("new", ""), first.id, "m2")))
     assert other.id != first.id
 
 
@@ -120,11 +120,11 @@ def test_memory_says_what_is_known_and_where_it_stands(harness):
     write_note(
         Path(harness.memory.workspace.root), "memory/servers.md", "# Servers\n\nThe staging database is on port 5433.\n"
     )
-    found, nothing, empty = say(harness, "/memory staging database port", "/memory zzqx", "/memory")
-    assert "memory/servers.md#L" in found
-    assert "5433" in found
-    assert nothing.startswith("Nothing is remembered about that.")
-    assert empty.startswith("Say what to look for")
+    hits, nothing, empty = say(harness, "/memory staging database port", "/memory zzqx", "/memory")
+    assert "memory/servers.md#L" in hits
+    assert "5433" in hits
+    assert nothing.startswith("The memory has nothing about that.")
+    assert empty.startswith("Say what to search for")
 
 
 def test_status_says_where_we_are(harness):
@@ -158,7 +158,7 @@ def test_forgetting_shows_what_would_go_and_asks_first(harness):
     assert "/forget yes" in shown
     assert note.read_text() == NOTE, "nothing went yet"
     assert say(harness, "/forget no") == ["Nothing was forgotten."]
-    assert say(harness, "/forget yes")[0].startswith("There is nothing waiting")
+    assert say(harness, "/forget yes")[0].startswith("There is nothing to confirm")
     assert note.read_text() == NOTE
 
 
@@ -178,7 +178,7 @@ def test_a_passage_that_changed_since_is_left_alone(harness):
     note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
     say(harness, "/forget bicycle lock 4711")
     note.write_text(NOTE.replace("4711", "0815"))
-    assert "has changed since" in say(harness, "/forget yes")[0]
+    assert "changed since then" in say(harness, "/forget yes")[0]
     assert "0815" in note.read_text()
 
 
@@ -207,7 +207,7 @@ def test_what_conversations_say_stays_and_that_is_said(harness):
     say(harness, "My bicycle lock opens with 4711, you know.")
     reply = say(harness, "/forget bicycle lock 4711")[0]
     assert "The notes say nothing about that." in reply
-    assert "Conversations stay as they are" in reply
+    assert "Conversations are not changed" in reply
     assert "sessions/" in reply
 
 
@@ -230,7 +230,7 @@ def test_a_note_keeps_its_line_ends_and_everything_else_to_the_byte(tmp_path):
 
 def test_passages_are_paragraphs_and_list_items_but_no_headings():
     text = "# H\n\none\ntwo\n- a\n  more a\n- b\n\n```\ncode\n\nstill code\n```\n## G\nend"
-    assert [(one.start_line, one.text) for one in split_passages("n.md", 10, text)] == [
+    assert [(passage.start_line, passage.text) for passage in split_passages("n.md", 10, text)] == [
         (12, "one\ntwo"),
         (14, "- a\n  more a"),
         (16, "- b"),
@@ -240,7 +240,7 @@ def test_passages_are_paragraphs_and_list_items_but_no_headings():
 
 
 def test_a_command_among_other_messages_after_a_crash_is_still_one(harness):
-    """What was accepted is parted into turns anew, in order."""
+    """Accepted messages are divided into runs again, in their order."""
     inbox = harness.inbox()
     for number, text in enumerate(["one", "/help", "two"]):
         inbox.receive(harness.key(), Inbound(f"m{number}", text))
@@ -251,5 +251,5 @@ def test_a_command_among_other_messages_after_a_crash_is_still_one(harness):
 
     asyncio.run(scenario())
     again = harness.inbox()
-    replies = [again.turn_of(again.find("http", f"m{number}")).reply for number in range(3)]
+    replies = [again.find_run(again.find("http", f"m{number}")).reply for number in range(3)]
     assert replies == ["A reply.", HELP, "A reply."]

@@ -1,8 +1,11 @@
-"""What was accepted is on disk, and so is what became of it."""
+"""Accepted messages, and what became of them, are on disk."""
 
 from __future__ import annotations
 
 import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,7 @@ import pytest
 from kept.agent.events import Inbound
 from kept.clock import SystemClock
 from kept.errors import ConfigError, MessageConflict, WriteFailed
-from kept.responder.inbox import Inbox, describe
+from kept.responder.inbox import Inbox, message_status
 from kept.sessions.session_key import SessionKey
 
 KEY = SessionKey("main", "telegram", "default", "direct", "7")
@@ -22,11 +25,8 @@ def opened(path: Path, **more) -> Inbox:
 
 def state(inbox: Inbox) -> dict[str, tuple]:
     """Everything that matters about every message."""
-    found = {}
-    for letter in list(inbox._letters.values()):
-        turn = inbox.turn_of(letter)
-        found[letter.id] = (letter.message, describe(turn), turn)
-    return found
+    runs = [(message, inbox.find_run(message)) for message in inbox.messages()]
+    return {message.id: (message.inbound, message_status(run), run) for message, run in runs}
 
 
 @pytest.fixture
@@ -63,9 +63,9 @@ def test_everything_is_as_it_was_when_it_is_opened_again(journal):
     fill(inbox)
     again = opened(journal)
     assert state(again) == state(inbox)
-    assert [letter.id for letter in again.waiting()] == ["m8"]
-    assert [turn.ids for turn in again.unfinished()] == [("m5",), ("m6",), ("m7",)]
-    assert [turn.ids for turn in again.unsure()] == [("m1", "m2")]
+    assert [message.id for message in again.waiting()] == ["m8"]
+    assert [run.message_ids for run in again.unfinished()] == [("m5",), ("m6",), ("m7",)]
+    assert [run.message_ids for run in again.unsure()] == [("m1", "m2")]
 
 
 @pytest.mark.slow
@@ -77,10 +77,10 @@ def test_a_kill_at_any_byte_loses_nothing_that_was_promised(journal, hasty):
     before = None
     for size in range(len(whole) + 1):
         journal.write_bytes(whole[:size])
-        found = state(opened(journal))
+        reopened = state(opened(journal))
         if size in ends or before is None:
-            before = found
-        assert found == before, f"cut at byte {size}"
+            before = reopened
+        assert reopened == before, f"cut at byte {size}"
         assert journal.read_bytes() == whole[: max((end for end in ends if end <= size), default=0)]
 
 
@@ -102,12 +102,12 @@ def test_another_message_under_the_same_id_is_refused(journal):
 
 
 def test_old_turns_are_forgotten_and_unfinished_ones_are_not(journal, hasty):
-    inbox = opened(journal, kept_turns=3)
+    inbox = opened(journal, kept_runs=3)
     unfinished = inbox.begin([inbox.receive(KEY, Inbound("open", "?"))], "s1")
     for number in range(600):
-        turn = inbox.begin([inbox.receive(KEY, Inbound(f"m{number}", "Hello"))], "s1")
-        inbox.answer(turn, ["Hi"], push=False, entry_id=None)
-    again = opened(journal, kept_turns=3)
+        run = inbox.begin([inbox.receive(KEY, Inbound(f"m{number}", "Hello"))], "s1")
+        inbox.answer(run, ["Hi"], push=False, entry_id=None)
+    again = opened(journal, kept_runs=3)
     assert list(state(again)) == ["open", "m597", "m598", "m599"]
     assert again.unfinished() == [unfinished]
     assert len(journal.read_bytes().splitlines()) == 1 + 2 + 3 * 3
@@ -159,18 +159,27 @@ def test_a_journal_of_a_later_version_is_left_alone(journal):
     assert journal.read_text() == '{"type":"inbox","version":2}\n'
 
 
-def refuse(path, data):
-    raise WriteFailed(f"{path}: could not be written (No space left on device).")
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Let no write make a file larger than this, as a full disk would."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_old_messages_that_cannot_be_cleared_away_fail_no_step(journal, monkeypatch, caplog):
-    inbox = opened(journal, kept_turns=0)
-    monkeypatch.setattr("kept.responder.inbox._SPARE", 0)
-    turn = inbox.begin([inbox.receive(KEY, Inbound("m1", "Hello"))], "s1")
-    monkeypatch.setattr("kept.responder.journal.write_atomic", refuse)
-    assert inbox.answer(turn, ["Yes."], push=False, entry_id=None).parts == ("Yes.",)
+def test_old_messages_that_cannot_be_cleared_away_fail_no_step(journal, hasty, caplog):
+    inbox = opened(journal, kept_runs=0, spare_runs=0)
+    for number in range(100):  # a file with these is longer when it is rewritten, by the number of attempts
+        inbox.begin([inbox.receive(KEY, Inbound(f"open{number}", "?"))], "s1")
+    run = inbox.begin([inbox.receive(KEY, Inbound("m1", "Hello"))], "s1")
+    with largest_file(journal.stat().st_size + 200):
+        assert inbox.answer(run, ["Yes."], push=False, entry_id=None).parts == ("Yes.",)
     assert "old messages stay in the inbox" in caplog.text
-    assert describe(inbox.turn_of(inbox.find("telegram", "m1"))) == "answered"
+    assert message_status(inbox.find_run(inbox.find("telegram", "m1"))) == "answered"
+    assert state(opened(journal, read_only=True)) == state(inbox)
 
 
 def test_looking_from_outside_changes_nothing(journal):
@@ -178,10 +187,10 @@ def test_looking_from_outside_changes_nothing(journal):
     with journal.open("ab") as file:
         file.write(b'{"type":"strange"}\n{"type":"received","id":"m9","cha')
     before = journal.read_bytes()
-    looked = opened(journal, read_only=True, kept_turns=0)
-    assert [letter.id for letter in looked.waiting()] == ["m8"]
+    looked = opened(journal, read_only=True, kept_runs=0)
+    assert [message.id for message in looked.waiting()] == ["m8"]
     assert journal.read_bytes() == before
-    assert [one.name for one in journal.parent.iterdir()] == [journal.name]
+    assert [file.name for file in journal.parent.iterdir()] == [journal.name]
 
 
 def test_what_cannot_be_written_is_not_accepted(journal):

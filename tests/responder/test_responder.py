@@ -17,11 +17,13 @@ from kept.errors import (
     NotSent,
     QueueFull,
 )
-from kept.responder import turns
-from kept.responder.inbox import describe
-from kept.responder.outlet import PullChannel
+from kept.responder.answer_runner import EventReplay
+from kept.responder.channel import PullChannel
+from kept.responder.dispatcher import Dispatcher
+from kept.responder.inbox import message_status
+from kept.responder.timing import ResponderTiming
 from kept.testing import ScriptedChat, Stall
-from tests.support.responders import RecordingOutlet, ResponderHarness, asked, crash, reply_to, running_responder, tell
+from tests.support.responders import RecordingChannel, ResponderHarness, asked, crash, reply_to, running_responder, tell
 from tests.support.waiting import PATIENCE_S, wait_until_async
 
 MINUTES = 60_000
@@ -58,12 +60,12 @@ def test_a_message_is_answered_and_the_reply_can_be_fetched(open_harness):
     async def scenario():
         async with running_responder(harness) as responder:
             await tell(responder, harness.key(), "Good morning", "m1")
-            turn = await reply_to(responder, "m1")
-            assert "Good morning" in turn.reply
-            assert harness.inbox().turn_of(harness.inbox().find("http", "m1")) == turn
+            run = await reply_to(responder, "m1")
+            assert "Good morning" in run.reply
+            assert harness.inbox().find_run(harness.inbox().find("http", "m1")) == run
 
     asyncio.run(scenario())
-    assert [one.role for one in harness.said()] == ["user", "assistant"]
+    assert [message.role for message in harness.said()] == ["user", "assistant"]
 
 
 def test_messages_that_come_close_together_are_one_turn(open_harness):
@@ -73,13 +75,13 @@ def test_messages_that_come_close_together_are_one_turn(open_harness):
         async with running_responder(harness, http=PullChannel(debounce_ms=10 * MINUTES)) as responder:
             for number, text in enumerate(["I was wondering", "about the port", "of staging"]):
                 await tell(responder, harness.key(), text, f"m{number}")
-            assert describe(responder.find("http", "m0")[1]) == "waiting"
+            assert message_status(responder.get("http", "m0")[1]) == "waiting"
 
     asyncio.run(scenario())
     assert len(harness.model.requests) == 1
-    turn = harness.inbox().turn_of(harness.inbox().find("http", "m0"))
-    assert turn.ids == ("m0", "m1", "m2")
-    assert [one.text for one in harness.said()][:3] == ["I was wondering", "about the port", "of staging"]
+    run = harness.inbox().find_run(harness.inbox().find("http", "m0"))
+    assert run.message_ids == ("m0", "m1", "m2")
+    assert [message.text for message in harness.said()][:3] == ["I was wondering", "about the port", "of staging"]
 
 
 def test_after_a_quiet_moment_nothing_more_is_waited_for(open_harness):
@@ -112,15 +114,15 @@ def test_a_conversation_is_answered_in_order_however_fast_it_comes(open_harness)
     harness = open_harness(max_queued_per_conversation=50)
 
     async def scenario():
-        box = RecordingOutlet()
+        box = RecordingChannel()
         async with running_responder(harness, telegram=box) as responder:
             key = harness.key(channel="telegram")
             await asyncio.gather(*(tell(responder, key, f"number {n}", f"m{n}", chat=1) for n in range(20)))
         assert len(box.texts) == len(harness.model.requests)
 
     asyncio.run(scenario())
-    said = [one.text for one in harness.said(channel="telegram") if one.role == "user"]
-    assert said == [f"number {n}" for n in range(20)]
+    texts = [message.text for message in harness.said(channel="telegram") if message.role == "user"]
+    assert texts == [f"number {n}" for n in range(20)]
 
 
 def test_no_more_conversations_at_once_than_are_allowed(open_harness):
@@ -152,7 +154,7 @@ def test_a_slow_conversation_holds_up_no_other(open_harness):
             await wait_until_async(lambda: len(model.requests) == 1)
             await tell(responder, harness.key("b"), "quick", "m2")
             assert (await reply_to(responder, "m2")).reply == "Quick"
-            assert describe(responder.find("http", "m1")[1]) == "answering"
+            assert message_status(responder.get("http", "m1")[1]) == "answering"
             gate.set()
 
     asyncio.run(scenario())
@@ -174,7 +176,7 @@ def test_more_than_the_queue_holds_is_refused_and_not_kept(open_harness):
             with pytest.raises(QueueFull):
                 await tell(responder, harness.key("c"), "Hello", "c0")
             assert responder.inbox.find("http", "c0") is None
-            waiting = asyncio.create_task(responder.room.wait(str(harness.key("c"))))
+            waiting = asyncio.create_task(responder.limits.wait_for_space(str(harness.key("c"))))
             await asyncio.sleep(0)
             assert not waiting.done()
             gate.open.set()
@@ -195,7 +197,7 @@ def test_a_message_that_comes_twice_is_answered_once(open_harness):
     harness = open_harness()
 
     async def scenario():
-        box = RecordingOutlet()
+        box = RecordingChannel()
         async with running_responder(harness, telegram=box) as responder:
             key = harness.key(channel="telegram")
             await asyncio.gather(*(tell(responder, key, "Hello", "m1", chat=1) for _ in range(5)))
@@ -218,7 +220,7 @@ def test_another_message_with_a_known_id_is_refused_also_while_that_arrives(open
                 tell(responder, harness.key(), "Goodbye", "m1"),
                 return_exceptions=True,
             )
-            assert [type(one).__name__ for one in both] == ["AcceptedMessage", "MessageConflict"]
+            assert [type(result).__name__ for result in both] == ["AcceptedMessage", "MessageConflict"]
 
     asyncio.run(scenario())
 
@@ -236,7 +238,7 @@ def test_what_was_accepted_before_a_crash_is_answered_after_it(open_harness):
         await tell(responder, harness.key("b"), "two", "m2")
         await wait_until_async(lambda: gate.waiting == 1)
         await crash(responder)
-        assert {describe(harness.inbox().turn_of(one)) for one in harness.inbox()._letters.values()} == {
+        assert {message_status(harness.inbox().find_run(message)) for message in harness.inbox().messages()} == {
             "answering",
             "waiting",
         }
@@ -244,9 +246,9 @@ def test_what_was_accepted_before_a_crash_is_answered_after_it(open_harness):
         async with running_responder(harness) as responder:
             assert "one" in (await reply_to(responder, "m1")).reply
             assert "two" in (await reply_to(responder, "m2")).reply
-            assert responder.find("http", "m1")[1].attempts == 2
-        assert [one.role for one in harness.said("a")] == ["user", "assistant"]
-        assert [one.role for one in harness.said("b")] == ["user", "assistant"]
+            assert responder.get("http", "m1")[1].attempts == 2
+        assert [message.role for message in harness.said("a")] == ["user", "assistant"]
+        assert [message.role for message in harness.said("b")] == ["user", "assistant"]
 
     asyncio.run(scenario())
 
@@ -264,9 +266,9 @@ def test_a_turn_is_the_same_after_a_crash_whatever_came_since(open_harness):
         gate.open.set()
         async with running_responder(harness) as responder:
             await reply_to(responder, "m2")
-            assert responder.find("http", "m1")[1].ids == ("m1",)
-            assert responder.find("http", "m2")[1].ids == ("m2",)
-        assert [one.text for one in harness.said() if one.role == "user"] == ["one", "two"]
+            assert responder.get("http", "m1")[1].message_ids == ("m1",)
+            assert responder.get("http", "m2")[1].message_ids == ("m2",)
+        assert [message.text for message in harness.said() if message.role == "user"] == ["one", "two"]
 
     asyncio.run(scenario())
 
@@ -276,9 +278,9 @@ def test_a_reply_that_was_ready_before_a_crash_is_sent_after_it_once(open_harnes
         harness = open_harness()
         inbox = harness.inbox()
         key = harness.key(channel="telegram")
-        letter = inbox.receive(key, Inbound("m1", "Hello", metadata={"chat": 1}))
-        inbox.answer(inbox.begin([letter], "s"), ["part one", "part two"], push=True, entry_id=None)
-        box = RecordingOutlet()
+        message = inbox.receive(key, Inbound("m1", "Hello", metadata={"chat": 1}))
+        inbox.answer(inbox.begin([message], "s"), ["part one", "part two"], push=True, entry_id=None)
+        box = RecordingChannel()
         for _ in range(2):
             async with running_responder(harness, telegram=box):
                 pass
@@ -292,10 +294,10 @@ def test_a_part_that_may_have_been_sent_is_not_sent_again_and_that_is_said(open_
     async def scenario():
         harness = open_harness()
         inbox = harness.inbox()
-        letter = inbox.receive(harness.key(channel="telegram"), Inbound("m1", "Hello", metadata={"chat": 1}))
-        turn = inbox.answer(inbox.begin([letter], "s"), ["part one", "part two"], push=True, entry_id=None)
-        inbox.mark(turn, "sending")
-        box = RecordingOutlet()
+        message = inbox.receive(harness.key(channel="telegram"), Inbound("m1", "Hello", metadata={"chat": 1}))
+        run = inbox.answer(inbox.begin([message], "s"), ["part one", "part two"], push=True, entry_id=None)
+        inbox.mark(run, "sending")
+        box = RecordingChannel()
         async with running_responder(harness, telegram=box) as responder:
             await wait_until_async(lambda: bool(box.sent))
             await wait_until_async(lambda: not responder.inbox.unfinished())
@@ -314,7 +316,7 @@ def test_what_came_by_a_channel_that_is_not_there_waits_for_it(open_harness):
         async with running_responder(harness):
             pass
         assert len(harness.inbox().waiting()) == 1
-        box = RecordingOutlet()
+        box = RecordingChannel()
         async with running_responder(harness, telegram=box):
             pass
         assert len(box.sent) == 1
@@ -322,21 +324,21 @@ def test_what_came_by_a_channel_that_is_not_there_waits_for_it(open_harness):
     asyncio.run(scenario())
 
 
-def test_a_message_that_takes_every_process_down_is_given_up_in_the_end(open_harness, monkeypatch):
-    monkeypatch.setattr(turns, "MAX_ATTEMPTS", 3)
+def test_a_message_that_takes_every_process_down_is_given_up_in_the_end(open_harness):
+    timing = ResponderTiming(max_attempts=3)
 
     async def scenario():
         gate = Gate()
         harness = open_harness(gate.model)
         for attempt in range(3):
-            responder = harness.responder({"http": PullChannel()})
+            responder = harness.responder({"http": PullChannel()}, timing=timing)
             await responder.start()
             await tell(responder, harness.key(), "poison", "m1")
             await wait_until_async(lambda attempt=attempt: gate.waiting == attempt + 1)
             await crash(responder)
-        async with running_responder(harness) as responder:
-            turn = await reply_to(responder, "m1")
-            assert (describe(turn), turn.error) == ("failed", "gave_up")
+        async with running_responder(harness, timing=timing) as responder:
+            run = await reply_to(responder, "m1")
+            assert (message_status(run), run.error) == ("failed", "gave_up")
         assert gate.waiting == 3
 
     asyncio.run(scenario())
@@ -348,7 +350,7 @@ def test_a_message_that_takes_every_process_down_is_given_up_in_the_end(open_har
 def test_what_certainly_did_not_leave_is_sent_again(open_harness):
     async def scenario():
         harness = open_harness(ScriptedChat(["Hi."]))
-        box = RecordingOutlet()
+        box = RecordingChannel()
         box.faults = [NotSent("busy", retry_after_s=0), NotSent("busy", retry_after_s=0)]
         async with running_responder(harness, telegram=box) as responder:
             await tell(responder, harness.key(channel="telegram"), "Hello", "m1", chat=1)
@@ -362,7 +364,7 @@ def test_what_certainly_did_not_leave_is_sent_again(open_harness):
 def test_what_may_have_left_is_not_sent_again(open_harness, fault):
     async def scenario():
         harness = open_harness(ScriptedChat(["Hi.", "Hello again."]))
-        box = RecordingOutlet()
+        box = RecordingChannel()
         box.faults = [fault]
         async with running_responder(harness, telegram=box) as responder:
             key = harness.key(channel="telegram")
@@ -370,7 +372,7 @@ def test_what_may_have_left_is_not_sent_again(open_harness, fault):
             await wait_until_async(lambda: bool(responder.inbox.unsure()))
             await tell(responder, key, "Hello?", "m2", chat=1)
         assert box.texts == ["Hello again."]
-        assert [turn.ids for turn in harness.inbox().unsure()] == [("m1",)]
+        assert [run.message_ids for run in harness.inbox().unsure()] == [("m1",)]
 
     asyncio.run(scenario())
 
@@ -378,7 +380,7 @@ def test_what_may_have_left_is_not_sent_again(open_harness, fault):
 def test_a_long_reply_is_sent_in_parts_while_typing_is_shown(open_harness):
     async def scenario():
         harness = open_harness(ScriptedChat(["One paragraph.\n\nAnd another one."]))
-        box = RecordingOutlet(limit=20)
+        box = RecordingChannel(limit=20)
         async with running_responder(harness, telegram=box) as responder:
             await tell(responder, harness.key(channel="telegram"), "Hello", "m1", chat=1)
         assert box.texts == ["One paragraph.", "And another one."]
@@ -391,11 +393,11 @@ def test_a_long_reply_is_sent_in_parts_while_typing_is_shown(open_harness):
 def test_nothing_is_sent_where_there_is_nothing_to_say(open_harness, silence):
     async def scenario():
         harness = open_harness(ScriptedChat(lambda request: silence))
-        box = RecordingOutlet()
+        box = RecordingChannel()
         async with running_responder(harness, telegram=box) as responder:
             await tell(responder, harness.key(channel="telegram"), "Just so you know", "m1", chat=1)
-            turn = await reply_to(responder, "m1", "telegram")
-            assert (turn.parts, turn.error) == ((), None)
+            run = await reply_to(responder, "m1", "telegram")
+            assert (run.parts, run.error) == ((), None)
         assert box.sent == []
 
     asyncio.run(scenario())
@@ -409,12 +411,12 @@ def test_a_model_that_fails_is_told_to_the_person_and_the_next_message_is_answer
         harness = open_harness(
             ScriptedChat(lambda request: ModelFailed("The model is gone.") if "1" in asked(request) else "Back.")
         )
-        box = RecordingOutlet()
+        box = RecordingChannel()
         async with running_responder(harness, telegram=box) as responder:
             key = harness.key(channel="telegram")
             await tell(responder, key, "1", "m1", chat=1)
-            turn = await reply_to(responder, "m1", "telegram")
-            assert describe(turn) == "failed"
+            run = await reply_to(responder, "m1", "telegram")
+            assert message_status(run) == "failed"
             await wait_until_async(lambda: len(box.sent) == 1)
         assert "The model is gone." in box.texts[0]
 
@@ -422,21 +424,22 @@ def test_a_model_that_fails_is_told_to_the_person_and_the_next_message_is_answer
 
 
 def test_a_conversation_that_comes_to_a_halt_lets_go_of_those_who_wait_and_is_answered_by_the_next_start(
-    open_harness, monkeypatch, caplog
+    open_harness, caplog
 ):
     harness = open_harness()
 
-    async def broken(self, key):
-        raise RuntimeError("nobody has thought of this")
+    class BrokenForAda(Dispatcher):
+        async def current_session_id(self, key):
+            if key.user_id == "ada":
+                raise RuntimeError("an error that no code expects")
+            return await super().current_session_id(key)
 
     async def scenario():
-        async with running_responder(harness) as responder:
-            with monkeypatch.context() as patched:
-                patched.setattr("kept.responder.answerer.Dispatcher.session_of", broken)
-                await tell(responder, harness.key(), "Hello?", "m1")
-                async with asyncio.timeout(PATIENCE_S):
-                    _, turn = await responder.wait("http", "m1")
-            assert turn is None
+        async with running_responder(harness, dispatcher_class=BrokenForAda) as responder:
+            await tell(responder, harness.key(), "Hello?", "m1")
+            async with asyncio.timeout(PATIENCE_S):
+                _, run = await responder.wait("http", "m1")
+            assert run is None
             await tell(responder, harness.key("bob"), "And I?", "m2")
             assert "And I?" in (await reply_to(responder, "m2")).reply
         assert "came to a halt" in caplog.text
@@ -451,9 +454,9 @@ def test_a_fault_of_our_own_is_told_without_its_details(open_harness):
         harness = open_harness(ScriptedChat(lambda request: ZeroDivisionError("secret detail")))
         async with running_responder(harness) as responder:
             await tell(responder, harness.key(), "Hello", "m1")
-            turn = await reply_to(responder, "m1")
-            assert turn.error == "internal"
-            assert "secret detail" not in turn.reply
+            run = await reply_to(responder, "m1")
+            assert run.error == "internal"
+            assert "secret detail" not in run.reply
 
     asyncio.run(scenario())
 
@@ -481,6 +484,18 @@ def test_whoever_watches_sees_all_of_it_however_late(open_harness):
     asyncio.run(scenario())
 
 
+def test_a_follower_gets_a_heartbeat_while_nothing_happens():
+    async def scenario():
+        replay = EventReplay()
+        events = replay.follow(heartbeat_s=0.0)
+        assert await anext(events) is None
+        replay.add(ReplyDelta("Hello"))
+        replay.end()
+        assert [event async for event in events] == [ReplyDelta("Hello")]
+
+    asyncio.run(scenario())
+
+
 def test_a_message_can_be_cancelled_while_it_waits_and_while_it_is_answered(open_harness):
     async def scenario():
         gate = Gate()
@@ -489,8 +504,8 @@ def test_a_message_can_be_cancelled_while_it_waits_and_while_it_is_answered(open
             await tell(responder, harness.key(), "one", "m1")
             await wait_until_async(lambda: gate.waiting == 1)
             await tell(responder, harness.key(), "two", "m2")
-            assert describe((await responder.cancel("http", "m2"))[1]) == "cancelled"
-            assert describe((await responder.cancel("http", "m1"))[1]) == "cancelled"
+            assert message_status((await responder.cancel("http", "m2"))[1]) == "cancelled"
+            assert message_status((await responder.cancel("http", "m1"))[1]) == "cancelled"
             gate.open.set()
             await tell(responder, harness.key(), "three", "m3")
             await reply_to(responder, "m3")
@@ -498,7 +513,7 @@ def test_a_message_can_be_cancelled_while_it_waits_and_while_it_is_answered(open
                 await responder.cancel("http", "m3")
             with pytest.raises(MessageNotFound):
                 await responder.cancel("http", "m4")
-        assert [one.text for one in harness.said() if one.role == "user"] == ["one", "three"]
+        assert [message.text for message in harness.said() if message.role == "user"] == ["one", "three"]
         assert harness.inbox().unfinished() == []
 
     asyncio.run(scenario())
@@ -508,7 +523,7 @@ def test_stop_overtakes_whatever_was_said_before(open_harness):
     async def scenario():
         gate = Gate()
         harness = open_harness(gate.model)
-        box = RecordingOutlet()
+        box = RecordingChannel()
         async with running_responder(harness, telegram=box) as responder:
             key = harness.key(channel="telegram")
             await tell(responder, key, "one", "m1", chat=1)
@@ -516,8 +531,8 @@ def test_stop_overtakes_whatever_was_said_before(open_harness):
             await tell(responder, key, "two", "m2", chat=1)
             await tell(responder, key, "/stop", "m3", chat=1)
             await wait_until_async(lambda: box.texts == ["Stopped."])
-        assert describe(harness.inbox().turn_of(harness.inbox().find("telegram", "m1"))) == "cancelled"
-        assert describe(harness.inbox().turn_of(harness.inbox().find("telegram", "m2"))) == "cancelled"
+        assert message_status(harness.inbox().find_run(harness.inbox().find("telegram", "m1"))) == "cancelled"
+        assert message_status(harness.inbox().find_run(harness.inbox().find("telegram", "m2"))) == "cancelled"
 
     asyncio.run(scenario())
 
@@ -536,7 +551,7 @@ def test_a_drain_that_takes_too_long_leaves_the_rest_to_the_next_start(open_harn
         await asyncio.sleep(0)
         at_once.set()
         assert await draining is False
-        assert describe((await waiting)[1]) == "answering", "whoever waited is let go"
+        assert message_status((await waiting)[1]) == "answering", "whoever waited is let go"
         assert len(harness.inbox().unfinished()) == 1
 
     asyncio.run(scenario())
@@ -548,7 +563,7 @@ def test_a_drain_that_takes_too_long_leaves_the_rest_to_the_next_start(open_harn
 def test_what_was_said_in_a_group_since_the_last_reply_comes_with_the_question_once(open_harness):
     async def scenario():
         harness = open_harness(max_history_messages=2)
-        async with running_responder(harness, telegram=RecordingOutlet()) as responder:
+        async with running_responder(harness, telegram=RecordingChannel()) as responder:
             key = harness.key("-100", channel="telegram", chat_type="group")
             for number in range(3):
                 responder.hear(key, GroupLine("Bea", f"line {number}", dt.datetime.now().astimezone()))

@@ -34,13 +34,13 @@ def open_model(loaded: LoadedConfig) -> ScriptedChat:
     return ScriptedChat(answer)
 
 
-def say(line: str) -> None:
+def report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
 def main(settings: Sequence[str]) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s")
-    run_gateway(load_config(settings=dict(one.split("=", 1) for one in settings)), open_model, say=say)
+    run_gateway(load_config(settings=dict(setting.split("=", 1) for setting in settings)), open_model, report=report)
 
 
 if __name__ == "__main__":

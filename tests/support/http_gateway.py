@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 import httpx
 
 from kept import Memory, SessionStore
-from kept.app import open_answerer
 from kept.channels.gateway import Gateway
 from kept.testing import FakeEmbedder, ScriptedChat
 from tests.support.responders import asked
@@ -17,7 +16,7 @@ from tests.support.waiting import PATIENCE_S, wait_until_async
 
 
 class Service:
-    """A gateway that listens on a port of its own, in this process."""
+    """A gateway that listens on a free port, in this process."""
 
     def __init__(self, gateway: Gateway, url: str, client: httpx.AsyncClient) -> None:
         self.gateway = gateway
@@ -34,12 +33,12 @@ class Service:
 
 
 def read_events(raw: bytes) -> list[tuple[str, dict]]:
-    found = []
+    events = []
     for block in raw.decode().split("\n\n"):
         lines = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line and not line.startswith(":"))
         if lines:
-            found.append((lines["event"], json.loads(lines["data"])))
-    return found
+            events.append((lines["event"], json.loads(lines["data"])))
+    return events
 
 
 @asynccontextmanager
@@ -52,15 +51,15 @@ async def serving(tmp_path, model=None, *, headers=None, limits=None, **settings
         settings={"gateway.http.port": 0, **{f"gateway.{name}": value for name, value in settings.items()}},
     )
     sessions = SessionStore(memory.config)
-    said: list[str] = []
+    lines: list[str] = []
     model = model or ScriptedChat(lambda request: f"You said: {asked(request)}")
-    gateway = Gateway(memory.config, open_answerer(memory, sessions, model), say=said.append, limits=limits)
+    gateway = Gateway(memory, sessions, model, report=lines.append, limits=limits)
     running = asyncio.create_task(gateway.run())
     try:
-        await wait_until_async(lambda: bool(said) or running.done())
+        await wait_until_async(lambda: bool(lines) or running.done())
         if running.done():
             running.result()
-        url = said[0].split()[1].removesuffix("/v1/messages").rstrip(",").removesuffix("/v1/messages")
+        url = lines[0].split()[1].removesuffix("/v1/messages").rstrip(",").removesuffix("/v1/messages")
         async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, headers=headers) as client:
             yield Service(gateway, url, client)
     finally:
@@ -70,4 +69,4 @@ async def serving(tmp_path, model=None, *, headers=None, limits=None, **settings
         memory.close()
         sessions.close()
     running.result()
-    assert said[-1].startswith("Stopped."), said
+    assert lines[-1].startswith("Stopped."), lines

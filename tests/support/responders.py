@@ -12,12 +12,12 @@ from kept import Memory, SessionStore
 from kept.agent.agent import Agent
 from kept.agent.events import Inbound
 from kept.llm.base import ChatRequest
-from kept.responder.answerer import Dispatcher
+from kept.responder.channel import Channel, PullChannel
 from kept.responder.commands import Commands
-from kept.responder.inbox import Inbox
-from kept.responder.letters import AnswerRun
-from kept.responder.outlet import Channel, PullChannel
+from kept.responder.dispatcher import Dispatcher, IndexCadence
+from kept.responder.inbox import AnswerRun, Inbox
 from kept.responder.responder import Responder
+from kept.responder.timing import ResponderTiming
 from kept.sessions.entries import Message
 from kept.sessions.session_key import SessionKey
 from kept.testing import FakeEmbedder, ScriptedChat
@@ -29,8 +29,8 @@ def asked(request: ChatRequest) -> str:
     return "\n".join(part.text for part in request.turns[-1].parts if hasattr(part, "text"))
 
 
-class RecordingOutlet:
-    """An outlet that records what it was sent. Each entry in `faults` makes one send raise."""
+class RecordingChannel:
+    """A channel that records what it was sent. Each entry in `faults` makes one send raise."""
 
     pushes = True
 
@@ -74,15 +74,20 @@ class ResponderHarness:
         self.model = model or ScriptedChat(lambda request: f"You said: {asked(request)}")
         self.journal = str(tmp_path / "home" / "agents" / "main" / "inbox.jsonl")
 
-    def responder(self, outlets: Mapping[str, Channel]) -> Responder:
+    def responder(
+        self,
+        channels: Mapping[str, Channel],
+        *,
+        dispatcher_class: type[Dispatcher] = Dispatcher,
+        timing: ResponderTiming | None = None,
+    ) -> Responder:
         agent = Agent(self.memory, self.sessions, self.model, retry_wait_s=0.0)
         settings = self.memory.config.gateway.auto_responder
-        commands = Commands(agent, self.memory, self.sessions)
-        every = settings.memory_index_interval_messages
-        answerer = Dispatcher(agent, self.memory, self.sessions, commands, index_every=every)
-        made = Responder(answerer, self.inbox(), settings, outlets)
-        commands.more_status = made.status_lines
-        return made
+        commands = Commands(agent, self.memory, self.sessions, more_status=lambda: responder.status_lines())
+        cadence = IndexCadence(self.memory, every_messages=settings.memory_index_interval_messages)
+        dispatcher = dispatcher_class(agent, self.sessions, commands, cadence=cadence)
+        responder = Responder(dispatcher, self.inbox(), settings, channels, timing=timing)
+        return responder
 
     def inbox(self) -> Inbox:
         return Inbox(self.journal, clock=self.memory.clock)
@@ -100,9 +105,16 @@ class ResponderHarness:
 
 
 @asynccontextmanager
-async def running_responder(harness: ResponderHarness, **outlets: Channel) -> AsyncIterator[Responder]:
+async def running_responder(
+    harness: ResponderHarness,
+    *,
+    dispatcher_class: type[Dispatcher] = Dispatcher,
+    timing: ResponderTiming | None = None,
+    **channels: Channel,
+) -> AsyncIterator[Responder]:
     """Run a responder. On exit it finishes the messages that it accepted."""
-    responder = harness.responder(outlets or {"http": PullChannel()})
+    channels = channels or {"http": PullChannel()}
+    responder = harness.responder(channels, dispatcher_class=dispatcher_class, timing=timing)
     await responder.start()
     try:
         yield responder
@@ -121,6 +133,6 @@ async def tell(responder: Responder, key: SessionKey, text: str, message_id: str
 
 async def reply_to(responder: Responder, message_id: str, channel: str = "http") -> AnswerRun:
     async with asyncio.timeout(PATIENCE_S):
-        _, turn = await responder.wait(channel, message_id)
-    assert turn is not None
-    return turn
+        _, run = await responder.wait(channel, message_id)
+    assert run is not None
+    return run

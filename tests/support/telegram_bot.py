@@ -6,8 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from kept import Memory, SessionStore
-from kept.app import open_answerer
 from kept.channels.gateway import Gateway
+from kept.responder.timing import ResponderTiming
 from kept.testing import ScriptedChat
 from tests.support.responders import asked
 from tests.support.telegram_server import TOKEN, BotApi
@@ -18,12 +18,12 @@ from tests.support.workspaces import open_memory
 class Bot:
     """A running gateway and everything that it needs."""
 
-    def __init__(self, gateway: Gateway, memory: Memory, sessions: SessionStore, said: list[str]) -> None:
+    def __init__(self, gateway: Gateway, memory: Memory, sessions: SessionStore, lines: list[str]) -> None:
         self.gateway = gateway
         self.inbox = gateway.responder.inbox
         self.memory = memory
         self.sessions = sessions
-        self.said = said
+        self.lines = lines
 
 
 @asynccontextmanager
@@ -39,13 +39,14 @@ async def bot(tmp_path, api: BotApi, model=None, *, token=TOKEN, **settings):
     }
     memory = open_memory(tmp_path, settings=settings)
     sessions = SessionStore(memory.config)
-    said: list[str] = []
-    model = model or ScriptedChat(lambda request: f"You said: {asked(request)}")
-    gateway = Gateway(memory.config, open_answerer(memory, sessions, model), say=said.append)
+    timing = ResponderTiming(first_retry_s=0.0, longest_retry_s=0.0)
+    lines: list[str] = []
+    model = model or ScriptedChat(lambda request: f"You lines: {asked(request)}")
+    gateway = Gateway(memory, sessions, model, report=lines.append, timing=timing)
     running = asyncio.create_task(gateway.run())
     try:
-        await wait_until_async(lambda: bool(said) or running.done())
-        yield Bot(gateway, memory, sessions, said)
+        await wait_until_async(lambda: bool(lines) or running.done())
+        yield Bot(gateway, memory, sessions, lines)
     finally:
         gateway.stop()
         if not running.done():

@@ -82,10 +82,10 @@ class BotApi:
             self._next += 1
             number = self._next
             sender = {"id": user, "is_bot": False, "first_name": name, **({"username": username} if username else {})}
-            place = (
+            chat_json = (
                 {"id": user, "type": "private"} if chat is None else {"id": chat, "type": "supergroup", "title": "G"}
             )
-            message = {"message_id": number, "date": int(time.time()), "chat": place, "from": sender, **more}
+            message = {"message_id": number, "date": int(time.time()), "chat": chat_json, "from": sender, **more}
             if text is not None:
                 message["text"] = text
             self._updates.append({"update_id": number, "message": message})
@@ -113,17 +113,17 @@ class BotApi:
 
     # Called by the bot
 
-    def call(self, method: str, given: dict[str, Any]) -> Any:
+    def call(self, method: str, fields: dict[str, Any]) -> Any:
         self.calls.append(method)
         match method:
             case "getMe":
                 return BOT
             case "getUpdates":
-                return self._get_updates(int(given.get("offset", 0)), float(given.get("timeout", 0)))
+                return self._get_updates(int(fields.get("offset", 0)), float(fields.get("timeout", 0)))
             case "sendMessage":
-                return self._send(given)
+                return self._send(fields)
             case "sendChatAction":
-                self.actions.append(given)
+                self.actions.append(fields)
                 return True
             case _:
                 return None
@@ -133,21 +133,21 @@ class BotApi:
         with self._changed:
             self.offsets.append(offset)
             if offset > 0:
-                self._updates = [one for one in self._updates if one["update_id"] >= offset]
+                self._updates = [update for update in self._updates if update["update_id"] >= offset]
             self._changed.wait_for(lambda: self._updates or self._stopped, min(timeout_s, _LONGEST_POLL_S))
             return list(self._updates[:100])
 
-    def _send(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _send(self, fields: dict[str, Any]) -> dict[str, Any]:
         with self._changed:
-            self.sent.append(given)
+            self.sent.append(fields)
             self._changed.notify_all()
-            chat = {"id": int(given["chat_id"]), "type": "private"}
-            return {"message_id": len(self.sent), "date": int(time.time()), "chat": chat, "text": given["text"]}
+            chat = {"id": int(fields["chat_id"]), "type": "private"}
+            return {"message_id": len(self.sent), "date": int(time.time()), "chat": chat, "text": fields["text"]}
 
     def wait_for_sent(self, count: int, *, patience_s: float = 30.0) -> list[str]:
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.sent) >= count, patience_s), self.sent
-            return [one["text"] for one in self.sent]
+            return [message["text"] for message in self.sent]
 
 
 class _Server(ThreadingHTTPServer):
@@ -169,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
         if len(body) < length:  # the client was killed while sending
             self.close_connection = True
             return
-        given = {name: values[0] for name, values in parse_qs(body.decode(), keep_blank_values=True).items()}
+        fields = {name: values[0] for name, values in parse_qs(body.decode(), keep_blank_values=True).items()}
         _, token, method = self.path.split("/")
         api = self.server.api
         if token != f"bot{TOKEN}":
@@ -178,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         fault = api.faults[method].popleft() if api.faults[method] else None
         if fault is not None and not fault.done:
             api.calls.append(method)
-        result = api.call(method, given) if fault is None or fault.done else None
+        result = api.call(method, fields) if fault is None or fault.done else None
         if fault is not None and fault.hang_up:
             self.close_connection = True
         elif fault is not None:

@@ -13,7 +13,7 @@ import pytest
 
 from kept import SessionStore
 from kept.clock import SystemClock
-from kept.responder.inbox import Inbox, describe
+from kept.responder.inbox import Inbox, message_status
 from tests.support.gateway_processes import ForkedProcess, Process
 from tests.support.telegram_server import TOKEN, BotApi
 
@@ -103,41 +103,41 @@ def was_doing(tmp_path: Path) -> set[str]:
     """What the kill came in the middle of."""
     doing: set[str] = set()
     inbox = open_inbox(tmp_path)
-    for turn in inbox.unfinished():
-        doing.add("answering" if turn.parts is None else "delivering")
+    for run in inbox.unfinished():
+        doing.add("answering" if run.parts is None else "delivering")
     return doing | ({"waiting"} if inbox.waiting() else set())
 
 
 def finish(tmp_path: Path, api: BotApi, written: list[str]) -> None:
     """Waits until Telegram has nothing left to give and the inbox nothing left to do."""
-    turn = threading.Event()
+    pause = threading.Event()
     for _ in range(1200):
         inbox = open_inbox(tmp_path)
-        came = sum(letter.channel == "telegram" for letter in inbox._letters.values())
+        came = sum(message.channel == "telegram" for message in inbox.messages())
         if came == len(written) and not inbox.waiting() and not inbox.unfinished():
             return
-        turn.wait(0.05)
+        pause.wait(0.05)
     raise AssertionError("not finished")
 
 
 def check_http(tmp_path: Path, client: Client) -> None:
     inbox = open_inbox(tmp_path)
     for mark in client.texts:
-        letter = inbox.find("http", mark)
-        assert letter is not None
-        turn = inbox.turn_of(letter)
-        assert describe(turn) == "answered", turn
-        assert f"<<{mark}>>" in turn.reply
+        message = inbox.find("http", mark)
+        assert message is not None
+        run = inbox.find_run(message)
+        assert message_status(run) == "answered", run
+        assert f"<<{mark}>>" in run.reply
 
 
 def check_telegram(tmp_path: Path, api: BotApi, written: list[str]) -> None:
     inbox = open_inbox(tmp_path)
     sent = Counter(mark for one in api.sent for mark in _MARK.findall(one["text"]))
     assert not [mark for mark, times in sent.items() if times > 1]
-    unsure = {mark for turn in inbox.unsure() for mark in _MARK.findall(turn.reply or "")}
+    unsure = {mark for run in inbox.unsure() for mark in _MARK.findall(run.reply or "")}
     assert set(written) - set(sent) <= unsure, "whatever did not arrive is known"
-    for letter in inbox._letters.values():
-        assert describe(inbox.turn_of(letter)) == "answered"
+    for message in inbox.messages():
+        assert message_status(inbox.find_run(message)) == "answered"
 
 
 def check_transcripts(tmp_path: Path, marks: list[str]) -> None:

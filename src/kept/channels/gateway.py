@@ -1,4 +1,4 @@
-"""The gateway: every channel that is configured, in front of one responder."""
+"""The gateway: all configured channels in front of one responder."""
 
 from __future__ import annotations
 
@@ -11,39 +11,65 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kept.app import open_dispatcher, open_memory, open_sessions
 from kept.channels import http
-from kept.channels.http_server import listen, make_server
 from kept.channels.telegram import TelegramChannel, find_token
-from kept.config import Config, LoadedConfig
+from kept.config import LoadedConfig
 from kept.durable import make_private_folder
 from kept.errors import ConfigError, LockBusy, WriteFailed
 from kept.lock import locked
+from kept.memory import Memory
 from kept.net.serving import ServerLimits
-from kept.responder.answerer import Dispatcher
+from kept.responder.channel import Channel, PullChannel
 from kept.responder.inbox import Inbox
-from kept.responder.outlet import Channel, PullChannel
 from kept.responder.responder import Responder
-from kept.responder.state import inbox_path
+from kept.responder.timing import ResponderTiming
+from kept.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     import uvicorn
 
     from kept.llm.base import ChatModel
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
+"""Shows a line to the person who runs the gateway."""
+OpenModel = Callable[[LoadedConfig], "ChatModel"]
 
 _SESSION_AGE = "gateway.auto_responder.session_max_age_ms"
 
 log = logging.getLogger(__name__)
 
 
+def run_gateway(loaded: LoadedConfig, open_model: OpenModel, *, report: Report) -> None:
+    """Serve until SIGTERM or Ctrl-C."""
+    from kept.live import LiveIndex
+
+    loaded = with_session_age(loaded)
+    config = loaded.config
+    if not config.gateway.auto_responder.enabled:
+        hint = "No message would be answered. Set it to true."
+        raise ConfigError("gateway.auto_responder.enabled is false.", hint=hint)
+    with only_gateway(config.home):
+        model = open_model(loaded)
+
+        async def serve() -> None:
+            try:
+                await Gateway(memory, sessions, model, report=report).run()
+            finally:
+                await model.close()
+
+        # The live index takes in notes that are edited meanwhile, before a message needs them.
+        with open_memory(loaded) as memory, LiveIndex(memory), open_sessions(loaded) as sessions:
+            asyncio.run(serve())
+
+
 @contextmanager
 def only_gateway(home: str) -> Iterator[None]:
-    """Two gateways would answer every message twice."""
+    """Hold the gateway's lock. Two gateways would answer every message twice."""
     try:
         make_private_folder(home)
     except OSError as exc:
-        raise WriteFailed(f"{home}: could not be made ({exc.strerror}).") from exc
+        raise WriteFailed(f"{home}: could not be created ({exc.strerror}).") from exc
     path = os.path.join(home, "gateway.lock")
     try:
         with locked(path, wait_s=0, purpose="running the gateway"):
@@ -52,11 +78,11 @@ def only_gateway(home: str) -> Iterator[None]:
         if exc.path != path:  # raised by the body, for another lock
             raise
         hint = "Stop it, or give this one another --home."
-        raise LockBusy(f"A gateway is running for {home} already.", hint=hint) from exc
+        raise LockBusy(f"A gateway is already running for {home}.", hint=hint) from exc
 
 
 def with_session_age(loaded: LoadedConfig) -> LoadedConfig:
-    """What the gateway's own setting says about when a conversation begins anew, where it is set."""
+    """Return the configuration with the gateway's own setting for the age of a session, if it is set."""
     if _SESSION_AGE not in loaded.origins:
         return loaded
     age_ms = loaded.config.gateway.auto_responder.session_max_age_ms
@@ -70,26 +96,37 @@ def with_session_age(loaded: LoadedConfig) -> LoadedConfig:
 
 
 class Gateway:
-    """Answers until it is told to stop."""
+    """Answers messages until it is stopped."""
 
-    def __init__(self, config: Config, answerer: Dispatcher, *, say: Say, limits: ServerLimits | None = None) -> None:
-        self._config = config
+    def __init__(
+        self,
+        memory: Memory,
+        sessions: SessionStore,
+        model: ChatModel,
+        *,
+        report: Report,
+        limits: ServerLimits | None = None,
+        timing: ResponderTiming | None = None,
+    ) -> None:
+        config = memory.config
+        timing = timing or ResponderTiming()
+        self._agent_id = config.agent_id
         self._limits = limits or ServerLimits()
         self._settings = config.gateway
-        self._say = say
+        self._report = report
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
-        self._telegram = TelegramChannel(config) if find_token(config) else None
-        outlets: dict[str, Channel] = {}
+        self._telegram = TelegramChannel(config, timing) if find_token(config) else None
+        channels: dict[str, Channel] = {}
         if self._settings.http.enabled:
-            outlets[http.NAME] = PullChannel(debounce_ms=self._settings.http.debounce_ms)
+            channels[http.NAME] = PullChannel(debounce_ms=self._settings.http.debounce_ms)
         if self._telegram:
-            outlets["telegram"] = self._telegram
-        if not outlets:
+            channels["telegram"] = self._telegram
+        if not channels:
             raise ConfigError("No channel is configured.", hint="Set gateway.http.enabled or gateway.telegram.token.")
-        inbox = Inbox(inbox_path(config), clock=answerer.memory.clock)
-        self.responder = Responder(answerer, inbox, self._settings.auto_responder, outlets)
-        answerer.commands.more_status = self.responder.status_lines
+        dispatcher = open_dispatcher(memory, sessions, model, more_status=lambda: self.responder.status_lines())
+        inbox = Inbox(config.paths.inbox, clock=memory.clock)
+        self.responder = Responder(dispatcher, inbox, self._settings.auto_responder, channels, timing=timing)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -101,12 +138,12 @@ class Gateway:
             await self.responder.start()
             if self._telegram:
                 tasks.append(asyncio.create_task(self._serve_telegram(self._telegram)))
-            await self._until_stopped(tasks)
+            await self._wait_for_stop(tasks)
         finally:
             await self._shut_down(server, tasks)
 
     def stop(self) -> None:
-        """Finishes what was accepted. Told twice, it leaves that to the next start."""
+        """Finish the accepted messages, then stop. A second call leaves them to the next start."""
         if self._stop.is_set():
             self._at_once.set()
         self._stop.set()
@@ -115,66 +152,42 @@ class Gateway:
         settings = self._settings.http
         if not settings.enabled:
             return None, None
-        app = http.make_app(self.responder, settings, agent_id=self._config.agent_id, clock=self.responder.inbox.clock)
-        server = make_server(app, self._limits)
-        bound = listen(settings)
+        app = http.make_app(self.responder, settings, agent_id=self._agent_id, clock=self.responder.inbox.clock)
+        server = http.make_server(app, self._limits)
+        bound = http.listen(settings)
         host, port = bound.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        self._say(f"HTTP: http://{shown}:{port}/v1/messages{', with a token' if settings.token else ''}")
+        url_host = f"[{host}]" if ":" in host else host
+        self._report(f"HTTP: http://{url_host}:{port}/v1/messages{', with a token' if settings.token else ''}")
         return server, asyncio.create_task(server.serve(sockets=[bound]))
 
     async def _serve_telegram(self, channel: TelegramChannel) -> None:
         name = await channel.connect()
-        self._say(f"Telegram: {name}, for {len(channel.allowed)} people")
+        self._report(f"Telegram: {name}, for {len(channel.allowed)} people")
         await channel.serve(self.responder)
 
-    async def _until_stopped(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Returns when it was told to stop; a channel that fails for good takes the others down with it."""
-        stopped = asyncio.create_task(self._stop.wait())
-        done, _ = await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
+    async def _wait_for_stop(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Return when the gateway is stopped. Raise the error of a channel that failed."""
+        stop = asyncio.create_task(self._stop.wait())
+        done, _ = await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
         for task in done:
-            if task is not stopped:
+            if task is not stop:
                 task.result()
 
     async def _shut_down(self, server: uvicorn.Server | None, tasks: list[asyncio.Task[None]]) -> None:
-        """No more is taken in; replies still go out; then the doors are closed."""
-        fetching = tasks[1:] if server else tasks
-        for task in fetching:
+        """Stop polling, answer what was accepted, then stop the server, which has to deliver the last replies."""
+        polling = tasks[1:] if server else tasks
+        for task in polling:
             task.cancel()
-        if fetching:
-            await asyncio.wait(fetching)
+        if polling:
+            await asyncio.wait(polling)
         finished = await self.responder.drain(self._settings.shutdown_timeout_s, at_once=self._at_once)
         if server:
             server.should_exit = True
             await asyncio.wait(tasks[:1])
         if self._telegram:
             await self._telegram.close()
-        left = self.responder.room.taken
-        self._say("Stopped." if finished else f"Stopped. What is left ({left}) is answered after the next start.")
-
-
-OpenModel = Callable[[LoadedConfig], "ChatModel"]
-
-
-def run_gateway(loaded: LoadedConfig, open_model: OpenModel, *, say: Say) -> None:
-    """Serves until SIGTERM or Ctrl-C."""
-    from kept.app import open_answerer, open_memory, open_sessions
-    from kept.live import LiveIndex
-
-    loaded = with_session_age(loaded)
-    config = loaded.config
-    if not config.gateway.auto_responder.enabled:
-        raise ConfigError("gateway.auto_responder.enabled is false.", hint="Nobody would be answered. Set it to true.")
-    with only_gateway(config.home):
-        model = open_model(loaded)
-
-        async def serve() -> None:
-            try:
-                await Gateway(config, open_answerer(memory, sessions, model), say=say).run()
-            finally:
-                await model.close()
-
-        # Notes that are edited while it runs are taken in before anybody asks for them.
-        with open_memory(loaded) as memory, LiveIndex(memory), open_sessions(loaded) as sessions:
-            asyncio.run(serve())
+        left = self.responder.limits.total
+        self._report(
+            "Stopped." if finished else f"Stopped. The remaining messages ({left}) are answered after the next start."
+        )

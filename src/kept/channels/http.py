@@ -1,27 +1,28 @@
-"""HTTP: a message is posted and answered, at once, piece by piece, or later under its id."""
+"""HTTP: a client posts a message, and gets the reply at once, as a stream of events, or later by its id."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
+import socket
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, assert_never
 
 from kept.agent.events import AgentEvent, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
-from kept.channels.http_server import not_installed
 from kept.clock import Clock, new_id
 from kept.config import HttpSettings
-from kept.errors import KeptError, MessageRefused, status_of
+from kept.errors import ChannelUnavailable, KeptError, MessageRefused, status_of
+from kept.net import serving
 from kept.net.guard import App, Guard
-from kept.responder.inbox import describe
-from kept.responder.letters import AcceptedMessage, AnswerRun
+from kept.net.serving import ServerLimits
+from kept.responder.inbox import AcceptedMessage, AnswerRun, message_status
 from kept.responder.responder import Responder
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
 from kept.text import utf8_safe
 from kept.values import frozen
 
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.requests import Request
     from starlette.responses import Response
 
@@ -34,7 +35,7 @@ _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 @frozen
 class PostedMessage:
-    """What a client sent."""
+    """Request of a client."""
 
     key: SessionKey
     message: Inbound
@@ -47,7 +48,7 @@ def make_app(responder: Responder, settings: HttpSettings, *, agent_id: str, clo
         from starlette.applications import Starlette
         from starlette.routing import Route
     except ImportError as exc:
-        raise not_installed() from exc
+        raise _not_installed() from exc
 
     endpoints = HttpEndpoints(responder, settings, agent_id, clock)
     routes = [
@@ -65,7 +66,32 @@ def make_app(responder: Responder, settings: HttpSettings, *, agent_id: str, clo
     )
 
 
+def listen(settings: HttpSettings) -> socket.socket:
+    """Return the bound socket. Call it before anything else is started, so that a bad address is reported at once."""
+    hint = "Set gateway.http.token (KEPT_GATEWAY__HTTP__TOKEN), or leave the host at 127.0.0.1."
+    serving.require_token(settings.host, settings.token, hint=hint)
+    hint = "Choose another gateway.http.port; 0 takes any that is free."
+    return serving.listen(settings.host, settings.port, error=ChannelUnavailable, hint=hint)
+
+
+def make_server(app: App, limits: ServerLimits) -> uvicorn.Server:
+    """Return a server that installs no signal handlers."""
+    try:
+        return serving.make_server(app, limits)
+    except ImportError as exc:
+        raise _not_installed() from exc
+
+
+def _not_installed() -> ChannelUnavailable:
+    return ChannelUnavailable(
+        "The HTTP channel needs starlette and uvicorn.",
+        hint="pip install 'kept[gateway]', or set gateway.http.enabled to false.",
+    )
+
+
 class HttpEndpoints:
+    """Handlers of the routes."""
+
     def __init__(self, responder: Responder, settings: HttpSettings, agent_id: str, clock: Clock) -> None:
         self._responder = responder
         self._settings = settings
@@ -77,19 +103,18 @@ class HttpEndpoints:
         from starlette.responses import Response, StreamingResponse
 
         try:
-            posted = self._read(request, await self._body(request))
-            letter = await self._responder.accept(posted.key, posted.message)
+            posted = self._read_message(request, await _read_body(request, self._settings.max_body_bytes))
+            message = await self._responder.accept(posted.key, posted.message)
             if posted.stream:
                 headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-                return StreamingResponse(self._events(letter), media_type="text/event-stream", headers=headers)
+                return StreamingResponse(self._events(message), media_type="text/event-stream", headers=headers)
             if not posted.wait:
-                return _json(self._state(letter.id), 202)
-            await self._responder.wait(NAME, letter.id)
+                return _json(self._state(message.id), 202)
+            state = message_json(*await self._responder.wait(NAME, message.id))
         except KeptError as exc:
             return _error(exc)
         except ClientDisconnect:
-            return Response(status_code=400)  # nobody reads it: the client is gone, or was too slow
-        state = self._state(letter.id)
+            return Response(status_code=400)  # the client is gone or was too slow, and does not read it
         return _json(state, {"failed": 502, "waiting": 202, "answering": 202}.get(state["status"], 200))
 
     async def get(self, request: Request) -> Response:
@@ -100,44 +125,22 @@ class HttpEndpoints:
 
     async def delete(self, request: Request) -> Response:
         try:
-            await self._responder.cancel(NAME, request.path_params["id"])
-            return _json(self._state(request.path_params["id"]))
+            return _json(message_json(*await self._responder.cancel(NAME, request.path_params["id"])))
         except KeptError as exc:
             return _error(exc)
 
     async def health(self, request: Request) -> Response:
         return _json({"status": "ok"})
 
-    # what comes in
-
-    async def _body(self, request: Request) -> Any:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            raise MessageRefused("The body has to be JSON.", hint="Send 'Content-Type: application/json'.")
-        from starlette.requests import ClientDisconnect
-
-        body = b""
-        try:
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > self._settings.max_body_bytes:
-                    raise MessageRefused(f"The body has more than {self._settings.max_body_bytes:,} bytes.")
-        except ClientDisconnect as exc:
-            raise MessageRefused("The client hung up before the end of the body.") from exc
-        try:
-            return json.loads(body)
-        except (ValueError, RecursionError) as exc:
-            raise MessageRefused("The body is not JSON.") from exc
-
-    def _read(self, request: Request, body: Any) -> PostedMessage:
+    def _read_message(self, request: Request, body: Any) -> PostedMessage:
         if not isinstance(body, dict):
             raise MessageRefused("The body has to be an object.", hint='Such as {"user": "ada", "text": "Hello"}.')
         unknown = [name for name in body if name not in ("conversation", "user", "text", "id", "stream", "wait")]
         if unknown:
-            raise MessageRefused(f"'{unknown[0]}' is not known here.", hint="See docs/tasks/gateway.md.")
+            raise MessageRefused(f"'{unknown[0]}' is not a field of a message.", hint="See docs/tasks/gateway.md.")
         user, conversation = _name(body, "user"), _name(body, "conversation")
         if not (conversation or user):
-            raise MessageRefused("Whose message is it?", hint="Give a 'user', a 'conversation', or both.")
+            raise MessageRefused("'user' and 'conversation' are missing.", hint="Give one of them, or both.")
         message_id = body.get("id", None) or new_id()
         if not isinstance(message_id, str) or not _ID.fullmatch(message_id):
             raise MessageRefused("'id' has to be up to 128 letters, digits, '.', '_', ':' and '-'.")
@@ -149,61 +152,59 @@ class HttpEndpoints:
             wait=_flag(body, "wait", default=True),
         )
 
-    # what goes out
-
     def _state(self, message_id: str) -> dict[str, Any]:
-        return state_of(*self._responder.find(NAME, message_id))
+        return message_json(*self._responder.get(NAME, message_id))
 
-    async def _events(self, letter: AcceptedMessage) -> AsyncIterator[bytes]:
-        yield _event("accepted", {"id": letter.id})
-        async for event in _with_pauses(self._responder.follow(NAME, letter.id)):
-            yield b": still at work\n\n" if event is None else _shown(event)
-        state = self._state(letter.id)
+    async def _events(self, message: AcceptedMessage) -> AsyncIterator[bytes]:
+        """Yield server-sent events. The heartbeat keeps proxies from closing a silent connection."""
+        yield _event("accepted", {"id": message.id})
+        async for event in self._responder.follow(NAME, message.id, heartbeat_s=_HEARTBEAT_S):
+            yield b": still at work\n\n" if event is None else _encode_event(event)
+        state = self._state(message.id)
         yield _event("error" if state["status"] == "failed" else "reply", state)
 
 
-def state_of(letter: AcceptedMessage, turn: AnswerRun | None) -> dict[str, Any]:
-    """A message as clients see it. Of messages that were answered together, the last one has the reply."""
+async def _read_body(request: Request, max_bytes: int) -> Any:
+    from starlette.requests import ClientDisconnect
+
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise MessageRefused("The body has to be JSON.", hint="Send 'Content-Type: application/json'.")
+    body = b""
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > max_bytes:
+                raise MessageRefused(f"The body has more than {max_bytes:,} bytes.")
+    except ClientDisconnect as exc:
+        raise MessageRefused("The client disconnected before the end of the body.") from exc
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as exc:
+        raise MessageRefused("The body is not JSON.") from exc
+
+
+def message_json(message: AcceptedMessage, run: AnswerRun | None) -> dict[str, Any]:
+    """Return the state of a message for clients. Of messages that are answered together, the last has the reply."""
     state: dict[str, Any] = {
-        "id": letter.id,
-        "conversation": letter.key,
-        "status": describe(turn),
+        "id": message.id,
+        "conversation": message.key,
+        "status": message_status(run),
         "reply": None,
     }
-    if turn is None or turn.cancelled or turn.parts is None:
+    if run is None or run.cancelled or run.parts is None:
         return state
-    state["sessionId"] = turn.session_id
-    if letter.id != turn.ids[-1]:
-        state["answeredWith"] = turn.ids[-1]
-    elif turn.error:
-        state["error"] = {"code": turn.error, "message": turn.reply or "", "hint": ""}
+    state["sessionId"] = run.session_id
+    if message.id != run.message_ids[-1]:
+        state["answeredWith"] = run.message_ids[-1]
+    elif run.error:
+        state["error"] = {"code": run.error, "message": run.reply or "", "hint": ""}
     else:
-        state["reply"] = turn.reply
+        state["reply"] = run.reply
     return state
 
 
-async def _with_pauses(events: AsyncIterator[AgentEvent]) -> AsyncIterator[AgentEvent | None]:
-    """None every so often while nothing happens: what stands between us and the client drops silent connections."""
-    upcoming: asyncio.Task[AgentEvent] | None = None
-    try:
-        while True:
-            upcoming = upcoming or asyncio.ensure_future(anext(events))
-            done, _ = await asyncio.wait([upcoming], timeout=_HEARTBEAT_S)
-            if not done:
-                yield None
-                continue
-            try:
-                event = upcoming.result()
-            except StopAsyncIteration:
-                return
-            upcoming = None
-            yield event
-    finally:
-        if upcoming is not None:
-            upcoming.cancel()
-
-
-def _shown(event: AgentEvent) -> bytes:
+def _encode_event(event: AgentEvent) -> bytes:
     match event:
         case ReplyDelta():
             return _event("delta", {"text": event.text})
@@ -214,7 +215,7 @@ def _shown(event: AgentEvent) -> bytes:
         case Notice():
             return _event("notice", {"text": event.text})
         case Reply():
-            return b""  # the state says it, once it is in the inbox
+            return b""  # sent as the last event, once it is in the inbox
         case _:
             assert_never(event)
 

@@ -1,7 +1,7 @@
-"""Telegram: a bot that answers the people it is told to, by long polling.
+"""Telegram: a bot that answers the people on a list, by long polling.
 
-An update is confirmed to Telegram when the message in it is on disk, so one that a crash lost is brought again. While
-the responder takes no more, nothing is fetched. Sending is not repeated where it may have worked.
+An update is confirmed to Telegram when its message is on disk, so an update that a crash lost is fetched again. While
+the queue is full, nothing is fetched. A part that may have been sent is not sent again.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from kept.errors import (
     QueueFull,
 )
 from kept.quarantine import set_aside
+from kept.responder.reply_split import utf16_length
 from kept.responder.responder import Responder
-from kept.responder.split import utf16_length
+from kept.responder.timing import ResponderTiming
+from kept.sessions.session_key import SessionKey
 
 if TYPE_CHECKING:
     import telegram
 
 NAME = "telegram"
 LIMIT = 4096
-_FIRST_WAIT_S = 1.0
-_LONGEST_WAIT_S = 60.0
 _SEND_TIMEOUT_S = 30.0
 _LONGEST_RETRY_S = 3_600.0
-"""However long Telegram, or what stands between, asks to wait."""
-ONLY_TEXT = "I can only read text. What you sent was not kept."
+"""Longest wait that Telegram, or a proxy before it, can ask for."""
+TEXT_ONLY = "I can only read text. Your message was not kept."
 
-Meaning = AddressedMessage | OverheardMessage | UnreadableMessage | Person | None
+UpdateContent = AddressedMessage | OverheardMessage | UnreadableMessage | Person | None
 
 log = logging.getLogger(__name__)
 
@@ -58,12 +58,12 @@ def find_token(config: Config) -> str | None:
 
 
 class TelegramChannel:
-    """An outlet, and what brings messages to the responder."""
+    """Channel to a bot: fetches its messages for the responder, and sends the replies."""
 
     pushes = True
     limit: int | None = LIMIT
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, timing: ResponderTiming | None = None) -> None:
         token = find_token(config)
         if not token:
             raise ConfigError("There is no Telegram token.", hint="Set gateway.telegram.token or TELEGRAM_BOT_TOKEN.")
@@ -73,10 +73,11 @@ class TelegramChannel:
         self.allowed = Allowed.of(self._settings.allow_users)
         if not self.allowed:
             raise ConfigError(
-                "gateway.telegram.allow_users is empty: nobody could write to the bot.",
-                hint="Name the people it answers, by their numeric ids.",
+                "gateway.telegram.allow_users is empty: the bot would answer no one.",
+                hint="List the numeric ids of the people that it answers.",
             )
-        self._damaged = os.path.join(config.home, "agents", config.agent_id, "telegram")
+        self._timing = timing or ResponderTiming()
+        self._damaged = os.path.join(config.paths.folder, "telegram")
         self._bot = make_bot(
             token,
             self._settings.base_url,
@@ -84,16 +85,16 @@ class TelegramChannel:
             on_unreadable=self._set_aside,
         )
         self._me = Person(0, "")
-        self._told: set[int] = set()
-        """Chats that know that only text is read: a series of pictures is answered once."""
+        self._text_only_sent: set[int] = set()
+        """Chats that were sent TEXT_ONLY: a series of pictures is answered once."""
 
-    # what comes in
+    # receiving
 
     async def connect(self) -> str:
-        """The bot's own name. A token that Telegram does not know is an error; no network is waited for."""
+        """Return the name of the bot. Wait for the network; raise ChannelUnavailable if the token is wrong."""
         from telegram.error import InvalidToken, TelegramError
 
-        wait_s = _FIRST_WAIT_S
+        backoff = self._timing.backoff()
         while True:
             try:
                 await self._bot.initialize()
@@ -105,15 +106,14 @@ class TelegramChannel:
                 ) from exc
             except TelegramError as exc:
                 log.warning("telegram: cannot be reached (%s); trying again", type(exc).__name__)
-                await asyncio.sleep(wait_s)
-                wait_s = min(_LONGEST_WAIT_S, wait_s * 2)
+                await asyncio.sleep(backoff.next_s())
 
     async def serve(self, responder: Responder) -> None:
-        """Brings messages until it is cancelled."""
+        """Hand messages to the responder until cancelled."""
         from telegram.error import Conflict, InvalidToken, RetryAfter
 
         offset: int | None = None
-        wait_s = _FIRST_WAIT_S
+        backoff = self._timing.backoff()
         while True:
             try:
                 updates = await self._bot.get_updates(
@@ -124,74 +124,73 @@ class TelegramChannel:
             except RetryAfter as exc:
                 await asyncio.sleep(_seconds(exc))
                 continue
-            except Exception as exc:  # noqa: BLE001 - also what the library makes of an update it cannot read
+            except Exception as exc:  # noqa: BLE001 - the library may raise anything for an update that it cannot read
                 if isinstance(exc, Conflict):
                     log.warning("telegram: another program fetches messages with the same token; trying again")
                 else:
                     log.warning("telegram: messages cannot be fetched (%s); trying again", type(exc).__name__)
-                await asyncio.sleep(wait_s)
-                wait_s = min(_LONGEST_WAIT_S, wait_s * 2)
+                await asyncio.sleep(backoff.next_s())
                 continue
-            wait_s = _FIRST_WAIT_S
+            backoff.reset()
             for update in updates:
-                await self._take(responder, update)
+                await self._handle(responder, update)
                 offset = update.update_id + 1
 
-    def _read(self, update: telegram.Update) -> Meaning:
+    def _read(self, update: telegram.Update) -> UpdateContent:
         if update.message is None:
             return None
         try:
             return read_message(update.message, me=self._me, agent_id=self._agent_id, allowed=self.allowed)
         except (AttributeError, TypeError, ValueError, LookupError):
-            # Fields that the library does not check. Fetching the update again would not change them.
+            # Fields that the library does not check. The same update would fail again, so it is not fetched again.
             self._set_aside(update.to_json().encode("utf-8", "backslashreplace"))
             return None
 
     def _set_aside(self, update: bytes) -> None:
-        """Keep an update that cannot be read, so that the ones after it are answered."""
+        """Keep an update that cannot be read in a file, so that the updates after it are answered."""
         try:
             beside = set_aside(self._damaged, [update])
         except KeptError as exc:
-            log.warning("telegram: an update could not be read, and not be kept either (%s)", exc.message)
+            log.warning("telegram: an update could not be read, nor kept (%s)", exc.message)
         else:
             log.warning("telegram: an update could not be read; it is kept in %s", beside)
 
-    async def _take(self, responder: Responder, update: telegram.Update) -> None:
+    async def _handle(self, responder: Responder, update: telegram.Update) -> None:
         match self._read(update):
-            case OverheardMessage(key, line):
+            case OverheardMessage(key, line) if line.timestamp:  # the library does not require one
                 responder.hear(key, line)
             case AddressedMessage(key, message):
                 await self._accept(responder, key, message)
             case UnreadableMessage(to):
-                await self._say_once(to)
+                await self._send_text_only(to)
             case Person(user_id):
                 log.info("telegram: ignored user %s, who is not in gateway.telegram.allow_users", user_id)
 
-    async def _accept(self, responder: Responder, key: Any, message: Inbound) -> None:
+    async def _accept(self, responder: Responder, key: SessionKey, message: Inbound) -> None:
         while True:
-            await responder.room.wait(str(key))
+            await responder.limits.wait_for_space(str(key))
             try:
                 await responder.accept(key, message)
             except QueueFull:
-                continue  # somebody was faster
+                continue  # another channel was faster
             except MessageConflict:
-                log.warning("telegram: a message came twice, with another text; the first one counts")
+                log.warning("telegram: a message came twice with different texts; the first is used")
             return
 
-    async def _say_once(self, to: Mapping[str, Any]) -> None:
-        """No turn and no reply: whether it arrives changes nothing."""
-        if to["chat"] in self._told:
+    async def _send_text_only(self, to: Mapping[str, Any]) -> None:
+        """Send TEXT_ONLY, once per chat. It is not a reply: nothing depends on its arrival."""
+        if to["chat"] in self._text_only_sent:
             return
-        self._told.add(to["chat"])
+        self._text_only_sent.add(to["chat"])
         try:
-            await self._send(to["chat"], to["thread"], ONLY_TEXT)
-        except Exception as exc:  # noqa: BLE001 - what is not a message must not stop those that are
-            log.warning("telegram: could not say that only text is read (%s)", type(exc).__name__)
+            await self._send(to["chat"], to["thread"], TEXT_ONLY)
+        except Exception as exc:  # noqa: BLE001 - it must not stop the messages after it
+            log.warning("telegram: could not answer that only text is read (%s)", type(exc).__name__)
 
     async def close(self) -> None:
         await self._bot.shutdown()
 
-    # what goes out
+    # sending
 
     def measure(self, text: str) -> int:
         return utf16_length(text)
@@ -211,7 +210,7 @@ class TelegramChannel:
         except (BadRequest, Forbidden, InvalidToken) as exc:
             raise DeliveryRefused(f"Telegram refused it ({type(exc).__name__}).") from exc
         except NetworkError as exc:
-            if _never_left(exc):
+            if _certainly_not_sent(exc):
                 raise NotSent(f"Telegram could not take it ({type(exc).__name__})") from exc
             raise
 
@@ -230,9 +229,11 @@ class TelegramChannel:
             log.debug("telegram: typing could not be shown (%s)", type(exc).__name__)
 
 
-def _never_left(error: Exception) -> bool:
-    """Whether it is certain that a message was not sent: there was no connection to send it by, or the Bot API itself
-    answers that it failed. Silence, and an answer that something in between made up, say nothing."""
+def _certainly_not_sent(error: Exception) -> bool:
+    """Return True if a message was certainly not sent: there was no connection, or the Bot API answered that it failed.
+
+    After a timeout, or an answer that a proxy made up, it may have been sent.
+    """
     import httpx
 
     cause = error.__cause__

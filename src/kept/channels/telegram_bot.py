@@ -1,4 +1,4 @@
-"""The library's bot, with answers read in a way that one bad update cannot stop and that puts no token into a log."""
+"""The library's bot, with its own reading of answers: a bad update stops nothing, and no token gets into a log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import telegram
 
 OnUnreadable = Callable[[bytes], None]
-"""Called with an update, as JSON, that the library cannot read."""
+"""Receives the JSON of an update that the library cannot read."""
 
 
 def make_bot(token: str, base_url: str | None, *, poll_timeout_s: int, on_unreadable: OnUnreadable) -> telegram.Bot:
@@ -26,15 +26,15 @@ def make_bot(token: str, base_url: str | None, *, poll_timeout_s: int, on_unread
         raise ChannelUnavailable(
             "The Telegram channel needs python-telegram-bot.", hint="pip install 'kept[telegram]'"
         ) from exc
-    # Its own errors warn about themselves: the time to wait will be of another type one day, and both are read here.
+    # The library warns that `retry_after` will change its type. Both types are read here.
     warnings.filterwarnings("ignore", message=".*retry_after", category=PTBDeprecationWarning)
 
-    class Sending(HTTPXRequest):
+    class SendingRequest(HTTPXRequest):
         @staticmethod
         def parse_json_payload(payload: bytes) -> dict[str, Any]:
             return read_answer(payload)
 
-    class Polling(HTTPXRequest):
+    class PollingRequest(HTTPXRequest):
         @staticmethod
         def parse_json_payload(payload: bytes) -> dict[str, Any]:
             answer = read_answer(payload)
@@ -42,8 +42,8 @@ def make_bot(token: str, base_url: str | None, *, poll_timeout_s: int, on_unread
                 answer["result"] = readable_updates(answer["result"], on_unreadable)
             return answer
 
-    polling = Polling(connection_pool_size=1, read_timeout=poll_timeout_s + 10)
-    sending = Sending(connection_pool_size=16, pool_timeout=30)
+    polling = PollingRequest(connection_pool_size=1, read_timeout=poll_timeout_s + 10)
+    sending = SendingRequest(connection_pool_size=16, pool_timeout=30)
     if base_url is None:
         return telegram.Bot(token, request=sending, get_updates_request=polling)
     base = base_url.rstrip("/") + "/bot"
@@ -51,8 +51,10 @@ def make_bot(token: str, base_url: str | None, *, poll_timeout_s: int, on_unread
 
 
 def read_answer(payload: bytes) -> dict[str, Any]:
-    """Return an answer of the Bot API. The library would log one that is not JSON, and a proxy's page may repeat the
-    address that was asked for, which has the token in it."""
+    """Return an answer of the Bot API.
+
+    The library logs answers that are not JSON. The page of a proxy may repeat the URL, which has the token in it.
+    """
     from telegram.error import TelegramError
 
     try:
@@ -60,22 +62,23 @@ def read_answer(payload: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
-        raise TelegramError("The answer is not one of the Bot API.")
+        raise TelegramError("The answer is not from the Bot API.")
     return answer
 
 
 def readable_updates(updates: list[Any], on_unreadable: OnUnreadable) -> list[dict[str, Any]]:
-    """Return updates that the library can read. Of any other only the number is left, which confirms it."""
+    """Return updates that the library can read. Reduce any other to its number, so that it is confirmed."""
     from telegram.error import TelegramError
 
-    numbered = [one for one in updates if isinstance(one, dict) and is_count(one.get("update_id"))]
+    numbered = [update for update in updates if isinstance(update, dict) and is_count(update.get("update_id"))]
     if updates and not numbered:
-        raise TelegramError("Not one of the updates has a number.")  # they would come again at once, and for ever
+        # Unconfirmed, they would be fetched again at once, for ever. The error makes the caller back off.
+        raise TelegramError("None of the updates has a number.")
     readable: list[dict[str, Any]] = []
     for update in updates:
         if update not in numbered:
             on_unreadable(json.dumps(update).encode())
-        elif _can_be_read(update):
+        elif _is_readable(update):
             readable.append(update)
         else:
             on_unreadable(json.dumps(update).encode())
@@ -83,11 +86,11 @@ def readable_updates(updates: list[Any], on_unreadable: OnUnreadable) -> list[di
     return readable
 
 
-def _can_be_read(update: dict[str, Any]) -> bool:
+def _is_readable(update: dict[str, Any]) -> bool:
     import telegram
 
     try:
         telegram.Update.de_json(update, None)
-    except Exception:  # noqa: BLE001 - the library checks nothing, so whatever it trips over
+    except Exception:  # noqa: BLE001 - the library does not validate, so it may raise anything
         return False
     return True

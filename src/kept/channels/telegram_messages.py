@@ -1,7 +1,7 @@
-"""What a Telegram message means for us: a question, something overheard in a group, or nothing.
+"""Sort Telegram messages: addressed to the bot, overheard in a group, not text, or to be ignored.
 
-What somebody else wrote and the sender only passed on, by forwarding it or through an inline bot, is marked as such: it
-is data for the agent, and never a command.
+A text that the sender only passed on, by forwarding it or through an inline bot, is marked as forwarded: it is data for
+the agent, and never a command.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _GROUPS = ("group", "supergroup")
 _COMMAND = re.compile(r"\s*(/[A-Za-z]\w*)@(\w+)")
-_LEGACY = ("forward_from", "forward_from_chat", "forward_sender_name", "forward_signature", "forward_date")
-"""How Bot API servers before version 7.0 mark a forwarded message."""
+_LEGACY_FORWARD = ("forward_from", "forward_from_chat", "forward_sender_name", "forward_signature", "forward_date")
+"""Fields that mark a forwarded message in Bot API servers before version 7.0."""
 _NAME_CHARS = 80
 
 
 @frozen
 class Person:
-    """Somebody on Telegram: ourselves, or one who is not to be answered."""
+    """User of Telegram: the bot, or a person who is not answered."""
 
     id: int
     username: str
@@ -36,17 +36,17 @@ class Person:
 
 @frozen
 class Allowed:
-    """The people we answer. A name that looks like a number is no id, and an id is no name."""
+    """People that the bot answers. A username of digits is not an id, and an id is not a username."""
 
     ids: frozenset[int]
     names: frozenset[str]
 
     @classmethod
     def of(cls, users: Iterable[str]) -> Allowed:
-        """A number is an id, anything else a name; with '@', a number is a name too."""
-        named = [user.strip().lower() for user in users if user.strip("@ ")]
-        ids = frozenset(int(user) for user in named if user.isascii() and user.isdigit())
-        return cls(ids, frozenset(user.lstrip("@") for user in named if not (user.isascii() and user.isdigit())))
+        """Read a list of users: a number is an id, anything else a username. With '@', a number is a username too."""
+        entries = [user.strip().lower() for user in users if user.strip("@ ")]
+        ids = frozenset(int(user) for user in entries if user.isascii() and user.isdigit())
+        return cls(ids, frozenset(user.lstrip("@") for user in entries if not (user.isascii() and user.isdigit())))
 
     def __len__(self) -> int:
         return len(self.ids) + len(self.names)
@@ -70,7 +70,7 @@ class OverheardMessage:
 
 @frozen
 class UnreadableMessage:
-    """Somebody we answer sent something that has no words: a picture, a voice, a sticker."""
+    """Message without text, such as a picture, a voice message or a sticker, from a person that the bot answers."""
 
     to: dict[str, Any]
 
@@ -78,7 +78,10 @@ class UnreadableMessage:
 def read_message(
     message: telegram.Message, *, me: Person, agent_id: str, allowed: Allowed
 ) -> AddressedMessage | OverheardMessage | UnreadableMessage | Person | None:
-    """None where there is nothing to read. In a group, whatever does not speak to us is overheard."""
+    """Sort a message. Return the sender if they are not allowed, and None if the message is to be ignored.
+
+    In a group, a message that is not addressed to the bot is overheard.
+    """
     text, sender, chat = message.text or message.caption, message.from_user, message.chat
     if sender is None or sender.is_bot:
         return None
@@ -87,10 +90,10 @@ def read_message(
         return None
     is_allowed = sender in allowed
     if not text:
-        is_for_us = is_allowed and not in_group and message.effective_attachment is not None
-        return UnreadableMessage({"chat": chat.id, "thread": _thread(message)}) if is_for_us else None
+        is_addressed = is_allowed and not in_group and message.effective_attachment is not None
+        return UnreadableMessage({"chat": chat.id, "thread": _thread(message)}) if is_addressed else None
     key = _key(message, agent_id, in_group=in_group)
-    if in_group and not (is_allowed and _speaks_to_us(message, text, me)):
+    if in_group and not (is_allowed and _is_addressed(message, text, me)):
         return OverheardMessage(key, GroupLine(_overheard_name(message), text, message.date))
     if not is_allowed:
         return Person(sender.id, sender.username or "")
@@ -112,10 +115,10 @@ def _inbound(message: telegram.Message, text: str, me: Person) -> Inbound:
 
 
 def _origin(message: telegram.Message) -> str | None:
-    """Who wrote the text, where the sender only passed it on; None where the sender wrote it."""
+    """Return the author of a text that the sender only passed on, or None if the sender wrote it."""
     if message.forward_origin is not None:
         return _origin_name(message.forward_origin)
-    if message.is_automatic_forward or any(message.api_kwargs.get(name) for name in _LEGACY):
+    if message.is_automatic_forward or any(message.api_kwargs.get(name) for name in _LEGACY_FORWARD):
         return _shorten(str(message.api_kwargs.get("forward_sender_name") or "somebody"))
     bot = message.via_bot or message.sender_business_bot
     return None if bot is None else _shorten(f"the bot {bot.full_name}")
@@ -131,8 +134,8 @@ def _origin_name(origin: telegram.MessageOrigin) -> str:
 def _quoted_name(message: telegram.Message) -> str:
     if message.external_reply is not None:
         return _origin_name(message.external_reply.origin)
-    answered = message.reply_to_message
-    return _name(answered.from_user) if answered is not None else "somebody"
+    original = message.reply_to_message
+    return _name(original.from_user) if original is not None else "somebody"
 
 
 def _overheard_name(message: telegram.Message) -> str:
@@ -140,8 +143,8 @@ def _overheard_name(message: telegram.Message) -> str:
     return name if origin is None else f"forwarded by {name} from {origin}"
 
 
-def _name(whose: telegram.User | telegram.Chat | None) -> str:
-    return "somebody" if whose is None else _shorten(whose.full_name or getattr(whose, "title", None) or str(whose.id))
+def _name(owner: telegram.User | telegram.Chat | None) -> str:
+    return "somebody" if owner is None else _shorten(owner.full_name or getattr(owner, "title", None) or str(owner.id))
 
 
 def _shorten(name: str) -> str:
@@ -150,21 +153,21 @@ def _shorten(name: str) -> str:
 
 def _key(message: telegram.Message, agent_id: str, *, in_group: bool) -> SessionKey:
     thread = _thread(message)
-    where = f"{message.chat.id}:{thread}" if thread else str(message.chat.id)
-    return SessionKey(agent_id, "telegram", DEFAULT_ACCOUNT, "group" if in_group else "direct", where)
+    user_id = f"{message.chat.id}:{thread}" if thread else str(message.chat.id)
+    return SessionKey(agent_id, "telegram", DEFAULT_ACCOUNT, "group" if in_group else "direct", user_id)
 
 
 def _thread(message: telegram.Message) -> int | None:
-    """Topics of a group are conversations of their own; a chain of replies is none."""
+    """Return the topic of a group, which is a conversation. A chain of replies has a thread id too, but is not one."""
     return message.message_thread_id if message.is_topic_message else None
 
 
-def _speaks_to_us(message: telegram.Message, text: str, me: Person) -> bool:
-    """What somebody else wrote does not speak for the sender, whoever is mentioned in it."""
+def _is_addressed(message: telegram.Message, text: str, me: Person) -> bool:
+    """Return True if the sender addresses the bot. A forwarded text does not, even if it mentions the bot."""
     if _origin(message) is not None or _is_for_another_bot(text, me):
         return False
-    answered = message.reply_to_message
-    if answered is not None and answered.from_user is not None and answered.from_user.id == me.id:
+    original = message.reply_to_message
+    if original is not None and original.from_user is not None and original.from_user.id == me.id:
         return True
     return _COMMAND.match(text) is not None or _mention(me.username).search(text) is not None
 
@@ -179,8 +182,7 @@ def _mention(username: str) -> re.Pattern[str]:
 
 
 def _without_mention(text: str, username: str) -> str:
-    """The mention says only that we are meant; where it is all there is, it stays. The name in /help@name
-    always goes."""
+    """Return a text without the mention of the bot, unless that is all of it. Remove the name in /help@name too."""
     command = _COMMAND.match(text)
     if command is not None:
         return f"{command[1]}{text[command.end() :]}"

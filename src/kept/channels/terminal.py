@@ -1,15 +1,17 @@
-"""The terminal: a conversation line by line, and a single question from a script."""
+"""The terminal: a conversation line by line, or a single question from a script."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from contextlib import aclosing
 from typing import Protocol
 
-from kept.agent.events import AgentEvent, Inbound
+from kept.agent.events import AgentEvent, Inbound, Reply
 from kept.clock import Clock, new_id
 from kept.errors import SessionNotFound, UsageError
-from kept.responder.answerer import Dispatcher
+from kept.responder.commands import find_command
+from kept.responder.dispatcher import Dispatcher
 from kept.sessions.session_key import SessionKey, parse_key
 from kept.sessions.store import SessionStore
 
@@ -18,25 +20,28 @@ DEFAULT_CONVERSATION = "main"
 
 
 class TerminalScreen(Protocol):
-    """Where the events of a turn are shown, in the order they happen."""
+    """Shows the events of an answer, in their order."""
 
     def show(self, event: AgentEvent) -> None: ...
 
     def stopped(self) -> None:
-        """The turn was cancelled."""
+        """Show that the answer was cancelled."""
         ...
 
     def failed(self, error: Exception) -> None: ...
 
 
 class TerminalConversation:
-    """One conversation at a terminal. It follows its key from session to session, as /new and long silences have it;
-    one that was named by its id stays there until /new."""
+    """One conversation at a terminal.
 
-    def __init__(self, answerer: Dispatcher, sessions: SessionStore, clock: Clock, *, named: str | None) -> None:
-        self._answerer = answerer
+    It follows its key from session to session, as /new and pauses begin new ones. A conversation that is named by the
+    id of a session stays in that session until it ends.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, sessions: SessionStore, clock: Clock, *, name: str | None) -> None:
+        self._dispatcher = dispatcher
         self._clock = clock
-        self._key, self._pinned = find_conversation(sessions, named or DEFAULT_CONVERSATION)
+        self._key, self._pinned = find_conversation(sessions, name or DEFAULT_CONVERSATION)
         self._sessions = sessions
 
     async def session_id(self) -> str:
@@ -45,41 +50,51 @@ class TerminalConversation:
             if record.ended is None:
                 return record.id
             self._pinned = None
-        return await self._answerer.session_of(self._key)
+        return await self._dispatcher.current_session_id(self._key)
 
-    async def say(self, text: str) -> AsyncIterator[AgentEvent]:
+    async def answer(self, text: str, show: Callable[[AgentEvent], None]) -> Reply | None:
+        """Answer a message, and return the reply. Every event goes to ``show`` as it comes."""
         message = Inbound(new_id(), text, timestamp=self._clock.now())
-        async for event in self._answerer.answer(await self.session_id(), [message]):
-            yield event
+        command = find_command(message)
+        reply: Reply | None = None
+        async with aclosing(self._dispatcher.answer(await self.session_id(), [message], command=command)) as events:
+            async for event in events:
+                show(event)
+                reply = event if isinstance(event, Reply) else reply
+        if command is None:
+            self._dispatcher.cadence.add(2)
+        return reply
 
 
-def find_conversation(sessions: SessionStore, named: str) -> tuple[SessionKey, str | None]:
-    """A conversation by the name it has at the terminal, by a session's key, or by the id of a session. Only an id says
-    which session as well."""
-    if ":" in named:
-        return parse_key(named, agent_id=sessions.agent_id), None
+def find_conversation(sessions: SessionStore, name: str) -> tuple[SessionKey, str | None]:
+    """Return the key of a conversation, and the id of its session if ``name`` is one.
+
+    Otherwise ``name`` is a full key, or a name that is used at the terminal only.
+    """
+    if ":" in name:
+        return parse_key(name, agent_id=sessions.agent_id), None
     try:
-        record = sessions.get(named)
+        record = sessions.get(name)
     except SessionNotFound:
-        return sessions.key(NAME, named), None
-    if record.id != named or not record.key:
-        return sessions.key(NAME, named), None
+        return sessions.key(NAME, name), None
+    if record.id != name or not record.key:
+        return sessions.key(NAME, name), None
     if record.ended is not None:
         raise UsageError(
             f"Session {record.id} has ended.",
-            hint=f"It went on in {record.successor}." if record.successor else "Leave out --session to begin anew.",
+            hint=f"It continues in {record.successor}." if record.successor else "Omit --session to start a new one.",
         )
     return parse_key(record.key, agent_id=sessions.agent_id), record.id
 
 
 ReadLine = Callable[[], str]
-"""Gives the next line; raises EOFError at the end, KeyboardInterrupt where the line was given up."""
+"""Returns the next line. Raises EOFError at the end, KeyboardInterrupt if the line was discarded."""
 
 
 def talk(
     conversation: TerminalConversation, screen: TerminalScreen, read_line: ReadLine, runner: asyncio.Runner
 ) -> None:
-    """Reads and answers until there is nothing more to read. Ctrl-C stops an answer, not the conversation."""
+    """Answer lines until there are no more. Ctrl-C stops an answer, not the conversation."""
     while True:
         try:
             text = read_line().strip()
@@ -88,17 +103,13 @@ def talk(
         except EOFError:
             return
         if text:
-            _take_turn(conversation, screen, text, runner)
+            _answer(conversation, screen, text, runner)
 
 
-def _take_turn(conversation: TerminalConversation, screen: TerminalScreen, text: str, runner: asyncio.Runner) -> None:
-    async def turn() -> None:
-        async for event in conversation.say(text):
-            screen.show(event)
-
+def _answer(conversation: TerminalConversation, screen: TerminalScreen, text: str, runner: asyncio.Runner) -> None:
     try:
-        runner.run(turn())
+        runner.run(conversation.answer(text, screen.show))
     except KeyboardInterrupt:
         screen.stopped()
-    except Exception as exc:  # noqa: BLE001 - one answer that fails does not end the conversation
+    except Exception as exc:  # noqa: BLE001 - an answer that fails must not end the conversation
         screen.failed(exc)

@@ -25,11 +25,11 @@ _HISTORY_LINES = 1000
 
 @click.command("chat")
 @click.option("-m", "--message", metavar="TEXT", help="Ask once and print the reply; '-' reads standard input.")
-@click.option("--session", metavar="NAME", help="Which conversation: a name, a key or the id of a session.")
+@click.option("--session", metavar="NAME", help="Conversation: a name, a key or the id of a session.")
 @json_option
 @click.pass_obj
 def command(options: Globals, message: str | None, session: str | None, as_json: bool) -> None:
-    """Talk with the agent. Reads one message from standard input where that is not a terminal."""
+    """Talk with the agent. Without a terminal, read one message from standard input."""
     if message == "-" or (message is None and not sys.stdin.isatty()):
         message = read_stdin()
     if message is not None and not message.strip():
@@ -45,50 +45,39 @@ def command(options: Globals, message: str | None, session: str | None, as_json:
 
 
 def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[TerminalConversation, asyncio.Runner]:
-    from kept.app import open_answerer, open_memory, open_model, open_sessions
+    from kept.app import open_dispatcher, open_memory, open_model, open_sessions
     from kept.channels.terminal import TerminalConversation
 
     loaded = options.load()
     model = open_model(loaded)
     memory = stack.enter_context(open_memory(loaded))
     sessions = stack.enter_context(open_sessions(loaded))
-    answerer = open_answerer(memory, sessions, model)
+    dispatcher = open_dispatcher(memory, sessions, model)
     runner = stack.enter_context(asyncio.Runner())
     stack.callback(lambda: runner.run(model.close()))
-    stack.callback(lambda: runner.run(answerer.close()))
-    return TerminalConversation(answerer, sessions, memory.clock, named=session), runner
+    stack.callback(lambda: runner.run(dispatcher.cadence.close()))
+    return TerminalConversation(dispatcher, sessions, memory.clock, name=session), runner
 
 
-# once
+# a single message
 
 
 def _ask_once(conversation: TerminalConversation, runner: asyncio.Runner, text: str, *, as_json: bool) -> None:
-    from kept.agent.events import Reply
-
     screen: ChatScreen | QuietScreen = (
-        ChatScreen() if sys.stdout.isatty() and not as_json else QuietScreen(say_asides=not as_json)
+        ChatScreen() if sys.stdout.isatty() and not as_json else QuietScreen(show_notices=not as_json)
     )
-
-    async def turn() -> tuple[Reply | None, str]:
-        reply = None
-        async for event in conversation.say(text):
-            screen.show(event)
-            reply = event if isinstance(event, Reply) else reply
-        return reply, await conversation.session_id()
-
-    reply, session_id = runner.run(turn())
+    reply = runner.run(conversation.answer(text, screen.show))
     if isinstance(screen, ChatScreen):
         return
-    said = None if reply is None or reply.silent else reply.text
+    reply_text = None if reply is None or reply.silent else reply.text
     if not as_json:
-        echo(said or "", nl=bool(said))
+        echo(reply_text or "", nl=bool(reply_text))
         return
-    entry_id = reply.entry_id or None if reply else None
     print_json(
         {
-            "reply": said,
-            "sessionId": session_id,
-            "entryId": entry_id,
+            "reply": reply_text,
+            "sessionId": runner.run(conversation.session_id()),
+            "entryId": reply.entry_id or None if reply else None,
             "tools": screen.tools,
             "notices": screen.notices,
         }
@@ -96,12 +85,12 @@ def _ask_once(conversation: TerminalConversation, runner: asyncio.Runner, text: 
 
 
 class QuietScreen:
-    """For a script: the reply alone goes to standard output, once it is whole."""
+    """Screen for scripts: only the complete reply goes to standard output."""
 
-    def __init__(self, *, say_asides: bool) -> None:
+    def __init__(self, *, show_notices: bool) -> None:
         self.tools: list[str] = []
         self.notices: list[str] = []
-        self._say_asides = say_asides
+        self._show_notices = show_notices
 
     def show(self, event: AgentEvent) -> None:
         from kept.agent.events import Notice, ToolEnded
@@ -110,11 +99,11 @@ class QuietScreen:
             self.tools.append(event.name)
         elif isinstance(event, Notice):
             self.notices.append(event.text)
-            if self._say_asides:
+            if self._show_notices:
                 warn(event.text)
 
 
-# line by line
+# an interactive conversation
 
 
 def _talk(options: Globals, conversation: TerminalConversation, runner: asyncio.Runner) -> None:
@@ -137,10 +126,10 @@ def _talk(options: Globals, conversation: TerminalConversation, runner: asyncio.
 
 @contextmanager
 def _line_history(path: str) -> Iterator[None]:
-    """Lines can be edited, and those of earlier conversations are there with the arrow keys."""
+    """Let lines be edited, with the lines of earlier conversations on the arrow keys."""
     try:
         import readline
-    except ImportError:  # a Python that was built without it
+    except ImportError:  # this Python was built without it
         yield
         return
     try:
@@ -152,14 +141,14 @@ def _line_history(path: str) -> Iterator[None]:
         yield
     finally:
         try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))  # it says what was said: nobody else reads it
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))  # private: it has what the person wrote
             readline.write_history_file(path)
         except OSError as exc:
-            warn(f"The lines of this conversation could not be kept ({exc.strerror}).")
+            warn(f"The history of your input could not be saved ({exc.strerror}).")
 
 
 class ChatScreen:
-    """What is written appears as it comes; anything else stands on lines of its own."""
+    """Screen for people: the reply appears as it is written, anything else on separate lines."""
 
     def __init__(self) -> None:
         self._line = ""
@@ -172,12 +161,12 @@ class ChatScreen:
             case ReplyDelta():
                 self._write(event.text)
             case ToolStarted():
-                self._aside(f"… {event.name}")
+                self._show_aside(f"… {event.name}")
             case ToolEnded():
                 if not event.ok:
-                    self._aside(f"… {event.name} did not work")
+                    self._show_aside(f"… {event.name} did not work")
             case Notice():
-                self._aside(event.text)
+                self._show_aside(event.text)
             case Reply():
                 self._finish(event)
             case _:
@@ -194,7 +183,7 @@ class ChatScreen:
         if isinstance(error, KeptError):
             warn(f"{error.message} {error.hint}")
         else:
-            warn(f"Something went wrong that should not: {type(error).__name__}: {error}")
+            warn(f"Unexpected error: {type(error).__name__}: {error}")
 
     def _write(self, text: str) -> None:
         echo(text, nl=False)
@@ -202,13 +191,13 @@ class ChatScreen:
         self._streamed = True
 
     def _finish(self, reply: Reply) -> None:
-        """What was not streamed, as the answer to a command is not, is written now."""
+        """End the reply. Write it now if it was not streamed, as with commands."""
         if not self._streamed and not reply.silent:
             self._write(reply.text)
         self._break_line()
         self._streamed = False
 
-    def _aside(self, text: str) -> None:
+    def _show_aside(self, text: str) -> None:
         self._break_line()
         echo(style(text, err=True, dim=True), err=True)
 

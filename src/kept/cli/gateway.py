@@ -19,8 +19,8 @@ def command(options: Globals) -> None:
 
     log_to_stderr()
     logging.getLogger("kept").setLevel(logging.INFO)
-    run_gateway(options.load(), open_model, say=_say)
+    run_gateway(options.load(), open_model, report=_report)
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     echo(line, err=True)

@@ -13,7 +13,7 @@ from kept.records import Status
 from kept.tools.record_json import status_json, to_json
 
 if TYPE_CHECKING:
-    from kept.responder.state import InboxState
+    from kept.responder.inbox import InboxState
 
 _DAYS_SHOWN = 5
 
@@ -24,7 +24,7 @@ _DAYS_SHOWN = 5
 def command(options: Globals, as_json: bool) -> None:
     """Show the state of the memory and its index."""
     from kept.live import find_watcher
-    from kept.responder.state import find_inbox_state
+    from kept.responder.inbox import find_inbox_state
 
     with options.memory() as memory:
         status = memory.status()

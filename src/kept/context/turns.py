@@ -14,12 +14,13 @@ from kept.context.trim import shorten
 from kept.context.view import LoggedMessage
 from kept.llm.base import Part, TextPart, ToolOutput, ToolUse, Turn
 from kept.sessions.entries import QUOTED, Attachment, Message, Text, ToolCall, ToolResult
-from kept.sessions.history import CURRENT_HEADING, HEADING
 from kept.values import frozen
 
 GROUP = "group"
 """Metadata of a message: messages of its group before it."""
 NO_RESULT = "Interrupted: it is not known whether this was carried out."
+_GROUP_HEADING = "[Chat messages since your last reply - for context]"
+_CURRENT_HEADING = "[Current message - respond to this]"
 _NAME_CHARS = 80
 
 
@@ -122,7 +123,7 @@ def _iter_user_parts(logged: LoggedMessage, options: TurnOptions, lead: str) -> 
     if group:
         yield TextPart(group)
     if lead or group:
-        yield TextPart(CURRENT_HEADING)
+        yield TextPart(_CURRENT_HEADING)
     quoted = quoted_block(metadata.get(QUOTED), options.fence)
     if quoted:
         yield TextPart(quoted)
@@ -167,7 +168,7 @@ def group_block(lines: Any, fence: Fence) -> str:
             # Indent further lines, so that one message cannot look like several.
             text = "\n  ".join(str(line.get("text", "")).splitlines())
             texts.append(f"[{time}] {sender}: {text}")
-    return f"{HEADING}\n{fence.block('overheard', chr(10).join(texts))}"
+    return f"{_GROUP_HEADING}\n{fence.block('overheard', chr(10).join(texts))}"
 
 
 def quoted_block(quote: Any, fence: Fence) -> str:

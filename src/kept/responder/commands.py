@@ -6,7 +6,6 @@ import asyncio
 import difflib
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
 
 from kept.agent.events import AnsweringAgent, CompactionResult, Inbound
 from kept.errors import EmptyNote, KeptError, SessionNotFound
@@ -20,21 +19,19 @@ from kept.text import clip
 from kept.values import frozen
 from kept.workspace.removal import Removed
 
-T = TypeVar("T")
-
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:\s+(.*))?\Z", re.DOTALL)
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_FOUND = 5
+_MAX_HITS = 5
 _SNIPPET_CHARS = 300
 
 HELP = """\
-/new [TEXT] – begin a new conversation; the old one is kept
+/new [TEXT] – start a new conversation; the old one is kept
 /reset – the same
-/compact [WHAT MATTERS] – put a summary in the place of what was said so far
+/compact [FOCUS] – replace the conversation so far with a summary
 /status – this conversation, the model, the memory
-/memory QUERY – what is remembered about it
-/remember TEXT – write it into long-term memory
-/forget QUERY – what the notes say about it, to be taken out once you confirm
+/memory QUERY – search the memory
+/remember TEXT – add it to long-term memory
+/forget QUERY – show what the notes say about it, and remove it after you confirm
 /stop – stop answering
 /help – this list"""
 NAMES = tuple(line.split()[0].lstrip("/") for line in HELP.splitlines())
@@ -48,7 +45,7 @@ class Command:
 
 @frozen
 class CommandCall:
-    """A command, with the conversation it was given in. ``message_id`` tells whether it was carried out before."""
+    """Command in a conversation. ``message_id`` recognises one that was executed before a crash."""
 
     command: Command
     session_id: str
@@ -56,24 +53,21 @@ class CommandCall:
 
 
 def parse_command(text: str) -> Command | None:
-    """A path such as /etc/hosts is no command, and neither is /help@somebody: a channel that knows names takes its own
-    off."""
-    found = _COMMAND.match(text.strip())
-    return Command(found[1].lower(), (found[2] or "").strip()) if found else None
+    """Return the command in a text. A path such as /etc/hosts is not one.
+
+    Neither is /help@name: a channel with such names removes its own before this.
+    """
+    match = _COMMAND.match(text.strip())
+    return Command(match[1].lower(), (match[2] or "").strip()) if match else None
 
 
 def find_command(message: Inbound) -> Command | None:
-    """The command that a person gives. What somebody else wrote and the person only passed on is none."""
+    """Return the command in a message. A forwarded text never is one: another person wrote it."""
     return None if FORWARDED in (message.metadata or {}) else parse_command(message.text)
 
 
-def is_stop(message: Inbound) -> bool:
-    command = find_command(message)
-    return command is not None and command.name == "stop"
-
-
 class Commands:
-    """``more_status`` adds lines about whatever runs this: the queue of a gateway."""
+    """Executes commands. ``more_status`` returns further lines for /status, such as the queue of a gateway."""
 
     def __init__(
         self,
@@ -83,60 +77,60 @@ class Commands:
         *,
         more_status: Callable[[], list[str]] = list,
     ) -> None:
-        self.agent = agent
-        self.memory = memory
-        self.sessions = sessions
-        self.more_status = more_status
+        self._agent = agent
+        self._memory = memory
+        self._sessions = sessions
+        self._more_status = more_status
 
-    async def run(self, asked: CommandCall) -> str:
-        """The reply. What goes wrong is said in it."""
-        known: dict[str, Callable[[CommandCall], Awaitable[str]]] = {
+    async def run(self, call: CommandCall) -> str:
+        """Return the reply to a command. Errors become replies."""
+        handlers: dict[str, Callable[[CommandCall], Awaitable[str]]] = {
             "new": self._new,
             "reset": self._new,
             "compact": self._compact,
             "status": self._status,
-            "memory": self._memory,
+            "memory": self._search,
             "remember": self._remember,
             "forget": self._forget,
             "stop": self._stop,
             "help": self._help,
         }
-        handle = known.get(asked.command.name)
-        if handle is None:
-            return _unknown(asked.command.name)
+        handler = handlers.get(call.command.name)
+        if handler is None:
+            return _unknown_command(call.command.name)
         try:
-            return await handle(asked)
+            return await handler(call)
         except KeptError as exc:
             return f"{exc.message} {exc.hint}".strip()
 
-    async def begin_anew(self, asked: CommandCall) -> SessionRecord:
-        """The session that follows. Carried out before a crash, it is the one that was begun then."""
-        return await asyncio.to_thread(self._begin_anew, asked)
+    async def start_session(self, call: CommandCall) -> SessionRecord:
+        """End the session and return the next one. Called again after a crash, return the one that was begun then."""
+        return await asyncio.to_thread(self._start_session, call)
 
-    def _begin_anew(self, asked: CommandCall) -> SessionRecord:
-        old = self.sessions.get(asked.session_id)
+    def _start_session(self, call: CommandCall) -> SessionRecord:
+        old = self._sessions.get(call.session_id)
         if old.successor:
             try:
-                newer = self.sessions.get(old.successor)
+                successor = self._sessions.get(old.successor)
             except SessionNotFound:
-                newer = None
-            if newer is not None and newer.metadata.get("inbound") == asked.message_id:
-                return newer
-        return self.sessions.reset(old.id, metadata={**old.metadata, "inbound": asked.message_id})
+                successor = None
+            if successor is not None and successor.metadata.get("inbound") == call.message_id:
+                return successor
+        return self._sessions.reset(old.id, metadata={**old.metadata, "inbound": call.message_id})
 
-    async def _new(self, asked: CommandCall) -> str:
-        await self.begin_anew(asked)
-        return f"A new conversation. The one before is kept: session {asked.session_id}."
+    async def _new(self, call: CommandCall) -> str:
+        await self.start_session(call)
+        return f"This is a new conversation. The old one is kept as session {call.session_id}."
 
-    async def _compact(self, asked: CommandCall) -> str:
-        return _describe_compaction(await self.agent.compact(asked.session_id, instructions=asked.command.rest or None))
+    async def _compact(self, call: CommandCall) -> str:
+        return _describe_compaction(await self._agent.compact(call.session_id, instructions=call.command.rest or None))
 
-    async def _status(self, asked: CommandCall) -> str:
-        return "\n".join([*await asyncio.to_thread(self._status_lines, asked.session_id), *self.more_status()])
+    async def _status(self, call: CommandCall) -> str:
+        return "\n".join([*await asyncio.to_thread(self._status_lines, call.session_id), *self._more_status()])
 
     def _status_lines(self, session_id: str) -> list[str]:
-        record, status = self.sessions.get(session_id), self.memory.status()
-        model = self.memory.config.agent.model
+        record, status = self._sessions.get(session_id), self._memory.status()
+        model = self._memory.config.agent.model
         return [
             f"Agent {status.agent}, model {model.name or 'default'} ({model.provider or 'none'}).",
             f"Session {record.id}: {record.messages} messages, {record.tokens_context:,} tokens in context, "
@@ -145,109 +139,109 @@ class Commands:
             *status.degraded,
         ]
 
-    async def _memory(self, asked: CommandCall) -> str:
-        query = asked.command.rest
+    async def _search(self, call: CommandCall) -> str:
+        query = call.command.rest
         if not query:
-            return "Say what to look for: /memory QUERY."
-        found = await asyncio.to_thread(lambda: self.memory.search(query, max_results=_FOUND))
-        lines = [_shown(number, hit) for number, hit in enumerate(found.hits, 1)]
-        return "\n\n".join([*(lines or ["Nothing is remembered about that."]), *found.degraded])
+            return "Say what to search for: /memory QUERY."
+        results = await asyncio.to_thread(lambda: self._memory.search(query, max_results=_MAX_HITS))
+        hits = [_describe_hit(number, hit) for number, hit in enumerate(results.hits, 1)]
+        return "\n\n".join([*(hits or ["The memory has nothing about that."]), *results.degraded])
 
-    async def _remember(self, asked: CommandCall) -> str:
+    async def _remember(self, call: CommandCall) -> str:
         try:
-            written = await asyncio.to_thread(self._write_down, asked.command.rest)
+            written = await asyncio.to_thread(self._write_note, call.command.rest)
         except EmptyNote:
             return "Say what to remember: /remember TEXT."
         return f"Kept in {written.citation}." if written else "That is in long-term memory already."
 
-    def _write_down(self, text: str) -> Written | None:
-        """None where the same stands there already: after a crash, it may have been us."""
+    def _write_note(self, text: str) -> Written | None:
+        """Return None if the note has this line already: it may have been written before a crash."""
         if text and "\n" not in text:
             try:
-                note = self.memory.read("MEMORY.md", lines=1_000_000).text
+                note = self._memory.read("MEMORY.md", lines=1_000_000).text
             except KeptError:
                 note = ""
             if any(line.removeprefix("- ") == text.removeprefix("- ") for line in note.split("\n")):
                 return None
-        return self.memory.add(text, to="memory")
+        return self._memory.add(text, to="memory")
 
-    async def _forget(self, asked: CommandCall) -> str:
-        rest = asked.command.rest
-        answer = rest.lower().replace(",", " ").split()
-        if not answer:
-            return "Say what to forget: /forget QUERY. You will see what would go before anything does."
-        if answer in (["no"], ["yes"]) or all(map(_NUMBER.fullmatch, answer)):
-            return await asyncio.to_thread(self._settle, asked.session_id, answer)
-        return await asyncio.to_thread(self._ask, asked.session_id, rest)
+    async def _forget(self, call: CommandCall) -> str:
+        rest = call.command.rest
+        words = rest.lower().replace(",", " ").split()
+        if not words:
+            return "Say what to forget: /forget QUERY. You will see what would go before anything is removed."
+        if words in (["no"], ["yes"]) or all(map(_NUMBER.fullmatch, words)):
+            return await asyncio.to_thread(self._confirm_forget, call.session_id, words)
+        return await asyncio.to_thread(self._propose_forget, call.session_id, rest)
 
-    def _ask(self, session_id: str, query: str) -> str:
-        passages, said = forget.find_passages(self.memory, query)
-        stays = _what_stays(said)
-        if not passages:
-            return "\n\n".join(["The notes say nothing about that.", *stays])
-        forget.remember_question(self.sessions, session_id, passages)
-        shown = [f"{number}. {one.citation}\n{one.text}" for number, one in enumerate(passages, 1)]
-        which = "/forget yes takes all of it out" if len(passages) == 1 else _CHOOSE
-        return "\n\n".join(["This would go:", *shown, f"{which}; /forget no leaves it.", *stays])
+    def _propose_forget(self, session_id: str, query: str) -> str:
+        matches, transcript_hits = forget.find_matches(self._memory, query)
+        remark = _describe_transcript_hits(transcript_hits)
+        if not matches:
+            return "\n\n".join(["The notes say nothing about that.", *remark])
+        forget.save_proposal(self._sessions, session_id, matches)
+        passages = [f"{number}. {match.citation}\n{match.text}" for number, match in enumerate(matches, 1)]
+        choices = "/forget yes removes it" if len(matches) == 1 else _CHOICES
+        return "\n\n".join(["This would go:", *passages, f"{choices}; /forget no keeps it.", *remark])
 
-    def _settle(self, session_id: str, answer: list[str]) -> str:
-        cuts = forget.pending_cuts(self.sessions, session_id)
-        if not cuts:
-            return "There is nothing waiting to be forgotten. Begin with /forget QUERY."
-        if answer == ["no"]:
-            forget.withdraw_question(self.sessions, session_id)
+    def _confirm_forget(self, session_id: str, words: list[str]) -> str:
+        removals = forget.find_proposal(self._sessions, session_id)
+        if not removals:
+            return "There is nothing to confirm. Start with /forget QUERY."
+        if words == ["no"]:
+            forget.drop_proposal(self._sessions, session_id)
             return "Nothing was forgotten."
-        chosen = range(1, len(cuts) + 1) if answer == ["yes"] else [int(word) for word in answer]
-        if any(not 1 <= number <= len(cuts) for number in chosen):
-            return f"Choose from 1 to {len(cuts)}. Nothing was forgotten."
-        removed = forget.forget(self.memory, [cuts[number - 1] for number in dict.fromkeys(chosen)])
+        numbers = range(1, len(removals) + 1) if words == ["yes"] else [int(word) for word in words]
+        if any(not 1 <= number <= len(removals) for number in numbers):
+            return f"Choose from 1 to {len(removals)}. Nothing was forgotten."
+        removed = forget.forget(self._memory, [removals[number - 1] for number in dict.fromkeys(numbers)])
         if not removed.failures:
-            forget.withdraw_question(self.sessions, session_id)
-        return _describe_removal(removed, forget.tombstones_path(self.memory))
+            forget.drop_proposal(self._sessions, session_id)
+        return _describe_removal(removed, self._memory.config.paths.forgotten)
 
-    async def _stop(self, asked: CommandCall) -> str:
-        return "Stopped."
+    async def _stop(self, call: CommandCall) -> str:
+        return "Stopped."  # the responder has cancelled what came before
 
-    async def _help(self, asked: CommandCall) -> str:
+    async def _help(self, call: CommandCall) -> str:
         return HELP
 
 
-_CHOOSE = "/forget yes takes all of it out, /forget 1 2 only those"
+_CHOICES = "/forget yes removes all of it, /forget 1 2 only those"
 
 
-def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, NAMES, n=1)
-    ask = f" Did you mean /{near[0]}?" if near else ""
-    return f"There is no command /{name}.{ask} /help lists those there are."
+def _unknown_command(name: str) -> str:
+    similar = difflib.get_close_matches(name, NAMES, n=1)
+    hint = f" Did you mean /{similar[0]}?" if similar else ""
+    return f"There is no command /{name}.{hint} /help lists all commands."
 
 
-def _shown(number: int, hit: Hit) -> str:
+def _describe_hit(number: int, hit: Hit) -> str:
     text = hit.snippet.strip()
     return f"{number}. {hit.citation}\n{clip(text, _SNIPPET_CHARS)}"
 
 
-def _what_stays(said: list[Hit]) -> list[str]:
-    if not said:
+def _describe_transcript_hits(hits: list[Hit]) -> list[str]:
+    if not hits:
         return []
-    where = ", ".join(hit.citation for hit in said)
+    citations = ", ".join(hit.citation for hit in hits)
     return [
-        f"Conversations stay as they are, and are still searched: it was also said in {where}. "
-        "'kept sessions delete' takes a whole conversation away."
+        f"Conversations are not changed, and searches still find them: {citations}. "
+        "'kept sessions delete' deletes a whole conversation."
     ]
 
 
-def _describe_removal(removed: Removed, kept_in: str) -> str:
-    lines: list[Any] = []
+def _describe_removal(removed: Removed, copy_path: str) -> str:
+    lines: list[str] = []
     if removed.gone:
         count = len(removed.gone)
-        lines.append(f"Forgotten: {count} {'passage' if count == 1 else 'passages'}. A copy is kept in {kept_in}.")
-    lines += (f"{cut.path}: has changed since, and was left alone." for cut in removed.changed)
-    lines += removed.failures
+        lines.append(f"Forgotten: {count} {'passage' if count == 1 else 'passages'}. A copy is kept in {copy_path}.")
+    lines += (f"{removal.path}: changed since then, and left as it is." for removal in removed.changed)
+    lines += map(str, removed.failures)
     return "\n".join(lines)
 
 
-def _describe_compaction(done: CompactionResult) -> str:
-    if not done.done:
-        return f"Nothing was compacted: {done.reason}."
-    by = " The summary was put together without a model." if done.source == "extractive" else ""
-    return f"Compacted from {done.tokens_before:,} to {done.tokens_after:,} tokens.{by}"
+def _describe_compaction(result: CompactionResult) -> str:
+    if not result.done:
+        return f"Nothing was compacted: {result.reason}."
+    remark = " The summary was written without a model." if result.source == "extractive" else ""
+    return f"Compacted from {result.tokens_before:,} to {result.tokens_after:,} tokens.{remark}"

@@ -1,7 +1,7 @@
-"""What /forget would take out of the notes, and taking it out once that was confirmed.
+"""/forget: find passages of the notes, and remove them after a confirmation.
 
-What would go is written into the session as a state, without the text itself: so the question can be answered after a
-restart, and a passage that has changed since is left alone.
+The proposal is saved in the session as a state, without the text. So it can be confirmed after a restart, and a passage
+that has changed since is left as it is.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from kept.values import frozen
 from kept.workspace.removal import LineRemoval, Removed, remove_passages
 
 STATE = "forget"
-_SHOWN = 5
-_VALID = dt.timedelta(hours=1)
+_MAX_MATCHES = 5
+_PROPOSAL_LIFETIME = dt.timedelta(hours=1)
 _ITEM = re.compile(r"(?:[-*+]|\d+[.)])\s")
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 
 
 @frozen
 class ForgetMatch:
-    """A paragraph or list item of a note."""
+    """Paragraph or list item of a note."""
 
     path: str
     start_line: int
@@ -39,23 +39,23 @@ class ForgetMatch:
         return cite(self.path, self.start_line, self.start_line + self.text.count("\n"))
 
 
-def find_passages(memory: Memory, query: str) -> tuple[list[ForgetMatch], list[Hit]]:
-    """What the notes say about it, cut down to the paragraphs that name it; and where conversations do, which stay."""
+def find_matches(memory: Memory, query: str) -> tuple[list[ForgetMatch], list[Hit]]:
+    """Return the paragraphs of notes that name the query, and hits in conversations, which are never changed."""
     words = {term.text.casefold() for term in parse_query(query).terms}
-    found: dict[tuple[str, int], ForgetMatch] = {}
-    for hit in memory.search(query, source="memory", max_results=_SHOWN):
+    matches: dict[tuple[str, int], ForgetMatch] = {}
+    for hit in memory.search(query, source="memory", max_results=_MAX_MATCHES):
         lines = memory.read(hit.path, start=hit.start_line, lines=hit.end_line - hit.start_line + 1)
         passages = split_passages(hit.path, hit.start_line, lines.text)
-        telling = [one for one in passages if any(word in one.text.casefold() for word in words)]
-        found.update(((one.path, one.start_line), one) for one in telling or passages)
-    said: list[Hit] = []
+        naming = [passage for passage in passages if any(word in passage.text.casefold() for word in words)]
+        matches.update(((passage.path, passage.start_line), passage) for passage in naming or passages)
+    transcript_hits: list[Hit] = []
     if "sessions" in memory.settings.sources:
-        said = list(memory.search(query, source="sessions", max_results=_SHOWN))
-    return list(found.values())[:_SHOWN], said
+        transcript_hits = list(memory.search(query, source="sessions", max_results=_MAX_MATCHES))
+    return list(matches.values())[:_MAX_MATCHES], transcript_hits
 
 
 def split_passages(path: str, first_line: int, text: str) -> list[ForgetMatch]:
-    """Paragraphs and list items. Headings are none: they stay, whatever stood below them."""
+    """Return the paragraphs and list items of a text. Headings are left out, so that they stay in the note."""
     passages: list[ForgetMatch] = []
     current: list[str] = []
     start = first_line
@@ -81,39 +81,36 @@ def split_passages(path: str, first_line: int, text: str) -> list[ForgetMatch]:
     return passages
 
 
-def remember_question(sessions: SessionStore, session_id: str, passages: Sequence[ForgetMatch]) -> None:
-    cuts = [LineRemoval.of(one.path, one.start_line, one.text) for one in passages]
+def save_proposal(sessions: SessionStore, session_id: str, matches: Sequence[ForgetMatch]) -> None:
+    removals = [LineRemoval.of(match.path, match.start_line, match.text) for match in matches]
     value = {
         "asked": sessions.clock.now().isoformat(),
-        "cuts": [[cut.path, cut.start_line, cut.end_line, cut.digest] for cut in cuts],
+        "cuts": [[removal.path, removal.start_line, removal.end_line, removal.digest] for removal in removals],
     }
     sessions.append(session_id, StateEntry(STATE, value))
 
 
-def pending_cuts(sessions: SessionStore, session_id: str) -> list[LineRemoval]:
-    """What was asked about within the last hour and neither confirmed nor declined."""
+def find_proposal(sessions: SessionStore, session_id: str) -> list[LineRemoval]:
+    """Return the proposal of the last hour that was neither confirmed nor declined."""
     value: Any = sessions.get(session_id).state.get(STATE)
     try:
-        if sessions.clock.now() - dt.datetime.fromisoformat(value["asked"]) > _VALID:
+        if sessions.clock.now() - dt.datetime.fromisoformat(value["asked"]) > _PROPOSAL_LIFETIME:
             return []
         return [LineRemoval(str(path), int(start), int(end), str(digest)) for path, start, end, digest in value["cuts"]]
     except (TypeError, KeyError, ValueError, OverflowError):
-        return []
+        return []  # no proposal, or a damaged one
 
 
-def withdraw_question(sessions: SessionStore, session_id: str) -> None:
+def drop_proposal(sessions: SessionStore, session_id: str) -> None:
     sessions.append(session_id, StateEntry(STATE, None))
 
 
-def tombstones_path(memory: Memory) -> str:
-    return memory.config.paths.forgotten
-
-
-def forget(memory: Memory, cuts: Sequence[LineRemoval]) -> Removed:
+def forget(memory: Memory, removals: Sequence[LineRemoval]) -> Removed:
+    """Remove passages from the notes, and keep a copy of them."""
     return remove_passages(
         memory.workspace,
-        cuts,
-        kept_in=tombstones_path(memory),
+        removals,
+        kept_in=memory.config.paths.forgotten,
         clock=memory.clock,
         max_bytes=memory.settings.max_file_bytes,
     )

@@ -1,235 +1,408 @@
-"""What was accepted and what became of it: a journal on disk, so that a kill at any moment loses no message and repeats
-no reply.
+"""Accepted messages and what became of them, on disk: a kill at any moment loses no message and repeats no reply.
+
+The file has one record per step:
 
     received    a message was accepted
-    begun       messages of one conversation became a turn, in a session; once more for every new attempt
-    answered    the reply, cut into the parts that the channel takes
-    sending     a part is about to leave: from here on it may have arrived
-    unsent      it certainly did not; it will be tried again
-    sent        it arrived
-    unsure      whether it arrived cannot be known, or it never will: it is not sent again
-    cancelled   nobody wants an answer any more
+    begun       messages of one conversation became an answer run, in a session; again for each further attempt
+    answered    the reply, split into the parts that the channel takes
+    sending     a part is about to be sent: from now on it may have arrived
+    unsent      the part was certainly not sent, and will be sent again
+    sent        the part arrived
+    unsure      the part may have arrived, or never will: it is not sent again
+    cancelled   the answer is no longer wanted
 
-Only one process has an inbox open: whoever opens it holds the gateway's lock.
+Only one process has an inbox open for writing: it holds the gateway's lock.
 """
 
 from __future__ import annotations
 
+import asyncio
+import datetime as dt
 import logging
+import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TypeVar
 
 from kept.agent.events import Inbound
-from kept.clock import Clock, new_id
+from kept.backoff import Backoff
+from kept.clock import Clock, SystemClock, new_id
+from kept.config import Config
 from kept.errors import MessageConflict, WriteFailed
+from kept.limits import is_time
 from kept.quarantine import Fault
-from kept.responder.journal import InboxFile
-from kept.responder.letters import AcceptedMessage, AnswerRun, Record, letter_of, record_of_letter, records_of_turn
+from kept.responder.inbox_file import InboxFile, Record
+from kept.responder.timing import ResponderTiming
 from kept.sessions.session_key import SessionKey
+from kept.values import frozen
 
-KEPT_TURNS = 2_000
-"""So many finished turns are remembered: for a reply that is asked for later, and for a message that comes twice."""
-_SPARE = 500
+T = TypeVar("T")
+
+KEPT_RUNS = 2_000
+"""Finished runs that are kept: to fetch a reply later, and to recognise a message that is delivered twice."""
+SPARE_RUNS = 500
+"""Finished runs beyond `KEPT_RUNS` before the file is rewritten, so that few steps pay for it."""
 
 Name = tuple[str, str]
-"""A channel, and the id that a message has there."""
+"""Channel of a message, and its id there."""
 
 log = logging.getLogger(__name__)
 
 
-class Inbox:
-    """Safe between threads. Every change is on disk when its method returns.
+@frozen
+class AcceptedMessage:
+    """Message that was accepted. Its channel and id identify it."""
 
-    ``read_only`` is for whoever does not hold the gateway's lock: the file is looked at and left as it is.
+    channel: str
+    id: str
+    key: str
+    """Full session key of its conversation."""
+    inbound: Inbound
+    accepted_at: dt.datetime
+
+
+@frozen
+class AnswerRun:
+    """Messages that are answered together, and the progress of their answer."""
+
+    id: str
+    channel: str
+    key: str
+    message_ids: tuple[str, ...]
+    session_id: str
+    """Chosen when the run began, so that it stays the same after a crash."""
+    attempts: int = 1
+    parts: tuple[str, ...] | None = None
+    """Reply. Empty if there is nothing to send, None until there is a reply."""
+    push: bool = False
+    """True if the parts have to be sent; otherwise they are fetched."""
+    entry_id: str | None = None
+    error: str | None = None
+    cancelled: bool = False
+    sending: bool = False
+    """True if the first part that is not settled is being sent."""
+    settled: int = 0
+    """Number of parts that were sent or given up."""
+    unsure: tuple[tuple[int, str], ...] = ()
+    """Parts that were given up, with the reason."""
+
+    @property
+    def finished(self) -> bool:
+        return self.cancelled or (self.parts is not None and (not self.push or self.settled >= len(self.parts)))
+
+    @property
+    def reply(self) -> str | None:
+        return "\n\n".join(self.parts) if self.parts else None
+
+
+def message_status(run: AnswerRun | None) -> str:
+    """Return the status of a message, given its run if it has one."""
+    if run is None:
+        return "waiting"
+    if run.cancelled:
+        return "cancelled"
+    if run.parts is None:
+        return "answering"
+    return "failed" if run.error else "answered"
+
+
+class Inbox:
+    """Thread-safe. Every change is on disk when its method returns.
+
+    ``read_only`` is for processes without the gateway's lock: the file is read and not changed.
     """
 
-    def __init__(self, path: str, *, clock: Clock, kept_turns: int = KEPT_TURNS, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        clock: Clock,
+        kept_runs: int = KEPT_RUNS,
+        spare_runs: int = SPARE_RUNS,
+        read_only: bool = False,
+    ) -> None:
         self.clock = clock
-        self._kept_turns = kept_turns
+        self._kept_runs = kept_runs
+        self._spare_runs = spare_runs
         self._lock = threading.Lock()
-        self._letters: OrderedDict[Name, AcceptedMessage] = OrderedDict()
-        self._turn_of: dict[Name, str] = {}
-        self._turns: OrderedDict[str, AnswerRun] = OrderedDict()
+        self._messages: OrderedDict[Name, AcceptedMessage] = OrderedDict()
+        self._run_ids: dict[Name, str] = {}
+        self._runs: OrderedDict[str, AnswerRun] = OrderedDict()
         self._finished: OrderedDict[str, None] = OrderedDict()
-        self._journal = InboxFile(path)
-        for record in self._journal.read(repair=not read_only):
+        self._file = InboxFile(path)
+        for record in self._file.read(repair=not read_only):
             self._apply(record)
         if not read_only:
-            self._forget_old(spare=0)
+            self._drop_old_runs(spare=0)
 
-    # looking
+    # reading
 
     def find(self, channel: str, message_id: str) -> AcceptedMessage | None:
-        return self._letters.get((channel, message_id))
+        return self._messages.get((channel, message_id))
 
-    def turn_of(self, letter: AcceptedMessage) -> AnswerRun | None:
-        turn_id = self._turn_of.get((letter.channel, letter.id))
-        return self._turns[turn_id] if turn_id else None
+    def find_run(self, message: AcceptedMessage) -> AnswerRun | None:
+        run_id = self._run_ids.get((message.channel, message.id))
+        return self._runs[run_id] if run_id else None
 
-    def letters_of(self, turn: AnswerRun) -> list[AcceptedMessage]:
-        return [self._letters[turn.channel, one] for one in turn.ids]
+    def messages_of(self, run: AnswerRun) -> list[AcceptedMessage]:
+        return [self._messages[run.channel, message_id] for message_id in run.message_ids]
+
+    def messages(self) -> list[AcceptedMessage]:
+        """Return all messages, in the order of their arrival."""
+        with self._lock:
+            return list(self._messages.values())
 
     def waiting(self) -> list[AcceptedMessage]:
-        """Accepted, and not yet part of a turn."""
+        """Return messages that are not part of a run yet."""
         with self._lock:
-            return [letter for name, letter in self._letters.items() if name not in self._turn_of]
+            return [message for name, message in self._messages.items() if name not in self._run_ids]
 
     def unfinished(self) -> list[AnswerRun]:
         with self._lock:
-            return [turn for turn in self._turns.values() if not turn.finished]
+            return [run for run in self._runs.values() if not run.finished]
+
+    def unsure(self) -> list[AnswerRun]:
+        """Return runs with a part that may not have arrived."""
+        with self._lock:
+            return [run for run in self._runs.values() if run.unsure]
 
     @property
     def faults(self) -> list[Fault]:
-        """Lines of the journal that were left out, and why."""
-        return self._journal.faults
-
-    def unsure(self) -> list[AnswerRun]:
-        """Turns of which a part may not have arrived."""
-        with self._lock:
-            return [turn for turn in self._turns.values() if turn.unsure]
+        """Lines of the file that were skipped, and the reasons."""
+        return self._file.faults
 
     # changing
 
     def receive(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
-        """The same message again is the one that is there already."""
+        """Record a message, or return the one that was recorded under its id.
+
+        Raise MessageConflict if that one has another text or conversation.
+        """
         with self._lock:
-            known = self._letters.get((key.channel, message.id))
+            known = self._messages.get((key.channel, message.id))
             if known is not None:
                 return check_same(known, str(key), message.text)
-            letter = AcceptedMessage(key.channel, message.id, str(key), message, self.clock.now())
-            self._write(record_of_letter(letter))
-            return self._letters[key.channel, message.id]
+            # A time that could not be read back counts as missing. In memory too, so that a restart changes nothing.
+            sent_at = message.timestamp if message.timestamp and is_time(message.timestamp) else None
+            inbound = replace(message, timestamp=sent_at, metadata=dict(message.metadata or {}))
+            accepted = AcceptedMessage(key.channel, message.id, str(key), inbound, self.clock.now())
+            self._file.append(_received_record(accepted))
+            self._messages[key.channel, message.id] = accepted
+            return accepted
 
-    def begin(self, letters: Sequence[AcceptedMessage], session_id: str) -> AnswerRun:
+    def begin(self, messages: Sequence[AcceptedMessage], session_id: str) -> AnswerRun:
         with self._lock:
-            ids = [letter.id for letter in letters]
-            turn_id = new_id()
-            self._write(
-                {
-                    "type": "begun",
-                    "turn": turn_id,
-                    "channel": letters[0].channel,
-                    "key": letters[0].key,
-                    "ids": ids,
-                    "session": session_id,
-                }
-            )
-            return self._turns[turn_id]
+            ids = tuple(message.id for message in messages)
+            run = AnswerRun(new_id(), messages[0].channel, messages[0].key, ids, session_id)
+            self._file.append(_begun_record(run))
+            self._add_run(run)
+            return run
 
-    def begin_again(self, turn: AnswerRun) -> AnswerRun:
-        return self._change(turn, {"type": "begun", "attempts": turn.attempts + 1})
+    def begin_again(self, run: AnswerRun) -> AnswerRun:
+        return self._change(run, {"type": "begun", "attempts": run.attempts + 1})
 
     def answer(
-        self, turn: AnswerRun, parts: Sequence[str], *, push: bool, entry_id: str | None, error: str | None = None
+        self, run: AnswerRun, parts: Sequence[str], *, push: bool, entry_id: str | None, error: str | None = None
     ) -> AnswerRun:
-        """``push`` says whether the parts have to be sent, or are fetched by whoever wants them."""
-        answered = {"type": "answered", "parts": list(parts), "push": push, "entry": entry_id, "error": error}
-        return self._change(turn, answered)
+        """Record the reply. With ``push``, its parts have to be sent; otherwise clients fetch them."""
+        record = {"type": "answered", "parts": list(parts), "push": push, "entry": entry_id, "error": error}
+        return self._change(run, record)
 
-    def cancel(self, turn: AnswerRun) -> AnswerRun:
-        return self._change(turn, {"type": "cancelled"})
+    def cancel(self, run: AnswerRun) -> AnswerRun:
+        return self._change(run, {"type": "cancelled"})
 
-    def mark(self, turn: AnswerRun, what: str, *, reason: str | None = None) -> AnswerRun:
-        """sending, unsent, sent or unsure: of the first part that is not settled."""
-        return self._change(turn, {"type": what, "part": turn.settled, **({"reason": reason} if reason else {})})
+    def mark(self, run: AnswerRun, state: str, *, reason: str | None = None) -> AnswerRun:
+        """Record that the first part that is not settled is 'sending', 'unsent', 'sent' or 'unsure'."""
+        return self._change(run, {"type": state, "part": run.settled, **({"reason": reason} if reason else {})})
 
-    def _change(self, turn: AnswerRun, record: Record) -> AnswerRun:
+    def _change(self, run: AnswerRun, record: Record) -> AnswerRun:
         with self._lock:
-            self._write({**record, "turn": turn.id})
-            return self._turns[turn.id]
+            self._file.append({**record, "turn": run.id})
+            changed = self._runs[run.id] = _advance(self._runs[run.id], record)
+            if changed.finished:
+                self._finished[run.id] = None
+                self._drop_old_runs(spare=self._spare_runs)
+            return changed
 
-    def _write(self, record: Record) -> None:
-        self._journal.append([record])
-        self._apply(record)
-        self._forget_old(spare=_SPARE)
-
-    # what the records mean
+    def _add_run(self, run: AnswerRun) -> None:
+        self._runs[run.id] = run
+        self._run_ids.update(((run.channel, message_id), run.id) for message_id in run.message_ids)
 
     def _apply(self, record: Record) -> None:
+        """Apply a record that was read from the file."""
         if record["type"] == "received":
-            letter = letter_of(record)
-            self._letters[letter.channel, letter.id] = letter
+            message = _read_message(record)
+            self._messages[message.channel, message.id] = message
             return
-        turn = self._turns.get(record["turn"])
-        if turn is None:
-            turn = _begun(record)
-            self._turn_of.update(((turn.channel, one), turn.id) for one in turn.ids)
+        run_id = record["turn"]
+        if run_id not in self._runs:
+            self._add_run(_read_run(record))
         else:
-            turn = _changed(turn, record)
-        self._turns[turn.id] = turn
-        if turn.finished:
-            self._finished[turn.id] = None
+            self._runs[run_id] = _advance(self._runs[run_id], record)
+        if self._runs[run_id].finished:
+            self._finished[run_id] = None
 
-    def _forget_old(self, *, spare: int) -> None:
-        """Writes the journal anew without the oldest finished turns, once there are enough of them. Where that does
-        not work they stay: what was to be written down is there already, and must not look as if it had failed."""
-        if len(self._finished) <= self._kept_turns + spare:
+    def _drop_old_runs(self, *, spare: int) -> None:
+        """Rewrite the file without the oldest finished runs, once there are more than are kept.
+
+        If that fails, the old runs stay: the step that led here is on disk, and must not be reported as failed.
+        """
+        if len(self._finished) <= self._kept_runs + spare:
             return
-        gone = list(self._finished)[: len(self._finished) - self._kept_turns]
-        forgotten = {(self._turns[one].channel, message_id) for one in gone for message_id in self._turns[one].ids}
-        letters = [letter for name, letter in self._letters.items() if name not in forgotten]
-        turns = [turn for turn in self._turns.values() if turn.id not in set(gone)]
-        records = [record_of_letter(letter) for letter in letters]
-        for turn in turns:
-            records += records_of_turn(turn)
+        dropped = set(list(self._finished)[: len(self._finished) - self._kept_runs])
+        names = {(self._runs[run_id].channel, name) for run_id in dropped for name in self._runs[run_id].message_ids}
+        records = [_received_record(message) for name, message in self._messages.items() if name not in names]
+        for run_id, run in self._runs.items():
+            if run_id not in dropped:
+                records += _run_records(run)
         try:
-            self._journal.rewrite(records)
+            self._file.rewrite(records)
         except WriteFailed as exc:
             log.warning("old messages stay in the inbox (%s)", exc.message)
             return
-        for name in forgotten:
-            del self._letters[name], self._turn_of[name]
-        for turn_id in gone:
-            del self._turns[turn_id], self._finished[turn_id]
+        for name in names:
+            del self._messages[name], self._run_ids[name]
+        for run_id in dropped:
+            del self._runs[run_id], self._finished[run_id]
 
 
-def check_same(letter: AcceptedMessage, key: str, text: str) -> AcceptedMessage:
-    if letter.key != key or letter.message.text != text:
-        raise MessageConflict(f"A message with the id '{letter.id}' is there already, and it is another one.")
-    return letter
+def check_same(message: AcceptedMessage, key: str, text: str) -> AcceptedMessage:
+    """Return the message if it has this key and text. Raise MessageConflict otherwise."""
+    if message.key != key or message.inbound.text != text:
+        raise MessageConflict(f"Another message has the id '{message.id}' already.")
+    return message
 
 
-def _begun(record: Record) -> AnswerRun:
-    return AnswerRun(
-        record["turn"],
-        record["channel"],
-        record["key"],
-        tuple(record["ids"]),
-        record["session"],
-        record.get("attempts", 1),
-    )
+# records
 
 
-def _changed(turn: AnswerRun, record: Record) -> AnswerRun:
+def _received_record(message: AcceptedMessage) -> Record:
+    inbound = message.inbound
+    return {
+        "type": "received",
+        "channel": message.channel,
+        "id": message.id,
+        "key": message.key,
+        "at": message.accepted_at.isoformat(),
+        "text": inbound.text,
+        "sender": inbound.sender,
+        "timestamp": inbound.timestamp.isoformat() if inbound.timestamp else None,
+        "metadata": inbound.metadata,
+    }
+
+
+def _read_message(record: Record) -> AcceptedMessage:
+    sent_at = dt.datetime.fromisoformat(record["timestamp"]) if record["timestamp"] else None
+    inbound = Inbound(record["id"], record["text"], record["sender"], sent_at, record["metadata"])
+    accepted_at = dt.datetime.fromisoformat(record["at"])
+    return AcceptedMessage(record["channel"], record["id"], record["key"], inbound, accepted_at)
+
+
+def _begun_record(run: AnswerRun) -> Record:
+    return {
+        "type": "begun",
+        "turn": run.id,
+        "channel": run.channel,
+        "key": run.key,
+        "ids": list(run.message_ids),
+        "session": run.session_id,
+    }
+
+
+def _read_run(record: Record) -> AnswerRun:
+    ids, attempts = tuple(record["ids"]), record.get("attempts", 1)
+    return AnswerRun(record["turn"], record["channel"], record["key"], ids, record["session"], attempts)
+
+
+def _advance(run: AnswerRun, record: Record) -> AnswerRun:
+    """Return a run after the step that a record describes."""
     match record["type"]:
         case "begun":
-            return replace(turn, attempts=record["attempts"])
+            return replace(run, attempts=record["attempts"])
         case "answered":
             parts = tuple(record["parts"])
-            return replace(turn, parts=parts, push=record["push"], entry_id=record["entry"], error=record["error"])
+            return replace(run, parts=parts, push=record["push"], entry_id=record["entry"], error=record["error"])
         case "cancelled":
-            return replace(turn, cancelled=True)
+            return replace(run, cancelled=True)
         case "sending":
-            return replace(turn, sending=True)
+            return replace(run, sending=True)
         case "unsent":
-            return replace(turn, sending=False)
+            return replace(run, sending=False)
         case "sent":
-            return replace(turn, sending=False, settled=record["part"] + 1)
+            return replace(run, sending=False, settled=record["part"] + 1)
         case "unsure":
-            doubts = (*turn.unsure, (record["part"], record.get("reason", "")))
-            return replace(turn, sending=False, settled=record["part"] + 1, unsure=doubts)
+            unsure = (*run.unsure, (record["part"], record.get("reason", "")))
+            return replace(run, sending=False, settled=record["part"] + 1, unsure=unsure)
         case _:
-            return turn
+            return run
 
 
-def describe(turn: AnswerRun | None) -> str:
-    """The state of a message, in one word."""
-    if turn is None:
-        return "waiting"
-    if turn.cancelled:
-        return "cancelled"
-    if turn.parts is None:
-        return "answering"
-    return "failed" if turn.error else "answered"
+def _run_records(run: AnswerRun) -> list[Record]:
+    """Return the fewest records that lead to the present state of a run."""
+    records: list[Record] = [{**_begun_record(run), "attempts": run.attempts}]
+    if run.parts is not None:
+        answered = {"parts": list(run.parts), "push": run.push, "entry": run.entry_id, "error": run.error}
+        records.append({"type": "answered", **answered})
+    if run.cancelled:
+        records.append({"type": "cancelled"})
+    records += ({"type": "unsure", "part": part, "reason": reason} for part, reason in run.unsure)
+    if run.settled:
+        records.append({"type": "sent", "part": run.settled - 1})
+    if run.sending:
+        records.append({"type": "sending", "part": run.settled})
+    return [{**record, "turn": run.id} for record in records]
+
+
+class InboxWriter:
+    """Changes an inbox from the event loop: in one thread, one change after another."""
+
+    def __init__(self, timing: ResponderTiming) -> None:
+        self._timing = timing
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kept-inbox")
+
+    def write(self, change: Callable[[], T]) -> asyncio.Future[T]:
+        """Start a change. To keep it going when the caller is cancelled, await it through `asyncio.shield`."""
+        return asyncio.get_running_loop().run_in_executor(self._thread, change)
+
+    async def write_until_done(self, change: Callable[[], T]) -> T:
+        """Make a change that has to be on disk before the next step. Retry for as long as the disk is full."""
+        backoff: Backoff | None = None
+        while True:
+            try:
+                return await asyncio.shield(self.write(change))
+            except WriteFailed as exc:
+                log.error("the inbox cannot be written; trying again (%s)", exc.message)
+                backoff = backoff or self._timing.backoff()
+                await asyncio.sleep(backoff.next_s())
+
+    def close(self) -> None:
+        self._thread.shutdown()
+
+
+@frozen
+class InboxState:
+    """Work that a gateway has left, running or not."""
+
+    waiting: int
+    """Accepted messages without a reply."""
+    undelivered: int
+    """Replies that are still to be sent."""
+    unsure: int
+    """Replies that may not have arrived and are not sent again."""
+    damaged: int = 0
+    """Lines that cannot be read. The gateway moves them away when it starts."""
+
+
+def find_inbox_state(config: Config) -> InboxState | None:
+    """Return the state of the inbox, or None if no gateway ever ran."""
+    path = config.paths.inbox
+    if not os.path.exists(path):
+        return None
+    inbox = Inbox(path, clock=SystemClock(), read_only=True)
+    unfinished = inbox.unfinished()
+    answering = sum(len(run.message_ids) for run in unfinished if run.parts is None)
+    undelivered = sum(run.parts is not None for run in unfinished)
+    return InboxState(len(inbox.waiting()) + answering, undelivered, len(inbox.unsure()), len(inbox.faults))

@@ -1,155 +1,180 @@
-"""Responder: takes messages of any channel, answers each conversation in order, and delivers the replies.
+"""Responder: accepts messages of any channel, answers each conversation in order, and delivers the replies.
 
-    accept → inbox (on disk) → lane of the conversation (debounce) → one of a few slots → answer → inbox → delivery
+    accept → inbox (on disk) → queue of the conversation (debounce) → free slot → answer → inbox → delivery
 
-A message that was accepted is answered, by this process or by the next one. Every step is on disk before the one that
-follows from it, and asking the agent again with the same messages gives the same reply: so a kill anywhere repeats
-nothing that can be seen.
+An accepted message is answered, by this process or by the next. Every step is on disk before the step that depends on
+it, and the agent gives the same reply when it is asked again with the same messages. So a kill at any point repeats
+nothing that a person can see.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from functools import partial
 
 from kept.agent.events import AgentEvent, GroupLine, Inbound
+from kept.backoff import Backoff
 from kept.config import ResponderSettings
 from kept.errors import KeptError, MessageConflict, MessageNotFound
-from kept.responder.answerer import Dispatcher
-from kept.responder.commands import is_stop
-from kept.responder.delivery import LONGEST_WAIT_S, deliver
-from kept.responder.inbox import Inbox, check_same
-from kept.responder.lane import ConversationQueue
-from kept.responder.letters import AcceptedMessage, AnswerRun
-from kept.responder.outlet import Channel
-from kept.responder.room import QueueLimits
-from kept.responder.turns import AnswerRunner
-from kept.responder.writer import InboxWriter
+from kept.responder.answer_runner import AnswerJob, AnswerRunner, EventReplay, GroupHistory
+from kept.responder.channel import Channel, deliver
+from kept.responder.commands import find_command
+from kept.responder.conversation_queue import ConversationQueue, QueueLimits
+from kept.responder.dispatcher import Dispatcher
+from kept.responder.inbox import AcceptedMessage, AnswerRun, Inbox, InboxWriter, Name, check_same
+from kept.responder.timing import ResponderTiming
 from kept.sessions.session_key import SessionKey, parse_key
 
 log = logging.getLogger(__name__)
 
 
 class Responder:
-    """Belongs to one event loop. ``outlets`` are the channels by name."""
+    """Belongs to one event loop. ``channels`` are those that are served, by name."""
 
     def __init__(
-        self, answerer: Dispatcher, inbox: Inbox, settings: ResponderSettings, outlets: Mapping[str, Channel]
+        self,
+        dispatcher: Dispatcher,
+        inbox: Inbox,
+        settings: ResponderSettings,
+        channels: Mapping[str, Channel],
+        *,
+        timing: ResponderTiming | None = None,
     ) -> None:
         self.inbox = inbox
-        self.room = QueueLimits(settings)
-        self._answerer = answerer
-        self._outlets = outlets
-        self._writer = InboxWriter()
-        self._turns = AnswerRunner(answerer, inbox, self._writer, max_history=settings.max_history_messages)
+        self.limits = QueueLimits(settings)
+        self._dispatcher = dispatcher
+        self._channels = channels
+        self._timing = timing or ResponderTiming()
+        self._writer = InboxWriter(self._timing)
+        self._groups = GroupHistory(max_messages=settings.max_history_messages)
+        self._runner = AnswerRunner(dispatcher, inbox, self._writer, self._groups, self._timing)
         self._slots = asyncio.Semaphore(settings.max_concurrent)
-        self._lanes: dict[str, ConversationQueue] = {}
-        self._arriving: dict[tuple[str, str], asyncio.Future[AcceptedMessage]] = {}
+        self._queues: dict[str, ConversationQueue] = {}
+        self._workers: dict[str, asyncio.Task[None]] = {}
+        """Task that works on each queue. Both are dropped when the queue is empty."""
+        self._replays: dict[Name, EventReplay] = {}
+        """Events of every message that waits for its answer."""
+        self._arriving: dict[Name, asyncio.Future[AcceptedMessage]] = {}
+        """Messages that are being written to the inbox."""
         self._dropping: set[asyncio.Task[None]] = set()
 
-    # beginning and ending
+    # start and stop
 
     async def start(self) -> None:
-        """Goes on with whatever was accepted and is not finished. What came by a channel that is not served now waits
-        for it."""
-        for turn in self.inbox.unfinished():
-            if turn.channel in self._outlets:
-                for letter in self.inbox.letters_of(turn):
-                    self._expect(letter)
-                self._lane(turn.key, turn.channel).unfinished.append(turn)
-        for letter in self.inbox.waiting():
-            if letter.channel in self._outlets:
-                self._expect(letter)
-                self._lane(letter.key, letter.channel).add(letter)
-        for lane in list(self._lanes.values()):
-            lane.hurry()
-            self._run(lane)
+        """Resume all work in the inbox that is not finished, except for channels that are not served.
 
-    def _expect(self, letter: AcceptedMessage) -> None:
-        self.room.take(letter.key)
-        self._turns.open(letter)
+        A run that had begun keeps its messages and its session, whatever has arrived since: the agent may have
+        answered it already, and recognises it by its messages. Interrupted runs therefore come before waiting
+        messages, and these are not debounced: their pause is long over.
+        """
+        for run in self.inbox.unfinished():
+            if run.channel in self._channels:
+                for message in self.inbox.messages_of(run):
+                    self._expect(message)
+                self._queue(run.key, run.channel).interrupted.append(run)
+        for message in self.inbox.waiting():
+            if message.channel in self._channels:
+                self._expect(message)
+                self._queue(message.key, message.channel).add(message)
+        for queue in self._queues.values():
+            queue.hurry()
+
+    def _expect(self, message: AcceptedMessage) -> None:
+        self.limits.reserve(message.key)
+        self._replays[message.channel, message.id] = EventReplay()
 
     async def drain(self, timeout_s: float, *, at_once: asyncio.Event | None = None) -> bool:
-        """Accepts no more, and finishes what was accepted, for so long or until somebody wants it to end at once. What
-        is left, the next start goes on with."""
+        """Accept no more messages, and finish the accepted ones until the timeout or until ``at_once`` is set.
+
+        Return False if some are left. The next start resumes them.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        self.room.closed = True
+        self.limits.closed = True
         if self._arriving:
             await asyncio.wait(self._arriving.values())
-        for lane in self._lanes.values():
-            lane.hurry()
-        runners = {lane.runner for lane in self._lanes.values() if lane.runner}
-        left = await _wait_until(deadline, runners, at_once or asyncio.Event())
-        for runner in left:
-            runner.cancel()
+        for queue in self._queues.values():
+            queue.hurry()
+        left = await _wait_until(deadline, set(self._workers.values()), at_once or asyncio.Event())
+        for worker in left:
+            worker.cancel()
         ending = [*left, *self._dropping]
         if ending:
             await asyncio.wait(ending)
-        self._turns.end_all()
-        await self._turns.finish(0.0 if left else max(0.0, deadline - loop.time()))
-        await self._answerer.close()
+        for replay in self._replays.values():  # release all waiters; the next process answers the rest
+            replay.end()
+        self._replays.clear()
+        await self._runner.finish(0.0 if left else max(0.0, deadline - loop.time()))
+        await self._dispatcher.cadence.close()
         self._writer.close()
         return not left
 
-    # taking messages
+    # accepting messages
 
     async def accept(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
-        """Returns when the message is on disk. One that is there already is not taken twice."""
-        name = (key.channel, message.id)
+        """Return when the message is on disk. A message with a known id is not accepted twice."""
+        name, conversation = (key.channel, message.id), str(key)
         known = self.inbox.find(*name)
         if known is None and name in self._arriving:
             known = await asyncio.shield(self._arriving[name])
         if known is not None:
-            return check_same(known, str(key), message.text)
-        self.room.require(str(key))
-        self.room.take(str(key))
-        arriving = asyncio.ensure_future(self._writer.once(lambda: self.inbox.receive(key, message)))
-        self._arriving[name] = arriving
-        arriving.add_done_callback(lambda done: self._arrived(name, str(key), done))
+            return check_same(known, conversation, message.text)
+        self.limits.check(conversation)
+        self.limits.reserve(conversation)
+        arriving = self._arriving[name] = self._writer.write(partial(self.inbox.receive, key, message))
+        arriving.add_done_callback(partial(self._arrived, name, conversation))
         return await asyncio.shield(arriving)
 
-    def _arrived(self, name: tuple[str, str], key: str, arriving: asyncio.Future[AcceptedMessage]) -> None:
-        """Also where whoever brought the message has gone: it is on disk, so it is answered."""
+    def _arrived(self, name: Name, key: str, arriving: asyncio.Future[AcceptedMessage]) -> None:
+        """Queue a message that is on disk, even if the caller of `accept` has gone."""
         del self._arriving[name]
         if arriving.cancelled() or arriving.exception() is not None:
-            self.room.give_back(key)
+            self.limits.release(key)
             return
-        letter = arriving.result()
-        self._turns.open(letter)
-        lane = self._lane(key, letter.channel)
-        lane.add(letter)
-        if is_stop(letter.message):
-            self._stop_before(lane, letter)
-        self._run(lane)
+        message = arriving.result()
+        self._replays[name] = EventReplay()
+        queue = self._queue(key, message.channel)
+        command = queue.add(message).command
+        if command is not None and command.name == "stop":
+            self._stop_before(queue, message)
 
     def hear(self, key: SessionKey, line: GroupLine) -> None:
-        """Something said in a group that wants no answer, and may explain the next question."""
-        self._turns.hear(str(key), line)
+        """Remember a message of a group that needs no answer, as context for the next answer there."""
+        self._groups.add(str(key), line)
 
-    # looking
+    # reading
 
-    def find(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
-        letter = self.inbox.find(channel, message_id)
-        if letter is None:
+    def get(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
+        """Return a message, and its run if it has one."""
+        message = self.inbox.find(channel, message_id)
+        if message is None:
             raise MessageNotFound(f"There is no message '{message_id}'.")
-        return letter, self.inbox.turn_of(letter)
+        return message, self.inbox.find_run(message)
 
-    def follow(self, channel: str, message_id: str) -> AsyncIterator[AgentEvent]:
-        """What is written in answer to a message, from its beginning, until there is a reply or there will be none.
-        Of messages that are answered together, whoever follows the last one sees it."""
-        return self._turns.follow(channel, message_id)
+    def follow(
+        self, channel: str, message_id: str, *, heartbeat_s: float | None = None
+    ) -> AsyncIterator[AgentEvent | None]:
+        """Yield the events of the answer to a message, until there is a reply or there will be none.
+
+        Of messages that are answered together, only the last has events. See `EventReplay.follow` for the heartbeat.
+        """
+        replay = self._replays.get((channel, message_id))
+        if replay is None:
+            replay = EventReplay()
+            replay.end()
+        return replay.follow(heartbeat_s=heartbeat_s)
 
     async def wait(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
-        """The message, once there is nothing to wait for."""
-        async for _ in self.follow(channel, message_id):
-            pass
-        return self.find(channel, message_id)
+        """Return a message and its run once there is a reply, or there will be none."""
+        replay = self._replays.get((channel, message_id))
+        if replay is not None:
+            await replay.ended.wait()
+        return self.get(channel, message_id)
 
     def status_lines(self) -> list[str]:
-        """For whoever asks how it is going."""
-        lines = [f"Waiting for an answer: {self.room.taken} of at most {self.room.limit} messages."]
+        lines = [f"Waiting for an answer: {self.limits.total} of at most {self.limits.max_total} messages."]
         unsure = len(self.inbox.unsure())
         if unsure:
             lines.append(f"Replies that may not have arrived, and are not sent again: {unsure}.")
@@ -158,131 +183,148 @@ class Responder:
     # cancelling
 
     async def cancel(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
-        """Nobody wants the answer any more. Messages that are answered together are cancelled together."""
-        letter, turn = self.find(channel, message_id)
-        lane = self._lanes.get(letter.key)
-        if lane is not None and turn is None and letter in lane.waiting:
-            lane.waiting.remove(letter)
-            await self._drop(letter)
-        elif lane is not None and turn is not None and lane.current == turn and lane.answering:
-            lane.answering.cancel()
-        elif turn is None or not turn.cancelled:
+        """Cancel the answer to a message, and so to all messages that are answered together with it."""
+        message, run = self.get(channel, message_id)
+        queue = self._queues.get(message.key)
+        if queue is not None and run is None and queue.remove(message):
+            await self._drop(message)
+        elif queue is not None and run is not None and queue.current == run and queue.answering:
+            queue.answering.cancel()
+        elif run is None or not run.cancelled:
             raise MessageConflict("It can no longer be cancelled.", hint="Ask for its state.")
         return await self.wait(channel, message_id)
 
-    def _stop_before(self, lane: ConversationQueue, stop: AcceptedMessage) -> None:
-        """/stop overtakes what was said before it."""
-        for letter in [one for one in lane.waiting if one is not stop]:
-            lane.waiting.remove(letter)
-            task = asyncio.create_task(self._drop(letter))
+    def _stop_before(self, queue: ConversationQueue, stop: AcceptedMessage) -> None:
+        """Cancel everything that was sent before a /stop."""
+        for message in [queued.message for queued in queue.waiting if queued.message is not stop]:
+            queue.remove(message)
+            task = asyncio.create_task(self._drop(message))
             self._dropping.add(task)
             task.add_done_callback(self._dropping.discard)
-        if lane.answering is not None:
-            lane.answering.cancel()
+        if queue.answering is not None:
+            queue.answering.cancel()
 
-    async def _drop(self, letter: AcceptedMessage) -> None:
-        turn = await self._writer.surely(lambda: self.inbox.begin([letter], ""))
-        await self._writer.surely(lambda: self.inbox.cancel(turn))
-        self._finish([letter])
+    async def _drop(self, message: AcceptedMessage) -> None:
+        run = await self._writer.write_until_done(partial(self.inbox.begin, [message], ""))
+        await self._writer.write_until_done(partial(self.inbox.cancel, run))
+        self._end_replays([message])
+        self.limits.release(message.key)
 
-    # one turn of a conversation after the other
+    # answering, one run of a conversation after the other
 
-    def _lane(self, key: str, channel: str) -> ConversationQueue:
-        if key not in self._lanes:
-            self._lanes[key] = ConversationQueue(key, debounce_s=self._outlets[channel].debounce_ms / 1000)
-        return self._lanes[key]
+    def _queue(self, key: str, channel: str) -> ConversationQueue:
+        """Return the queue of a conversation. The worker of a new queue starts when the caller awaits or returns."""
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = ConversationQueue(key, debounce_s=self._channels[channel].debounce_ms / 1000)
+            self._queues[key] = queue
+            self._workers[key] = asyncio.create_task(self._work_on(queue))
+        return queue
 
-    def _run(self, lane: ConversationQueue) -> None:
-        if self.room.closed:
-            lane.hurry()
-        if lane.runner is None:
-            lane.runner = asyncio.create_task(self._run_lane(lane))
+    async def _work_on(self, queue: ConversationQueue) -> None:
+        """Answer and deliver until a queue is empty.
 
-    async def _run_lane(self, lane: ConversationQueue) -> None:
+        A slot is held for the answer only: a channel that is slow or down must not stop other conversations.
+        """
         try:
-            while lane:
-                await lane.settle()
+            while queue.waiting or queue.interrupted:
+                await queue.settle()
                 async with self._slots:
-                    turn = await self._next_turn(lane)
-                if turn is not None:
-                    await self._deliver(turn)
+                    run = await self._answer_next(queue)
+                if run is not None:
+                    await self._deliver(run)
         except Exception:
-            log.exception("a conversation came to a halt; what is left of it is answered after the next start")
-            self._let_go(lane)
+            log.exception("a conversation came to a halt; the rest of it is answered after the next start")
+            unfinished = (run for run in self.inbox.unfinished() if run.key == queue.key)
+            self._end_replays(queued.message for queued in queue.waiting)
+            self._end_replays(message for run in unfinished for message in self.inbox.messages_of(run))
         finally:
-            lane.runner = None
-            self._lanes.pop(lane.key, None)
+            del self._queues[queue.key], self._workers[queue.key]
 
-    def _let_go(self, lane: ConversationQueue) -> None:
-        """Nobody need wait here for what only the next start answers."""
-        begun = (turn for turn in self.inbox.unfinished() if turn.key == lane.key)
-        self._turns.end([*lane.waiting, *(letter for turn in begun for letter in self.inbox.letters_of(turn))])
+    async def _answer_next(self, queue: ConversationQueue) -> AnswerRun | None:
+        """Return the next run with its reply, or cancelled. Return None if all messages were cancelled meanwhile.
 
-    async def _next_turn(self, lane: ConversationQueue) -> AnswerRun | None:
-        """Answers what comes next. None where it was taken back while it waited for its turn."""
-        turn = await self._begin(lane)
-        if turn is None or turn.parts is not None:
-            return turn
-        lane.current = turn
-        lane.answering = asyncio.create_task(self._turns.answer(turn, self._outlets[turn.channel]))
+        There are two cancellations. If ``answering`` alone is cancelled, the answer is no longer wanted, and the run
+        is recorded as cancelled. If this task is cancelled, the process ends: the run stays unfinished in the inbox,
+        and the next start resumes it.
+        """
+        job = await self._begin_next(queue)
+        if job is None:
+            return None
+        if job.run.parts is not None:
+            return job.run
+        queue.current = job.run
+        queue.answering = asyncio.create_task(self._runner.answer(job))
         try:
-            await asyncio.wait([lane.answering])
-        except asyncio.CancelledError:  # the program ends; the next one goes on with this turn
-            lane.answering.cancel()
-            await asyncio.wait([lane.answering])
+            await asyncio.wait([queue.answering])
+        except asyncio.CancelledError:
+            queue.answering.cancel()
+            await asyncio.wait([queue.answering])
             raise
         finally:
-            answering, lane.answering, lane.current = lane.answering, None, None
+            answering, queue.answering, queue.current = queue.answering, None, None
         if answering.cancelled():
-            return await self._writer.surely(lambda: self.inbox.cancel(turn))
+            return await self._writer.write_until_done(partial(self.inbox.cancel, job.run))
         return answering.result()
 
-    async def _begin(self, lane: ConversationQueue) -> AnswerRun | None:
-        if lane.unfinished:
-            broken_off = lane.unfinished.popleft()
-            if broken_off.parts is not None:
-                return broken_off
-            return await self._writer.surely(lambda: self.inbox.begin_again(broken_off))
-        session_id = await self._session_of(lane)
-        if not lane.waiting:
-            return None
-        letters = lane.take()
-        return await self._writer.surely(lambda: self.inbox.begin(letters, session_id))
+    async def _begin_next(self, queue: ConversationQueue) -> AnswerJob | None:
+        """Record the beginning of the next run. Return None if there are no messages left.
 
-    async def _session_of(self, lane: ConversationQueue) -> str:
-        wait_s = 1.0
+        An interrupted run that has its reply is returned as it is: only its delivery is left.
+        """
+        if queue.interrupted:
+            run = queue.interrupted.popleft()
+            messages = self.inbox.messages_of(run)
+            command = find_command(messages[0].inbound) if len(messages) == 1 else None
+            if run.parts is None:
+                run = await self._writer.write_until_done(partial(self.inbox.begin_again, run))
+        else:
+            session_id = await self._session_id(queue)
+            if not queue.waiting:  # cancelled while the session was opened
+                return None
+            batch = queue.take()
+            messages, command = [queued.message for queued in batch], batch[0].command
+            run = await self._writer.write_until_done(partial(self.inbox.begin, messages, session_id))
+        replay = self._replays.get((run.channel, messages[-1].id))
+        return AnswerJob(run, messages, command, self._channels[run.channel], replay)
+
+    async def _session_id(self, queue: ConversationQueue) -> str:
+        backoff: Backoff | None = None
         while True:
             try:
-                return await self._answerer.session_of(parse_key(lane.key, agent_id=""))
+                return await self._dispatcher.current_session_id(parse_key(queue.key, agent_id=""))
             except KeptError as exc:
                 log.error("a session cannot be opened; trying again (%s)", exc.message)
-                await asyncio.sleep(wait_s)
-                wait_s = min(LONGEST_WAIT_S, wait_s * 2)
+                backoff = backoff or self._timing.backoff()
+                await asyncio.sleep(backoff.next_s())
 
-    async def _deliver(self, turn: AnswerRun) -> None:
-        letters = self.inbox.letters_of(turn)
-        self._turns.end(letters)
-        if not turn.finished:
-            to = letters[-1].message.metadata or {}
-            await deliver(turn, self._outlets[turn.channel], to, self._mark)
-        self._finish(letters)
+    async def _deliver(self, run: AnswerRun) -> None:
+        messages = self.inbox.messages_of(run)
+        self._end_replays(messages)
+        if not run.finished:
+            to = messages[-1].inbound.metadata or {}
+            await deliver(run, self._channels[run.channel], to, self._mark, self._timing)
+        self.limits.release(run.key, len(messages))
 
-    async def _mark(self, turn: AnswerRun, what: str, *, reason: str | None = None) -> AnswerRun:
-        return await self._writer.surely(lambda: self.inbox.mark(turn, what, reason=reason))
+    async def _mark(self, run: AnswerRun, state: str, *, reason: str | None = None) -> AnswerRun:
+        return await self._writer.write_until_done(partial(self.inbox.mark, run, state, reason=reason))
 
-    def _finish(self, letters: list[AcceptedMessage]) -> None:
-        self._turns.end(letters)
-        self.room.give_back(letters[0].key, len(letters))
+    def _end_replays(self, messages: Iterable[AcceptedMessage]) -> None:
+        """Release the followers of messages."""
+        for message in messages:
+            replay = self._replays.pop((message.channel, message.id), None)
+            if replay is not None:
+                replay.end()
 
 
 async def _wait_until(
     deadline: float, tasks: set[asyncio.Task[None]], at_once: asyncio.Event
 ) -> set[asyncio.Task[None]]:
-    """The tasks that are not done by then."""
+    """Return the tasks that are not done by the deadline, or when ``at_once`` is set."""
     loop = asyncio.get_running_loop()
-    hurried = asyncio.create_task(at_once.wait())
+    hurry = asyncio.create_task(at_once.wait())
     while tasks and not at_once.is_set() and (left_s := deadline - loop.time()) > 0:
-        await asyncio.wait([*tasks, hurried], timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([*tasks, hurry], timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
         tasks = {task for task in tasks if not task.done()}
-    hurried.cancel()
+    hurry.cancel()
     return tasks

@@ -12,11 +12,10 @@ import pytest
 
 from kept import Memory, SessionStore
 from kept.agent.events import Inbound
-from kept.app import open_answerer
 from kept.channels.gateway import Gateway, only_gateway
 from kept.clock import SystemClock
 from kept.errors import ConfigError
-from kept.responder.inbox import Inbox, describe
+from kept.responder.inbox import Inbox, message_status
 from kept.sessions.session_key import SessionKey
 from kept.testing import FakeEmbedder, ScriptedChat
 from tests.support.damaged_commands import Commands
@@ -52,39 +51,39 @@ def fill(journal: Path) -> None:
 
 
 def victim_lines(journal: Path) -> list[bytes]:
-    """A record of every type, about a message of its own."""
+    """Return a record of every type, about one further message."""
     size = journal.stat().st_size
     inbox = opened(journal)
-    turn = inbox.answer(
+    run = inbox.answer(
         inbox.begin([receive(inbox, "victim")], "s2"), ["a", "b", "c"], push=True, entry_id="e", error="model_failed"
     )
-    turn = inbox.mark(inbox.mark(turn, "sending"), "unsent")
-    turn = inbox.mark(inbox.mark(turn, "sending"), "sent")
-    inbox.mark(turn, "unsure", reason="a kill")
-    inbox.begin_again(turn)
-    inbox.cancel(turn)
+    run = inbox.mark(inbox.mark(run, "sending"), "unsent")
+    run = inbox.mark(inbox.mark(run, "sending"), "sent")
+    inbox.mark(run, "unsure", reason="a kill")
+    inbox.begin_again(run)
+    inbox.cancel(run)
     whole = journal.read_bytes()
     journal.write_bytes(whole[:size])
     return whole[size:].splitlines()
 
 
 def bystanders(inbox: Inbox) -> dict[str, str]:
-    found = {name: inbox.find("http", name) for name in ("answered", "waiting")}
-    return {name: describe(inbox.turn_of(letter)) for name, letter in found.items() if letter}
+    messages = {name: inbox.find("http", name) for name in ("answered", "waiting")}
+    return {name: message_status(inbox.find_run(message)) for name, message in messages.items() if message}
 
 
 def test_a_wrong_line_anywhere_changes_nothing_for_other_messages(journal):
     fill(journal)
     good = journal.read_bytes()
     lines = victim_lines(journal)
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         for wrong in (*wrong_fields(json.loads(line)), *flipped_bits(line, every=13)):
-            mixed = [*lines[:place], wrong, *lines[place + 1 :]]
+            mixed = [*lines[:index], wrong, *lines[index + 1 :]]
             journal.write_bytes(good + b"\n".join(mixed) + b"\n")
             inbox = opened(journal, read_only=True)
             assert bystanders(inbox) == {"answered": "answered", "waiting": "waiting"}, wrong
-            for turn in inbox.unfinished():
-                assert inbox.letters_of(turn)
+            for run in inbox.unfinished():
+                assert inbox.messages_of(run)
 
 
 def test_a_flipped_bit_in_the_first_line_is_no_later_version(journal):
@@ -109,17 +108,17 @@ def test_the_gateway_starts_sets_aside_what_is_damaged_and_answers_the_rest(jour
     assert "damaged lines" in commands.run("status")
     status = json.loads(commands.run("status", "--json"))
     assert status["inbox"]["waiting"] >= 1
-    told = [one for one in json.loads(commands.run("doctor", "--json"))["checks"] if one["name"] == "records"]
-    assert "inbox.jsonl, line " in told[0]["detail"]
-    assert ".damaged" in told[0]["remedy"]
+    checks = [check for check in json.loads(commands.run("doctor", "--json"))["checks"] if check["name"] == "records"]
+    assert "inbox.jsonl, line " in checks[0]["detail"]
+    assert ".damaged" in checks[0]["remedy"]
     asyncio.run(answer_everything(home, workspace))
     inbox = opened(journal)
-    assert describe(inbox.turn_of(inbox.find("http", "waiting"))) == "answered"
+    assert message_status(inbox.find_run(inbox.find("http", "waiting"))) == "answered"
     assert inbox.faults == []
     aside = Path(f"{journal}.damaged").read_bytes().splitlines()
     assert len(aside) > len(wrong) / 2
     assert set(aside) <= set(wrong)
-    (check,) = [one for one in json.loads(commands.run("doctor", "--json"))["checks"] if one["name"] == "records"]
+    (check,) = [check for check in json.loads(commands.run("doctor", "--json"))["checks"] if check["name"] == "records"]
     assert check["ok"]
     assert "inbox.jsonl.damaged" in check["detail"]
 
@@ -129,7 +128,7 @@ async def answer_everything(home: Path, workspace: Path) -> None:
     memory = Memory.open(workspace, home=home, embedder=FakeEmbedder(), settings=settings)
     with memory, SessionStore(memory.config) as sessions:
         model = ScriptedChat(lambda request: "Yes.")
-        gateway = Gateway(memory.config, open_answerer(memory, sessions, model), say=lambda line: None)
+        gateway = Gateway(memory, sessions, model, report=lambda line: None)
         gateway.stop()  # it finishes what was accepted, and ends
         await gateway.run()
 
@@ -154,5 +153,5 @@ def test_a_message_with_an_absurd_time_is_accepted_and_still_there_after_a_resta
         when = dt.datetime(year, 6, 1, tzinfo=dt.UTC)
         inbox.receive(KEY, Inbound(f"m{number}", "Hello \ud83d", "\udcff", when, {"a": 10**30}))
     again = opened(journal)
-    assert [letter.id for letter in again.waiting()] == ["m0", "m1", "m2"]
+    assert [message.id for message in again.waiting()] == ["m0", "m1", "m2"]
     assert again.faults == []

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.responder.split import split_reply, utf16_length
+from kept.responder.reply_split import split_reply, utf16_length
 
 LINES = st.lists(
     st.one_of(
@@ -19,7 +19,7 @@ LINES = st.lists(
 
 
 def bare(text: str) -> str:
-    """What is said, without the space and the fences that a cut may add or take away."""
+    """Return a text without the space and fences that a cut may add or remove."""
     return re.sub(r"\s", "", re.sub(r"(?m)^\s*(`{3,}|~{3,})[^`\n]*$", "", text))
 
 

@@ -1,6 +1,6 @@
-"""Cutting a reply into parts that a channel takes: between paragraphs, else lines, else words, else letters.
+"""Split a reply into parts that a channel takes: between paragraphs, else lines, else words, else characters.
 
-A code fence that is cut is closed in one part and opened again in the next, so that each part reads as it should.
+A code block that is split is closed in one part and opened again in the next, so that every part renders correctly.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ _FENCE = re.compile(r"\s*(`{3,}|~{3,})([^`]*)$")
 
 
 def utf16_length(text: str) -> int:
-    """How Telegram counts: what lies beyond the basic plane, such as most emoji, is two."""
+    """Return the length in UTF-16 units, as Telegram counts: characters beyond the basic plane (most emoji) are two."""
     return len(text) + sum(char > "\uffff" for char in text)
 
 
 @frozen
 class _Block:
-    """A paragraph, or a fenced piece of code with its fences."""
+    """Paragraph, or code block with its fences."""
 
     lines: tuple[str, ...]
     fence: str | None = None
     gap: int = 0
-    """Blank lines before it."""
+    """Number of blank lines before it."""
 
     @property
     def text(self) -> str:
@@ -35,7 +35,7 @@ class _Block:
 
 
 def split_reply(text: str, limit: int | None, *, measure: Measure = len) -> list[str]:
-    """The parts of a reply, none of them blank or longer than the limit. Nothing but blank space is left out."""
+    """Return the parts of a reply. None is blank or longer than the limit; only blank space is left out."""
     text = text.strip("\n")
     if not text.strip():
         return []
@@ -43,19 +43,19 @@ def split_reply(text: str, limit: int | None, *, measure: Measure = len) -> list
         return [text]
     parts: list[str] = []
     current = ""
-    for block in _blocks(text):
+    for block in _iter_blocks(text):
         joined = current + "\n" * (block.gap + 1) + block.text if current else block.text
         if measure(joined) <= limit:
             current = joined
             continue
         if current:
             parts.append(current)
-        *whole, current = _pieces(block, limit, measure)
+        *whole, current = _split_block(block, limit, measure)
         parts += whole
     return [part for part in [*parts, current] if part.strip()]
 
 
-def _blocks(text: str) -> Iterator[_Block]:
+def _iter_blocks(text: str) -> Iterator[_Block]:
     lines: list[str] = []
     fence: str | None = None
     gap = 0
@@ -65,11 +65,11 @@ def _blocks(text: str) -> Iterator[_Block]:
             if _closes(line, fence):
                 yield _Block(tuple(lines), fence, gap)
                 lines, fence, gap = [], None, 0
-        elif opened := _FENCE.match(line):
+        elif opening := _FENCE.match(line):
             if lines:
                 yield _Block(tuple(lines), None, gap)
                 gap = 0
-            lines, fence = [line], opened[1]
+            lines, fence = [line], opening[1]
         elif line.strip():
             lines.append(line)
         else:
@@ -86,7 +86,7 @@ def _closes(line: str, fence: str) -> bool:
     return len(mark) >= len(fence) and set(mark) == {fence[0]}
 
 
-def _pieces(block: _Block, limit: int, measure: Measure) -> list[str]:
+def _split_block(block: _Block, limit: int, measure: Measure) -> list[str]:
     if measure(block.text) <= limit:
         return [block.text]
     if block.fence is None:
@@ -100,7 +100,7 @@ def _pieces(block: _Block, limit: int, measure: Measure) -> list[str]:
 
 
 def _pack(lines: Sequence[str], limit: int, measure: Measure, *, at_words: bool) -> list[str]:
-    """Lines together as far as they fit; a line that is too long by itself is cut."""
+    """Join lines as far as they fit. Cut a line that is too long alone."""
     packed: list[str] = []
     current: str | None = None
     for line in lines:
@@ -130,7 +130,7 @@ def _cut(line: str, limit: int, measure: Measure, *, at_words: bool) -> list[str
 
 
 def _longest_prefix(line: str, limit: int, measure: Measure) -> int:
-    """How many letters fit: at least one, so that there is an end to it."""
+    """Return the number of characters that fit. At least one, so that cutting always ends."""
     low, high = 1, min(len(line), max(1, limit))
     while low < high:
         middle = (low + high + 1) // 2
