@@ -23,8 +23,6 @@ SAME_ROLE = {
     "watch",
 }
 """Module names that may repeat: the same role in parallel packages."""
-TO_RENAME = {"catalogue", "keys", "paths", "run", "schema", "turns", "values"}
-"""Module names that still stand for two things. This list only gets shorter."""
 
 MODULES = sorted(SOURCE.rglob("*.py"))
 
@@ -47,7 +45,7 @@ def test_no_two_modules_share_a_name_unless_they_have_the_same_role():
     for path in MODULES:
         if path.name != "__init__.py":
             modules[path.stem].append(path)
-    assert set(repeated(modules)) - SAME_ROLE == TO_RENAME
+    assert set(repeated(modules)) - SAME_ROLE == set()
 
 
 def test_classes_of_settings_say_that_they_are():
