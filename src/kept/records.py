@@ -92,9 +92,11 @@ class Filter:
     until_ms: int | None = None
     session_key: str | None = None
     channel: str | None = None
+    tags: tuple[str, ...] = ()
+    """Keys of tags. A passage has to have all of them."""
 
     def __bool__(self) -> bool:
-        named = self.sources or self.path or self.session_key is not None or self.channel is not None
+        named = self.sources or self.path or self.tags or self.session_key is not None or self.channel is not None
         return bool(named or self.since_ms is not None or self.until_ms is not None)
 
 
@@ -118,7 +120,8 @@ class Hit:
     snippet: str
     source: Source
     timestamp: str
-    """When the text was written: the date of a daily note, else when the file was last changed (ISO 8601)."""
+    """When the text was written (ISO 8601): the time of its entry, or ``created`` in the note's properties, or the date
+    of a daily note, or when the file was last changed."""
     heading: str = ""
     """The headings above it; for a conversation, channel:person."""
     parts: tuple[ScorePart, ...] = ()

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from kept.clock import Clock
 from kept.errors import EmbeddingError, EmbeddingFailed, StoreDamaged
+from kept.indexing.note_times import note_timestamp_ms
 from kept.indexing.planner import SyncPlanner
-from kept.indexing.prepare import PreparedFile, note_timestamp_ms
+from kept.indexing.prepare import PreparedFile
 from kept.indexing.source_reader import FileBatch, SyncTarget
 from kept.indexing.vectorise import Vectors
 from kept.lock import locked
