@@ -165,6 +165,67 @@ class SearchResult:
 
 
 @frozen
+class TagCount:
+    """A tag, and the number of notes that have it or a tag below it."""
+
+    tag: str
+    notes: int
+
+
+@frozen
+class TagList:
+    """The tags of all notes, in alphabetical order, each after the tags above it."""
+
+    tags: tuple[TagCount, ...]
+    degraded: tuple[str, ...] = ()
+    """What did not work, for the user. Empty if everything did."""
+
+    def __iter__(self) -> Iterator[TagCount]:
+        return iter(self.tags)
+
+    def __len__(self) -> int:
+        return len(self.tags)
+
+
+@frozen
+class NoteLink:
+    """A link from one note to another."""
+
+    path: str
+    """The note that it is in."""
+    line: int
+    target: str
+    """As it is written, without the heading and the label."""
+    resolved: str | None = None
+    """Path of the note that it means, or None if there is no such note."""
+    heading: str = ""
+    label: str = ""
+    is_embed: bool = False
+
+    @property
+    def is_broken(self) -> bool:
+        return self.resolved is None
+
+    @property
+    def citation(self) -> str:
+        return cite(self.path, self.line, self.line)
+
+
+@frozen
+class NoteLinks:
+    """The links of one note."""
+
+    path: str
+    title: str
+    outgoing: tuple[NoteLink, ...] = ()
+    """Links in the note, in order."""
+    incoming: tuple[NoteLink, ...] = ()
+    """Links in other notes to it, by path and line."""
+    degraded: tuple[str, ...] = ()
+    """What did not work, for the user. Empty if everything did."""
+
+
+@frozen
 class SyncReport:
     files: int = 0
     indexed: int = 0

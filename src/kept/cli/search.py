@@ -24,6 +24,7 @@ from kept.tools.shapes import result_json
 @click.option("--channel", metavar="NAME", help="Only conversations on this channel.")
 @click.option("--since", metavar="WHEN", help="Only what is from then on: 2026-03-01, yesterday, 7d.")
 @click.option("--until", metavar="WHEN", help="Only what is from then or before.")
+@click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only notes with this tag; repeat it for several.")
 @click.option("--explain", is_flag=True, help="Show what each score is made of, and what was left out.")
 @json_option
 @click.pass_obj
@@ -38,6 +39,7 @@ def command(
     channel: str | None,
     since: str | None,
     until: str | None,
+    tags: tuple[str, ...],
     explain: bool,
     as_json: bool,
 ) -> None:
@@ -54,6 +56,7 @@ def command(
             channel=channel,
             since=since,
             until=until,
+            tags=tags,
             progress=progress,
         )
     if as_json:

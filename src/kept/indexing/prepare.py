@@ -63,7 +63,9 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
         digest = sha256_hex(chunk.text)
         embed_hash = sha256(chunk.embed_text)
         embed_texts[embed_hash] = chunk.embed_text
-        context = _context(chunk, cut, file.path, day, is_first=not chunks)
+        # The properties are no passage, so their words go with the first one: a search for a tag or a value finds it.
+        own_words = f"{chunk.text} {cut.properties.words}" if cut.properties.words and not chunks else chunk.text
+        context = _context(chunk, cut, file.path, day)
         entry_ms = entry_timestamp_ms(day, chunk.heading)
         chunks.append(
             NewChunk(
@@ -75,7 +77,7 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
                 model=model,
                 heading=chunk.heading,
                 text=chunk.text,
-                words=segment(chunk.text),
+                words=segment(own_words),
                 context_words=segment_context(context, chunk.text),
                 timestamp_ms=about.timestamp_ms if entry_ms is None else entry_ms,
             )
@@ -117,14 +119,11 @@ def sha256_hex(text: str) -> str:
     return sha256(text).hex()
 
 
-def _context(chunk: Chunk, cut: CutNote, path: str, day: dt.date | None, *, is_first: bool) -> str:
+def _context(chunk: Chunk, cut: CutNote, path: str, day: dt.date | None) -> str:
     """Return the words around a chunk: its headings, and the titles and the date of its note. They are found by word
-    only; if they were embedded, renaming a note would cost a call. The words of the other properties go with the first
-    chunk, so that a tag does not bring up a long note many times."""
-    properties = cut.properties
+    only; if they were embedded, renaming a note would cost a call."""
     name = date_in_words(day) if day else note_name(path)
-    words = properties.words if is_first else ""
-    return " ".join(filter(None, (chunk.heading, name, properties.title, *properties.aliases, words)))
+    return " ".join(filter(None, (chunk.heading, name, cut.properties.title, *cut.properties.aliases)))
 
 
 def date_in_words(day: dt.date) -> str:

@@ -25,6 +25,7 @@ from kept.lock import locked
 from kept.records import Filter, Preview, Progress, SearchResult, SourceFile, Status, SyncReport, Usage
 from kept.search.pipeline import IndexSearchResult, QueryVector, embed_query, search_index
 from kept.search.query import ParsedQuery
+from kept.store.generation import Generation
 from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
 from kept.workspace.paths import Workspace
@@ -174,6 +175,21 @@ class IndexService:
             took_ms=(time.perf_counter() - started) * 1000,
             dropped=result.dropped,
         )
+
+    def read(self, action: Callable[[Generation], T], *, progress: Progress | None = None) -> tuple[T, tuple[str, ...]]:
+        """Bring the index up to date as a search does, and read from it. Return the value, and what did not work."""
+        self.require_usable()
+        with self._lock:
+            warnings, _ = self._healing(self._sync_for_search, progress)
+            value = self._healing(self._read, action)
+            return value, tuple(dict.fromkeys((*self._take_notices(), *warnings)))
+
+    def _read(self, action: Callable[[Generation], T]) -> T:
+        if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
+            self._sync_for_search(None)
+        index = self._handle.index()
+        with index.reading():
+            return action(index.live)
 
     def _sync_for_search(self, progress: Progress | None) -> tuple[tuple[str, ...], bool]:
         """Return warnings about the index, and whether it is as new as the files."""

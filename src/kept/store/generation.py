@@ -326,6 +326,7 @@ def _rest_hash(chunk: NewChunk, *, with_time: bool) -> bytes:
         chunk.channel or "",
         str(chunk.timestamp_ms) if with_time else "",
         chunk.context_words,
+        chunk.words,
     )
     return hashlib.blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=16).digest()
 

@@ -125,9 +125,9 @@ class NoteTables:
 
     # tags
 
-    def count_tags(self) -> list[tuple[str, int]]:
-        """Return each tag as it was first written, with the number of notes that have it or a tag below it."""
-        query = f"SELECT min(tag), count(DISTINCT path) FROM {self.prefix}note_tags GROUP BY key ORDER BY key"
+    def count_tags(self) -> list[tuple[str, str, int]]:
+        """Return key and one spelling of each tag, with the number of notes that have it or a tag below it."""
+        query = f"SELECT key, min(tag), count(DISTINCT path) FROM {self.prefix}note_tags GROUP BY key"
         return self.db.execute(query).fetchall()  # type: ignore[return-value]
 
     def has_tag(self, key: str) -> bool:
