@@ -205,7 +205,7 @@ class Memory:
     def links(self, note: str | os.PathLike[str], *, progress: Progress | None = None) -> NoteLinks:
         """Return the links in a note and those of other notes to it. ``note`` is a path, a title, an alias or the name
         of a file. Raise NoteNotFound if there is no such note."""
-        from kept.search.links import read_links
+        from kept.search.note_links import read_links
 
         name = os.path.expanduser(os.fspath(note))
         _require_text(note=name)
@@ -264,7 +264,7 @@ class Memory:
 
 
 def _tag_keys(tags: str | Iterable[str]) -> tuple[str, ...]:
-    from kept.words.names import tag_key
+    from kept.words.name_keys import tag_key
 
     names = [tags] if isinstance(tags, str) else list(tags)
     for name in names:

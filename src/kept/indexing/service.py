@@ -23,8 +23,6 @@ from kept.indexing.usage import spent_since, usage_of
 from kept.ledger import open_embedding_ledger, open_heal_ledger
 from kept.lock import locked
 from kept.records import Filter, Preview, Progress, SearchResult, SourceFile, Status, SyncReport, Usage
-from kept.search.pipeline import IndexSearchResult, QueryVector, embed_query, search_index
-from kept.search.query import ParsedQuery
 from kept.store.generation import Generation
 from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
@@ -33,6 +31,8 @@ from kept.workspace.scan import Scan
 
 if TYPE_CHECKING:
     from kept.embedding.onnx.cross_encoder import CrossEncoder
+    from kept.search.pipeline import IndexSearchResult, QueryVector
+    from kept.search.query import ParsedQuery
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -153,6 +153,9 @@ class IndexService:
         self, query: ParsedQuery, settings: QuerySettings, filters: Filter, *, progress: Progress | None = None
     ) -> SearchResult:
         """Bring the index up to date, unless the settings say otherwise, and search it."""
+        # Imported here: reading tags or the status needs none of it.
+        from kept.search.pipeline import embed_query
+
         self.require_usable()
         started = time.perf_counter()
         with self._lock:
@@ -230,6 +233,8 @@ class IndexService:
         *,
         is_fresh: bool,
     ) -> IndexSearchResult:
+        from kept.search.pipeline import search_index
+
         if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
             _, is_fresh = self._sync_for_search(None)
         if vector and vector.identity != self._handle.planner().stored_identity():

@@ -14,7 +14,7 @@ import apsw
 
 from kept.records import Filter, Source
 from kept.sqlite import IN_ROWS, pack_rows
-from kept.store.notes import NOTE_TABLES, NoteRow, NoteTables
+from kept.store.note_tables import NOTE_TABLES, NoteRow, NoteTables
 from kept.store.vectors import VectorLimits, VectorTable
 from kept.values import frozen
 
@@ -153,6 +153,11 @@ class Generation:
     def file_rows(self) -> dict[tuple[str, str], FileRow]:
         query = f"SELECT {_FILE_COLUMNS} FROM {self.prefix}files"
         return {(row[0], row[1]): FileRow(*row) for row in self.db.execute(query)}
+
+    def file_states(self) -> dict[tuple[str, str], tuple[int, int, int, int]]:
+        """Return size, mtime, ctime and time of the last check of each file, by source and path."""
+        query = f"SELECT source, path, size, mtime_ns, ctime_ns, checked_ns FROM {self.prefix}files"
+        return {(row[0], row[1]): row[2:] for row in self.db.execute(query)}
 
     def note_warnings(self) -> list[tuple[str, str]]:
         """What was unusual about a note when it was indexed: its path and the reason."""

@@ -10,7 +10,7 @@ import apsw
 from kept.errors import StoreDamaged
 from kept.sqlite import translate, translated
 from kept.store.index import Index
-from kept.store.notes import NOTE_TABLES
+from kept.store.note_tables import NOTE_TABLES
 from kept.values import frozen
 
 FILE = "file"

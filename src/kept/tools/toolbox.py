@@ -9,17 +9,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, UsageError
-from kept.indexing.sources import CITED_FOLDER
+from kept.indexing.sources import CITED_FOLDER, is_transcript_path
 from kept.limits import storable, storable_tree
 from kept.memory import Memory
-from kept.records import Hit, Progress
+from kept.records import Hit, Progress, TagCount
 from kept.redact import redact
 from kept.search.date_filter import parse_when
 from kept.tools.arguments import check_arguments
 from kept.tools.catalogue import get_tool
 from kept.tools.citation import from_citation, from_uri
-from kept.tools.readable import error_text, passage_text, search_text, sessions_text, status_text, written_text
-from kept.tools.shapes import hit_json, passage_json, result_json, status_json, written_json
+from kept.tools.readable import (
+    error_text,
+    links_text,
+    passage_text,
+    search_text,
+    sessions_text,
+    status_text,
+    written_text,
+)
+from kept.tools.shapes import as_shape, hit_json, links_json, passage_json, result_json, status_json, written_json
 from kept.values import frozen
 from kept.workspace.daily import daily_name, find_next_part
 
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
 _DEFAULT_SESSIONS = 6
 _HITS_A_SESSION = 3
 _TITLE = "title"
+_MOST_TAGS = 50
 _SPARE = 3
 """Asked for on top, where some of what is found is left out."""
 
@@ -98,6 +107,7 @@ class Toolbox:
             channel=given.get("channel"),
             since=given.get("since"),
             until=given.get("until"),
+            tags=_split_tags(given.get("tags", "")),
             progress=progress,
         )
         if leave_out:
@@ -121,7 +131,16 @@ class Toolbox:
             raise NoteNotFound(exc.message, hint="memory_search shows paths that exist.") from exc
         after = find_next_part(self.memory.workspace, passage.path)
         more = f"\n\nThe log of this day goes on in {after}." if after else ""
-        return ToolOutcome(passage_text(passage) + more, passage_json(passage))
+        outcome = ToolOutcome(passage_text(passage) + more, passage_json(passage))
+        return self._with_links(outcome, passage.path) if given.get("links") else outcome
+
+    def _with_links(self, outcome: ToolOutcome, path: str) -> ToolOutcome:
+        if is_transcript_path(path):
+            raise UsageError("memory_get: a conversation has no links.", hint="Leave out 'links'.")
+        links = self.memory.links(path)
+        shape = links_json(links)
+        data = {**outcome.data, "outgoing": shape["outgoing"], "incoming": shape["incoming"]}
+        return ToolOutcome(f"{outcome.text}\n\n{links_text(links)}", data)
 
     def _write(self, given: dict[str, Any]) -> ToolOutcome:
         written = self.memory.add(given["text"], to=from_uri(given.get("to", "daily")), by_tool=True)
@@ -130,7 +149,19 @@ class Toolbox:
     def _status(self) -> ToolOutcome:
         status = self.memory.status()
         count = len(self.sessions.list()) if os.path.isdir(self.sessions.folder) else 0
-        return ToolOutcome(status_text(status, count), {**status_json(status), "sessionCount": count})
+        tags = self._most_used_tags()
+        shape = {**status_json(status), "sessionCount": count, "tags": as_shape(tags)}
+        return ToolOutcome(status_text(status, count, tags), shape)
+
+    def _most_used_tags(self) -> list[TagCount]:
+        """Return the tags in the index as it is: a status syncs and heals nothing, and reports damage itself."""
+        try:
+            with self.memory.index_service.inspecting() as (index, _), index.reading():
+                counts = index.live.notes.count_tags()
+        except KeptError:
+            return []
+        counts.sort(key=lambda count: (-count[2], count[0]))
+        return [TagCount(tag, notes) for _, tag, notes in counts[:_MOST_TAGS]]
 
     # conversations
 
@@ -179,6 +210,10 @@ class Toolbox:
         records = {CITED_FOLDER + os.path.basename(one.transcript_path): one for one in self.sessions.list()}
         # One that was deleted since the search is left out.
         return [(_session_json(records[path]), found) for path, found in passages.items() if path in records]
+
+
+def _split_tags(text: str) -> list[str]:
+    return [tag for part in text.split(",") if (tag := part.strip())]
 
 
 def daily_path(date: str, now: dt.datetime) -> str:
