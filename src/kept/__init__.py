@@ -22,7 +22,19 @@ if TYPE_CHECKING:
     from kept.errors import KeptError
     from kept.live import LiveIndex, LiveState
     from kept.memory import Memory
-    from kept.records import Hit, Passage, Preview, SearchResult, Status, SyncReport, Written
+    from kept.records import (
+        Hit,
+        NoteLink,
+        NoteLinks,
+        Passage,
+        Preview,
+        SearchResult,
+        Status,
+        SyncReport,
+        TagCount,
+        TagList,
+        Written,
+    )
     from kept.sessions.entries import Message, StateEntry
     from kept.sessions.record import SessionRecord
     from kept.sessions.store import SessionStore
@@ -40,6 +52,8 @@ __all__ = [
     "LoadedConfig",
     "Memory",
     "Message",
+    "NoteLink",
+    "NoteLinks",
     "Notice",
     "Passage",
     "Preview",
@@ -51,6 +65,8 @@ __all__ = [
     "StateEntry",
     "Status",
     "SyncReport",
+    "TagCount",
+    "TagList",
     "ToolEnded",
     "ToolOutcome",
     "ToolStarted",
@@ -80,11 +96,15 @@ _HOMES = {
     "LiveState": "kept.live",
     "Memory": "kept.memory",
     "Hit": "kept.records",
+    "NoteLink": "kept.records",
+    "NoteLinks": "kept.records",
     "Passage": "kept.records",
     "Preview": "kept.records",
     "SearchResult": "kept.records",
     "Status": "kept.records",
     "SyncReport": "kept.records",
+    "TagCount": "kept.records",
+    "TagList": "kept.records",
     "Written": "kept.records",
     "Message": "kept.sessions.entries",
     "StateEntry": "kept.sessions.entries",

@@ -39,7 +39,9 @@ def is_amount(value: Any) -> TypeGuard[float]:
 
 def int64(number: int) -> int:
     """Return a number within what a column can hold. Some file systems have times after 2262 and inodes of 64 bits."""
-    return min(INT64_MAX, max(-INT64_MAX, number))
+    if -INT64_MAX <= number <= INT64_MAX:
+        return number
+    return INT64_MAX if number > 0 else -INT64_MAX
 
 
 def is_time(when: dt.datetime) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, get_args
@@ -12,7 +12,19 @@ from kept.clock import Clock, SystemClock
 from kept.config import Config, QuerySettings, load_config
 from kept.config.schema import BuiltInProvider
 from kept.errors import UsageError, WorkspaceMissing
-from kept.records import Filter, Passage, Preview, Progress, SearchResult, Status, SyncReport, Written
+from kept.records import (
+    Filter,
+    NoteLinks,
+    Passage,
+    Preview,
+    Progress,
+    SearchResult,
+    Status,
+    SyncReport,
+    TagCount,
+    TagList,
+    Written,
+)
 from kept.text import is_utf8
 from kept.workspace.workspace import Workspace
 
@@ -147,6 +159,7 @@ class Memory:
         channel: str | None = None,
         since: When | None = None,
         until: When | None = None,
+        tags: str | Iterable[str] = (),
         progress: Progress | None = None,
     ) -> SearchResult:
         """Return passages of notes and conversations that answer a query, best first.
@@ -154,6 +167,7 @@ class Memory:
         There are fewer than ``max_results``, or none, if little matches.
 
         ``session_key`` is full or short (``telegram:5054``). With it or ``channel``, only conversations are searched.
+        With ``tags``, only notes that have all of them; #area/home counts as #area too.
         """
         from kept.search.date_filter import parse_when
         from kept.search.query import parse_query
@@ -170,6 +184,7 @@ class Memory:
             until_ms=parse_when(until, now=now, end=True) if until else None,
             session_key=self._full_key(session_key) if session_key else None,
             channel=channel or None,
+            tags=_tag_keys(tags) if tags else (),
         )
         settings = self._query_settings(max_results, min_score)
         if self._qmd is None:
@@ -181,6 +196,24 @@ class Memory:
             (lambda: service.scan().files) if self.settings.sync.on_search else None,
             lambda narrowed: service.search(parsed, settings, narrowed, progress=progress),
         )
+
+    def tags(self, *, progress: Progress | None = None) -> TagList:
+        """Return the tags of all notes, each with the number of notes that have it or a tag below it."""
+        counts, degraded = self.index_service.read(lambda live: live.notes.count_tags(), progress=progress)
+        counts.sort(key=lambda count: count[0].split("/"))
+        return TagList(tuple(TagCount(tag, notes) for _, tag, notes in counts), degraded)
+
+    def links(self, note: str | os.PathLike[str], *, progress: Progress | None = None) -> NoteLinks:
+        """Return the links in a note and those of other notes to it. ``note`` is a path, a title, an alias or the name
+        of a file. Raise NoteNotFound if there is no such note."""
+        from kept.search.note_links import read_links
+
+        name = os.path.expanduser(os.fspath(note))
+        _require_text(note=name)
+        if os.path.isabs(name):
+            name = self.workspace.cite(os.path.normpath(name))
+        links, degraded = self.index_service.read(lambda live: read_links(live.notes, name), progress=progress)
+        return replace(links, degraded=degraded)
 
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
         """Bring the index up to date with notes and conversations. ``force`` rebuilds it."""
@@ -230,6 +263,17 @@ class Memory:
         from kept.sessions.session_key import parse_key
 
         return str(parse_key(session_key, agent_id=self.config.agent_id))
+
+
+def _tag_keys(tags: str | Iterable[str]) -> tuple[str, ...]:
+    from kept.words.name_keys import tag_key
+
+    names = [tags] if isinstance(tags, str) else list(tags)
+    for name in names:
+        _require_text(tag=name)
+        if not tag_key(name):
+            raise UsageError(f"'{name}' is not a tag.", hint="Write it as work or area/home, with or without '#'.")
+    return tuple(dict.fromkeys(map(tag_key, names)))
 
 
 def _require_text(**filters: str | None) -> None:

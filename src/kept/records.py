@@ -92,9 +92,11 @@ class Filter:
     until_ms: int | None = None
     session_key: str | None = None
     channel: str | None = None
+    tags: tuple[str, ...] = ()
+    """Keys of tags. A passage has to have all of them."""
 
     def __bool__(self) -> bool:
-        named = self.sources or self.path or self.session_key is not None or self.channel is not None
+        named = self.sources or self.path or self.tags or self.session_key is not None or self.channel is not None
         return bool(named or self.since_ms is not None or self.until_ms is not None)
 
 
@@ -118,7 +120,8 @@ class Hit:
     snippet: str
     source: Source
     timestamp: str
-    """Time of the text: the date of a daily note, otherwise the last change of the file (ISO 8601)."""
+    """Time of the text (ISO 8601): of its entry, or ``created`` in the note's properties, or the date of a daily note,
+    or the last change of the file."""
     heading: str = ""
     """Headings above it; for a conversation, channel:person."""
     parts: tuple[ScorePart, ...] = ()
@@ -159,6 +162,67 @@ class SearchResult:
 
     def __len__(self) -> int:
         return len(self.hits)
+
+
+@frozen
+class TagCount:
+    """A tag, and the number of notes that have it or a tag below it."""
+
+    tag: str
+    notes: int
+
+
+@frozen
+class TagList:
+    """The tags of all notes, in alphabetical order, each after the tags above it."""
+
+    tags: tuple[TagCount, ...]
+    degraded: tuple[str, ...] = ()
+    """What did not work, for the user. Empty if everything did."""
+
+    def __iter__(self) -> Iterator[TagCount]:
+        return iter(self.tags)
+
+    def __len__(self) -> int:
+        return len(self.tags)
+
+
+@frozen
+class NoteLink:
+    """A link from one note to another."""
+
+    path: str
+    """The note that it is in."""
+    line: int
+    target: str
+    """As it is written, without the heading and the label."""
+    resolved: str | None = None
+    """Path of the note that it means, or None if there is no such note."""
+    heading: str = ""
+    label: str = ""
+    is_embed: bool = False
+
+    @property
+    def is_broken(self) -> bool:
+        return self.resolved is None
+
+    @property
+    def citation(self) -> str:
+        return cite(self.path, self.line, self.line)
+
+
+@frozen
+class NoteLinks:
+    """The links of one note."""
+
+    path: str
+    title: str
+    outgoing: tuple[NoteLink, ...] = ()
+    """Links in the note, in order."""
+    incoming: tuple[NoteLink, ...] = ()
+    """Links in other notes to it, by path and line."""
+    degraded: tuple[str, ...] = ()
+    """What did not work, for the user. Empty if everything did."""
 
 
 @frozen

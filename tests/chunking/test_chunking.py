@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kept.chunking.blocks import ChunkingBudget
 from kept.chunking.markdown import ChunkSize, chunk_markdown, cut_note
+from kept.chunking.properties import read_properties
 from kept.records import Chunk
 from kept.tokens import weigh
 
@@ -100,7 +101,10 @@ def check(text: str, chunks: list[Chunk], size: ChunkSize) -> None:
             rest = rest.replace(part, "")
         assert not rest.strip() or number in covered
         covered.add(number)
-    assert covered >= {number for number, line in enumerate(lines, 1) if line.strip()}
+    properties = read_properties(lines)
+    first = 0 if properties.is_text else properties.lines
+    assert covered >= {number for number, line in enumerate(lines, 1) if line.strip() and number > first}
+    assert chunks or not text.strip()
     assert [chunk.start_line for chunk in chunks] == sorted(chunk.start_line for chunk in chunks)
 
 
@@ -196,11 +200,22 @@ def test_what_looks_like_a_heading_and_is_none_does_not_split(fenced):
     assert headings(f"# Real\n\nbefore\n\n{fenced}") == ["Real"]
 
 
-def test_front_matter_is_a_chunk_of_its_own_and_no_heading():
-    note = "---\ntitle: x\ntags: [a]\n---\n\n# Top\n\ntext\n"
-    first, second = chunk_markdown(note)
-    assert (first.text, first.heading) == ("---\ntitle: x\ntags: [a]\n---", "")
-    assert (second.text, second.heading, second.start_line) == ("# Top\n\ntext", "Top", 6)
+def test_front_matter_is_neither_a_chunk_nor_a_heading():
+    (chunk,) = chunk_markdown("---\ntitle: x\ntags: [a]\n---\n\n# Top\n\ntext\n")
+    assert (chunk.text, chunk.heading, chunk.start_line) == ("# Top\n\ntext", "Top", 6)
+    assert chunk.embed_text == "Top\n\ntext"
+
+
+def test_a_note_of_properties_alone_is_found_by_them():
+    (chunk,) = chunk_markdown("---\ntitle: Ada\nphone: 5054\n---\n")
+    assert (chunk.text, chunk.start_line, chunk.end_line) == ("---\ntitle: Ada\nphone: 5054\n---", 1, 4)
+
+
+@pytest.mark.parametrize("front", ["a: [", "just words", "a: *b", "- a\n- b", "{{date}}: x"])
+def test_front_matter_that_cannot_be_read_is_a_passage(front):
+    first, second = chunk_markdown(f"---\n{front}\n---\n\n# Top\n\ntext\n")
+    assert (first.text, first.heading) == (f"---\n{front}\n---", "")
+    assert second.heading == "Top"
 
 
 def test_front_matter_that_is_not_closed_is_ordinary_text():
@@ -209,7 +224,7 @@ def test_front_matter_that_is_not_closed_is_ordinary_text():
 
 def test_lines_are_counted_over_front_matter_code_and_blank_lines():
     note = "---\na: b\n---\n\n\n\n# A\n\n```\n\n\n# x\n```\n\n\n# B\nend"
-    assert [(chunk.start_line, chunk.end_line) for chunk in chunk_markdown(note)] == [(1, 3), (7, 13), (16, 17)]
+    assert [(chunk.start_line, chunk.end_line) for chunk in chunk_markdown(note)] == [(7, 13), (16, 17)]
 
 
 @pytest.mark.parametrize("name", ["MEMORY.md", "memory.md", "USER.md", "notes/MEMORY.md"])

@@ -277,3 +277,29 @@ def test_the_title_of_a_conversation_is_redacted(toolbox):
     outcome = toolbox.run("sessions_search", {})
     assert outcome.data["sessions"][0]["title"] == "Rotate [redacted] today"
     assert key not in outcome.text
+
+
+# tags and links
+
+
+def test_a_search_takes_tags_and_the_status_lists_them(toolbox, workspace):
+    write_file(workspace / "memory/ada.md", "---\ntags: [vip, area/home]\n---\n\nThe engine. #old\n")
+    write_file(workspace / "memory/bob.md", "Another engine. #vip\n")
+    outcome = toolbox.run("memory_search", {"query": "engine", "tags": "#vip, area"})
+    assert [hit["path"] for hit in outcome.data["results"]] == ["memory/ada.md"]
+    status = toolbox.run("memory_status", {})
+    assert {"tag": "vip", "notes": 2} in status.data["tags"]
+    assert "\n> tags: #vip (2), #area (1), " in status.text
+    Draft202012Validator(get_tool("memory_status").output).validate(status.data)
+
+
+def test_a_note_is_read_with_its_links(toolbox, workspace):
+    write_file(workspace / "memory/ada.md", "See [[bob]] and [[gone]].\n")
+    write_file(workspace / "memory/bob.md", "See [[ada]].\n")
+    outcome = toolbox.run("memory_get", {"path": "memory/ada.md", "links": True})
+    assert outcome.text.endswith(
+        "2 links to other notes:\n> line 1: memory/bob.md\n> line 1: gone (there is no such note)\n"
+        "1 link from other notes:\n> memory/bob.md#L1"
+    )
+    Draft202012Validator(get_tool("memory_get").output).validate(outcome.data)
+    assert "outgoing" not in toolbox.run("memory_get", {"path": "memory/ada.md"}).data

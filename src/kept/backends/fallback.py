@@ -16,7 +16,7 @@ from kept.values import frozen
 
 SearchIndex = Callable[[Filter], SearchResult]
 """Function that searches Kept's own index."""
-_NO_FILTERS = "Answered from Kept's own index: qmd cannot narrow by path or date."
+_NO_FILTERS = "Answered from Kept's own index: qmd cannot narrow by path, date or tag."
 
 
 @frozen
@@ -57,7 +57,7 @@ class QmdWithFallback:
         filters = query.filters
         if filters.sources == ("sessions",) or filters.session_key is not None or filters.channel is not None:
             return search_index(filters)
-        if filters.path or filters.since_ms is not None or filters.until_ms is not None:
+        if filters.path or filters.tags or filters.since_ms is not None or filters.until_ms is not None:
             return _with_reason(search_index(filters), _NO_FILTERS)
         notes, failure = self._search_qmd(query, files)
         if failure is not None:

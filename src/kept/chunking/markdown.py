@@ -2,7 +2,8 @@
 
 A note is cut at its headings, a section that is too long at its paragraphs, a paragraph at its lines, and a line that
 is too long by characters. Only there, inside one section, do chunks overlap: so an edit changes the chunks of its
-own section and no others. Lines are counted exactly; every line that is not blank is in a chunk.
+own section and no others. Lines are counted exactly; every line that is not blank is in a chunk, except those that
+hold the properties of the note.
 
 A note that exceeds its budget (`blocks`) is cut by lines alone.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -23,7 +25,10 @@ from kept.values import frozen
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-CHUNKER_VERSION = 2
+    from kept.chunking.properties import NoteProperties
+    from kept.chunking.references import References
+
+CHUNKER_VERSION = 3
 """Incremented when the same text is cut differently, so that existing indexes are rebuilt."""
 
 HEADING_JOIN = " > "
@@ -69,8 +74,27 @@ class Section:
 @frozen
 class CutNote:
     chunks: list[Chunk]
+    properties: NoteProperties
+    references: References
     plain: bool = False
     """True if the note exceeded its budget and was cut by lines alone, regardless of headings."""
+
+
+@frozen
+class _Note:
+    """The lines of a note that is being cut."""
+
+    lines: list[str]
+    front: int
+    """Number of lines before the body."""
+    front_is_text: bool
+    code: list[tuple[int, int]]
+    """First line of each code block and the line after it, filled while the note is parsed."""
+
+    @property
+    def body_at(self) -> int:
+        """The first line that is in a chunk."""
+        return 0 if self.front_is_text else self.front
 
 
 def chunk_markdown(text: str, *, name: str = "", size: ChunkSize | None = None) -> list[Chunk]:
@@ -81,30 +105,48 @@ def chunk_markdown(text: str, *, name: str = "", size: ChunkSize | None = None) 
 def cut_note(
     text: str, *, name: str = "", size: ChunkSize | None = None, budget: ChunkingBudget | None = None
 ) -> CutNote:
+    """Return the chunks of a note, its properties, and the tags and links in it."""
+    # Imported here: a search imports this module and cuts nothing.
+    from kept.chunking.properties import read_properties
+    from kept.chunking.references import find_references
+
     size, budget = size or ChunkSize(), budget or ChunkingBudget()
     lines = text.split("\n")
-    fine = name.rpartition("/")[2].lower() in _FINE_NOTES
+    properties = read_properties(lines)
+    note = _Note(lines, properties.lines, properties.is_text, [])
+    plain = False
     try:
-        return CutNote(list(_cut_sections(lines, size, budget, fine=fine)))
+        chunks = list(_cut_sections(note, size, budget, fine=is_fine(name)))
     except BudgetExceeded:
-        return CutNote(list(_cut_plainly(lines, size)), plain=True)
+        chunks, plain = list(_cut_plainly(note, size)), True
+        note.code.clear()
+    # A note without a body is found by its properties.
+    chunks = chunks or list(_cut_plainly(replace(note, front=0), size))
+    tags_after = 0 if properties.is_text else properties.lines
+    return CutNote(chunks, properties, find_references(text, note.code, tags_after=tags_after), plain)
 
 
-def _cut_sections(lines: list[str], size: ChunkSize, budget: ChunkingBudget, *, fine: bool) -> Iterator[Chunk]:
+def is_fine(name: str) -> bool:
+    """Return whether a note is cut finer: MEMORY.md and USER.md, which are lists of unrelated facts."""
+    return name.rpartition("/")[2].lower() in _FINE_NOTES
+
+
+def _cut_sections(note: _Note, size: ChunkSize, budget: ChunkingBudget, *, fine: bool) -> Iterator[Chunk]:
     count = 0
-    for section in split_sections(lines, budget, fine=fine):
-        for chunk in _chunk_section(section, lines, size, fine=fine):
+    for section in _split_sections(note, budget, fine=fine):
+        for chunk in _chunk_section(section, note.lines, size, fine=fine):
             count += 1
             if count > budget.chunks:
                 raise BudgetExceeded
             yield chunk
 
 
-def _cut_plainly(lines: list[str], size: ChunkSize) -> Iterator[Chunk]:
+def _cut_plainly(note: _Note, size: ChunkSize) -> Iterator[Chunk]:
     """Yield chunks of whole lines, without regard to Markdown and without overlap."""
-    whole = Section("", 0, Span(0, len(lines)), ())
-    begin, weight = 0, 0
-    for at, line in enumerate(lines):
+    lines, begin, weight = note.lines, note.body_at, 0
+    whole = Section("", begin, Span(begin, len(lines)), ())
+    for at in range(begin, len(lines)):
+        line = lines[at]
         cost = weigh(line) + 1
         if weight + cost > size.limit:
             yield from _packed(whole, lines, [Span(begin, at)])
@@ -122,12 +164,13 @@ def note_name(path: str) -> str:
     return path.rpartition("/")[2].removesuffix(".md").replace("-", " ").replace("_", " ")
 
 
-def split_sections(lines: list[str], budget: ChunkingBudget, *, fine: bool) -> Iterator[Section]:
+def _split_sections(note: _Note, budget: ChunkingBudget, *, fine: bool) -> Iterator[Section]:
     """Yield the sections in order. A heading directly followed by a deeper one becomes part of that section."""
-    front = _front_matter_end(lines)
+    lines = note.lines
     outline: list[tuple[int, str]] = []
-    start, body_at, blocks = 0, 0, [Span(0, front)] if front else []
-    for kind, span, level in _blocks(lines, front, budget, fine=fine):
+    start = body_at = note.body_at
+    blocks = [Span(0, note.front)] if start < note.front else []
+    for kind, span, level in _blocks(note, budget, fine=fine):
         if kind == "heading":
             is_empty_section = body_at > start and outline[-1][0] >= level
             if blocks or is_empty_section:
@@ -143,22 +186,15 @@ def split_sections(lines: list[str], budget: ChunkingBudget, *, fine: bool) -> I
         yield Section(_path(outline), body_at, Span(start, len(lines)), tuple(blocks))
 
 
-def _front_matter_end(lines: list[str]) -> int:
-    """Return the line after YAML front matter, or 0. Markdown would parse it as a rule and a heading."""
-    if lines[0].rstrip() != "---":
-        return 0
-    for at in range(1, min(len(lines), 200)):
-        if lines[at].rstrip() in ("---", "..."):
-            return at + 1
-    return 0
-
-
-def _blocks(lines: list[str], front: int, budget: ChunkingBudget, *, fine: bool) -> Iterator[tuple[str, Span, int]]:
-    for token in parse_blocks(lines[front:], budget):
+def _blocks(note: _Note, budget: ChunkingBudget, *, fine: bool) -> Iterator[tuple[str, Span, int]]:
+    front = note.front
+    for token in parse_blocks(note.lines[front:], budget):
         if token.map is None or token.nesting < 0:
             continue
         span = Span(token.map[0] + front, token.map[1] + front)
-        if token.level == 0 and token.type == "heading_open" and _is_title(lines, span):
+        if token.type in ("fence", "code_block"):
+            note.code.append((span.start, span.end))
+        if token.level == 0 and token.type == "heading_open" and _is_title(note.lines, span):
             yield "heading", span, int(token.tag[1])
         elif _is_block(token, fine=fine):
             yield "block", span, 0

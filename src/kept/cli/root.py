@@ -25,6 +25,8 @@ COMMANDS = {
     "add": "kept.cli.add",
     "search": "kept.cli.search",
     "get": "kept.cli.get",
+    "tags": "kept.cli.tags",
+    "links": "kept.cli.links",
     "index": "kept.cli.index",
     "watch": "kept.cli.watch",
     "sessions": "kept.cli.sessions",

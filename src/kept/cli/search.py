@@ -27,6 +27,7 @@ _DROPPED_SHOWN = 20
 @click.option("--channel", metavar="NAME", help="Only conversations on this channel.")
 @click.option("--since", metavar="WHEN", help="Only from this time on: 2026-03-01, yesterday, 7d.")
 @click.option("--until", metavar="WHEN", help="Only up to this time, that day included.")
+@click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only notes with this tag; repeat it for several.")
 @click.option("--explain", is_flag=True, help="Show the parts of each score, and candidates that were left out.")
 @json_option
 @click.pass_obj
@@ -41,6 +42,7 @@ def command(
     channel: str | None,
     since: str | None,
     until: str | None,
+    tags: tuple[str, ...],
     explain: bool,
     as_json: bool,
 ) -> None:
@@ -60,6 +62,7 @@ def command(
             channel=channel,
             since=since,
             until=until,
+            tags=tags,
             progress=progress,
         )
     if as_json:

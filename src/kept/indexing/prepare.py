@@ -6,14 +6,14 @@ import datetime as dt
 import hashlib
 from dataclasses import replace
 
-from kept.chunking.markdown import CHUNKER_VERSION, ChunkSize, cut_note, note_name
+from kept.chunking.markdown import CHUNKER_VERSION, ChunkSize, CutNote, cut_note, note_name
 from kept.chunking.utterances import TRANSCRIPT_CHUNKER_VERSION
+from kept.indexing.note_times import daily_date, entry_timestamp_ms
 from kept.records import Chunk, SourceFile
 from kept.redact import REDACTION_VERSION
 from kept.store.generation import SCHEMA_VERSION, FileRow, FileWrite, NewChunk
 from kept.values import frozen
 from kept.words.segment import SEGMENTER_VERSION, segment, segment_context
-from kept.workspace.daily import DAILY_NOTE
 from kept.workspace.files import NoteText
 
 CUT_PLAINLY = "too many lines, headings or nested blocks; cut by lines, without its headings"
@@ -49,19 +49,24 @@ class PreparedFile:
 
 
 def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns: int) -> PreparedFile:
-    row = file_row(file, note, checked_ns=checked_ns)
+    from kept.indexing.note_rows import make_note_row
+
     day = daily_date(file.path)
-    timestamp_ms = note_timestamp_ms(file.path, note.mtime_ns)
     model = recipe.model or "none"
     chunks: list[NewChunk] = []
     embed_texts: dict[bytes, str] = {}
     cut = cut_note(note.text, name=file.path, size=recipe.size)
-    if cut.plain:
-        row = replace(row, warning=row.warning or CUT_PLAINLY)
+    warning = note.warning or (CUT_PLAINLY if cut.plain else None) or _warning(cut)
+    row = replace(file_row(file, note, checked_ns=checked_ns), warning=warning)
+    about = make_note_row(file.path, cut, day=day, mtime_ns=note.mtime_ns)
     for chunk in cut.chunks:
         digest = sha256_hex(chunk.text)
         embed_hash = sha256(chunk.embed_text)
         embed_texts[embed_hash] = chunk.embed_text
+        # The properties are no passage, so their words go with the first one: a search for a tag or a value finds it.
+        own_words = f"{chunk.text} {cut.properties.words}" if cut.properties.words and not chunks else chunk.text
+        context = _context(chunk, cut, file.path, day)
+        entry_ms = entry_timestamp_ms(day, chunk.heading)
         chunks.append(
             NewChunk(
                 id=chunk_id(file, chunk.start_line, chunk.end_line, digest, model),
@@ -72,12 +77,21 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
                 model=model,
                 heading=chunk.heading,
                 text=chunk.text,
-                words=segment(chunk.text),
-                context_words=segment_context(_context(chunk, file.path, day), chunk.text),
-                timestamp_ms=timestamp_ms,
+                words=segment(own_words),
+                context_words=segment_context(context, chunk.text),
+                timestamp_ms=about.timestamp_ms if entry_ms is None else entry_ms,
             )
         )
-    return PreparedFile(FileWrite(row, tuple(chunks), timestamp_ms), embed_texts)
+    shared_ms = None if about.is_dated else about.timestamp_ms
+    return PreparedFile(FileWrite(row, tuple(chunks), shared_ms, note=about), embed_texts)
+
+
+def _warning(cut: CutNote) -> str | None:
+    if not cut.references.is_cut:
+        return cut.properties.warning
+    from kept.chunking.references import TOO_MANY
+
+    return cut.properties.warning or TOO_MANY
 
 
 def file_row(file: SourceFile, note: NoteText, *, checked_ns: int) -> FileRow:
@@ -105,33 +119,12 @@ def sha256_hex(text: str) -> str:
     return sha256(text).hex()
 
 
-def _context(chunk: Chunk, path: str, day: dt.date | None) -> str:
-    """Return the words around a chunk: its headings and the name or date of its note. They are found by word only; if
-    they were embedded, renaming a note would cost a call."""
-    return f"{chunk.heading} {date_in_words(day) if day else note_name(path)}".strip()
+def _context(chunk: Chunk, cut: CutNote, path: str, day: dt.date | None) -> str:
+    """Return the words around a chunk: its headings, and the titles and the date of its note. They are found by word
+    only; if they were embedded, renaming a note would cost a call."""
+    name = date_in_words(day) if day else note_name(path)
+    return " ".join(filter(None, (chunk.heading, name, cut.properties.title, *cut.properties.aliases)))
 
 
 def date_in_words(day: dt.date) -> str:
     return f"{day:%Y-%m-%d %A %d %B %Y}"
-
-
-def daily_date(path: str) -> dt.date | None:
-    match = DAILY_NOTE.search(path)
-    if not match:
-        return None
-    try:
-        return dt.date.fromisoformat(match.group(1))
-    except ValueError:
-        return None
-
-
-def note_timestamp_ms(path: str, mtime_ns: int) -> int:
-    """Return when a note was written: the day it is named after, else when the file was last changed."""
-    day = daily_date(path)
-    if day is None:
-        return mtime_ns // 1_000_000
-    try:
-        midnight = dt.datetime(day.year, day.month, day.day).astimezone()
-    except (OverflowError, OSError, ValueError):  # the year 1 has no local time
-        return mtime_ns // 1_000_000
-    return int(midnight.timestamp() * 1000)

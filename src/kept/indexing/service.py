@@ -26,6 +26,7 @@ from kept.records import Filter, Preview, Progress, SearchResult, SourceFile, St
 from kept.search.pipeline import IndexSearchResult, QueryVector, embed_query, search_index
 from kept.search.query import ParsedQuery
 from kept.sqlite import heal_and_retry
+from kept.store.generation import Generation
 from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
 from kept.workspace.scan import Scan
@@ -33,6 +34,8 @@ from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.embedding.onnx.cross_encoder import CrossEncoder
+    from kept.search.pipeline import IndexSearchResult, QueryVector
+    from kept.search.query import ParsedQuery
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -153,6 +156,8 @@ class IndexService:
         self, query: ParsedQuery, settings: QuerySettings, filters: Filter, *, progress: Progress | None = None
     ) -> SearchResult:
         """Bring the index up to date, unless the settings say otherwise, and search it."""
+        # Imported here: reading tags or the status needs none of it.
+
         self.require_usable()
         started = time.perf_counter()
         with self._lock:
@@ -175,6 +180,21 @@ class IndexService:
             took_ms=(time.perf_counter() - started) * 1000,
             dropped=result.dropped,
         )
+
+    def read(self, action: Callable[[Generation], T], *, progress: Progress | None = None) -> tuple[T, tuple[str, ...]]:
+        """Bring the index up to date as a search does, and read from it. Return the value, and what did not work."""
+        self.require_usable()
+        with self._lock:
+            warnings, _ = self._healing(self._sync_for_search, progress)
+            value = self._healing(self._read, action)
+            return value, tuple(dict.fromkeys((*self._take_notices(), *warnings)))
+
+    def _read(self, action: Callable[[Generation], T]) -> T:
+        if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
+            self._sync_for_search(None)
+        index = self._handle.index()
+        with index.reading():
+            return action(index.live)
 
     def _sync_for_search(self, progress: Progress | None) -> tuple[tuple[str, ...], bool]:
         """Return warnings about the index, and whether it is as new as the files."""
@@ -215,6 +235,7 @@ class IndexService:
         *,
         is_fresh: bool,
     ) -> IndexSearchResult:
+
         if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
             _, is_fresh = self._sync_for_search(None)
         if vector and vector.identity != self._handle.planner().stored_identity():

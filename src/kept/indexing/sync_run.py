@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from kept.clock import Clock
 from kept.errors import EmbeddingError, EmbeddingFailed, StoreDamaged
+from kept.indexing.note_times import note_timestamp_ms
 from kept.indexing.planner import SyncPlanner
-from kept.indexing.prepare import PreparedFile, note_timestamp_ms
+from kept.indexing.prepare import PreparedFile
 from kept.indexing.source_reader import FileBatch, SyncTarget
 from kept.indexing.vectorise import Vectors
 from kept.lock import locked
@@ -84,7 +85,7 @@ class SyncRun:
     def _has_work(self) -> bool:
         if self.planner.why_rebuild(force=self.force) or self.index.get_meta(META_RECIPE) is None:
             return True
-        return bool(self.planner.plan(self.scan))
+        return self.planner.has_changes(self.scan)
 
     def _run_locked(self) -> None:
         if not self.index.is_current_file():  # writing to a file that was moved away would be lost

@@ -41,7 +41,7 @@ class Exactness(IntEnum):
     CHARACTERS = 2
     """The same words and punctuation."""
     TITLE = 3
-    """The name of the note, or a heading."""
+    """The name of the note, a title or alias in its properties, or a heading."""
 
 
 _REASONS = {
@@ -76,14 +76,21 @@ class ExactMatch:
         matches, _ = words.match(expression, phrases=(), weights=(1.0, 1.0), limit=MAX_ROWS, filters=filters)
         return [match.row for match in matches]
 
-    def compare(self, chunks: Iterable[ChunkRow]) -> dict[int, Exactness]:
-        """Return the exactness of each chunk that is an exact match, by row."""
-        levels = ((chunk.row, self._exactness(chunk)) for chunk in chunks)
+    def compare(
+        self, chunks: Iterable[ChunkRow], given_titles: Mapping[str, Sequence[str]] | None = None
+    ) -> dict[int, Exactness]:
+        """Return the exactness of each chunk that is an exact match, by row.
+
+        ``given_titles`` has the titles and aliases in the properties of notes, by path.
+        """
+        given = given_titles or {}
+        levels = ((chunk.row, self._exactness(chunk, given.get(chunk.path, ()))) for chunk in chunks)
         return {row: level for row, level in levels if level is not None}
 
-    def _exactness(self, chunk: ChunkRow) -> Exactness | None:
+    def _exactness(self, chunk: ChunkRow, given_titles: Sequence[str]) -> Exactness | None:
         text = _plain(chunk.text)
-        if len(self.texts) == 1 and any(_WORDS.findall(title) == self._words[0] for title in _titles(chunk)):
+        titles = [*_titles(chunk), *map(_plain, given_titles)]
+        if len(self.texts) == 1 and any(_WORDS.findall(title) == self._words[0] for title in titles):
             return Exactness.TITLE
         if not self.counts_in_text:
             return None

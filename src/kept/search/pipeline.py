@@ -14,7 +14,7 @@ from kept.records import Dropped, DropReason, Filter, Hit, cite
 from kept.redact import redact
 from kept.search.confidence import calibrate, confidence_after_reranking, estimate_confidence, read_signals
 from kept.search.evidence import Candidate, CandidatePool
-from kept.search.exact import ExactMatch, lift_exact
+from kept.search.exact import ExactMatch, Exactness, lift_exact
 from kept.search.fuse import FusionWeights, Scored, demote_further_passages, fuse_rrf, fuse_weighted
 from kept.search.keyword import KeywordSearch
 from kept.search.query import ParsedQuery
@@ -78,13 +78,15 @@ def search_index(
             ranked, degraded = rerank(before, reranker, query.text, pool.passage, settings.rerank)
             confidence = confidence_after_reranking(confidence, before, ranked, settings.rerank.weight)
         ranked = calibrate(demote_further_passages(ranked), confidence, signals)
-        ranked = lift_exact(ranked, exact.compare(pool.chunks[row] for row in exact_rows))
+        ranked = lift_exact(ranked, _compare(exact, [pool.chunks[row] for row in exact_rows], index))
         scores = {scored.candidate.row: scored.score for scored in ranked}
         neighbours = partial(index.live.chunks_around, lines=_WINDOW_LINES)
         windows = Windows(pool.chunks, neighbours, scores, filters)
         selection = select_hits(
             ranked, pool.chunks, windows, min_score=settings.min_score, max_results=settings.max_results
         )
+        if filters.tags and not selection.hits:
+            degraded = (*degraded, *_unknown_tags(index, filters))
     return IndexSearchResult(
         hits=tuple(_hit(scored, windows.get(scored.candidate.row), index.path) for scored in selection.hits),
         dropped=tuple(_dropped(pool.chunks[scored.candidate.row], scored, why) for scored, why in selection.dropped),
@@ -171,7 +173,16 @@ def vector_share(settings: QuerySettings, vector: QueryVector | None) -> float:
     return vector.calibration.weight if fixed is None else fixed
 
 
+def _compare(exact: ExactMatch, chunks: Sequence[ChunkRow], index: Index) -> dict[int, Exactness]:
+    given_titles = index.live.notes.given_titles({chunk.path for chunk in chunks}) if chunks else {}
+    return exact.compare(chunks, given_titles)
+
+
 # results
+
+
+def _unknown_tags(index: Index, filters: Filter) -> list[str]:
+    return [f"No note has the tag '{tag}'." for tag in filters.tags if not index.live.notes.has_tag(tag)]
 
 
 def _hit(scored: Scored, window: Sequence[ChunkRow], index_path: str) -> Hit:

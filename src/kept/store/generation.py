@@ -14,16 +14,17 @@ import apsw
 
 from kept.records import Filter, Source
 from kept.sqlite import IN_ROWS, pack_rows
+from kept.store.note_tables import NOTE_TABLES, NoteRow, NoteTables
 from kept.store.vectors import VectorLimits, VectorTable
 from kept.values import frozen
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Incremented with generation.sql: an index of another version is rebuilt."""
 
 _MERGE_SHARE = 10
 """A merge rewrites the whole full-text index. It is done when at least one chunk in ten has changed."""
 
-TABLES = ("files", "chunks", "chunks_fts", "chunks_vec", "vec_packs", "vec_dead")
+TABLES = ("files", "chunks", "chunks_fts", "chunks_vec", "vec_packs", "vec_dead", *NOTE_TABLES)
 
 
 @frozen
@@ -73,8 +74,11 @@ class FileWrite:
     file: FileRow
     chunks: tuple[NewChunk, ...]
     timestamp_ms: int | None = None
-    """Timestamp of all chunks, if they share one."""
+    """Timestamp of all chunks if it is that of the file. None if each chunk has its own, which stays when the file's
+    changes: of an utterance, of an entry in a daily note, or of a note that says when it was created."""
     after_line: int = 0
+    note: NoteRow | None = None
+    """Names, tags and links. None for a transcript."""
 
 
 @frozen
@@ -102,6 +106,10 @@ class IndexCounts:
     by_source: dict[str, dict[str, int]]
 
 
+_HAS_TAG = (
+    "(c.source = 'memory' AND EXISTS (SELECT 1 FROM note_tags t WHERE t.key = ? AND t.path = c.path"
+    " AND c.start_line BETWEEN t.first_line AND t.last_line))"
+)
 _FILE_FIELDS = tuple(spec.name for spec in fields(FileRow))
 _FILE_COLUMNS = ", ".join(_FILE_FIELDS)
 _file_values = attrgetter(*_FILE_FIELDS)
@@ -121,6 +129,7 @@ class Generation:
         self.db = db
         self.prefix = prefix
         self.vectors = VectorTable(db, prefix, limits)
+        self.notes = NoteTables(db, prefix)
 
     def create(self, number: int) -> None:
         self.db.execute(_ddl().format(p=self.prefix, n=number))
@@ -145,6 +154,11 @@ class Generation:
         query = f"SELECT {_FILE_COLUMNS} FROM {self.prefix}files"
         return {(row[0], row[1]): FileRow(*row) for row in self.db.execute(query)}
 
+    def file_states(self) -> dict[tuple[str, str], tuple[int, int, int, int]]:
+        """Return size, mtime, ctime and time of the last check of each file, by source and path."""
+        query = f"SELECT source, path, size, mtime_ns, ctime_ns, checked_ns FROM {self.prefix}files"
+        return {(row[0], row[1]): row[2:] for row in self.db.execute(query)}
+
     def note_warnings(self) -> list[tuple[str, str]]:
         """Return the path and the warning of each note that was unusual when it was indexed."""
         query = f"SELECT path, warning FROM {self.prefix}files WHERE source = 'memory' AND warning IS NOT NULL"
@@ -156,9 +170,12 @@ class Generation:
         self.db.execute(insert, _file_values(file))
 
     def touch_file(self, file: FileRow, timestamp_ms: int | None) -> None:
-        """Store the new size and times of a file whose bytes are the same."""
+        """Store the new size and times of a file whose bytes are the same.
+
+        ``timestamp_ms`` is the time of the file. It becomes that of the chunks, unless the note has its own.
+        """
         self.put_file(file)
-        if timestamp_ms is not None:
+        if timestamp_ms is not None and self.notes.touch(file.path, timestamp_ms):
             self.db.execute(
                 f"UPDATE {self.prefix}chunks SET timestamp = ? WHERE source = ? AND path = ? AND timestamp <> ?",
                 (timestamp_ms, file.source, file.path, timestamp_ms),
@@ -192,6 +209,8 @@ class Generation:
         self._delete_rows(removed)
         for key in added:
             self._insert(source, path, new[key], key[1])
+        if write.note is not None:
+            self.notes.put(path, write.note)
         self.touch_file(write.file, write.timestamp_ms)
         return len(removed) + len(added)
 
@@ -199,6 +218,8 @@ class Generation:
         query = f"SELECT row FROM {self.prefix}chunks WHERE source = ? AND path = ?"
         rows = [row for (row,) in self.db.execute(query, (source, path))]
         self._delete_rows(rows)
+        if source == "memory":
+            self.notes.remove(path)
         self.db.execute(f"DELETE FROM {self.prefix}files WHERE source = ? AND path = ?", (source, path))
         return len(rows)
 
@@ -310,6 +331,7 @@ def _rest_hash(chunk: NewChunk, *, with_time: bool) -> bytes:
         chunk.channel or "",
         str(chunk.timestamp_ms) if with_time else "",
         chunk.context_words,
+        chunk.words,
     )
     return hashlib.blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=16).digest()
 
@@ -341,4 +363,7 @@ def filter_sql(filters: Filter) -> tuple[str, list[Any]]:
     if filters.until_ms is not None:
         clauses.append("c.timestamp < ?")
         values.append(filters.until_ms)
+    for tag in filters.tags:
+        clauses.append(_HAS_TAG)
+        values.append(tag)
     return " AND ".join(clauses) or "1", values

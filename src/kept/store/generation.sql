@@ -65,3 +65,49 @@ CREATE TABLE {p}vec_dead (
   row  INTEGER PRIMARY KEY,
   pack INTEGER NOT NULL
 );
+
+-- What a note says of itself. Each of these tables is read by `kept tags`, `kept links` and filters, without its files.
+CREATE TABLE {p}notes (
+  path       TEXT PRIMARY KEY,
+  title      TEXT NOT NULL,        -- in the properties, else the first heading, else the name of the file
+  timestamp  INTEGER NOT NULL,     -- when it was written, milliseconds
+  dated      INTEGER NOT NULL,     -- 1 if the note or its name gives that time, 0 if it is that of the file
+  updated    INTEGER               -- `updated` of its properties, milliseconds
+) WITHOUT ROWID;
+
+CREATE TABLE {p}note_names (
+  key        TEXT NOT NULL,        -- the name, folded
+  path       TEXT NOT NULL,
+  kind       INTEGER NOT NULL,     -- 0 its file, 1 title, 2 alias, 3 first heading
+  name       TEXT NOT NULL,
+  PRIMARY KEY (key, path, kind)
+) WITHOUT ROWID;
+
+CREATE INDEX note_names_by_path_{n} ON {p}note_names (path);
+
+-- A tag and every tag above it: #area/home is also stored as area.
+CREATE TABLE {p}note_tags (
+  key        TEXT NOT NULL,        -- the tag, folded
+  path       TEXT NOT NULL,
+  first_line INTEGER NOT NULL,     -- the passages that have it: all, or in a daily note those of its entry
+  last_line  INTEGER NOT NULL,
+  tag        TEXT NOT NULL,        -- as it is written
+  PRIMARY KEY (key, path, first_line)
+) WITHOUT ROWID;
+
+CREATE INDEX note_tags_by_path_{n} ON {p}note_tags (path);
+
+CREATE TABLE {p}note_links (
+  path       TEXT NOT NULL,
+  line       INTEGER NOT NULL,
+  number     INTEGER NOT NULL,     -- position among the links of the note
+  key        TEXT NOT NULL,        -- the last part of the target, folded
+  target     TEXT NOT NULL,        -- as it is written, without its ending; resolved when it is read
+  heading    TEXT NOT NULL,
+  label      TEXT NOT NULL,
+  embed      INTEGER NOT NULL,
+  by_path    INTEGER NOT NULL,     -- 1 for a Markdown link, whose target is relative to its note
+  PRIMARY KEY (path, number)
+) WITHOUT ROWID;
+
+CREATE INDEX note_links_by_key_{n} ON {p}note_links (key);

@@ -10,6 +10,7 @@ import apsw
 from kept.errors import StoreDamaged
 from kept.sqlite import translate, translated
 from kept.store.index import Index
+from kept.store.note_tables import NOTE_TABLES
 from kept.values import frozen
 
 FILE = "file"
@@ -170,6 +171,18 @@ def _check_vectors(db: apsw.Connection) -> list[str]:
     return problems
 
 
+def _check_notes(db: apsw.Connection) -> list[str]:
+    problems = _compare(
+        db,
+        "SELECT count(*) FROM files WHERE source = 'memory' AND path NOT IN (SELECT path FROM notes)",
+        "notes have no properties",
+    )
+    for table in NOTE_TABLES:
+        query = f"SELECT count(*) FROM {table} WHERE path NOT IN (SELECT path FROM files WHERE source = 'memory')"
+        problems += _compare(db, query, f"rows of {table} belong to no note")
+    return problems
+
+
 def _check_cache(db: apsw.Connection) -> list[str]:
     return _compare(
         db, "SELECT count(*) FROM embedding_cache WHERE length(embedding) <> 4 * dims", "embeddings have a wrong size"
@@ -187,5 +200,6 @@ _CHECKS = (
     ("chunks", _check_chunks),
     ("chunks_fts", _check_fts),
     ("chunks_vec", _check_vectors),
+    ("notes", _check_notes),
     ("embedding_cache", _check_cache),
 )

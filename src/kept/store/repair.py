@@ -29,7 +29,7 @@ from kept.store.integrity import Finding, check_index, is_intact
 from kept.store.kernels import dequantise
 from kept.values import frozen
 
-_FROM_NOTES = frozenset({"files", "chunks", "chunks_fts"})
+_FROM_NOTES = frozenset({"files", "chunks", "chunks_fts", "notes"})
 _MENDABLE = _FROM_NOTES | {"chunks_vec", "embedding_cache"}
 
 _META = (META_RECIPE, "workspace", "refused")

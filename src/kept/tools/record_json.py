@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from kept.records import Hit, Passage, SearchResult, Status, Written
+from kept.records import Hit, NoteLink, NoteLinks, Passage, SearchResult, Status, TagList, Written
 from kept.redact import redact
 
 _NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel"}
@@ -34,6 +34,34 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     if explain:
         shape["parts"] = to_json(hit.parts)
     return shape
+
+
+def tags_json(tags: TagList) -> dict[str, Any]:
+    return {"tags": [{"tag": count.tag, "notes": count.notes} for count in tags], "degraded": list(tags.degraded)}
+
+
+def links_json(links: NoteLinks) -> dict[str, Any]:
+    return {
+        "path": links.path,
+        "title": links.title,
+        "outgoing": [link_json(link) for link in links.outgoing],
+        "incoming": [link_json(link) for link in links.incoming],
+        "degraded": list(links.degraded),
+    }
+
+
+def link_json(link: NoteLink) -> dict[str, Any]:
+    return {
+        "path": link.path,
+        "line": link.line,
+        "citation": link.citation,
+        "target": link.target,
+        "resolved": link.resolved,
+        "heading": link.heading or None,
+        "label": link.label or None,
+        "embed": link.is_embed,
+        "broken": link.is_broken,
+    }
 
 
 def passage_json(passage: Passage) -> dict[str, Any]:

@@ -71,6 +71,11 @@ TOOLS: tuple[Tool, ...] = (
                 "channel": _CHANNEL,
                 "since": _SINCE,
                 "until": _UNTIL,
+                "tags": text(
+                    "Only notes with all of these tags, separated by commas: work, area/home. memory_status lists the "
+                    "tags.",
+                    maxLength=400,
+                ),
             },
             required=("query",),
         ),
@@ -97,6 +102,10 @@ TOOLS: tuple[Tool, ...] = (
                 "date": text("Instead of a path, the log of that day: 2026-03-01, today, yesterday.", maxLength=40),
                 "from": whole("First line, counted from 1 (default 1).", minimum=1, maximum=1_000_000_000),
                 "lines": whole("How many lines (default 200).", minimum=1, maximum=MAX_LINES),
+                "links": {
+                    "type": "boolean",
+                    "description": "Also list the notes that link to this note, and those that it links to.",
+                },
             },
             required=(),
         ),
@@ -134,9 +143,9 @@ TOOLS: tuple[Tool, ...] = (
         name="memory_status",
         title="State of memory",
         description=(
-            "Report the state of the memory: how many notes and conversations it has, when they were last indexed, "
-            "and what is wrong, if anything. Use it when searches find less than you expect or the user asks about "
-            "the memory itself. Takes no arguments."
+            "Report the state of the memory: how many notes and conversations it has, when they were last indexed, the "
+            "tags of the notes, and what is wrong, if anything. Use it when searches find less than you expect or the "
+            "user asks about the memory itself. Takes no arguments."
         ),
         parameters=closed({}),
         output=STATUS_OUTPUT,

@@ -16,13 +16,14 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kept.records import Hit, Passage, SearchResult, Status, Written
+from kept.records import Hit, NoteLink, NoteLinks, Passage, SearchResult, Status, TagCount, Written
 from kept.text import clip, one_line
 from kept.tools.citation import LONG_NAME, show_citation, show_path
 
 _NOTHING = "Nothing is remembered about that. Try other words or a longer period."
 _PROBLEMS = "Problems:"
 _NAME_CHARS = 200
+_MOST_LINKS = 100
 _ERROR_CHARS = 1_000
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2})?")
 
@@ -70,11 +71,27 @@ def passage_text(passage: Passage) -> str:
     return f"{path}, lines {passage.start} to {last}:\n\n{quote(passage.text)}{more}"
 
 
+def links_text(links: NoteLinks) -> str:
+    """Names of notes are data, so each link is a quoted line."""
+    parts = [_count(len(links.outgoing), "link") + " to other notes:"]
+    parts += [
+        quote(clip(one_line(f"line {link.line}: {_target(link)}"), _NAME_CHARS))
+        for link in links.outgoing[:_MOST_LINKS]
+    ]
+    parts.append(_count(len(links.incoming), "link") + " from other notes:")
+    parts += [quote(clip(one_line(link.citation), _NAME_CHARS)) for link in links.incoming[:_MOST_LINKS]]
+    return "\n".join(parts)
+
+
+def _target(link: NoteLink) -> str:
+    return link.resolved or f"{link.target} (there is no such note)"
+
+
 def written_text(written: Written) -> str:
     return f"Written to {show_citation(written.path, written.start_line, written.end_line) or LONG_NAME}."
 
 
-def status_text(status: Status, sessions: int) -> str:
+def status_text(status: Status, sessions: int, tags: Sequence[TagCount] = ()) -> str:
     notes = status.source_counts.get("memory", {})
     conversations = status.source_counts.get("sessions", {})
     lines = [
@@ -86,6 +103,9 @@ def status_text(status: Status, sessions: int) -> str:
     ]
     embeddings = ", ".join(filter(None, (status.provider, status.model)))
     names = _names({"workspace": status.workspace, "embeddings": embeddings})
+    if tags:
+        shown_tags = ", ".join(f"#{tag.tag} ({tag.notes:,})" for tag in tags)
+        names += quote(clip(f"tags: {one_line(shown_tags)}", _ERROR_CHARS))
     problems = (f"{problem.path}: {problem.reason}" for problem in status.problems)
     return "\n\n".join(["\n".join(lines), names.rstrip("\n"), *_problems((*status.degraded, *problems))])
 

@@ -11,15 +11,32 @@ from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, UsageError
 from kept.memory import Memory
-from kept.records import Hit, Progress, SearchResult
+from kept.records import Hit, Progress, SearchResult, TagCount
 from kept.redact import redact
 from kept.search.date_filter import parse_when
+from kept.sessions.transcript_paths import is_transcript_citation
 from kept.text import utf8_safe, utf8_safe_tree
 from kept.tools.arguments import check_arguments
 from kept.tools.citation import from_citation, from_uri
-from kept.tools.record_json import hit_json, passage_json, result_json, status_json, written_json
+from kept.tools.record_json import (
+    hit_json,
+    links_json,
+    passage_json,
+    result_json,
+    status_json,
+    to_json,
+    written_json,
+)
 from kept.tools.tool_definitions import get_tool
-from kept.tools.tool_text import error_text, passage_text, search_text, sessions_text, status_text, written_text
+from kept.tools.tool_text import (
+    error_text,
+    links_text,
+    passage_text,
+    search_text,
+    sessions_text,
+    status_text,
+    written_text,
+)
 from kept.values import frozen
 from kept.workspace.daily import daily_name, find_next_part
 
@@ -30,6 +47,7 @@ if TYPE_CHECKING:
 _DEFAULT_SESSIONS = 6
 _HITS_PER_SESSION = 3
 _TITLE = "title"
+_MAX_TAGS = 50
 _SPARE_HITS = 3
 """Hits to ask for in addition if some may be left out."""
 
@@ -94,6 +112,7 @@ class Toolbox:
             channel=arguments.get("channel"),
             since=arguments.get("since"),
             until=arguments.get("until"),
+            tags=_split_tags(arguments.get("tags", "")),
             progress=request.progress,
         )
         if leave_out:
@@ -118,7 +137,16 @@ class Toolbox:
             raise NoteNotFound(exc.message, hint="memory_search shows paths that exist.") from exc
         next_part = find_next_part(self.memory.workspace, passage.path)
         more = f"\n\nThe log of this day continues in {next_part}." if next_part else ""
-        return ToolOutcome(passage_text(passage) + more, passage_json(passage))
+        outcome = ToolOutcome(passage_text(passage) + more, passage_json(passage))
+        return self._with_links(outcome, passage.path) if arguments.get("links") else outcome
+
+    def _with_links(self, outcome: ToolOutcome, path: str) -> ToolOutcome:
+        if is_transcript_citation(path):
+            raise UsageError("memory_get: a conversation has no links.", hint="Leave out 'links'.")
+        links = self.memory.links(path)
+        shape = links_json(links)
+        data = {**outcome.data, "outgoing": shape["outgoing"], "incoming": shape["incoming"]}
+        return ToolOutcome(f"{outcome.text}\n\n{links_text(links)}", data)
 
     def _write(self, request: ToolRequest) -> ToolOutcome:
         to = from_uri(request.arguments.get("to", "daily"))
@@ -128,7 +156,19 @@ class Toolbox:
     def _status(self, request: ToolRequest) -> ToolOutcome:
         status = self.memory.status()
         count = len(self.sessions.recent()) if os.path.isdir(self.sessions.folder) else 0
-        return ToolOutcome(status_text(status, count), {**status_json(status), "sessionCount": count})
+        tags = self._most_used_tags()
+        shape = {**status_json(status), "sessionCount": count, "tags": to_json(tags)}
+        return ToolOutcome(status_text(status, count, tags), shape)
+
+    def _most_used_tags(self) -> list[TagCount]:
+        """Return the tags in the index as it is: a status syncs and heals nothing, and reports damage itself."""
+        try:
+            with self.memory.index_service.inspecting() as (index, _), index.reading():
+                counts = index.live.notes.count_tags()
+        except KeptError:
+            return []
+        counts.sort(key=lambda count: (-count[2], count[0]))
+        return [TagCount(tag, notes) for _, tag, notes in counts[:_MAX_TAGS]]
 
     # conversations
 
@@ -188,6 +228,10 @@ HANDLERS: dict[str, Callable[[Toolbox, ToolRequest], ToolOutcome]] = {
     "sessions_search": Toolbox._search_sessions,
 }
 """A method for each tool. A test compares the names with `TOOLS`."""
+
+
+def _split_tags(text: str) -> list[str]:
+    return [tag for part in text.split(",") if (tag := part.strip())]
 
 
 def daily_path(date: str, now: dt.datetime) -> str:

@@ -155,16 +155,9 @@ class _Walk:
         if state.st_size > self.max_bytes:
             self.problem(absolute, f"{state.st_size:,} bytes, more than the limit of {self.max_bytes:,}; not indexed")
             return
+        times = int64(state.st_mtime_ns), int64(state.st_ctime_ns)
         self.files.setdefault(
-            (state.st_dev, state.st_ino),
-            SourceFile(
-                path=cited,
-                absolute=absolute,
-                source="memory",
-                size=state.st_size,
-                mtime_ns=int64(state.st_mtime_ns),
-                ctime_ns=int64(state.st_ctime_ns),
-            ),
+            (state.st_dev, state.st_ino), SourceFile(cited, absolute, "memory", state.st_size, *times)
         )
 
     def problem(self, path: str, reason: str) -> None:

@@ -1,0 +1,58 @@
+"""kept links"""
+
+from __future__ import annotations
+
+import click
+
+from kept.cli.output import echo, json_option, plural, print_json, progress_bar, style, warn
+from kept.cli.root import Globals
+from kept.records import NoteLink, NoteLinks
+from kept.tools.citation import from_citation
+from kept.tools.record_json import links_json
+
+
+@click.command("links")
+@click.argument("note")
+@json_option
+@click.pass_obj
+def command(options: Globals, note: str, as_json: bool) -> None:
+    """List the links of NOTE to other notes, and of other notes to it. NOTE is a path, a title, an alias or the name of
+    a file."""
+    name, _, _ = from_citation(note, None, None)
+    with options.memory() as memory, progress_bar("Indexing") as progress:
+        links = memory.links(name, progress=progress)
+    if as_json:
+        print_json(links_json(links))
+        return
+    for reason in links.degraded:
+        warn(reason)
+    _show(links)
+
+
+def _show(links: NoteLinks) -> None:
+    title = "" if links.title == links.path else f"  {style(links.title, dim=True)}"
+    echo(f"{style(links.path, bold=True)}{title}")
+    broken = sum(link.is_broken for link in links.outgoing)
+    suffix = f" ({broken} broken)" if broken else ""
+    echo(f"\n{plural(len(links.outgoing), 'link')} to other notes{suffix}")
+    for link in links.outgoing:
+        echo(f"  {style(f'L{link.line}', dim=True)}  {_target_text(link)}")
+    echo(f"\n{plural(len(links.incoming), 'link')} from other notes")
+    for link in links.incoming:
+        heading = style(f"  to #{link.heading}", dim=True) if link.heading else ""
+        echo(f"  {style(link.citation, fg='cyan')}{heading}{_kind_text(link)}")
+
+
+def _target_text(link: NoteLink) -> str:
+    heading = f"#{link.heading}" if link.heading else ""
+    if link.resolved is None:
+        shown = f"{link.target}{heading}  {style('broken', fg='red')}"
+    else:
+        shown = f"{style(link.resolved, fg='cyan')}{heading}"
+    return f"{shown}{_kind_text(link)}"
+
+
+def _kind_text(link: NoteLink) -> str:
+    parts = [f'"{link.label}"'] if link.label else []
+    parts += ["embedded"] if link.is_embed else []
+    return style(f"  {', '.join(parts)}", dim=True) if parts else ""

@@ -1,0 +1,41 @@
+"""kept tags"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from kept.cli.output import echo, json_option, plural, print_json, progress_bar, style, warn
+from kept.cli.root import Globals
+from kept.records import TagList
+from kept.tools.record_json import tags_json
+
+
+@click.command("tags")
+@json_option
+@click.pass_obj
+def command(options: Globals, as_json: bool) -> None:
+    """List the tags of your notes, with how many notes have each. A note with #area/home counts for #area too."""
+    with options.memory() as memory, progress_bar("Indexing") as progress:
+        tags = memory.tags(progress=progress)
+    if as_json:
+        print_json(tags_json(tags))
+        return
+    for reason in tags.degraded:
+        warn(reason)
+    if not tags.tags:
+        echo("No tags yet. Write #tag in a note, or 'tags: [tag]' in its front matter.")
+        return
+    _show(tags, as_tree=sys.stdout.isatty())
+
+
+def _show(tags: TagList, *, as_tree: bool) -> None:
+    """Print a tree on a terminal; in a pipe a line for each tag, whole, so that a program can read it."""
+    width = len(f"{max(count.notes for count in tags):,}")
+    for count in tags:
+        depth = count.tag.count("/") if as_tree else 0
+        name = count.tag.rpartition("/")[2] if depth else f"#{count.tag}"
+        echo(f"{style(f'{count.notes:>{width},}', dim=True)}  {'  ' * depth}{style(name, fg='cyan')}")
+    if as_tree:
+        echo(style(plural(len(tags), "tag"), dim=True))

@@ -1,0 +1,116 @@
+"""Links between notes, resolved as Obsidian does: by path, else by the name of a file, else by title or alias."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Sequence
+
+from kept.errors import NoteNotFound, UsageError
+from kept.records import NoteLink, NoteLinks
+from kept.store.note_tables import FILE, LinkRow, NoteTables
+from kept.words.name_keys import name_key
+
+_MAX_SHOWN = 5
+
+
+def read_links(notes: NoteTables, name: str) -> NoteLinks:
+    """Return the links in a note and those to it. ``name`` is its path, title, alias or file name."""
+    resolver = LinkResolver(notes)
+    path = get_path(notes, name)
+    own_keys = {key.rpartition("/")[2] for key, _ in notes.names_of(path)}
+    outgoing = [_to_record(source, link, resolver) for source, link in notes.links_from(path)]
+    incoming = [
+        _to_record(source, link, resolver)
+        for source, link in notes.links_by_key(own_keys)
+        if source != path and resolver.resolve(link, source) == path
+    ]
+    return NoteLinks(path, notes.find_title(path) or "", tuple(outgoing), tuple(incoming))
+
+
+def _to_record(path: str, link: LinkRow, resolver: LinkResolver) -> NoteLink:
+    return NoteLink(
+        path=path,
+        line=link.line,
+        target=link.target,
+        resolved=resolver.resolve(link, path),
+        heading=link.heading,
+        label=link.label,
+        is_embed=link.is_embed,
+    )
+
+
+class LinkResolver:
+    """Finds the note that a link means. Names that were looked up are remembered."""
+
+    def __init__(self, notes: NoteTables) -> None:
+        self._notes = notes
+        self._named: dict[str, list[tuple[str, int]]] = {}
+        self._resolved: dict[tuple[str, bool, str], str | None] = {}
+
+    def resolve(self, link: LinkRow, source: str) -> str | None:
+        """Return the path of the note that a link in the note ``source`` means, or None if the link is broken."""
+        folder = posixpath.dirname(source)
+        key = (link.target, link.is_path, folder)
+        if key not in self._resolved:
+            self._resolved[key] = self._by_file(link, folder) or self._by_title(link)
+        return self._resolved[key]
+
+    def _by_file(self, link: LinkRow, folder: str) -> str | None:
+        paths = [path for path, kind in self._find(link.key) if kind == FILE]
+        if not paths:
+            return None
+        by_key = {_path_key(path): path for path in reversed(paths)}
+        beside, rooted = _path_key(posixpath.join(folder, link.target)), _path_key(link.target)
+        is_relative = link.is_path or link.target.startswith(("./", "../"))
+        for exact in (beside, rooted) if is_relative else (rooted, beside):
+            if exact in by_key:
+                return by_key[exact]
+        ending = "/" + rooted.lstrip("/")
+        fitting = [path for path in paths if f"/{_path_key(path)}".endswith(ending)]
+        return min(fitting, key=lambda path: (path.count("/"), len(path), path), default=None)
+
+    def _by_title(self, link: LinkRow) -> str | None:
+        named = self._find(name_key(link.target))
+        return next((path for path, kind in named if kind != FILE), None)
+
+    def _find(self, key: str) -> list[tuple[str, int]]:
+        if key not in self._named:
+            self._named[key] = self._notes.paths_named(key)
+        return self._named[key]
+
+
+def _path_key(path: str) -> str:
+    """Return the key of a path without its ending, for paths with and without one."""
+    return name_key(posixpath.normpath(path.strip().removesuffix(".md").removesuffix(".markdown")))
+
+
+def get_path(notes: NoteTables, name: str) -> str:
+    """Return the path of the note that a person means. Raise if there is none, or if several have that name."""
+    if notes.find_title(name) is not None:
+        return name
+    paths = _paths_meant(notes, name)
+    if not paths:
+        raise NoteNotFound(f"There is no note called '{name}'.", hint="Name it by its path, title or alias.")
+    if len(paths) > 1:
+        shown = ", ".join(paths[:_MAX_SHOWN]) + (", …" if len(paths) > _MAX_SHOWN else "")
+        raise UsageError(f"{len(paths)} notes are called '{name}': {shown}.", hint="Name one by its path.")
+    return paths[0]
+
+
+def _paths_meant(notes: NoteTables, name: str) -> Sequence[str]:
+    """Return the notes with a name: of a path, a file, or else a title; last with hyphens in place of spaces."""
+    last = name.rstrip("/").rpartition("/")[2]
+    stem = name_key(last.removesuffix(".md").removesuffix(".markdown"))
+    named = notes.paths_named(stem)
+    if "/" in name:
+        ending = "/" + _path_key(name).lstrip("/")
+        fitting = [path for path, kind in named if kind == FILE and f"/{_path_key(path)}".endswith(ending)]
+        return fitting or _of_best_kind(notes.paths_named(name_key(name)))
+    spellings = (stem.replace(" ", "-"), stem.replace(" ", "_"))
+    return _of_best_kind(named) or _of_best_kind(pair for key in spellings for pair in notes.paths_named(key))
+
+
+def _of_best_kind(named: Iterable[tuple[str, int]]) -> list[str]:
+    pairs = list(named)
+    best = min((kind for _, kind in pairs), default=None)
+    return list(dict.fromkeys(path for path, kind in pairs if kind == best))

@@ -1,0 +1,63 @@
+"""kept tags, kept links and kept search --tag."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.commands import kept_environment, run_kept
+from tests.support.workspaces import write_note
+
+
+@pytest.fixture
+def kept(tmp_path):
+    workspace = tmp_path / "workspace"
+    write_note(
+        workspace, "memory/ada.md", "---\ntitle: Ada\ntags: [vip/close]\n---\n\nThe engine. [[plan|soon]] [[Gone]]\n"
+    )
+    write_note(workspace, "memory/plan.md", "A plan for ![[Ada]] #work\n")
+
+    def run(*args):
+        return run_kept("--set", "memory_search.provider=none", *args, env=kept_environment(tmp_path), cwd=tmp_path)
+
+    return run
+
+
+def test_tags_are_listed_with_counts(kept):
+    assert kept("tags").out == "1  #vip\n1  #vip/close\n1  #work\n"
+    assert kept("tags", "--json").json == {
+        "tags": [{"tag": "vip", "notes": 1}, {"tag": "vip/close", "notes": 1}, {"tag": "work", "notes": 1}],
+        "degraded": [],
+    }
+
+
+def test_links_of_a_note_are_listed_with_lines(kept):
+    outcome = kept("links", "Ada")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == (
+        "memory/ada.md  Ada\n\n"
+        '2 links to other notes (1 broken)\n  L6  memory/plan.md  "soon"\n  L6  Gone  broken\n\n'
+        "1 link from other notes\n  memory/plan.md#L1  embedded\n"
+    )
+    shape = kept("links", "memory/ada.md#L6", "--json").json
+    assert [link["broken"] for link in shape["outgoing"]] == [False, True]
+    assert shape["incoming"][0]["citation"] == "memory/plan.md#L1"
+
+
+def test_a_note_that_is_not_there_is_one_line_and_exit_code_3(kept):
+    outcome = kept("links", "nobody")
+    assert (outcome.code, outcome.err.count("\n")) == (3, 1)
+    assert "no note called 'nobody'" in outcome.err
+
+
+def test_a_search_by_tag_finds_only_notes_with_it(kept):
+    assert [hit["path"] for hit in kept("search", "engine", "--tag", "vip", "--json").json["results"]] == [
+        "memory/ada.md"
+    ]
+    assert kept("search", "engine", "--tag", "vip", "--tag", "work").out == "Nothing found.\n"
+    outcome = kept("search", "engine", "--tag", "nope")
+    assert "No note has the tag 'nope'." in outcome.err
+
+
+def test_what_was_just_added_is_from_the_last_two_hours(kept):
+    kept("add", "fresh fact: otter")
+    assert "fresh fact: otter" in kept("search", "otter", "--since", "2h").out

@@ -1,0 +1,178 @@
+"""Notes found by their properties and tags, and the links between them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kept.errors import NoteNotFound, UsageError
+from kept.records import TagCount
+from kept.testing import FakeEmbedder
+from tests.support.workspaces import index_path, open_memory, paths, write_note
+
+ADA = (
+    "---\ntitle: Ada Lovelace\naliases: [Countess]\ntags: [person, vip/close]\nstatus: retired\n---\n\n"
+    "# Dinner\n\nWe met at the engine. #area/home See [[garden#Shed|the shed]] and [[Nowhere]].\n\n"
+    "# Later\n\nShe wrote again, see [plan](sub/the%20plan.md).\n"
+)
+
+
+@pytest.fixture
+def memory(tmp_path):
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "memory/ada.md", ADA)
+    write_note(workspace, "memory/garden.md", "# Garden\n\n## Shed\n\n![[countess]] keeps the key. #AREA\n")
+    write_note(workspace, "memory/sub/the plan.md", "A plan for [[../ada]].\n")
+    write_note(workspace, "memory/sub/garden.md", "Another garden, see [[garden]] and [x](../garden.md).\n")
+    write_note(
+        workspace,
+        "memory/2026-03-14.md",
+        "# 2026-03-14\n\n## 09:00\n\nThe heron. #birds\n\n## 09:00\n\nThe kettle.\n\n### Part\n\nMore kettle. #home\n",
+    )
+    write_note(workspace, "MEMORY.md", "# Memory\n\n- The otter swims. #animals\n- The kettle whistles.\n")
+    with open_memory(tmp_path) as memory:
+        yield memory
+
+
+# properties
+
+
+def test_front_matter_is_never_shown_and_citations_stay_exact(memory):
+    for query in ("Ada Lovelace", "vip", "retired", "title"):
+        assert all("---" not in hit.snippet for hit in memory.search(query))
+    assert memory.search("met at the engine").hits[0].citation == "memory/ada.md#L8-L10"
+
+
+@pytest.mark.parametrize("query", ["Ada Lovelace", "countess"])
+def test_a_note_is_found_first_by_its_title_and_its_aliases(memory, query):
+    hit = memory.search(query).hits[0]
+    assert hit.path == "memory/ada.md"
+    assert any(part.detail == "it is the title" for part in hit.parts)
+
+
+@pytest.mark.parametrize("query", ["vip", "retired", "person"])
+def test_a_note_is_found_by_its_other_properties(memory, query):
+    assert paths(memory.search(query))[0] == "memory/ada.md"
+
+
+def test_changed_properties_are_found_though_the_text_is_the_same(tmp_path, memory):
+    assert paths(memory.search("widowed")) == []
+    write_note(
+        tmp_path / "workspace", "memory/ada.md", ADA.replace("retired", "widowed").replace("Countess", "Duchess")
+    )
+    assert paths(memory.search("widowed")) == ["memory/ada.md"]
+    assert paths(memory.search("Duchess"))[0] == "memory/ada.md"
+
+
+def test_front_matter_that_cannot_be_read_is_reported_and_found(tmp_path, memory):
+    write_note(tmp_path / "workspace", "memory/bad.md", "---\nowner: zebra: x\n---\n\ntext\n")
+    report = memory.sync()
+    assert [problem.path for problem in report.problems] == ["memory/bad.md"]
+    assert "line 2" in report.problems[0].reason
+    assert memory.search("zebra").hits[0].start_line == 1
+
+
+def test_an_index_of_another_schema_is_rebuilt_without_embedding_again(tmp_path, memory):
+    memory.sync()
+    with memory.index_service.inspecting() as (index, _), index.writing():
+        index.put_meta("schema", 2)
+    memory.close()
+    embedder = FakeEmbedder()
+    with open_memory(tmp_path, embedder=embedder) as reopened:
+        report = reopened.sync()
+        assert (report.embedded, report.indexed) == (0, 6)
+        assert len(reopened.tags()) == 8
+    assert embedder.calls == 0
+    assert index_path(tmp_path).exists()
+
+
+# tags
+
+
+def test_tags_are_counted_by_note_and_a_nested_one_counts_for_those_above_it(memory):
+    assert memory.tags().tags == (
+        TagCount("animals", 1),
+        TagCount("AREA", 2),
+        TagCount("area/home", 1),
+        TagCount("birds", 1),
+        TagCount("home", 1),
+        TagCount("person", 1),
+        TagCount("vip", 1),
+        TagCount("vip/close", 1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("area", {"memory/ada.md", "memory/garden.md"}),
+        ("#Area/Home", {"memory/ada.md"}),
+        (["area", "person"], {"memory/ada.md"}),
+        (["person", "birds"], set()),
+    ],
+)
+def test_a_search_is_limited_to_notes_with_all_tags(memory, tags, expected):
+    assert set(paths(memory.search("garden engine key", tags=tags, min_score=0))) == expected
+
+
+def test_a_tag_counts_for_its_entry_in_a_daily_note_and_its_item_in_long_term_memory(memory):
+    def lines(tag):
+        return sorted((hit.path, hit.start_line) for hit in memory.search("heron kettle otter", tags=tag, min_score=0))
+
+    assert lines("birds") == [("memory/2026-03-14.md", 1)]
+    assert lines("home") == [("memory/2026-03-14.md", 7), ("memory/2026-03-14.md", 11)]
+    assert lines("animals") == [("MEMORY.md", 1)]
+
+
+def test_a_tag_that_no_note_has_is_named(memory):
+    result = memory.search("engine", tags="nope")
+    assert (result.hits, result.degraded) == ((), ("No note has the tag 'nope'.",))
+    with pytest.raises(UsageError, match="not a tag"):
+        memory.search("engine", tags="#")
+
+
+def test_tags_and_links_follow_edits_and_deletions(tmp_path, memory):
+    memory.sync()
+    (tmp_path / "workspace/memory/ada.md").unlink()
+    write_note(tmp_path / "workspace", "memory/sub/the plan.md", "#plans for [[garden]]\n")
+    assert "person" not in {count.tag for count in memory.tags()}
+    assert "plans" in {count.tag for count in memory.tags()}
+    assert [link.path for link in memory.links("memory/sub/garden.md").incoming] == ["memory/sub/the plan.md"]
+    assert memory.links("memory/garden.md").outgoing[0].is_broken
+
+
+# links
+
+
+def test_links_to_and_from_a_note_have_lines_and_broken_ones_are_marked(memory):
+    links = memory.links("ada")
+    assert (links.path, links.title) == ("memory/ada.md", "Ada Lovelace")
+    assert [(link.line, link.target, link.resolved) for link in links.outgoing] == [
+        (10, "garden", "memory/garden.md"),
+        (10, "Nowhere", None),
+        (14, "sub/the plan", "memory/sub/the plan.md"),
+    ]
+    assert [(link.citation, link.is_embed) for link in links.incoming] == [
+        ("memory/garden.md#L5", True),
+        ("memory/sub/the plan.md#L1", False),
+    ]
+
+
+def test_of_two_files_of_one_name_the_nearer_is_meant_and_a_path_is_exact(memory):
+    links = memory.links("memory/sub/garden.md")
+    assert [link.resolved for link in links.outgoing] == ["memory/sub/garden.md", "memory/garden.md"]
+
+
+@pytest.mark.parametrize("name", ["memory/ada.md", "ada", "ADA.md", "Ada Lovelace", "countess", "memory/ada"])
+def test_a_note_is_named_by_path_title_alias_or_file(memory, name):
+    assert memory.links(name).path == "memory/ada.md"
+
+
+def test_a_path_may_be_absolute(memory, tmp_path):
+    assert memory.links(tmp_path / "workspace/memory/ada.md").path == "memory/ada.md"
+
+
+def test_a_name_of_no_note_or_of_several_is_an_error(memory):
+    with pytest.raises(NoteNotFound, match="no note called 'nobody'"):
+        memory.links("nobody")
+    with pytest.raises(UsageError, match=r"2 notes are called 'garden': memory/garden\.md"):
+        memory.links("garden")
