@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kept.errors import KeptError
     from kept.live import LiveIndex, LiveState
     from kept.memory import Memory
-    from kept.records import Hit, Passage, Preview, SearchResult, Status, SyncReport, Written
+    from kept.records import FileSummary, Hit, Listing, Passage, Preview, SearchResult, Status, SyncReport, Written
     from kept.sessions.entries import Message, StateEntry
     from kept.sessions.record import SessionRecord
     from kept.sessions.store import SessionStore
@@ -32,9 +32,11 @@ __all__ = [
     "TOOLS",
     "Agent",
     "CompactionResult",
+    "FileSummary",
     "Hit",
     "Inbound",
     "KeptError",
+    "Listing",
     "LiveIndex",
     "LiveState",
     "LoadedConfig",
@@ -79,7 +81,9 @@ _HOMES = {
     "LiveIndex": "kept.live",
     "LiveState": "kept.live",
     "Memory": "kept.memory",
+    "FileSummary": "kept.records",
     "Hit": "kept.records",
+    "Listing": "kept.records",
     "Passage": "kept.records",
     "Preview": "kept.records",
     "SearchResult": "kept.records",

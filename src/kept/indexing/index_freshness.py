@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kept.errors import KeptError
 from kept.records import Dropped, Hit
-from kept.search.pipeline import IndexSearchResult
 from kept.workspace.notes import read_passage
 from kept.workspace.paths import Workspace
 from kept.workspace.scan import Scan
 from kept.workspace.watch import ChangeSignal
+
+if TYPE_CHECKING:
+    from kept.search.pipeline import IndexSearchResult
 
 RESCAN_AFTER_S = 5.0
 """The kernel does not see every change (such as another machine's, on a network file system), so its word does not
@@ -80,7 +84,9 @@ def drop_outdated(
     if not outdated:
         return result
     reason = f"{len(outdated)} outdated {'hit was' if len(outdated) == 1 else 'hits were'} left out."
-    return IndexSearchResult(tuple(current), (*result.dropped, *outdated), (*result.degraded, reason))
+    return replace(
+        result, hits=tuple(current), dropped=(*result.dropped, *outdated), degraded=(*result.degraded, reason)
+    )
 
 
 def _is_current(hit: Hit, workspace: Workspace, sessions_folder: str, max_bytes: int) -> bool:

@@ -29,6 +29,8 @@ RACY_NS = 20_000_000
 FORCED = "it was asked for"
 """Reason of a rebuild that the caller forces."""
 
+_NO_STATE = (-1, 0, 0, 0)
+
 FileKey = tuple[str, str]
 """Source and path."""
 
@@ -88,8 +90,8 @@ class SyncPlanner:
         self.reader = reader
         self.vectors = vectors
         self._rows: tuple[tuple[int, int], dict[FileKey, FileRow]] | None = None
-        """Rows of the files with the version of the index that they are from. A sync plans twice, without and with
-        the lock; the rows are read again only if another process has written in between."""
+        """Rows of the files with the version of the index that they are from: read again only if another process has
+        written in between."""
 
     @property
     def embedder(self) -> Embedder | None:
@@ -100,8 +102,21 @@ class SyncPlanner:
     def scan(self) -> Scan:
         return scan_sources(self.workspace, self.sessions_folder, self.settings)
 
-    def plan(self, scan: Scan) -> SyncPlan:
-        return self._plan(scan, *self._known())
+    def has_changes(self, scan: Scan) -> bool:
+        """Return whether a sync has anything to do. Quicker than a plan, since most often it has not."""
+        with self.index.reading():
+            if self._files_awaiting_vectors():
+                return True
+            states = self.index.live.file_states()
+        if len(states) != len(scan.files):
+            return True
+        for file in scan.files:
+            size, mtime_ns, ctime_ns, checked_ns = states.get((file.source, file.path), _NO_STATE)
+            if file.mtime_ns != mtime_ns or file.size != size or file.ctime_ns != ctime_ns:
+                return True
+            if ctime_ns + RACY_NS >= checked_ns:
+                return True
+        return False
 
     def plan_update(self, scan: Scan) -> SyncTarget | None:
         """Return the changes to bring into the live tables, or None if there are none."""

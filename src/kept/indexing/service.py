@@ -23,8 +23,7 @@ from kept.indexing.usage import spent_since, usage_of
 from kept.ledger import open_embedding_ledger, open_heal_ledger
 from kept.lock import locked
 from kept.records import Filter, Preview, Progress, SearchResult, SourceFile, Status, SyncReport, Usage
-from kept.search.pipeline import IndexSearchResult, QueryVector, embed_query, search_index
-from kept.search.query import ParsedQuery
+from kept.store.generation import Generation
 from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
 from kept.workspace.paths import Workspace
@@ -32,6 +31,8 @@ from kept.workspace.scan import Scan
 
 if TYPE_CHECKING:
     from kept.embedding.onnx.cross_encoder import CrossEncoder
+    from kept.search.pipeline import IndexSearchResult, QueryVector
+    from kept.search.query import ParsedQuery
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -152,6 +153,8 @@ class IndexService:
         self, query: ParsedQuery, settings: QuerySettings, filters: Filter, *, progress: Progress | None = None
     ) -> SearchResult:
         """Bring the index up to date, unless the settings say otherwise, and search it."""
+        from kept.search.pipeline import embed_query
+
         self.require_usable()
         started = time.perf_counter()
         with self._lock:
@@ -174,6 +177,21 @@ class IndexService:
             took_ms=(time.perf_counter() - started) * 1000,
             dropped=result.dropped,
         )
+
+    def read(self, action: Callable[[Generation], T], *, progress: Progress | None = None) -> tuple[T, tuple[str, ...]]:
+        """Bring the index up to date as a search does, and read from it. Return the value, and what did not work."""
+        self.require_usable()
+        with self._lock:
+            warnings, _ = self._healing(self._sync_for_search, progress)
+            value = self._healing(self._read, action)
+            return value, tuple(dict.fromkeys((*self._take_notices(), *warnings)))
+
+    def _read(self, action: Callable[[Generation], T]) -> T:
+        if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
+            self._sync_for_search(None)
+        index = self._handle.index()
+        with index.reading():
+            return action(index.live)
 
     def _sync_for_search(self, progress: Progress | None) -> tuple[tuple[str, ...], bool]:
         """Return warnings about the index, and whether it is as new as the files."""
@@ -214,6 +232,8 @@ class IndexService:
         *,
         is_fresh: bool,
     ) -> IndexSearchResult:
+        from kept.search.pipeline import search_index
+
         if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
             _, is_fresh = self._sync_for_search(None)
         if vector and vector.identity != self._handle.planner().stored_identity():
@@ -223,8 +243,9 @@ class IndexService:
         result = search_index(self._handle.index(), vector, query, settings, filters, now_ms=now_ms, reranker=reranker)
         if problems:
             result = replace(result, degraded=(*problems, *result.degraded))
-        if is_fresh:
-            return result
+        return result if is_fresh else self._drop_outdated(result)
+
+    def _drop_outdated(self, result: IndexSearchResult) -> IndexSearchResult:
         sessions, max_bytes = self.config.paths.sessions, self.settings.max_file_bytes
         return drop_outdated(result, self.workspace, sessions, max_bytes=max_bytes)
 
@@ -240,6 +261,29 @@ class IndexService:
         except EmbeddingError as exc:
             return None, (f"Not reranked: {exc.message}",)
         return self._reranker, ()
+
+    def list_time(
+        self, filters: Filter, *, max_results: int, progress: Progress | None = None
+    ) -> tuple[IndexSearchResult, int]:
+        """Bring the index up to date as a search does. Return what is from the time of the filter, oldest first, and
+        how many entries there are in all."""
+        self.require_usable()
+        with self._lock:
+            warnings, is_fresh = self._healing(self._sync_for_search, progress)
+            result, total = self._healing(self._list_time, filters, max_results)
+            if not is_fresh:
+                result = self._drop_outdated(result)
+            degraded = dict.fromkeys((*self._take_notices(), *warnings, *result.degraded))
+            return replace(result, degraded=tuple(degraded)), total
+
+    def _list_time(self, filters: Filter, max_results: int) -> tuple[IndexSearchResult, int]:
+        from kept.search.listing import list_hits
+
+        if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
+            self._sync_for_search(None)
+        index = self._handle.index()
+        with index.reading():
+            return list_hits(index, filters, max_results=max_results)
 
     # syncing
 

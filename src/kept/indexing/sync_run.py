@@ -84,7 +84,7 @@ class SyncRun:
     def _has_work(self) -> bool:
         if self.planner.why_rebuild(force=self.force) or self.index.get_meta(META_RECIPE) is None:
             return True
-        return bool(self.planner.plan(self.scan))
+        return self.planner.has_changes(self.scan)
 
     def _run_locked(self) -> None:
         if not self.index.is_current_file():  # writing to a file that was moved away would be lost

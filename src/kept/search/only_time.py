@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import replace
 
+from kept.records import Filter
 from kept.search import date_words
 from kept.search.date_grammar import TimeMention
 from kept.search.date_locale import DateLocale, current_locale
 from kept.search.date_reader import TimeText, read_times
-from kept.search.periods import Period
+from kept.search.periods import Period, to_ms
 from kept.values import frozen
 from kept.words.segment import is_unspaced
 from kept.words.stopwords import ENGLISH, all_stopwords, is_stopword_run, stopwords_for
@@ -67,6 +69,10 @@ class TimeQuery:
     is_calendar: bool
     """True for "12 November", which notes of other days may mention too; False for "yesterday"."""
 
+    def may_be_mentioned(self, now: dt.datetime) -> bool:
+        """Return whether notes that are not from this time may mention it: a date, or a time to come."""
+        return self.is_calendar or (self.since is not None and self.since > now.replace(tzinfo=None))
+
 
 def read_time_query(query: str, now: dt.datetime, locale: DateLocale | None = None) -> TimeQuery | None:
     """Return the time that a query asks for, or None if it asks for more than a time."""
@@ -76,6 +82,17 @@ def read_time_query(query: str, now: dt.datetime, locale: DateLocale | None = No
     if not 1 <= len(text.mentions) <= 2 or not _is_rest_general(text):
         return None
     return _two_times(text) if len(text.mentions) == 2 else _one_time(text)
+
+
+def narrow_filter(filters: Filter, time_query: TimeQuery) -> Filter:
+    """Return a filter that also leaves out everything from other times."""
+    since = [bound for bound in (filters.since_ms, _to_ms(time_query.since)) if bound is not None]
+    until = [bound for bound in (filters.until_ms, _to_ms(time_query.until)) if bound is not None]
+    return replace(filters, since_ms=max(since, default=None), until_ms=min(until, default=None))
+
+
+def _to_ms(moment: dt.datetime | None) -> int | None:
+    return None if moment is None else to_ms(moment)
 
 
 def describe_period(since: dt.datetime | None, until: dt.datetime | None) -> str:

@@ -17,7 +17,7 @@ from kept.sqlite import IN_ROWS, pack_rows
 from kept.store.vectors import VectorLimits, VectorTable
 from kept.values import frozen
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised with generation.sql: an index of another version is rebuilt."""
 
 _MERGE_SHARE = 10
@@ -144,6 +144,11 @@ class Generation:
     def file_rows(self) -> dict[tuple[str, str], FileRow]:
         query = f"SELECT {_FILE_COLUMNS} FROM {self.prefix}files"
         return {(row[0], row[1]): FileRow(*row) for row in self.db.execute(query)}
+
+    def file_states(self) -> dict[tuple[str, str], tuple[int, int, int, int]]:
+        """Return size, mtime, ctime and time of the last check of each file, by source and path."""
+        query = f"SELECT source, path, size, mtime_ns, ctime_ns, checked_ns FROM {self.prefix}files"
+        return {(row[0], row[1]): row[2:] for row in self.db.execute(query)}
 
     def note_warnings(self) -> list[tuple[str, str]]:
         """What was unusual about a note when it was indexed: its path and the reason."""

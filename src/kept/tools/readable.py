@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kept.records import Hit, Passage, SearchResult, Status, Written
+from kept.records import Hit, ListedPeriod, Passage, SearchResult, Status, Written
 from kept.tools.citation import LONG_NAME, show_citation, show_path
 
 _NOTHING = "Nothing is remembered about that. Other words, or a wider time, may find it."
@@ -31,13 +31,24 @@ def quote(text: str) -> str:
 
 
 def search_text(result: SearchResult) -> str:
-    parts = [_count(len(result.hits), "result") + ", best first:" if result.hits else _NOTHING]
+    if result.period:
+        parts = [_period_text(result.period, len(result.hits))]
+    else:
+        parts = [_count(len(result.hits), "result") + ", best first:" if result.hits else _NOTHING]
     parts += [_hit(number, hit) for number, hit in enumerate(result.hits, 1)]
     return "\n\n".join([*parts, *_trouble(result.degraded)])
 
 
+def _period_text(period: ListedPeriod, shown: int) -> str:
+    """Return the heading of a list. The words of the query are quoted, like everything that others wrote."""
+    count = _count(period.total, "entry", "entries") if period.total else "Nothing"
+    more = f", the latest {shown} of them" if shown < period.total else ""
+    order = ", oldest first:" if shown else "."
+    return f"{count} from that time{more}{order}\n{quote(_one_line(f'time: {period.text}', _NAME_CHARS))}"
+
+
 def _hit(number: int | str, hit: Hit) -> str:
-    about = [f"score {hit.score:.2f}", _time(hit.timestamp, 10)]
+    about = [_time(hit.timestamp, 16)] if hit.listed else [f"score {hit.score:.2f}", _time(hit.timestamp, 10)]
     cited = show_citation(hit.path, hit.start_line, hit.end_line)
     names = {"path": None if cited else hit.citation, "under": hit.heading}
     return f"[{number}] {cited or LONG_NAME} ({', '.join(filter(None, about))})\n{_names(names)}{quote(hit.snippet)}"
@@ -123,5 +134,5 @@ def _one_line(text: str, limit: int) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def _count(number: int, one: str) -> str:
-    return f"{number:,} {one}{'' if number == 1 else 's'}"
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"

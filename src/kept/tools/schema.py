@@ -55,6 +55,7 @@ _HIT_ALWAYS: dict[str, Schema] = {
 HIT: Schema = closed(
     {
         **_HIT_ALWAYS,
+        "listed": {"type": "boolean", "description": "True in a list of a time: nothing is ranked, the score is 1."},
         "sessionKey": or_null(text("Whose conversation it is from.")),
         "channel": or_null(text("The channel it was said on.")),
     },
@@ -66,7 +67,21 @@ _ENGINE: dict[str, Schema] = {
     "model": or_null(text("With which model.")),
     "tookMs": number("Milliseconds."),
 }
-SEARCH_OUTPUT: Schema = closed({"results": many(HIT, "Best first; empty when nothing fits."), **_ENGINE})
+_PERIOD: Schema = {
+    **closed(
+        {
+            "since": or_null(text("Its beginning (ISO 8601).")),
+            "until": or_null(text("The first moment after it.")),
+            "text": text("How the query was read."),
+            "total": whole("Entries from that time; the results are the latest of them."),
+        }
+    ),
+    "description": "Only for a query that is nothing but a time: the results are a list of that time, oldest first.",
+}
+SEARCH_OUTPUT: Schema = closed(
+    {"results": many(HIT, "Best first; empty when nothing fits."), **_ENGINE, "period": _PERIOD},
+    required=("results", *_ENGINE),
+)
 SESSIONS_OUTPUT: Schema = closed(
     {
         "sessions": many(
@@ -85,7 +100,9 @@ SESSIONS_OUTPUT: Schema = closed(
             )
         ),
         **_ENGINE,
-    }
+        "period": _PERIOD,
+    },
+    required=("sessions", *_ENGINE),
 )
 GET_OUTPUT: Schema = closed(
     {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from kept.records import Hit, Passage, SearchResult, Status, Written
+from kept.records import Hit, Listing, Passage, SearchResult, Status, Written
 from kept.redact import redact
 
 
@@ -17,6 +17,8 @@ def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any
         "model": result.model,
         "tookMs": round(result.took_ms, 3),
     }
+    if result.period:
+        shape["period"] = as_shape(result.period)
     if explain:
         shape["dropped"] = [
             {"citation": one.citation, "score": round(one.score, 6), "reason": one.reason} for one in result.dropped
@@ -37,11 +39,18 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
         "timestamp": hit.timestamp,
         "citation": hit.citation,
     }
+    if hit.listed:
+        shape["listed"] = True
     if hit.source == "sessions":
         shape |= {"sessionKey": redact(hit.session_key or "") or None, "channel": hit.channel}
     if explain:
         shape["parts"] = [{"name": p.name, "value": round(p.value, 6), "detail": p.detail} for p in hit.parts]
     return shape
+
+
+def listing_json(listing: Listing) -> dict[str, Any]:
+    files = [as_shape(file) | {"sessionKey": redact(file.session_key or "") or None} for file in listing]
+    return {"files": files, "total": listing.total, "degraded": list(listing.degraded)}
 
 
 def passage_json(passage: Passage) -> dict[str, Any]:

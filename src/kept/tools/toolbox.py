@@ -14,7 +14,7 @@ from kept.limits import storable, storable_tree
 from kept.memory import Memory
 from kept.records import Hit, Progress
 from kept.redact import redact
-from kept.search.date_filter import parse_when
+from kept.search.date_filter import check_order, parse_when
 from kept.tools.arguments import check_arguments
 from kept.tools.catalogue import get_tool
 from kept.tools.citation import from_citation, from_uri
@@ -89,10 +89,11 @@ class Toolbox:
                 return self._sessions(given, progress)
 
     def _search(self, given: dict[str, Any], progress: Progress | None, leave_out: LeaveOut | None) -> ToolOutcome:
-        wanted = given.get("maxResults", self.memory.settings.query.max_results)
+        wanted = given.get("maxResults")
+        spare = (wanted or self.memory.settings.query.max_results) + _SPARE
         result = self.memory.search(
             given["query"],
-            max_results=wanted + _SPARE if leave_out else wanted,
+            max_results=spare if leave_out else wanted,
             min_score=given.get("minScore"),
             source=given.get("source"),
             channel=given.get("channel"),
@@ -102,7 +103,7 @@ class Toolbox:
         )
         if leave_out:
             hits = tuple(hit for hit in result if not leave_out(hit))
-            result = replace(result, hits=hits[:wanted])
+            result = replace(result, hits=hits[: spare - _SPARE])
         return ToolOutcome(search_text(result), result_json(result))
 
     def _get(self, given: dict[str, Any]) -> ToolOutcome:
@@ -162,6 +163,7 @@ class Toolbox:
         now = self.memory.clock.now()
         since = parse_when(given["since"], now=now) if "since" in given else 0
         until = parse_when(given["until"], now=now, end=True) if "until" in given else None
+        check_order(given.get("since"), given.get("until"), since or None, until)
         records = self.sessions.list(channel=given.get("channel"))
         fitting = (
             record
