@@ -120,6 +120,20 @@ def from_nothing_case(name: str, what: str, target: Target = NO_TARGET, *, extra
     return Case(name, run)
 
 
+def browse_case(name: str, what: str, command: list[str], target: Target) -> Case:
+    """A command on 10,000 notes, which are indexed once."""
+
+    def run(place: Place) -> Iterator[Row]:
+        env = place.environment(place.workspace(notes=10_000), "browse") | NO_EMBEDDER
+        if "browse" not in place.filled:
+            place.say("indexing 10,000 notes")
+            run_once(kept("index"), env)
+            place.filled.add("browse")
+        yield Row(name, what, median_cost(command, env), target)
+
+    return Case(name, run)
+
+
 def one_changed_case(name: str, what: str, target: Target = NO_TARGET) -> Case:
     def run(place: Place) -> Iterator[Row]:
         env = place.indexed("local", {})
@@ -185,6 +199,8 @@ CASES = (
     command_case(
         "search-json", "cold `kept search --json`, 1,000 notes", kept("search", QUESTION, "--json"), Target(0.25, 100)
     ),
+    browse_case("list", "cold `kept list`, 10,000 notes", kept("list"), Target(0.25)),
+    browse_case("recent", "cold `kept recent`, 10,000 notes", kept("recent"), Target(0.25)),
     from_nothing_case("index", "index 1,000 notes from nothing", Target(3.0)),
     from_nothing_case("index-keywords", "index 1,000 notes from nothing, keywords only", extra=NO_EMBEDDER),
     command_case("reindex", "`kept index`, nothing changed", kept("index"), Target(0.25)),

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from kept.live import LiveIndex, LiveState
     from kept.memory import Memory
     from kept.records import (
+        FileSummary,
         Hit,
+        Listing,
         NoteLink,
         NoteLinks,
         Passage,
@@ -44,9 +46,11 @@ __all__ = [
     "TOOLS",
     "Agent",
     "CompactionResult",
+    "FileSummary",
     "Hit",
     "Inbound",
     "KeptError",
+    "Listing",
     "LiveIndex",
     "LiveState",
     "LoadedConfig",
@@ -95,7 +99,9 @@ _HOMES = {
     "LiveIndex": "kept.live",
     "LiveState": "kept.live",
     "Memory": "kept.memory",
+    "FileSummary": "kept.records",
     "Hit": "kept.records",
+    "Listing": "kept.records",
     "NoteLink": "kept.records",
     "NoteLinks": "kept.records",
     "Passage": "kept.records",

@@ -6,14 +6,15 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from kept.clock import Clock, SystemClock
 from kept.config import Config, QuerySettings, load_config
 from kept.config.schema import BuiltInProvider
-from kept.errors import UsageError, WorkspaceMissing
+from kept.errors import NoteNotFound, UsageError, WorkspaceMissing
 from kept.records import (
     Filter,
+    Listing,
     NoteLinks,
     Passage,
     Preview,
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from kept.indexing.index_handle import IndexLimits
     from kept.indexing.service import IndexService
     from kept.search.date_filter import When
+
+_MOST_RESULTS = 200
+_LISTED = 20
+"""Entries in the list of a time, unless the caller asks for another number."""
 
 
 class Memory:
@@ -126,7 +131,11 @@ class Memory:
         return add_note(self.workspace, text, to=to, clock=self.clock, max_bytes=max_bytes, by_tool=by_tool)
 
     def read(self, path: str, *, start: int = 1, lines: int | None = None) -> Passage:
-        """Return lines of a note, or of a conversation as a search cites it (``sessions/….jsonl``)."""
+        """Return lines of a note, or of a conversation as a search cites it (``sessions/….jsonl``).
+
+        Instead of a path, ``path`` may be a day ("yesterday", "12 November"), or the title or file name of a note if
+        only one note has it.
+        """
         from kept.sessions.transcript_paths import is_transcript_citation
 
         if is_transcript_citation(path):
@@ -134,8 +143,16 @@ class Memory:
 
             return read_transcript(self.config.paths.sessions, path, start=start, lines=lines)
         from kept.workspace.notes import read_passage
+        from kept.workspace.workspace import may_be_title
 
-        return read_passage(self.workspace, path, start=start, lines=lines, max_bytes=self.settings.max_file_bytes)
+        max_bytes = self.settings.max_file_bytes
+        if may_be_title(path):
+            from kept.indexing.browse import find_note
+
+            path = find_note(self.index_service, path, self.clock.now()) or path
+            if "." not in path:
+                raise NoteNotFound(f"No note has the path, name or title '{path}'.")
+        return read_passage(self.workspace, path, start=start, lines=lines, max_bytes=max_bytes)
 
     # the index
 
@@ -149,7 +166,7 @@ class Memory:
 
     def search(
         self,
-        query: str,
+        query: str = "",
         *,
         max_results: int | None = None,
         min_score: float | None = None,
@@ -166,36 +183,54 @@ class Memory:
 
         There are fewer than ``max_results``, or none, if little matches.
 
-        ``session_key`` is full or short (``telegram:5054``). With it or ``channel``, only conversations are searched.
-        With ``tags``, only notes that have all of them; #area/home counts as #area too.
+        A query that is only a time ("what did I do yesterday"), or none with ``since`` or ``until``, lists that time,
+        oldest first; then ``SearchResult.period`` tells how the time was read. ``session_key`` is full or short
+        (``telegram:5054``). With it or ``channel``, only conversations are searched. With ``tags``, only notes that
+        have all of them; #area/home counts as #area too.
         """
-        from kept.search.date_filter import parse_when
         from kept.search.query import parse_query
 
-        _require_text(source=source, path=path, channel=channel)
+        filters = self._filters(source, path, since, until, session_key=session_key, channel=channel, tags=tags)
         service = self.index_service
         service.require_usable()
+        listed = self._list_time(query, filters, max_results, progress)
+        if listed is not None:
+            return listed
         parsed = parse_query(query)
-        now, sources = self.clock.now(), tuple(self.settings.sources)
-        filters = Filter(
-            sources=(source,) if source else sources if len(sources) == 1 else (),
-            path=path or None,
-            since_ms=parse_when(since, now=now) if since else None,
-            until_ms=parse_when(until, now=now, end=True) if until else None,
-            session_key=self._full_key(session_key) if session_key else None,
-            channel=channel or None,
-            tags=_tag_keys(tags) if tags else (),
-        )
         settings = self._query_settings(max_results, min_score)
         if self._qmd is None:
-            return service.search(parsed, settings, filters, progress=progress)
-        from kept.backends.fallback import BackendQuery
+            result = service.search(parsed, settings, filters, progress=progress)
+        else:
+            from kept.backends.fallback import BackendQuery
 
-        return self._qmd.search(
-            BackendQuery(query, settings, filters, min_score, "sessions" in self.settings.sources),
-            (lambda: service.scan().files) if self.settings.sync.on_search else None,
-            lambda narrowed: service.search(parsed, settings, narrowed, progress=progress),
-        )
+            result = self._qmd.search(
+                BackendQuery(query, settings, filters, min_score, "sessions" in self.settings.sources),
+                (lambda: service.scan().files) if self.settings.sync.on_search else None,
+                lambda narrowed: service.search(parsed, settings, narrowed, progress=progress),
+            )
+        return self._explain_no_hits(result, filters)
+
+    def list(
+        self,
+        *,
+        source: str | None = "memory",
+        path: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        tags: str | Iterable[str] = (),
+        order: Literal["time", "change"] = "time",
+        max_results: int = 50,
+        progress: Progress | None = None,
+    ) -> Listing:
+        """Return notes, or with ``source=None`` notes and conversations, newest first.
+
+        ``order="time"`` goes by the time that they are from, such as the date of a daily note; ``order="change"`` by
+        their last change.
+        """
+        from kept.indexing.browse import list_files
+
+        filters = self._filters(source, path, since, until, tags=tags)
+        return list_files(self.index_service, filters, order=order, max_results=max(1, max_results), progress=progress)
 
     def tags(self, *, progress: Progress | None = None) -> TagList:
         """Return the tags of all notes, each with the number of notes that have it or a tag below it."""
@@ -251,10 +286,74 @@ class Memory:
         qmd = QmdBackend(self.config, self.workspace, read)
         return QmdWithFallback(qmd, self.clock, cooldown_s=self.settings.qmd.cooldown_s)
 
+    def _filters(
+        self,
+        source: str | None,
+        path: str | None,
+        since: When | None,
+        until: When | None,
+        *,
+        session_key: str | None = None,
+        channel: str | None = None,
+        tags: str | Iterable[str] = (),
+    ) -> Filter:
+        _require_text(source=source, path=path, channel=channel)
+        since_ms, until_ms = self._bounds(since, until) if since or until else (None, None)
+        sources = tuple(self.settings.sources)
+        return Filter(
+            sources=(source,) if source else sources if len(sources) == 1 else (),
+            path=path or None,
+            since_ms=since_ms,
+            until_ms=until_ms,
+            session_key=self._full_key(session_key) if session_key else None,
+            channel=channel or None,
+            tags=_tag_keys(tags) if tags else (),
+        )
+
+    def _bounds(self, since: When | None, until: When | None) -> tuple[int | None, int | None]:
+        from kept.search.date_filter import check_order, parse_when
+
+        now = self.clock.now()
+        since_ms = parse_when(since, now=now) if since else None
+        until_ms = parse_when(until, now=now, end=True) if until else None
+        check_order(since, until, since_ms, until_ms)
+        return since_ms, until_ms
+
+    def _list_time(
+        self, query: str, filters: Filter, max_results: int | None, progress: Progress | None
+    ) -> SearchResult | None:
+        """Return the list of a time if the query is only a time, or else None.
+
+        Nothing from a date may still be found by a search: other notes may mention the date.
+        """
+        from kept.search.only_time import narrow_filter, read_time_query
+
+        now = self.clock.now()
+        is_empty = not query.strip() and (filters.since_ms is not None or filters.until_ms is not None)
+        time_query = None if is_empty else read_time_query(query, now)
+        if not is_empty and time_query is None:
+            return None
+        from kept.indexing.browse import describe_filter, list_period
+
+        narrowed = narrow_filter(filters, time_query) if time_query else filters
+        text = time_query.text if time_query else describe_filter(filters)
+        limit = min(_MOST_RESULTS, max(1, max_results or _LISTED))
+        result = list_period(self.index_service, narrowed, text, max_results=limit, progress=progress)
+        if time_query and not result.hits and time_query.may_be_mentioned(now):
+            return None
+        return self._explain_no_hits(result, filters)
+
+    def _explain_no_hits(self, result: SearchResult, filters: Filter) -> SearchResult:
+        if result.hits or not (filters.path or filters.channel):
+            return result
+        from kept.indexing.browse import explain_no_hits
+
+        return replace(result, degraded=(*result.degraded, *explain_no_hits(self.index_service, filters)))
+
     def _query_settings(self, max_results: int | None, min_score: float | None) -> QuerySettings:
         settings = self.settings.query
         if max_results is not None:
-            settings = replace(settings, max_results=min(200, max(1, max_results)))
+            settings = replace(settings, max_results=min(_MOST_RESULTS, max(1, max_results)))
         if min_score is not None:
             settings = replace(settings, min_score=min(1.0, max(0.0, min_score)))
         return settings

@@ -127,6 +127,8 @@ class Hit:
     parts: tuple[ScorePart, ...] = ()
     session_key: str | None = None
     channel: str | None = None
+    listed: bool = False
+    """True in a list of a time, where nothing is ranked: the score is 1."""
 
     @property
     def citation(self) -> str:
@@ -148,6 +150,20 @@ class Dropped:
 
 
 @frozen
+class ListedPeriod:
+    """The time that a list of hits is from."""
+
+    since: str | None
+    """ISO 8601; None has no beginning."""
+    until: str | None
+    """The first moment after it."""
+    text: str
+    """How the query was read: "yesterday = 2026-11-15"."""
+    total: int
+    """Number of entries from that time. The hits are the latest of them."""
+
+
+@frozen
 class SearchResult:
     hits: tuple[Hit, ...]
     degraded: tuple[str, ...] = ()
@@ -156,6 +172,8 @@ class SearchResult:
     model: str | None = None
     took_ms: float = 0.0
     dropped: tuple[Dropped, ...] = ()
+    period: ListedPeriod | None = None
+    """Set if the query was only a time: the hits are a list of that time, oldest first."""
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
@@ -223,6 +241,42 @@ class NoteLinks:
     """Links in other notes to it, by path and line."""
     degraded: tuple[str, ...] = ()
     """What did not work, for the user. Empty if everything did."""
+
+
+@frozen
+class FileSummary:
+    """A note or a conversation in a list."""
+
+    path: str
+    source: Source
+    title: str
+    excerpt: str
+    """The first words after the title, or the first that were said."""
+    timestamp: str
+    """The time that it is listed under: when its newest part was written or said, or its last change (ISO 8601)."""
+    changed: str
+    """When the file was last changed (ISO 8601)."""
+    size: int
+    """Bytes."""
+    session_key: str | None = None
+    channel: str | None = None
+
+
+@frozen
+class Listing:
+    """Notes and conversations, newest first."""
+
+    files: tuple[FileSummary, ...]
+    total: int
+    """Number of files that match, with those beyond the limit."""
+    degraded: tuple[str, ...] = ()
+    """What did not work, for the user. Empty if everything did."""
+
+    def __iter__(self) -> Iterator[FileSummary]:
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
 
 
 @frozen

@@ -397,7 +397,7 @@ def test_a_provider_that_is_not_available_leaves_words(kept, notes):
 BAD = [
     (["search", ""], 2, "empty_query"),
     (["search", " \t\n"], 2, "empty_query"),
-    (["search"], 2, "usage"),
+    (["search"], 2, "empty_query"),
     (["search", "x", "--min-score", "2"], 2, "usage"),
     (["search", "x", "-n", "0"], 2, "usage"),
     (["search", "x", "-n", "many"], 2, "usage"),

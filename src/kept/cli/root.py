@@ -25,6 +25,8 @@ COMMANDS = {
     "add": "kept.cli.add",
     "search": "kept.cli.search",
     "get": "kept.cli.get",
+    "list": "kept.cli.list",
+    "recent": "kept.cli.recent_changes",
     "tags": "kept.cli.tags",
     "links": "kept.cli.links",
     "index": "kept.cli.index",

@@ -74,8 +74,10 @@ def list_sessions(options: Globals, channel: str | None, limit: int | None, as_j
         print_json({"sessions": [record_json(record) for record in records]})
     elif records:
         _show_table(records)
-    else:
+    elif channel is None:
         echo("No sessions yet.")
+    else:
+        echo(f"No session is on channel '{channel}'.")
 
 
 @command.command("show")

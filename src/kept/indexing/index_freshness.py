@@ -17,6 +17,9 @@ from kept.workspace.workspace import Workspace
 if TYPE_CHECKING:
     from kept.search.pipeline import IndexSearchResult
 
+if TYPE_CHECKING:
+    from kept.search.pipeline import IndexSearchResult
+
 RESCAN_AFTER_S = 5.0
 """The kernel does not see every change (such as another machine's, on a network file system), so its signal is
 trusted for a limited time."""
@@ -85,10 +88,7 @@ def drop_outdated(
         return result
     reason = f"{len(outdated)} outdated {'hit was' if len(outdated) == 1 else 'hits were'} left out."
     return replace(
-        result,
-        hits=tuple(current),
-        dropped=(*result.dropped, *outdated),
-        degraded=(*result.degraded, reason),
+        result, hits=tuple(current), dropped=(*result.dropped, *outdated), degraded=(*result.degraded, reason)
     )
 
 

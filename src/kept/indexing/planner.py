@@ -110,8 +110,8 @@ class SyncPlanner:
         self.reader = reader
         self.vectors = vectors
         self._rows: tuple[tuple[int, int], dict[FileKey, FileRow]] | None = None
-        """Rows of the files with the version of the index that they are from. A sync plans twice, without and with
-        the lock; the rows are read again only if another process has written in between."""
+        """Rows of the files with the version of the index that they are from: read again only if another process has
+        written in between."""
 
     @property
     def embedder(self) -> Embedder | None:

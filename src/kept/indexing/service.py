@@ -23,8 +23,6 @@ from kept.indexing.usage import spent_since, usage_of
 from kept.ledger import open_embedding_ledger, open_heal_ledger
 from kept.lock import locked
 from kept.records import Filter, Preview, Progress, SearchResult, SourceFile, Status, SyncReport, Usage
-from kept.search.pipeline import IndexSearchResult, QueryVector, embed_query, search_index
-from kept.search.query import ParsedQuery
 from kept.sqlite import heal_and_retry
 from kept.store.generation import Generation
 from kept.store.index import Index
@@ -157,6 +155,7 @@ class IndexService:
     ) -> SearchResult:
         """Bring the index up to date, unless the settings say otherwise, and search it."""
         # Imported here: reading tags or the status needs none of it.
+        from kept.search.pipeline import embed_query
 
         self.require_usable()
         started = time.perf_counter()
@@ -235,6 +234,7 @@ class IndexService:
         *,
         is_fresh: bool,
     ) -> IndexSearchResult:
+        from kept.search.pipeline import search_index
 
         if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
             _, is_fresh = self._sync_for_search(None)
@@ -245,8 +245,9 @@ class IndexService:
         result = search_index(self._handle.index(), vector, query, settings, filters, now_ms=now_ms, reranker=reranker)
         if problems:
             result = replace(result, degraded=(*problems, *result.degraded))
-        if is_fresh:
-            return result
+        return result if is_fresh else self._drop_outdated(result)
+
+    def _drop_outdated(self, result: IndexSearchResult) -> IndexSearchResult:
         sessions, max_bytes = self.config.paths.sessions, self.settings.max_file_bytes
         return drop_outdated(result, self.workspace, sessions, max_bytes=max_bytes)
 
@@ -262,6 +263,29 @@ class IndexService:
         except EmbeddingError as exc:
             return None, (f"Not reranked: {exc.message}",)
         return self._reranker, ()
+
+    def list_time(
+        self, filters: Filter, *, max_results: int, progress: Progress | None = None
+    ) -> tuple[IndexSearchResult, int]:
+        """Bring the index up to date as a search does. Return what is from the time of the filter, oldest first, and
+        how many entries there are in all."""
+        self.require_usable()
+        with self._lock:
+            warnings, is_fresh = self._healing(self._sync_for_search, progress)
+            result, total = self._healing(self._list_time, filters, max_results)
+            if not is_fresh:
+                result = self._drop_outdated(result)
+            degraded = dict.fromkeys((*self._take_notices(), *warnings, *result.degraded))
+            return replace(result, degraded=tuple(degraded)), total
+
+    def _list_time(self, filters: Filter, max_results: int) -> tuple[IndexSearchResult, int]:
+        from kept.search.listing import list_hits
+
+        if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
+            self._sync_for_search(None)
+        index = self._handle.index()
+        with index.reading():
+            return list_hits(index, filters, max_results=max_results)
 
     # syncing
 

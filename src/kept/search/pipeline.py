@@ -10,7 +10,7 @@ from functools import partial
 from kept.config import QuerySettings
 from kept.embedding.base import Calibration, Embedder
 from kept.errors import EmbeddingError, StoreDamaged
-from kept.records import Dropped, DropReason, Filter, Hit, cite
+from kept.records import Dropped, DropReason, Filter, Hit, ScorePart, cite
 from kept.redact import redact
 from kept.search.confidence import calibrate, confidence_after_reranking, estimate_confidence, read_signals
 from kept.search.evidence import Candidate, CandidatePool
@@ -29,7 +29,7 @@ from kept.store.kernels import quantise
 from kept.values import frozen
 
 MIN_CANDIDATES, MAX_CANDIDATES = 40, 200
-_WINDOW_LINES = 12
+WINDOW_LINES = 12
 
 
 @frozen
@@ -69,7 +69,7 @@ def search_index(
         exact_rows = exact.find_rows(index.words, filters)
         pool = gather_pool(index, vector, query, settings, filters, exact_rows=exact_rows)
         ranked = fuse_pool(pool.candidates(query.text, now_ms=now_ms), settings, vector)
-        periods = find_periods(query.text, _local_time(now_ms).date())
+        periods = find_periods(query.text, _local_time(now_ms))
         ranked = boost_periods(ranked, periods, now_ms=now_ms)
         signals = read_signals(ranked, pool.terms, passages=pool.passages)
         confidence = estimate_confidence(signals, vector_share=vector_share(settings, vector))
@@ -80,7 +80,7 @@ def search_index(
         ranked = calibrate(demote_further_passages(ranked), confidence, signals)
         ranked = lift_exact(ranked, _compare(exact, [pool.chunks[row] for row in exact_rows], index))
         scores = {scored.candidate.row: scored.score for scored in ranked}
-        neighbours = partial(index.live.chunks_around, lines=_WINDOW_LINES)
+        neighbours = partial(index.live.chunks_around, lines=WINDOW_LINES)
         windows = Windows(pool.chunks, neighbours, scores, filters)
         selection = select_hits(
             ranked, pool.chunks, windows, min_score=settings.min_score, max_results=settings.max_results
@@ -88,7 +88,7 @@ def search_index(
         if filters.tags and not selection.hits:
             degraded = (*degraded, *_unknown_tags(index, filters))
     return IndexSearchResult(
-        hits=tuple(_hit(scored, windows.get(scored.candidate.row), index.path) for scored in selection.hits),
+        hits=tuple(_ranked_hit(scored, windows.get(scored.candidate.row), index.path) for scored in selection.hits),
         dropped=tuple(_dropped(pool.chunks[scored.candidate.row], scored, why) for scored, why in selection.dropped),
         degraded=degraded,
     )
@@ -185,26 +185,51 @@ def _unknown_tags(index: Index, filters: Filter) -> list[str]:
     return [f"No note has the tag '{tag}'." for tag in filters.tags if not index.live.notes.has_tag(tag)]
 
 
-def _hit(scored: Scored, window: Sequence[ChunkRow], index_path: str) -> Hit:
+def _ranked_hit(scored: Scored, window: Sequence[ChunkRow], index_path: str) -> Hit:
+    return make_hit(
+        window,
+        scored.candidate.row,
+        index_path,
+        score=scored.score,
+        vector_score=scored.vector,
+        text_score=scored.text,
+        matched=scored.candidate.matched,
+        parts=scored.parts(),
+    )
+
+
+def make_hit(
+    window: Sequence[ChunkRow],
+    row: int,
+    index_path: str,
+    *,
+    score: float,
+    vector_score: float | None = None,
+    text_score: float | None = None,
+    matched: Sequence[str] = (),
+    parts: tuple[ScorePart, ...] = (),
+    listed: bool = False,
+) -> Hit:
     """Return a hit. Raise `StoreDamaged` if a shown text is not the one that was indexed."""
     for shown in window:
         if hashlib.sha256(shown.text.encode("utf-8", "replace")).hexdigest() != shown.hash:
             raise StoreDamaged(f"{index_path}: the index is damaged (a chunk does not match its hash).")
-    chunk = next(shown for shown in window if shown.row == scored.candidate.row)
+    chunk = next(shown for shown in window if shown.row == row)
     return Hit(
         path=chunk.path,
         start_line=window[0].start_line,
         end_line=window[-1].end_line,
-        score=scored.score,
-        vector_score=scored.vector,
-        text_score=scored.text,
-        snippet=make_snippet("\n".join(shown.text for shown in window), scored.candidate.matched),
+        score=score,
+        vector_score=vector_score,
+        text_score=text_score,
+        snippet=make_snippet("\n".join(shown.text for shown in window), matched),
         source=chunk.source,
         timestamp=_local_time(chunk.timestamp_ms).isoformat(timespec="seconds"),
         heading=chunk.heading,
-        parts=scored.parts(),
+        parts=parts,
         session_key=chunk.session_key,
         channel=chunk.channel,
+        listed=listed,
     )
 
 

@@ -33,7 +33,8 @@ CREATE TABLE {p}chunks (
   rest_hash  BLOB NOT NULL         -- hash of what the id does not cover: a chunk is unchanged if both are the same
 );
 
-CREATE INDEX chunks_by_path_{n} ON {p}chunks (source, path, start_line);
+-- With the timestamp, so that a list of files or of a time reads none of the texts.
+CREATE INDEX chunks_by_path_{n} ON {p}chunks (source, path, start_line, timestamp);
 CREATE INDEX chunks_by_session_{n} ON {p}chunks (session_key) WHERE session_key IS NOT NULL;
 
 -- Contentless: the text is in `chunks` once; here are only its words, those of unspaced scripts as pairs.

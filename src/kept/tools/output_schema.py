@@ -55,6 +55,7 @@ _HIT_ALWAYS: dict[str, Schema] = {
 HIT: Schema = closed(
     {
         **_HIT_ALWAYS,
+        "listed": {"type": "boolean", "description": "True in a list of a period: not ranked, with score 1."},
         "sessionKey": or_null(text("Key of the conversation.")),
         "channel": or_null(text("Channel of the conversation.")),
     },
@@ -66,7 +67,21 @@ _ENGINE: dict[str, Schema] = {
     "model": or_null(text("Embedding model.")),
     "tookMs": number("Duration in milliseconds."),
 }
-SEARCH_OUTPUT: Schema = closed({"results": many(HIT, "Best first; empty if nothing matches."), **_ENGINE})
+_PERIOD: Schema = {
+    **closed(
+        {
+            "since": or_null(text("Start of the period (ISO 8601).")),
+            "until": or_null(text("First moment after the period (ISO 8601).")),
+            "text": text("How the query was read."),
+            "total": whole("Number of entries in the period; the results are the latest of them."),
+        }
+    ),
+    "description": "Only for a query that is just a time: the results list that period, oldest first.",
+}
+SEARCH_OUTPUT: Schema = closed(
+    {"results": many(HIT, "Best first; empty if nothing matches."), **_ENGINE, "period": _PERIOD},
+    required=("results", *_ENGINE),
+)
 SESSIONS_OUTPUT: Schema = closed(
     {
         "sessions": many(
@@ -85,7 +100,9 @@ SESSIONS_OUTPUT: Schema = closed(
             )
         ),
         **_ENGINE,
-    }
+        "period": _PERIOD,
+    },
+    required=("sessions", *_ENGINE),
 )
 _FLAG: Schema = {"type": "boolean"}
 LINK: Schema = closed(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from kept.records import Hit, NoteLink, NoteLinks, Passage, SearchResult, Status, TagList, Written
+from kept.records import Hit, Listing, NoteLink, NoteLinks, Passage, SearchResult, Status, TagList, Written
 from kept.redact import redact
 
-_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel"}
-"""Fields that JSON has for conversations only, when explaining only, or not at all."""
+_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "listed"}
+"""Fields that JSON has for conversations only, in a list only, when explaining only, or never."""
 
 
 def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any]:
@@ -20,6 +20,8 @@ def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any
         "model": result.model,
         "tookMs": round(result.took_ms, 3),
     }
+    if result.period:
+        shape["period"] = to_json(result.period)
     if explain:
         shape["dropped"] = to_json(result.dropped)
     return shape
@@ -31,6 +33,8 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     shape["citation"] = hit.citation
     if hit.source == "sessions":
         shape |= {"sessionKey": redact(hit.session_key or "") or None, "channel": hit.channel}
+    if hit.listed:
+        shape["listed"] = True
     if explain:
         shape["parts"] = to_json(hit.parts)
     return shape
@@ -62,6 +66,11 @@ def link_json(link: NoteLink) -> dict[str, Any]:
         "embed": link.is_embed,
         "broken": link.is_broken,
     }
+
+
+def listing_json(listing: Listing) -> dict[str, Any]:
+    files = [to_json(file) | {"sessionKey": redact(file.session_key or "") or None} for file in listing]
+    return {"files": files, "total": listing.total, "degraded": list(listing.degraded)}
 
 
 def passage_json(passage: Passage) -> dict[str, Any]:

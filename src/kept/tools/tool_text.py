@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kept.records import Hit, NoteLink, NoteLinks, Passage, SearchResult, Status, TagCount, Written
+from kept.records import Hit, ListedPeriod, NoteLink, NoteLinks, Passage, SearchResult, Status, TagCount, Written
 from kept.text import clip, one_line
 from kept.tools.citation import LONG_NAME, show_citation, show_path
 
@@ -34,13 +34,24 @@ def quote(text: str) -> str:
 
 
 def search_text(result: SearchResult) -> str:
-    parts = [_count(len(result.hits), "result") + ", best first:" if result.hits else _NOTHING]
+    if result.period:
+        parts = [_period_text(result.period, len(result.hits))]
+    else:
+        parts = [_count(len(result.hits), "result") + ", best first:" if result.hits else _NOTHING]
     parts += [_hit(number, hit) for number, hit in enumerate(result.hits, 1)]
     return "\n\n".join([*parts, *_problems(result.degraded)])
 
 
+def _period_text(period: ListedPeriod, shown: int) -> str:
+    """Return the heading of a list. The words of the query are quoted, like everything that others wrote."""
+    count = _count(period.total, "entry", "entries") if period.total else "Nothing"
+    more = f", the latest {shown} of them" if shown < period.total else ""
+    order = ", oldest first:" if shown else "."
+    return f"{count} from that time{more}{order}\n{quote(clip(one_line(f'time: {period.text}'), _NAME_CHARS))}"
+
+
 def _hit(number: int | str, hit: Hit) -> str:
-    about = [f"score {hit.score:.2f}", _time(hit.timestamp, 10)]
+    about = [_time(hit.timestamp, 16)] if hit.listed else [f"score {hit.score:.2f}", _time(hit.timestamp, 10)]
     cited = show_citation(hit.path, hit.start_line, hit.end_line)
     names = {"path": None if cited else hit.citation, "under": hit.heading}
     return f"[{number}] {cited or LONG_NAME} ({', '.join(filter(None, about))})\n{_names(names)}{quote(hit.snippet)}"
@@ -140,5 +151,5 @@ def _time(text: str, chars: int) -> str:
     return start.replace("T", " ") if _TIME.fullmatch(start) else ""
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str, plural: str | None = None) -> str:
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

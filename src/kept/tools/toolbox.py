@@ -13,7 +13,7 @@ from kept.errors import KeptError, NoteNotFound, UsageError
 from kept.memory import Memory
 from kept.records import Hit, Progress, SearchResult, TagCount
 from kept.redact import redact
-from kept.search.date_filter import parse_when
+from kept.search.date_filter import check_order, parse_when
 from kept.sessions.transcript_paths import is_transcript_citation
 from kept.text import utf8_safe, utf8_safe_tree
 from kept.tools.arguments import check_arguments
@@ -103,10 +103,11 @@ class Toolbox:
 
     def _search(self, request: ToolRequest) -> ToolOutcome:
         arguments, leave_out = request.arguments, request.leave_out
-        max_results = arguments.get("maxResults", self.memory.settings.query.max_results)
+        max_results = arguments.get("maxResults")
+        spare = (max_results or self.memory.settings.query.max_results) + _SPARE_HITS
         result = self.memory.search(
             arguments["query"],
-            max_results=max_results + _SPARE_HITS if leave_out else max_results,
+            max_results=spare if leave_out else max_results,
             min_score=arguments.get("minScore"),
             source=arguments.get("source"),
             channel=arguments.get("channel"),
@@ -117,7 +118,7 @@ class Toolbox:
         )
         if leave_out:
             hits = tuple(hit for hit in result if not leave_out(hit))
-            result = replace(result, hits=hits[:max_results])
+            result = replace(result, hits=hits[: spare - _SPARE_HITS])
         return ToolOutcome(search_text(result), result_json(result))
 
     def _get(self, request: ToolRequest) -> ToolOutcome:
@@ -201,6 +202,7 @@ class Toolbox:
         now = self.memory.clock.now()
         since = parse_when(arguments["since"], now=now) if "since" in arguments else 0
         until = parse_when(arguments["until"], now=now, end=True) if "until" in arguments else None
+        check_order(arguments.get("since"), arguments.get("until"), since or None, until)
         records = self.sessions.recent(channel=arguments.get("channel"))
         in_range = (
             record

@@ -185,6 +185,12 @@ def stopwords_for(words: Iterable[str]) -> frozenset[str]:
 
 
 @cache
+def all_stopwords() -> frozenset[str]:
+    """Return the stopwords of every language that has spaces, for a text that has little else."""
+    return ENGLISH.union(*_lists(latin=True), *_lists(latin=False))
+
+
+@cache
 def _lists(*, latin: bool) -> tuple[frozenset[str], ...]:
     """Return the lists in Latin letters, which need no folding, or the others."""
     lists = (words for words in _SPACED.values() if words.isascii() == latin)

@@ -26,6 +26,7 @@ _SURELY_SHORT = MAX_PATH_BYTES // 4
 """A character has at most four bytes, so a path of this many characters is within the limit."""
 _SHOWN_CHARS = 300
 _CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"
+_LONGEST_TITLE = 200
 
 
 def is_markdown(name: str) -> bool:
@@ -35,6 +36,12 @@ def is_markdown(name: str) -> bool:
 def is_visible(name: str) -> bool:
     """Return whether discovery looks at a file or folder of this name."""
     return not name.startswith(".")
+
+
+def may_be_title(name: str) -> bool:
+    """Return whether a name is not the path of a note, and may be its title or its day instead."""
+    is_path = is_markdown(name) or name.startswith(("/", ".", "~")) or ".." in name
+    return not is_path and len(name) <= _LONGEST_TITLE and bool(name.strip()) and name.isprintable()
 
 
 def is_note_name(name: str) -> bool:

@@ -1,0 +1,201 @@
+"""Looking without a question: what is from a time, which notes there are, and a note by its day or title."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from kept.errors import NoteNotFound, UsageError
+from kept.records import FileSummary, Filter, ListedPeriod, Listing, Progress, SearchResult
+from kept.store.file_list import (
+    ListedRow,
+    Opening,
+    channels,
+    find_opening,
+    has_file,
+    list_by_change,
+    list_by_time,
+    note_headings,
+    note_paths,
+)
+from kept.workspace.daily import daily_name, daily_parts
+
+if TYPE_CHECKING:
+    from kept.indexing.service import IndexService
+    from kept.store.generation import Generation
+
+Order = Literal["time", "change"]
+_EXCERPT_CHARS = 160
+_SPEAKER = r"\[[^\]]*\] \w+: "
+_MAX_CANDIDATES = 10
+
+
+# what is from a time
+
+
+def list_period(
+    service: IndexService, filters: Filter, text: str, *, max_results: int, progress: Progress | None = None
+) -> SearchResult:
+    """Return what is from the time of the filter, oldest first. ``text`` says how the time was read."""
+    started = time.perf_counter()
+    result, total = service.list_time(filters, max_results=max_results, progress=progress)
+    embedder = service.embedder
+    identity = embedder.identity if embedder else None
+    return SearchResult(
+        hits=result.hits,
+        degraded=result.degraded,
+        provider=identity.provider if identity else "none",
+        model=identity.model if identity else None,
+        took_ms=(time.perf_counter() - started) * 1000,
+        dropped=result.dropped,
+        period=ListedPeriod(_iso(filters.since_ms), _iso(filters.until_ms), text, total),
+    )
+
+
+def describe_filter(filters: Filter) -> str:
+    """Return the time of a filter for people."""
+    from kept.search.only_time import describe_period
+
+    return describe_period(_local(filters.since_ms), _local(filters.until_ms))
+
+
+def _local(timestamp_ms: int | None) -> dt.datetime | None:
+    return None if timestamp_ms is None else dt.datetime.fromtimestamp(timestamp_ms / 1000)
+
+
+def _iso(timestamp_ms: int | None) -> str | None:
+    local = _local(timestamp_ms)
+    return None if local is None else local.astimezone().isoformat(timespec="seconds")
+
+
+def explain_no_hits(service: IndexService, filters: Filter) -> tuple[str, ...]:
+    """Return the reason if a filter names a path or a channel that nothing in the index has."""
+    with service.inspecting() as (index, _), index.reading():
+        if filters.path and not has_file(index.live, filters):
+            count = len(note_paths(index.live))
+            notes = "1 note is" if count == 1 else f"{count:,} notes are"
+            return (f"No note matches '{filters.path}'; {notes} indexed.",)
+        if filters.channel is not None and filters.channel not in (names := channels(index.live)):
+            others = f"There are: {', '.join(names)}." if names else "No conversation is indexed."
+            return (f"No conversation is on channel '{filters.channel}'. {others}",)
+    return ()
+
+
+# which files there are
+
+
+def list_files(
+    service: IndexService, filters: Filter, *, order: Order, max_results: int, progress: Progress | None = None
+) -> Listing:
+    """Return notes and conversations by the time that they are from, or by their last change."""
+
+    def read(live: Generation) -> tuple[tuple[FileSummary, ...], int]:
+        select = list_by_change if order == "change" else list_by_time
+        rows, total = select(live, filters, max_results)
+        return tuple(_summary(row, find_opening(live, row)) for row in rows), total
+
+    (files, total), degraded = service.read(read, progress=progress)
+    reasons = explain_no_hits(service, filters) if not files else ()
+    return Listing(files, total, (*degraded, *reasons))
+
+
+def _summary(row: ListedRow, opening: Opening | None) -> FileSummary:
+    lines = [line for text in (opening.texts if opening else ()) for line in text.split("\n")]
+    title = _title(row, opening, lines)
+    return FileSummary(
+        path=row.path,
+        source=row.source,
+        title=title,
+        excerpt=_excerpt(lines, title),
+        timestamp=_iso(row.timestamp_ms) or "",
+        changed=_iso(row.mtime_ns // 1_000_000) or "",
+        size=row.size,
+        session_key=opening.session_key if opening else None,
+        channel=opening.channel if opening else None,
+    )
+
+
+def _title(row: ListedRow, opening: Opening | None, lines: Sequence[str]) -> str:
+    if row.source == "sessions":
+        return opening.heading if opening else ""
+    heading = next((line for line in lines if line.startswith("# ")), "").removeprefix("# ").strip()
+    return heading or _stem(row.path)
+
+
+def _excerpt(lines: Sequence[str], title: str) -> str:
+    """Return the first words that are neither a heading nor front matter."""
+    body = list(lines)
+    if body and body[0].rstrip() == "---":
+        end = next((at for at, line in enumerate(body[1:], 1) if line.rstrip() in ("---", "...")), 0)
+        body = body[end + 1 :]
+    for line in body:
+        words = re.sub(_SPEAKER, "", line.strip(), count=1).lstrip("-*> ").strip()
+        if words and not line.startswith("#") and words != title:
+            return words if len(words) <= _EXCERPT_CHARS else words[: _EXCERPT_CHARS - 1].rstrip() + "…"
+    return ""
+
+
+# a note by its day or title
+
+
+def find_note(service: IndexService, name: str, now: dt.datetime) -> str | None:
+    """Return the path of the note that a day, a file name or a title means, or None if it means none.
+
+    Raise UsageError if several notes have the name, and NoteNotFound if nothing was written on the day.
+    """
+    day = _find_day(name, now)
+    parts = daily_parts(service.workspace, day) if day else []
+    if parts:
+        return parts[0]
+    wanted = _plain(f"{day:%Y-%m-%d}" if day else name)
+    (paths, headings), _ = service.read(lambda live: (note_paths(live), note_headings(live)))
+    for matches in (
+        [path for path in paths if _plain(path) == wanted or _plain(path.rpartition(".")[0]) == wanted],
+        [path for path in paths if _plain(_stem(path)) == wanted],
+        [path for path, heading in headings.items() if _plain(heading.partition(" > ")[0]) == wanted],
+    ):
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise _ambiguous(name, sorted(matches))
+    if day:
+        raise NoteNotFound(
+            f"There is no daily note of {day:%Y-%m-%d} ({daily_name(day)}).",
+            hint=f"'kept search {day:%Y-%m-%d}' lists everything from that day.",
+        )
+    return None
+
+
+def _find_day(name: str, now: dt.datetime) -> dt.date | None:
+    from kept.search.date_filter import find_period
+    from kept.search.only_time import describe_period
+
+    period = find_period(name, now.replace(tzinfo=None))
+    if period is None:
+        return None
+    if period.end - period.start > dt.timedelta(days=1):
+        raise UsageError(
+            f"'{name}' is more than one day: {describe_period(period.start, period.end)}.",
+            hint=f"'kept search {name!r}' lists it.",
+        )
+    return period.start.date()
+
+
+def _ambiguous(name: str, paths: Sequence[str]) -> UsageError:
+    shown = ", ".join(paths[:_MAX_CANDIDATES])
+    more = f" and {len(paths) - _MAX_CANDIDATES:,} more" if len(paths) > _MAX_CANDIDATES else ""
+    return UsageError(f"'{name}' is the name of {len(paths):,} notes: {shown}{more}.", hint="Give the path.")
+
+
+def _stem(path: str) -> str:
+    return path.rpartition("/")[2].rpartition(".")[0] or path
+
+
+def _plain(name: str) -> str:
+    from kept.words.folding import fold
+    from kept.words.segment import normalise
+
+    return fold(normalise(name)).casefold().strip()

@@ -1,0 +1,135 @@
+"""Lists of indexed files: by the time that they are from, by their last change, or by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kept.records import Filter, Source
+from kept.store.generation import Generation, filter_sql
+from kept.values import frozen
+
+_FIRST_CHUNKS = 3
+"""Enough for a title and the words after it."""
+
+
+@frozen
+class ListedRow:
+    """A file in a list, with the time that it is listed under."""
+
+    source: Source
+    path: str
+    size: int
+    mtime_ns: int
+    timestamp_ms: int
+
+
+@frozen
+class Opening:
+    """Beginning of a file: the first chunks, and the conversation that it is from."""
+
+    heading: str
+    texts: tuple[str, ...]
+    session_key: str | None
+    channel: str | None
+
+
+def list_by_time(generation: Generation, filters: Filter, limit: int) -> tuple[list[ListedRow], int]:
+    """Return the files with a chunk that passes the filter, newest first, and how many there are in all."""
+    where, values = filter_sql(filters)
+    file_where, file_values = _file_filter(filters)
+    newest = (
+        f"(SELECT max(c.timestamp) FROM {generation.prefix}chunks c"
+        f" WHERE c.source = f.source AND c.path = f.path AND {where})"
+    )
+    if filters == Filter(sources=filters.sources, path=filters.path):
+        newest = f"coalesce({newest}, f.mtime_ns / 1000000)"  # an empty note has no chunk
+    query = (
+        "SELECT source, path, size, mtime_ns, moment, count(*) OVER () FROM"
+        f" (SELECT f.source, f.path, f.size, f.mtime_ns, {newest} AS moment"
+        f" FROM (SELECT * FROM {generation.prefix}files c WHERE {file_where}) f)"
+        " WHERE moment IS NOT NULL ORDER BY moment DESC, path LIMIT ?"
+    )
+    return _rows(generation, query, [*values, *file_values, limit])
+
+
+def list_by_change(generation: Generation, filters: Filter, limit: int) -> tuple[list[ListedRow], int]:
+    """Return the files that changed in a time, the last change first, and how many there are in all.
+
+    A note changes with its file, a conversation with what is said in it: an import writes all files at once.
+    """
+    where, values = _file_filter(filters)
+    query = (
+        "SELECT c.source, c.path, c.size, c.mtime_ns, coalesce(CASE c.source WHEN 'sessions' THEN"
+        f" (SELECT t.timestamp FROM {generation.prefix}chunks t WHERE t.source = c.source AND t.path = c.path"
+        " ORDER BY t.start_line DESC LIMIT 1) END, c.mtime_ns / 1000000) AS moment, count(*) OVER ()"
+        f" FROM {generation.prefix}files c WHERE {where} AND moment >= ? AND moment < ?"
+        " ORDER BY moment DESC, c.path LIMIT ?"
+    )
+    since = filters.since_ms if filters.since_ms is not None else -(2**62)
+    until = filters.until_ms if filters.until_ms is not None else 2**62
+    return _rows(generation, query, [*values, since, until, limit])
+
+
+def _file_filter(filters: Filter) -> tuple[str, list[Any]]:
+    """Return the condition on files: `files c` has the columns source and path, as chunks have."""
+    return filter_sql(Filter(sources=filters.sources, path=filters.path))
+
+
+def _rows(generation: Generation, query: str, values: list[Any]) -> tuple[list[ListedRow], int]:
+    rows: list[ListedRow] = []
+    total = 0
+    for *columns, total in generation.db.execute(query, values):  # noqa: B007 (the same in every row)
+        rows.append(ListedRow(*columns))
+    return rows, total
+
+
+def find_opening(generation: Generation, row: ListedRow) -> Opening | None:
+    """Return the beginning of a file, or None if it is empty."""
+    query = (
+        f"SELECT heading, text, session_key, channel FROM {generation.prefix}chunks"
+        " WHERE source = ? AND path = ? ORDER BY start_line, row LIMIT ?"
+    )
+    chunks: list[Any] = generation.db.execute(query, (row.source, row.path, _FIRST_CHUNKS)).fetchall()
+    if not chunks:
+        return None
+    heading, _, session_key, channel = chunks[0]
+    return Opening(heading, tuple(chunk[1] for chunk in chunks), session_key, channel)
+
+
+def note_headings(generation: Generation) -> dict[str, str]:
+    """Return the headings above the first chunk of every note that has some, by path."""
+    query = (
+        f"SELECT path, heading FROM {generation.prefix}chunks WHERE source = 'memory' AND heading <> ''"
+        " GROUP BY path HAVING start_line = min(start_line)"
+    )
+    return dict(generation.db.execute(query))
+
+
+def note_paths(generation: Generation) -> list[str]:
+    query = f"SELECT path FROM {generation.prefix}files WHERE source = 'memory' ORDER BY path"
+    return [path for (path,) in generation.db.execute(query)]
+
+
+def channels(generation: Generation) -> list[str]:
+    """Return the channels that conversations are on."""
+    query = f"SELECT DISTINCT channel FROM {generation.prefix}chunks WHERE channel IS NOT NULL ORDER BY channel"
+    return [channel for (channel,) in generation.db.execute(query)]
+
+
+def has_file(generation: Generation, filters: Filter) -> bool:
+    """Return whether any indexed file passes the filter's path."""
+    where, values = filter_sql(Filter(path=filters.path))
+    return (
+        generation.db.execute(f"SELECT 1 FROM {generation.prefix}files c WHERE {where} LIMIT 1", values).get is not None
+    )
+
+
+def entry_rows(generation: Generation, filters: Filter) -> list[tuple[int, str, str, int]]:
+    """Return row, source, path and timestamp of every chunk that passes the filter, in the order of the files."""
+    where, values = filter_sql(filters)
+    query = (
+        f"SELECT c.row, c.source, c.path, c.timestamp FROM {generation.prefix}chunks c WHERE {where}"
+        " ORDER BY c.source, c.path, c.start_line, c.row"
+    )
+    rows: list[Any] = generation.db.execute(query, values).fetchall()
+    return rows

@@ -1,0 +1,148 @@
+"""kept list, kept recent, kept get by name, and a search for a time, as people type them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.files import write_file
+
+
+@pytest.fixture
+def notes(workspace: Path) -> Path:
+    write_file(workspace / "MEMORY.md", "# Memory\n\n- Ada keeps the lighthouse at Skerry.\n")
+    write_file(workspace / "memory/2026-03-02.md", "# 2026-03-02\n\n## 09:30\n\nStaging moved.\n")
+    write_file(workspace / "memory/2026-03-03.md", "# 2026-03-03\n\n## 10:00\n\nThe otter is back.\n")
+    write_file(workspace / "memory/ideas.md", "# Boat ideas\n\nA red boat.\n")
+    changes = {
+        "MEMORY.md": "2026-01-05T08:00",
+        "memory/2026-03-02.md": "2026-03-02T09:30",
+        "memory/2026-03-03.md": "2026-03-05T10:00",
+        "memory/ideas.md": "2026-03-02T12:00",
+    }
+    for path, when in changes.items():
+        moment = dt.datetime.fromisoformat(when).timestamp()
+        os.utime(workspace / path, (moment, moment))
+    return workspace
+
+
+def test_list_shows_date_size_path_title_and_first_words(kept, notes):
+    ended = kept("list")
+    assert ended.out.splitlines() == [
+        "2026-03-03  43 B  memory/2026-03-03.md  The otter is back.",
+        "2026-03-02  26 B  memory/ideas.md       Boat ideas: A red boat.",
+        "2026-03-02  39 B  memory/2026-03-02.md  Staging moved.",
+        "2026-01-05  48 B  MEMORY.md             Memory: Ada keeps the lighthouse at Skerry.",
+    ]
+    assert (ended.code, ended.err) == (0, "")
+
+
+def test_list_can_be_narrowed_and_says_what_it_leaves_out(kept, notes):
+    assert kept("list", "--since", "2 March 2026", "--path", "memory").out.count("\n") == 3
+    assert kept("list", "--until", "2026-01").out.count("\n") == 1
+    cut = kept("list", "-n", "1")
+    assert cut.out.count("\n") == 1
+    assert cut.err == "1 of 4 notes; -n 4 shows all.\n"
+    nothing = kept("list", "--path", "nope")
+    assert (nothing.code, nothing.out) == (0, "No notes.\n")
+    assert nothing.err == "Note: No note matches 'nope'; 4 notes are indexed.\n"
+
+
+def test_list_and_recent_have_the_same_json(kept, notes):
+    listed = kept("list", "--json").json
+    assert list(listed) == ["files", "total", "degraded"]
+    first = listed["files"][0]
+    assert list(first) == [
+        "path", "source", "title", "excerpt", "timestamp", "changed", "size", "sessionKey", "channel",
+    ]  # fmt: skip
+    assert (first["path"], first["excerpt"], first["source"]) == (
+        "memory/2026-03-03.md",
+        "The otter is back.",
+        "memory",
+    )
+    assert list(kept("recent", "--json").json) == list(listed)
+
+
+def test_recent_shows_changes_by_day(kept, notes):
+    assert kept("recent").out.splitlines() == [
+        "2026-03-05 (Thursday)",
+        "  10:00  43 B  memory/2026-03-03.md  The otter is back.",
+        "2026-03-02 (Monday)",
+        "  12:00  26 B  memory/ideas.md       Boat ideas: A red boat.",
+        "  09:30  39 B  memory/2026-03-02.md  Staging moved.",
+        "2026-01-05 (Monday)",
+        "  08:00  48 B  MEMORY.md             Memory: Ada keeps the lighthouse at Skerry.",
+    ]
+    assert kept("recent", "-n", "1").out.count("\n") == 2
+    assert kept("recent", "--since", "1 March 2026").out.count("2026-01") == 0
+    assert kept("recent", "--since", "today").out == "Nothing changed.\n"
+
+
+def test_a_search_for_a_time_lists_it_and_says_how_it_was_read(kept, notes):
+    ended = kept("search", "what", "happened", "on", "2", "March", "2026?")
+    assert ended.out.startswith("2 March 2026 = 2026-03-02\n2026-03-02  memory/2026-03-02.md#L1-L5")
+    assert ended.out.index("Staging moved.") < ended.out.index("A red boat.")
+    assert ended.out.endswith("\n2 entries\n")
+    shown = kept("search", "2 March 2026", "--json").json
+    assert shown["period"]["text"] == "2 March 2026 = 2026-03-02"
+    assert shown["period"]["since"].startswith("2026-03-02T00:00:00")
+    assert shown["period"]["until"].startswith("2026-03-03T00:00:00")
+    assert [(hit["score"], hit["listed"]) for hit in shown["results"]] == [(1.0, True)] * 2
+
+
+def test_a_search_without_a_query_lists_what_the_filter_leaves(kept, notes):
+    out = kept("search", "--since", "2026-03-03", "--until", "2026-03-03").out
+    assert out.startswith("2026-03-03\n2026-03-03  memory/2026-03-03.md")
+    refused = kept("search")
+    assert (refused.code, refused.out) == (2, "")
+    assert "the query is empty" in refused.err
+
+
+def test_yesterday_is_listed_without_todays_note(kept, workspace):
+    today = dt.date.today()
+    yesterday = today - dt.timedelta(days=1)
+    write_file(workspace / f"memory/{yesterday}.md", "Fed the parrot.\n")
+    write_file(workspace / f"memory/{today}.md", "Fed the otter.\n")
+    for query in (["what did I do yesterday"], ["--since", "yesterday", "--until", "yesterday"]):
+        out = kept("search", *query).out
+        assert "parrot" in out
+        assert "otter" not in out
+    assert kept("get", "yesterday").out == "Fed the parrot.\n"
+    assert kept("get", "today").out == "Fed the otter.\n"
+
+
+def test_get_takes_a_day_a_name_or_a_title(kept, notes):
+    assert kept("get", "2026-03-03").out == (notes / "memory/2026-03-03.md").read_text()
+    assert kept("get", "3", "March", "2026").out == (notes / "memory/2026-03-03.md").read_text()
+    assert kept("get", "boat ideas").out == (notes / "memory/ideas.md").read_text()
+    assert kept("get", "Boat", "ideas", "--from", "3").out == "A red boat.\n"
+    assert kept("get", "ideas", "--json").json["path"] == "memory/ideas.md"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["get", "2026-03-09"], 3, "There is no daily note of 2026-03-09"),
+        (["get", "no such note"], 3, "No note has the path, name or title 'no such note'"),
+        (["get", "march 2026"], 2, "more than one day: 2026-03-01 to 2026-03-31"),
+        (["get", "MEMORY.md#L99"], 3, "MEMORY.md has no line 99."),
+        (["get", "MEMORY.md", "--from", "99"], 3, "MEMORY.md has no line 99."),
+        (["search", "otter", "--since", "2026-03-03", "--until", "2026-03-02"], 2, "is after 'until'"),
+        (["list", "--since", "someday"], 2, "'someday' is not a date."),
+    ],
+)
+def test_what_cannot_be_shown_is_one_clear_line(kept, notes, args, code, message):
+    ended = kept(*args)
+    assert (ended.code, ended.out) == (code, "")
+    assert message in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_a_channel_or_path_that_nothing_has_is_said(kept, notes):
+    assert "No note matches 'nope'; 4 notes are indexed." in kept("search", "otter", "--path", "nope").err
+    channel = kept("search", "otter", "--channel", "slack")
+    assert "No conversation is on channel 'slack'. No conversation is indexed." in channel.err
+    assert kept("sessions", "list", "--channel", "slack").out == "No session is on channel 'slack'.\n"

@@ -1,0 +1,314 @@
+"""Looking without a question: what is from a time, which notes there are, and a note by its day or title."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import time
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+from kept.tools.catalogue import get_tool
+
+from kept import Memory, Message, SessionStore, Toolbox
+from kept.errors import EmptyQuery, NoteNotFound, PathRefused, UsageError
+from kept.testing import FrozenClock
+from tests.support.workspaces import open_memory, paths, write_note
+
+MONDAY = dt.datetime(2026, 11, 16, 3, 41)
+
+
+@pytest.fixture
+def time_zone(monkeypatch):
+    def use(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield use
+    monkeypatch.undo()
+    time.tzset()
+
+
+def write_diary(workspace: Path) -> None:
+    """Write notes of the week before the 16th, a Monday."""
+    days = {
+        "2026-11-10": "Booked the ferry for 24 November at 12.",
+        "2026-11-11": "Bread again.",
+        "2026-11-12": "Production incident.",
+        "2026-11-13": "Otter seen at the weir.",
+        "2026-11-15": "Fixed the redirect. Otter again.",
+        "2026-11-16": "Otter and heron.",
+    }
+    for day, text in days.items():
+        write_note(workspace, f"memory/{day}.md", f"# {day}\n\n## 09:00\n\n{text}\n")
+    change_note(workspace, "memory/ideas.md", "# Ideas\n\nA boat.\n", "2026-11-12T10:00")
+    change_note(workspace, "memory/empty.md", "", "2026-09-01T10:00")
+
+
+def change_note(workspace: Path, path: str, text: str, when: str) -> None:
+    moment = dt.datetime.fromisoformat(when).timestamp()
+    os.utime(write_note(workspace, path, text), (moment, moment))
+
+
+@pytest.fixture
+def diary(tmp_path):
+    write_diary(tmp_path / "workspace")
+    with open_memory(tmp_path, clock=FrozenClock(MONDAY.astimezone())) as memory:
+        yield memory
+
+
+def say(tmp_path: Path, when: str, *texts: str) -> None:
+    clock = FrozenClock(dt.datetime.fromisoformat(when).astimezone())
+    with SessionStore.open(home=tmp_path / "home", clock=clock) as sessions:
+        session = sessions.get_or_create("telegram", "5054")
+        sessions.append_all(session.id, [Message.of("user", text) for text in texts])
+
+
+# a query that is only a time
+
+
+@pytest.mark.parametrize(
+    ("query", "notes", "text"),
+    [
+        ("yesterday", ["memory/2026-11-15.md"], "yesterday = 2026-11-15"),
+        ("what did I do yesterday", ["memory/2026-11-15.md"], "yesterday = 2026-11-15"),
+        ("notes from Wednesday", ["memory/2026-11-11.md"], "Wednesday = 2026-11-11"),
+        (
+            "what happened last Thursday?",
+            ["memory/2026-11-12.md", "memory/ideas.md"],
+            "last Thursday = 2026-11-12",
+        ),
+        ("12 November", ["memory/2026-11-12.md", "memory/ideas.md"], "12 November = 2026-11-12"),
+        ("November 12th", ["memory/2026-11-12.md", "memory/ideas.md"], "November 12th = 2026-11-12"),
+        (
+            "last week",
+            [
+                "memory/2026-11-10.md",
+                "memory/2026-11-11.md",
+                "memory/2026-11-12.md",
+                "memory/ideas.md",
+                "memory/2026-11-13.md",
+                "memory/2026-11-15.md",
+            ],
+            "last week = 2026-11-09 to 2026-11-15",
+        ),
+        ("Saturday", [], "Saturday = 2026-11-14"),
+    ],
+)
+def test_a_query_that_is_only_a_time_lists_it_in_order(diary, query, notes, text):
+    result = diary.search(query)
+    assert paths(result) == notes
+    assert result.period.text == text
+    assert result.period.total == len(notes)
+    assert all(hit.listed and hit.score == sum(part.value for part in hit.parts) == 1.0 for hit in result)
+
+
+def test_a_list_has_notes_and_conversations_and_every_entry_of_a_log(tmp_path):
+    log = "# 2026-11-15\n\n## 09:00\n\nFixed the redirect.\n\n## 15:00\n\nCalled the dentist.\n"
+    write_note(tmp_path / "workspace", "memory/2026-11-15.md", log)
+    say(tmp_path, "2026-11-15T18:00", "is the heron back?", "and the otter?")
+    with open_memory(tmp_path, clock=FrozenClock(MONDAY.astimezone())) as memory:
+        result = memory.search("yesterday")
+        assert [hit.source for hit in result] == ["memory", "memory", "sessions"]
+        assert "Called the dentist." in result.hits[1].snippet
+        assert "is the heron back?" in result.hits[2].snippet
+        assert "and the otter?" in result.hits[2].snippet
+        assert [hit.source for hit in memory.search("yesterday", source="sessions")] == ["sessions"]
+        assert memory.read(result.hits[1].path, start=result.hits[1].start_line).text.startswith("## 15:00")
+
+
+def test_a_long_list_keeps_the_latest_and_says_how_many_there_are(diary):
+    result = diary.search("last week", max_results=2)
+    assert paths(result) == ["memory/2026-11-13.md", "memory/2026-11-15.md"]
+    assert result.period.total == 6
+
+
+@pytest.mark.parametrize("zone", ["UTC0", "Asia/Kolkata", "America/Los_Angeles", "Pacific/Kiritimati"])
+@pytest.mark.parametrize("clock", [dt.time(0, 0), dt.time(3, 41), dt.time(23, 59, 59)])
+def test_yesterday_is_a_local_day_at_any_hour_and_in_any_time_zone(tmp_path, time_zone, zone, clock):
+    time_zone(zone)
+    write_diary(tmp_path / "workspace")
+    now = dt.datetime.combine(MONDAY.date(), clock).astimezone()
+    with open_memory(tmp_path, clock=FrozenClock(now)) as memory:
+        assert paths(memory.search("yesterday")) == ["memory/2026-11-15.md"]
+        assert paths(memory.search("last Thursday", path="memory/2026-*")) == ["memory/2026-11-12.md"]
+
+
+@pytest.mark.parametrize(
+    ("query", "day"), [("otter yesterday", "2026-11-15"), ("production incident last Thursday", "2026-11-12")]
+)
+def test_only_what_is_from_the_time_of_a_query_is_said_to_be(diary, query, day):
+    result = diary.search(query, min_score=0.0, max_results=50)
+    said = {hit.path for hit in result for part in hit.parts if (part.name, part.detail) == ("when", "from that time")}
+    assert {path for path in said if "2026" in path} == {f"memory/{day}.md"}
+    assert result.hits[0].path == f"memory/{day}.md"
+    assert result.period is None
+
+
+def test_a_date_without_notes_is_looked_for_in_the_text(diary):
+    result = diary.search("24 November")
+    assert paths(result)[0] == "memory/2026-11-10.md"
+    assert result.period is None
+
+
+def test_without_a_query_the_filter_is_listed(diary):
+    result = diary.search(since="yesterday")
+    assert paths(result) == ["memory/2026-11-15.md", "memory/2026-11-16.md"]
+    assert result.period.text == "since 2026-11-15"
+    assert diary.search(since="2026-11-12", until="2026-11-12").period.text == "2026-11-12"
+    assert paths(diary.search("last week", since="last Friday")) == ["memory/2026-11-13.md", "memory/2026-11-15.md"]
+    with pytest.raises(EmptyQuery):
+        diary.search()
+
+
+def test_a_list_leaves_out_what_is_gone_when_the_index_may_lag(tmp_path):
+    write_diary(tmp_path / "workspace")
+    settings = {"memory_search.sync.on_search": False}
+    with open_memory(tmp_path, clock=FrozenClock(MONDAY.astimezone()), settings=settings) as memory:
+        memory.sync()
+        (tmp_path / "workspace/memory/2026-11-12.md").unlink()
+        result = memory.search("last Thursday")
+    assert paths(result) == ["memory/ideas.md"]
+    assert result.degraded == ("1 outdated hit was left out.",)
+
+
+# filters that match nothing
+
+
+def test_since_after_until_is_an_error_that_says_so(diary):
+    with pytest.raises(UsageError, match=r"'since' \(today\) is after 'until' \(last week\)"):
+        diary.search("otter", since="today", until="last week")
+    with pytest.raises(UsageError, match="is after"):
+        diary.list(since="2026-11-12", until="2026-11-11")
+
+
+def test_a_path_or_channel_that_nothing_has_is_named(tmp_path, diary):
+    say(tmp_path, "2026-11-15T18:00", "is the heron back?")
+    assert diary.search("otter", path="memory/nope").degraded == (
+        "No note matches 'memory/nope'; 8 notes are indexed.",
+    )
+    assert diary.search("heron", channel="slack").degraded == (
+        "No conversation is on channel 'slack'. There are: telegram.",
+    )
+    assert diary.list(path="nope/*").degraded == ("No note matches 'nope/*'; 8 notes are indexed.",)
+    assert diary.search("zebra crossing", path="memory").degraded == ()
+
+
+# notes
+
+
+def test_notes_are_listed_newest_first(diary):
+    listing = diary.list()
+    assert [file.path for file in listing][:4] == [
+        "memory/2026-11-16.md",
+        "memory/2026-11-15.md",
+        "memory/2026-11-13.md",
+        "memory/ideas.md",
+    ]
+    assert [file.path for file in listing][-1] == "memory/empty.md"
+    assert listing.total == len(listing) == 8
+    ideas = next(file for file in listing if file.path == "memory/ideas.md")
+    assert (ideas.title, ideas.excerpt, ideas.size) == ("Ideas", "A boat.", 17)
+    assert ideas.timestamp.startswith("2026-11-12T10:00")
+
+
+def test_a_list_can_be_narrowed_and_cut(diary):
+    assert [file.path for file in diary.list(since="last Friday", until="yesterday")] == [
+        "memory/2026-11-15.md",
+        "memory/2026-11-13.md",
+    ]
+    assert [file.path for file in diary.list(path="memory/i*")] == ["memory/ideas.md"]
+    cut = diary.list(max_results=3)
+    assert (len(cut), cut.total) == (3, 8)
+
+
+def test_an_excerpt_leaves_out_front_matter_and_headings(tmp_path, diary):
+    text = "---\ntitle: x\ntags: [a]\n---\n# Plan\n\n## First\n\n- Buy rope\n"
+    write_note(tmp_path / "workspace", "memory/plan.md", text)
+    plan = next(file for file in diary.list() if file.path == "memory/plan.md")
+    assert plan.excerpt == "Buy rope"
+
+
+def test_what_changed_lately_goes_by_the_change_and_by_what_was_said_last(tmp_path):
+    workspace = tmp_path / "workspace"
+    change_note(workspace, "memory/2026-01-01.md", "# 2026-01-01\n\nOld day, new words.\n", "2026-11-15T12:00")
+    change_note(workspace, "memory/ideas.md", "A boat.\n", "2026-11-13T12:00")
+    say(tmp_path, "2026-11-14T18:00", "is the heron back?")
+    with open_memory(tmp_path, clock=FrozenClock(MONDAY.astimezone())) as memory:
+        recent = memory.list(source=None, order="change")
+        assert [file.path.partition("/")[0] for file in recent] == ["memory", "sessions", "memory"]
+        assert [file.timestamp[:10] for file in recent] == ["2026-11-15", "2026-11-14", "2026-11-13"]
+        talk = recent.files[1]
+        assert (talk.source, talk.channel, talk.excerpt) == ("sessions", "telegram", "is the heron back?")
+        assert len(memory.list(source=None, order="change", since="yesterday")) == 1
+
+
+# a note by its day or title
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("today", "memory/2026-11-16.md"),
+        ("yesterday", "memory/2026-11-15.md"),
+        ("2026-11-12", "memory/2026-11-12.md"),
+        ("12 November", "memory/2026-11-12.md"),
+        ("last Thursday", "memory/2026-11-12.md"),
+        ("ideas", "memory/ideas.md"),
+        ("IDEAS", "memory/ideas.md"),
+        ("memory/ideas", "memory/ideas.md"),
+        ("Bóat plan", "memory/plan.md"),
+    ],
+)
+def test_a_note_is_read_by_its_day_name_or_title(tmp_path, diary, name, path):
+    write_note(tmp_path / "workspace", "memory/plan.md", "# Boat plan\n\n## Rope\n\nBuy rope.\n")
+    assert diary.read(name).path == path
+
+
+def test_a_name_of_several_notes_is_refused_with_their_paths(tmp_path, diary):
+    write_note(tmp_path / "workspace", "memory/a/todo.md", "x\n")
+    write_note(tmp_path / "workspace", "memory/b/todo.md", "y\n")
+    with pytest.raises(UsageError, match=r"'todo' is the name of 2 notes: memory/a/todo.md, memory/b/todo.md"):
+        diary.read("todo")
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("2026-11-14", NoteNotFound, "There is no daily note of 2026-11-14"),
+        ("last week", UsageError, "more than one day: 2026-11-09 to 2026-11-15"),
+        ("no such title", NoteNotFound, "No note has the path, name or title 'no such title'"),
+        ("secrets.txt", PathRefused, "only Markdown notes"),
+        ("../yesterday", PathRefused, "'..' is not allowed"),
+        ("/etc/passwd", PathRefused, "only Markdown notes"),
+    ],
+)
+def test_a_name_that_is_no_note_is_refused(diary, name, error, message):
+    with pytest.raises(error, match=message):
+        diary.read(name)
+
+
+# tools
+
+
+def run_tool(memory: Memory, tmp_path: Path, name: str, **arguments: str) -> tuple[str, dict]:
+    sessions = SessionStore.open(home=tmp_path / "home", clock=memory.clock)
+    outcome = Toolbox(memory, sessions).run(name, arguments)
+    sessions.close()
+    assert not outcome.is_error, outcome.text
+    Draft202012Validator(get_tool(name).output).validate(outcome.data)
+    return outcome.text, outcome.data
+
+
+def test_a_tool_lists_a_time_too(tmp_path, diary):
+    say(tmp_path, "2026-11-15T18:00", "is the heron back?")
+    text, data = run_tool(diary, tmp_path, "memory_search", query="what did I do yesterday?")
+    assert text.startswith("2 entries from that time, oldest first:\n> time: yesterday = 2026-11-15\n")
+    assert "[1] memory/2026-11-15.md#L1-L5 (2026-11-15 00:00)" in text
+    assert data["period"]["text"] == "yesterday = 2026-11-15"
+    assert [(hit["score"], hit["listed"]) for hit in data["results"]] == [(1.0, True)] * 2
+    _, talks = run_tool(diary, tmp_path, "sessions_search", query="yesterday")
+    assert len(talks["sessions"]) == 1
+    nothing, _ = run_tool(diary, tmp_path, "memory_search", query="Saturday")
+    assert nothing.startswith("Nothing from that time.\n")

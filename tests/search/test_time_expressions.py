@@ -1,0 +1,226 @@
+"""Time expressions in many languages and notations, and the interval that each of them means."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+
+import pytest
+
+from kept.errors import UsageError
+from kept.search.date_filter import parse_when
+from kept.search.date_locale import DateLocale, current_locale
+from kept.search.date_reader import read_times
+from kept.search.only_time import read_time_query
+from tests.support.time_expressions import NOW, TIME_EXPRESSIONS
+
+LOCALE = DateLocale()
+
+
+@pytest.fixture
+def time_zone(monkeypatch):
+    def use(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield use
+    monkeypatch.undo()
+    time.tzset()
+
+
+def interval(text: str, now: dt.datetime = NOW, locale: DateLocale = LOCALE) -> tuple[dt.datetime, dt.datetime] | None:
+    mentions = read_times(text, now, locale).mentions
+    return (mentions[0].reading.periods[0].start, mentions[0].reading.periods[0].end) if len(mentions) == 1 else None
+
+
+def test_the_table_is_long():
+    assert len(TIME_EXPRESSIONS) >= 200
+    assert len({expression for expression, _, _ in TIME_EXPRESSIONS}) == len(TIME_EXPRESSIONS)
+
+
+@pytest.mark.parametrize(("expression", "start", "end"), TIME_EXPRESSIONS)
+def test_an_expression_means_its_interval(expression, start, end):
+    assert interval(expression) == (start, end)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "may I ask", "it may 5 times fail", "march on", "the sun is up", "sat on the mat", "version 2.3.1", "10.0.0.1",
+        "port 2023", "second hand", "one day", "was ist hier los", "guten Morgen", "Bob bakes bread on Mondays",
+        "31 February 2020", "2023-13-45", "32/13/2024", "1/2 cup", "for 3 days", "over 3 days",
+        "my son three years old", "what i may do", "morning coffee", "dun Laoghaire",
+    ],
+)  # fmt: skip
+def test_other_words_and_numbers_are_not_times(text):
+    assert interval(text) is None
+
+
+# locale
+
+
+@pytest.mark.parametrize(
+    ("env", "first_weekday", "month_first"),
+    [
+        ({"LANG": "en_US.UTF-8"}, 6, True),
+        ({"LANG": "de_DE.UTF-8"}, 0, False),
+        ({"LANG": "en_US.UTF-8", "LC_TIME": "en_GB.UTF-8"}, 0, False),
+        ({"LC_ALL": "pt_BR", "LC_TIME": "de_DE"}, 6, False),
+        ({"LANG": "ar_EG.UTF-8"}, 5, False),
+        ({"LANG": "C.UTF-8"}, 0, None),
+        ({"LANG": "POSIX"}, 0, None),
+        ({"LANG": "en"}, 0, None),
+        ({}, 0, None),
+    ],
+)
+def test_the_locale_tells_the_first_weekday_and_the_order_of_day_and_month(env, first_weekday, month_first):
+    assert current_locale(env) == DateLocale(first_weekday, month_first)
+
+
+def test_a_week_begins_on_sunday_where_it_does():
+    sunday_first = DateLocale(first_weekday=6)
+    assert interval("last week", locale=sunday_first) == (dt.datetime(2026, 11, 8), dt.datetime(2026, 11, 15))
+    assert interval("this week", locale=sunday_first) == (dt.datetime(2026, 11, 15), dt.datetime(2026, 11, 22))
+    on_sunday = dt.datetime(2026, 11, 15, 9)
+    assert interval("this week", on_sunday, sunday_first) == (dt.datetime(2026, 11, 15), dt.datetime(2026, 11, 22))
+    assert interval("this week", on_sunday) == (dt.datetime(2026, 11, 9), dt.datetime(2026, 11, 16))
+
+
+def test_day_and_month_follow_the_locale_unless_their_values_tell():
+    march, april = dt.datetime(2024, 3, 4), dt.datetime(2024, 4, 3)
+    assert interval("3/4/2024", locale=DateLocale(6, True)) == (march, march + dt.timedelta(days=1))
+    assert interval("3/4/2024", locale=DateLocale(0, False)) == (april, april + dt.timedelta(days=1))
+    assert interval("3/4/2024", locale=DateLocale(0, None)) is None
+    assert interval("15/01/2024", locale=DateLocale(6, True)) == interval("01/15/2024", locale=DateLocale(0, False))
+
+
+# midnight and time zones
+
+
+@pytest.mark.parametrize("clock", [dt.time(0, 0), dt.time(0, 0, 1), dt.time(3, 41), dt.time(23, 59, 59)])
+def test_yesterday_is_the_day_before_from_midnight_to_midnight(clock):
+    now = dt.datetime.combine(dt.date(2026, 11, 16), clock)
+    assert interval("yesterday", now) == (dt.datetime(2026, 11, 15), dt.datetime(2026, 11, 16))
+    assert interval("last Thursday", now) == (dt.datetime(2026, 11, 12), dt.datetime(2026, 11, 13))
+    assert interval("last night", now) == (dt.datetime(2026, 11, 15, 18), dt.datetime(2026, 11, 16, 6))
+
+
+@pytest.mark.parametrize(
+    ("zone", "hours"),
+    [("UTC0", 24), ("Asia/Kolkata", 24), ("Pacific/Auckland", 24), ("America/New_York", 25), ("Europe/Berlin", 24)],
+)
+def test_a_day_is_local_and_has_an_hour_more_when_the_clocks_go_back(time_zone, zone, hours):
+    time_zone(zone)
+    now = dt.datetime(2026, 11, 2, 0, 30).astimezone()  # in New York the clocks went back on 1 November
+    since, until = parse_when("yesterday", now=now), parse_when("yesterday", now=now, end=True)
+    assert dt.datetime.fromtimestamp(since / 1000) == dt.datetime(2026, 11, 1)
+    assert (until - since) / 3_600_000 == hours
+    words = parse_when("the day before yesterday", now=now, end=True)
+    assert words == since
+
+
+# --since and --until
+
+
+@pytest.mark.parametrize(
+    ("when", "since", "until"),
+    [
+        ("yesterday", "2026-11-17T00:00", "2026-11-18T00:00"),
+        ("last Thursday", "2026-11-12T00:00", "2026-11-13T00:00"),
+        ("from Thursday", "2026-11-12T00:00", "2026-11-13T00:00"),
+        ("last week", "2026-11-09T00:00", "2026-11-16T00:00"),
+        ("2 weeks ago", "2026-11-04T00:00", "2026-11-05T00:00"),
+        ("a month ago", "2026-10-18T00:00", "2026-10-19T00:00"),
+        ("2 hours ago", "2026-11-18T08:30", "2026-11-18T08:30"),
+        ("12 November", "2026-11-12T00:00", "2026-11-13T00:00"),
+        ("the 12th of November", "2026-11-12T00:00", "2026-11-13T00:00"),
+        ("2024/01/15", "2024-01-15T00:00", "2024-01-16T00:00"),
+        ("15.01.2024", "2024-01-15T00:00", "2024-01-16T00:00"),
+        ("2024年3月3日", "2024-03-03T00:00", "2024-03-04T00:00"),
+        ("2024-03", "2024-03-01T00:00", "2024-04-01T00:00"),
+        ("2024", "2024-01-01T00:00", "2025-01-01T00:00"),
+        ("gestern", "2026-11-17T00:00", "2026-11-18T00:00"),
+        ("this morning", "2026-11-18T00:00", "2026-11-18T12:00"),
+        ("yesterday 14:00", "2026-11-17T14:00", "2026-11-17T14:00"),
+        ("yesterday at 9pm", "2026-11-17T21:00", "2026-11-17T21:00"),
+        ("last Thursday 9am", "2026-11-12T09:00", "2026-11-12T09:00"),
+        ("2026-03-01 14:00", "2026-03-01T14:00", "2026-03-01T14:00"),
+        ("2026-03-01t14:00", "2026-03-01T14:00", "2026-03-01T14:00"),
+        ("now", "2026-11-18T10:30", "2026-11-18T10:30"),
+        ("2h", "2026-11-18T08:30", "2026-11-18T08:30"),
+        ("7d", "2026-11-11T10:30", "2026-11-11T10:30"),
+    ],
+)
+def test_since_and_until_read_the_same_times(when, since, until):
+    now = NOW.astimezone()
+    shown = [
+        dt.datetime.fromtimestamp(parse_when(when, now=now, end=end, locale=LOCALE) / 1000) for end in (False, True)
+    ]
+    assert shown == [dt.datetime.fromisoformat(since), dt.datetime.fromisoformat(until)]
+
+
+def test_a_timedelta_is_that_long_ago():
+    now = NOW.astimezone()
+    assert parse_when(dt.timedelta(hours=2), now=now) == parse_when("2h", now=now)
+
+
+@pytest.mark.parametrize("when", ["soon", "backups yesterday", "31 February 2020", "yesterday 25:00", "99999999y", ""])
+def test_what_is_not_a_date_is_refused_with_examples(when):
+    with pytest.raises(UsageError) as refused:
+        parse_when(when, now=NOW.astimezone(), locale=LOCALE)
+    assert "is not a date" in refused.value.message
+    assert "last Thursday" in refused.value.hint
+
+
+def test_a_date_that_may_begin_with_day_or_month_is_refused_as_such():
+    with pytest.raises(UsageError, match="may begin with the day or with the month"):
+        parse_when("03/04/2024", now=NOW.astimezone(), locale=LOCALE)
+
+
+# queries that are only a time
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("yesterday", "yesterday = 2026-11-17"),
+        ("what did I do yesterday", "yesterday = 2026-11-17"),
+        ("What happened last Thursday?", "last Thursday = 2026-11-12"),
+        ("notes from Wednesday", "Wednesday = 2026-11-11"),
+        ("Thursday's notes", "Thursday's = 2026-11-12"),
+        ("show me everything from last week", "last week = 2026-11-09 to 2026-11-15"),
+        ("what did we talk about on Monday", "Monday = 2026-11-16"),
+        ("12 November", "12 November = 2026-11-12"),
+        ("2026-11-12", "2026-11-12"),
+        ("what have I written since Monday", "since Monday = since 2026-11-16"),
+        ("before March", "before March = until 2026-02-28"),
+        ("from Monday to Wednesday last week", "Monday to Wednesday last week = 2026-11-09 to 2026-11-11"),
+        ("from Monday to Friday", "Monday to Friday = 2026-11-09 to 2026-11-13"),
+        ("from November to February", "November to February = 2025-11-01 to 2026-02-28"),
+        ("from Thursday to Saturday", "Thursday to Saturday = 2026-11-12 to 2026-11-14"),
+        ("between 3 March and 5 March", "3 March and 5 March = 2026-03-03 to 2026-03-05"),
+        ("yesterday and today", "yesterday and today = 2026-11-17 to 2026-11-18"),
+        ("this morning", "this morning = 2026-11-18 00:00 to 12:00"),
+        ("last night", "last night = 2026-11-17 18:00 to 2026-11-18 06:00"),
+        ("was habe ich gestern gemacht?", "gestern = 2026-11-17"),
+        ("was war am 15.01.2024", "15.01.2024 = 2024-01-15"),
+        ("qu'est-ce que j'ai fait hier ?", "hier = 2026-11-17"),
+        ("¿qué hice ayer?", "ayer = 2026-11-17"),
+        ("cosa ho fatto ieri", "ieri = 2026-11-17"),
+        ("co robiłem wczoraj", "wczoraj = 2026-11-17"),
+        ("что я делал вчера", "вчера = 2026-11-17"),
+        ("昨日何をしましたか", "昨日 = 2026-11-17"),
+        ("我昨天做了什么", "昨天 = 2026-11-17"),
+        ("어제 뭐했어", "어제 = 2026-11-17"),
+        ("who fed the parrot last week", None),
+        ("what did we decide about backups yesterday", None),
+        ("war last year", None),
+        ("meetings yesterday", None),
+        ('"yesterday"', None),
+        ("what did I do", None),
+        ("", None),
+    ],
+)
+def test_a_query_that_is_only_a_time_is_recognised_and_says_how_it_was_read(query, text):
+    reading = read_time_query(query, NOW, LOCALE)
+    assert (reading.text if reading else None) == text
