@@ -241,7 +241,7 @@ def test_vectors_are_kept_where_the_cache_is_switched_off(tmp_path):
 
 def test_what_no_check_knows_is_replaced_when_a_fresh_connection_meets_it_too(indexed):
     db = connect(str(index_path(indexed)))
-    db.execute("ALTER TABLE files DROP COLUMN warning")
+    db.execute("ALTER TABLE files DROP COLUMN checked_ns")
     db.close()
     texts, said = answers(indexed, FakeEmbedder())
     assert embedded_texts(texts) == []
