@@ -7,7 +7,6 @@ those of earlier years count half.
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Sequence
 
 from kept.search import date_words
@@ -27,8 +26,8 @@ from kept.search.periods import (
 )
 from kept.values import frozen
 
-_DAY = r"(\d{1,2})(st|nd|rd|th|er|e)?"
-_YEAR = r"(?:19|20)\d\d"
+_DAY_ENDINGS = ("", "st", "nd", "rd", "th", "er", "e")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _LONGEST_PHRASE = max(map(len, date_words.RELATIVE))
 _LONGEST_PART = max(map(len, date_words.PARTS))
 
@@ -226,9 +225,9 @@ class WordReader:
         elif (day := _day_number(self._word(last))) is not None:
             last += 1
         after = last + 1 if self._word(last) in date_words.OF else last
-        year = None
-        if re.fullmatch(_YEAR, self._word(after)):
-            year, last = int(self._word(after)), after + 1
+        year = _year_number(self._word(after))
+        if year is not None:
+            last = after + 1
         return first, last, day, year
 
     def _is_day_after(self, at: int) -> bool:
@@ -240,16 +239,22 @@ class WordReader:
     def _numbered(self, at: int) -> TimeMention | None:
         """Read "in 2024", "Q3 2025", "on the 12th" and "KW 12"."""
         word, before = self.words[at], self._word(at - 1)
-        if re.fullmatch(_YEAR, word):
+        if (year := _year_number(word)) is not None:
             is_year = before in date_words.IN
-            return TimeMention(at, at + 1, TimeReading("year", (year_of(int(word)),))) if is_year else None
-        if re.fullmatch("q[1-4]", word):
+            return TimeMention(at, at + 1, TimeReading("year", (year_of(year),))) if is_year else None
+        if word in ("q1", "q2", "q3", "q4"):
             return self._quarter(at, at + 1, int(word[1]))
-        if re.fullmatch(r"\d{1,2}(?:st|nd|rd|th)", word) and before == "the" and self._word(at - 2) in ("on", "since"):
-            day = _day_number(word)
-            month = self.today if day and day <= self.today.day else shift(self.today.replace(day=1), "month", -1)
-            return TimeMention(at, at + 1, TimeReading("date", (day_of(month.replace(day=day or 0)),)))
+        if word[0].isdigit() and before == "the" and self._word(at - 2) in ("on", "since"):
+            return self._day_of_month(at)
         return self._calendar_week(at)
+
+    def _day_of_month(self, at: int) -> TimeMention | None:
+        """Read "on the 12th": the last such day, today included."""
+        day = _day_number(self.words[at])
+        if day is None or self.words[at].isdigit():
+            return None
+        month = self.today if day <= self.today.day else shift(self.today.replace(day=1), "month", -1)
+        return TimeMention(at, at + 1, TimeReading("date", (day_of(month.replace(day=day)),)))
 
     def _quarter_by_ordinal(self, at: int) -> TimeMention | None:
         """Read "third quarter" and "1. Quartal"."""
@@ -261,8 +266,8 @@ class WordReader:
 
     def _quarter(self, first: int, last: int, number: int) -> TimeMention:
         after = last + 1 if self._word(last) in date_words.OF else last
-        if re.fullmatch(_YEAR, self._word(after)):
-            return TimeMention(first, after + 1, TimeReading("month", (quarter_of(int(self._word(after)), number),)))
+        if (year := _year_number(self._word(after))) is not None:
+            return TimeMention(first, after + 1, TimeReading("month", (quarter_of(year, number),)))
         has_begun = number <= (self.today.month + 2) // 3
         return TimeMention(first, last, TimeReading("month", (quarter_of(self.today.year - (not has_begun), number),)))
 
@@ -270,12 +275,11 @@ class WordReader:
         for phrase in date_words.CALENDAR_WEEK:
             last = at + len(phrase)
             if tuple(self.words[at:last]) == phrase and self._word(last).isdecimal():
-                year, has_year = self.today.year, re.fullmatch(_YEAR, self._word(last + 1))
-                year = int(self._word(last + 1)) if has_year else year
-                monday = dt.date.fromisocalendar(year, int(self._word(last)), 1)
-                if monday > self.today and not has_year:
-                    monday = dt.date.fromisocalendar(year - 1, int(self._word(last)), 1)
-                return TimeMention(at, last + 1 + bool(has_year), TimeReading("week", (days_from(monday, 7),)))
+                year = _year_number(self._word(last + 1))
+                monday = dt.date.fromisocalendar(year or self.today.year, int(self._word(last)), 1)
+                if monday > self.today and year is None:
+                    monday = dt.date.fromisocalendar(self.today.year - 1, int(self._word(last)), 1)
+                return TimeMention(at, last + 1 + (year is not None), TimeReading("week", (days_from(monday, 7),)))
         return None
 
     # amounts
@@ -329,5 +333,12 @@ def _part_of_day(midnight: dt.datetime, part: str) -> Period:
 
 
 def _day_number(word: str) -> int | None:
-    match = re.fullmatch(_DAY, word)
-    return int(match[1]) if match and 1 <= int(match[1]) <= 31 else None
+    """Return the day of a month that a word is: 3, 3rd, 1er."""
+    digits = word.rstrip(_LETTERS)
+    if not digits.isdecimal() or len(digits) > 2 or word[len(digits) :] not in _DAY_ENDINGS:
+        return None
+    return int(digits) if 1 <= int(digits) <= 31 else None
+
+
+def _year_number(word: str) -> int | None:
+    return int(word) if len(word) == 4 and word.isdecimal() and word.startswith(("19", "20")) else None

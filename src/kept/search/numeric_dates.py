@@ -15,13 +15,10 @@ _Reader = Callable[[re.Match[str], dt.datetime, DateLocale], TimeReading | None]
 
 def _iter_patterns(text: str) -> Iterator[tuple[str, _Reader]]:
     """Yield the patterns that may occur in a text. Each is compiled by `re` on first use: few queries need one."""
-    edge, end = r"(?<![\d.,/-])", r"(?![\d/-])"
     if "-" in text or "/" in text or "." in text:
-        yield rf"{edge}(\d{{4}})([-/.])(\d{{1,2}})\2(\d{{1,2}}){end}", _year_first
-        yield rf"{edge}(\d{{1,2}})\.[ ]?(\d{{1,2}})\.[ ]?(\d{{4}}){end}", _day_first
-        yield rf"{edge}(\d{{1,2}})([/-])(\d{{1,2}})\2(\d{{4}}){end}", _either_first
-        yield rf"{edge}(\d{{4}})-[Ww](\d\d){end}", _iso_week
-        yield rf"{edge}(\d{{4}})-(\d\d){end}", _year_month
+        yield r"(?<![\d.,/-])(\d{1,4})([-/.]) ?(\d{1,2})(?:\2 ?(\d{1,4}))?(?![\d/-])", _separated
+    if "-W" in text or "-w" in text:
+        yield r"(?<!\d)(\d{4})-[Ww](\d\d)(?!\d)", _iso_week
     if not text.isascii():
         yield r"(?<!\d)(\d{4}) ?[年년] ?(?:(\d{1,2}) ?[月월] ?(?:(\d{1,2}) ?[日号號일])?)?", _cjk_date
         yield r"(?<!\d)(\d{1,2}) ?[月월] ?(?:(\d{1,2}) ?[日号號일])?(?![前間间後后])", _cjk_day
@@ -55,17 +52,23 @@ def is_ambiguous_date(text: str, locale: DateLocale) -> bool:
     return match is not None and locale.month_first is None and max(int(match[1]), int(match[3])) <= 12
 
 
-def _year_first(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> TimeReading:
-    return TimeReading("date", (day_of(dt.date(int(match[1]), int(match[3]), int(match[4]))),))
+def _separated(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> TimeReading | None:
+    """Read numbers with a separator: 2024-01-15, 2024/1/5, 15.01.2024, 01/15/2024, 2024-03. None is anything else."""
+    first, separator, second, third = match.groups()
+    if len(first) == 4 and third is None:
+        is_month = separator == "-" and len(second) == 2
+        return TimeReading("month", (month_of(int(first), int(second)),)) if is_month else None
+    if len(first) == 4 and len(third) <= 2:
+        return TimeReading("date", (day_of(dt.date(int(first), int(second), int(third))),))
+    if len(first) > 2 or third is None or len(third) != 4:
+        return None
+    if separator == ".":
+        return TimeReading("date", (day_of(dt.date(int(third), int(second), int(first))),))
+    return _either_first(int(first), int(second), int(third), locale)
 
 
-def _day_first(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> TimeReading:
-    return TimeReading("date", (day_of(dt.date(int(match[3]), int(match[2]), int(match[1]))),))
-
-
-def _either_first(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> TimeReading | None:
+def _either_first(first: int, second: int, year: int, locale: DateLocale) -> TimeReading | None:
     """Read 01/15/2024 and 15/01/2024 by their values, and 3/4/2024 by the locale."""
-    first, second, year = int(match[1]), int(match[3]), int(match[4])
     if first > 12 or second > 12 or first == second:
         month_first = second > 12
     elif locale.month_first is None:
@@ -79,10 +82,6 @@ def _either_first(match: re.Match[str], now: dt.datetime, locale: DateLocale) ->
 def _iso_week(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> TimeReading:
     monday = dt.date.fromisocalendar(int(match[1]), int(match[2]), 1)
     return TimeReading("week", (days_from(monday, 7),))
-
-
-def _year_month(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> TimeReading:
-    return TimeReading("month", (month_of(int(match[1]), int(match[2])),))
 
 
 def _cjk_date(match: re.Match[str], now: dt.datetime, locale: DateLocale) -> TimeReading:
