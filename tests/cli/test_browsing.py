@@ -83,7 +83,7 @@ def test_recent_shows_changes_by_day(kept, notes):
 
 def test_a_search_for_a_time_lists_it_and_says_how_it_was_read(kept, notes):
     ended = kept("search", "what", "happened", "on", "2", "March", "2026?")
-    assert ended.out.startswith("2 March 2026 = 2026-03-02\n2026-03-02  memory/2026-03-02.md#L1-L5")
+    assert ended.out.startswith("2 March 2026 = 2026-03-02\n2026-03-02 09:30  memory/2026-03-02.md#L1-L5")
     assert ended.out.index("Staging moved.") < ended.out.index("A red boat.")
     assert ended.out.endswith("\n2 entries\n")
     shown = kept("search", "2 March 2026", "--json").json
@@ -95,7 +95,7 @@ def test_a_search_for_a_time_lists_it_and_says_how_it_was_read(kept, notes):
 
 def test_a_search_without_a_query_lists_what_the_filter_leaves(kept, notes):
     out = kept("search", "--since", "2026-03-03", "--until", "2026-03-03").out
-    assert out.startswith("2026-03-03\n2026-03-03  memory/2026-03-03.md")
+    assert out.startswith("2026-03-03\n2026-03-03 10:00  memory/2026-03-03.md")
     refused = kept("search")
     assert (refused.code, refused.out) == (2, "")
     assert "the query is empty" in refused.err

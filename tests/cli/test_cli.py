@@ -123,7 +123,7 @@ def test_search_json_has_exactly_the_shape_others_rely_on(kept, notes):
     assert hit["citation"] == f"{hit['path']}#L{hit['startLine']}-L{hit['endLine']}"
     assert "5433" in hit["snippet"]
     assert hit["source"] == "memory"
-    assert hit["timestamp"].startswith("2026-03-02T00:00")
+    assert hit["timestamp"].startswith("2026-03-02T09:30")
     assert 0 < hit["score"] <= 1
 
 

@@ -8,7 +8,7 @@ import click
 
 from kept.cli.output import echo, json_option, plural, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
-from kept.records import TagList
+from kept.records import TagCount, TagList
 from kept.tools.record_json import tags_json
 
 
@@ -33,9 +33,13 @@ def command(options: Globals, as_json: bool) -> None:
 def _show(tags: TagList, *, as_tree: bool) -> None:
     """Print a tree on a terminal; in a pipe a line for each tag, whole, so that a program can read it."""
     width = len(f"{max(count.notes for count in tags):,}")
-    for count in tags:
-        depth = count.tag.count("/") if as_tree else 0
-        name = count.tag.rpartition("/")[2] if depth else f"#{count.tag}"
-        echo(f"{style(f'{count.notes:>{width},}', dim=True)}  {'  ' * depth}{style(name, fg='cyan')}")
+    lines = [_line(count, width, as_tree=as_tree) for count in tags]
     if as_tree:
-        echo(style(plural(len(tags), "tag"), dim=True))
+        lines.append(style(plural(len(tags), "tag"), dim=True))
+    echo("\n".join(lines))
+
+
+def _line(count: TagCount, width: int, *, as_tree: bool) -> str:
+    depth = count.tag.count("/") if as_tree else 0
+    name = count.tag.rpartition("/")[2] if depth else f"#{count.tag}"
+    return f"{style(f'{count.notes:>{width},}', dim=True)}  {'  ' * depth}{style(name, fg='cyan')}"
