@@ -12,8 +12,8 @@ from kept.clock import Clock, SystemClock
 from kept.config import Config, QuerySettings, load_config
 from kept.config.schema import BuiltInProvider
 from kept.errors import UsageError, WorkspaceMissing
+from kept.limits import is_utf8
 from kept.records import Filter, Passage, Preview, Progress, SearchResult, Status, SyncReport, Written
-from kept.text import is_utf8
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kept.chunking.blocks import ChunkingBudget
 from kept.chunking.markdown import ChunkSize, chunk_markdown, cut_note
+from kept.limits import weigh
 from kept.records import Chunk
-from kept.tokens import weigh
 
 SMALL = ChunkSize(tokens=16, overlap=4)
 

@@ -7,10 +7,9 @@ import os
 from contextlib import ExitStack
 
 from kept.config import Config
-from kept.database_files import file_number
-from kept.durable import make_private_folder
+from kept.durable import locked, make_private_folder
 from kept.errors import LockBusy, WorkspaceError
-from kept.lock import locked
+from kept.sqlite import file_number
 
 _MAX_DIGITS = 20
 

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from types import TracebackType
 
 from kept.errors import KeptError
-from kept.forking import register
 from kept.indexing.service import IndexService
 from kept.live.leader import LeaderLoop, describe_unexpected
 from kept.live.leadership import Leadership, lock_path
 from kept.live.reporting import LiveEvent, LiveReporter, LiveState
 from kept.live.schedule import LiveTiming
 from kept.memory import Memory
+from kept.sqlite import register_forkable
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class LiveIndex:
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
-        register(self)
+        register_forkable(self)
 
     def after_fork(self) -> None:
         """In a forked child, drop the thread and the lead, which are the parent's. The child can start its own."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from threading import Event
 
-from kept.database_files import file_number
 from kept.indexing.service import IndexService
 from kept.indexing.sources import cite_source
 from kept.live.reporting import LiveReporter
 from kept.live.schedule import LiveTiming, PendingChanges
 from kept.live.watcher import KernelWatch, NoWatch, PollingWatch, Watch
+from kept.sqlite import file_number
 
 _INSTALL_HINT = "To be notified at once, install: pip install 'kept[watch]'"
 _LIMITS_HINT = "Raising fs.inotify.max_user_instances and fs.inotify.max_user_watches may help."

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from kept.errors import ContextOverflow
+from kept.limits import utf8_safe
 from kept.llm.base import (
     ChatRequest,
     Finished,
@@ -27,7 +28,6 @@ from kept.llm.streaming import (
     parse_arguments,
     read_count,
 )
-from kept.text import utf8_safe
 
 DEFAULT_MAX_TOKENS = 8_192
 _INVALID_ID_CHARS = re.compile(r"[^A-Za-z0-9_-]")

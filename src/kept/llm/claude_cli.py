@@ -22,6 +22,7 @@ from typing import Any, Literal
 from kept.config import ProviderKeys
 from kept.config.schema import ModelSettings
 from kept.errors import ContextOverflow, ModelError, ModelFailed, ModelRefused, ModelUnavailable
+from kept.limits import clip, printable_line, utf8_safe
 from kept.llm.base import ChatRequest, Finished, ModelEvent, ModelUsage, TextDelta
 from kept.llm.process import OUTPUT_LIMITS, OutputLimits, ProcessExit, run_lines
 from kept.llm.requests import render_conversation, tidy_turns, usage_or_estimate
@@ -29,7 +30,6 @@ from kept.llm.streaming import RawEvents, read_count, with_idle_timeout
 from kept.net.answers import CONTEXT_OVERFLOW
 from kept.net.endpoint import MAX_DETAIL_CHARS
 from kept.redact import redact
-from kept.text import clip, printable_line, utf8_safe
 from kept.values import frozen
 
 LABEL = "Claude Code"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from kept.limits import utf8_safe
 from kept.llm.base import ChatRequest, Finished, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
 from kept.llm.model_service import ModelService, error_fields
 from kept.llm.requests import tidy_turns, usage_or_estimate
@@ -15,7 +16,6 @@ from kept.llm.streaming import (
     parse_arguments,
     read_count,
 )
-from kept.text import utf8_safe
 
 _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
     "stop": "end",

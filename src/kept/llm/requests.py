@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from kept.limits import estimate_tokens, utf8_safe, utf8_safe_tree
 from kept.llm.base import ChatRequest, ModelUsage, Part, TextPart, ToolOutput, ToolUse, Turn
-from kept.text import utf8_safe, utf8_safe_tree
-from kept.tokens import estimate_tokens
 
 
 def tidy_turns(turns: Iterable[Turn]) -> list[Turn]:

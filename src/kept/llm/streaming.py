@@ -12,11 +12,10 @@ from contextlib import aclosing
 from typing import Any, NoReturn
 
 from kept.errors import ModelFailed
-from kept.limits import MAX_TOKENS, count_or_zero
+from kept.limits import MAX_TOKENS, count_or_zero, utf8_safe
 from kept.llm.base import MALFORMED, ChatRequest, ModelEvent, TextDelta
 from kept.llm.bounded import AnswerLimits
 from kept.llm.model_service import ModelService
-from kept.text import utf8_safe
 
 MAX_ANSWER_CHARS = 2_000_000
 """No model writes this much. A server that does is not a model."""

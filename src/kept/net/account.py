@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from urllib.parse import parse_qsl
 
+from kept.limits import clip, printable_line
 from kept.net.endpoint import (
     MAX_DETAIL_CHARS,
     Endpoint,
@@ -16,7 +17,6 @@ from kept.net.endpoint import (
     secrets_in,
 )
 from kept.redact import Redactor
-from kept.text import clip, printable_line
 from kept.values import frozen
 
 

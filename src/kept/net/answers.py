@@ -10,9 +10,9 @@ from http import HTTPStatus
 from typing import Any
 
 from kept.errors import ConfigError, Overloaded, QuotaExhausted, RemoteError, RequestRefused
+from kept.limits import printable_line
 from kept.net.endpoint import parse_endpoint
 from kept.net.retry import LONGEST_RETRY_AFTER_S
-from kept.text import printable_line
 from kept.values import frozen
 
 CONTEXT_OVERFLOW = re.compile(

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
 from kept.errors import BadAnswer, EndpointDown, RemoteError
+from kept.limits import clip, printable_line
 from kept.net import retry
 from kept.net.answers import REDIRECTS, HttpReply, classify_failure, is_file_redirect, retry_after_s, summarise
 from kept.net.endpoint import MAX_DETAIL_CHARS, parse_endpoint, request_headers, secrets_in
 from kept.net.retry import CircuitBreaker, RetryPolicy, Timeouts
 from kept.net.transport import MAX_ANSWER_BYTES, HttpRequest, NoReply, Transport
 from kept.redact import Redactor
-from kept.text import clip, printable_line
 
 log = logging.getLogger(__name__)
 

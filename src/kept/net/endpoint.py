@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from kept.errors import ConfigError
+from kept.limits import clip, printable_line
 from kept.net.loopback import is_loopback
-from kept.text import clip, printable_line
 from kept.values import frozen
 
 MAX_DETAIL_CHARS = 200

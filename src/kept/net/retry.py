@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable
 
-from kept.backoff import Backoff
+from kept.clock import Backoff
 from kept.errors import EndpointDown
 from kept.values import frozen
 

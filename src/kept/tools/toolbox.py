@@ -10,11 +10,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, UsageError
+from kept.limits import utf8_safe, utf8_safe_tree
 from kept.memory import Memory
 from kept.records import Hit, Progress, SearchResult
 from kept.redact import redact
 from kept.search.date_filter import parse_when
-from kept.text import utf8_safe, utf8_safe_tree
 from kept.tools.arguments import check_arguments
 from kept.tools.citation import from_citation, from_uri
 from kept.tools.record_json import hit_json, passage_json, result_json, status_json, written_json
