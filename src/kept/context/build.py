@@ -11,8 +11,7 @@ from kept.context.trim import TrimmedText, shorten, shorten_lines
 from kept.context.turns import GROUP, TurnOptions, make_turns, merge_turns
 from kept.context.view import ConversationView
 from kept.limits import estimate_tokens
-from kept.llm.base import ChatRequest, TextPart, ToolSpec, Turn
-from kept.llm.requests import count_tokens
+from kept.llm.base import ChatRequest, TextPart, ToolSpec, Turn, count_tokens
 from kept.prompts import get_prompt
 from kept.sessions.entries import FORWARDED, QUOTED, Text, ToolResult
 from kept.values import frozen

@@ -20,7 +20,7 @@ from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.indexing.batch_runner import BatchRunner
-    from kept.net.retry import RetryPolicy
+    from kept.net.client import RetryPolicy
 
 
 @frozen

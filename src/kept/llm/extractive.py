@@ -25,8 +25,8 @@ from kept.llm.base import (
     ToolOutput,
     ToolUse,
     Turn,
+    count_tokens,
 )
-from kept.llm.requests import count_tokens
 from kept.redact import redact
 from kept.values import frozen
 

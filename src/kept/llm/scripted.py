@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 
 from kept.limits import estimate_tokens
-from kept.llm.base import ChatRequest, Finished, ModelEvent, ModelUsage, TextDelta, ToolUse
-from kept.llm.requests import count_tokens
+from kept.llm.base import ChatRequest, Finished, ModelEvent, ModelUsage, TextDelta, ToolUse, count_tokens
 from kept.values import frozen
 
 
