@@ -12,6 +12,7 @@ from kept.clock import Clock, SystemClock
 from kept.config import Config, QuerySettings, load_config
 from kept.config.schema import BuiltInProvider
 from kept.errors import NoteNotFound, UsageError, WorkspaceMissing
+from kept.limits import is_utf8
 from kept.records import (
     Filter,
     Listing,
@@ -26,7 +27,6 @@ from kept.records import (
     TagList,
     Written,
 )
-from kept.text import is_utf8
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -17,11 +17,10 @@ from kept.context.transcript_text import split_transcript
 from kept.context.trim import shorten, shorten_lines
 from kept.context.turns import TurnOptions, make_turns
 from kept.context.view import build_view
-from kept.llm.base import ToolOutput, ToolSpec, ToolUse
-from kept.llm.requests import turn_text
+from kept.limits import estimate_tokens
+from kept.llm.base import ToolOutput, ToolSpec, ToolUse, turn_text
 from kept.prompts import get_prompt
 from kept.sessions.entries import CompactionEntry, Message, StateEntry, Text, ToolCall, ToolResult
-from kept.tokens import estimate_tokens
 from tests.support.context_strategies import lines_of, messages, said_of, view
 
 NOW = dt.datetime(2026, 3, 14, 15, 9, tzinfo=dt.UTC)

@@ -18,9 +18,7 @@ from kept.app import open_model
 from kept.config import load_config
 from kept.errors import ContextOverflow, ModelFailed, ModelUnavailable
 from kept.llm.base import ChatModel, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
-from kept.llm.claude_cli import TOOLS, ClaudeCli
-from kept.llm.process import OutputLimits
-from kept.llm.requests import CLOSING, render_conversation
+from kept.llm.claude_cli import CLOSING, TOOLS, ClaudeCli, OutputLimits, render_conversation
 from kept.tools.tool_definitions import TOOLS as CATALOGUE
 from tests.support.chat_requests import ask, end_of, request, text_of
 from tests.support.chat_server import Call, Fails, ModelServer, Says, Stalls, anthropic_error

@@ -683,7 +683,7 @@ def test_a_writer_that_was_killed_holds_no_lock(memory, workspace):
         [
             sys.executable,
             "-c",
-            "import sys; from kept.lock import locked\n"
+            "import sys; from kept.durable import locked\n"
             "with locked(sys.argv[1], wait_s=5, purpose='testing'): print('held', flush=True); sys.stdin.readline()",
             workspace,
         ],

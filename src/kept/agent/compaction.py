@@ -22,13 +22,13 @@ from kept.agent.summary import ConversationSummary, summarise
 from kept.context.compaction_plan import CompactionPlan, NothingToCompact, plan_compaction
 from kept.context.trim import shorten
 from kept.context.view import ConversationView, LoggedMessage
+from kept.durable import claimed
 from kept.errors import KeptError
-from kept.lock import claimed
+from kept.limits import estimate_tokens
 from kept.memory import Memory
 from kept.sessions.entries import CompactionEntry, Entry
 from kept.sessions.transcript import Transcript
 from kept.sessions.transcript_paths import cite_transcript, find_cited_path
-from kept.tokens import estimate_tokens
 from kept.values import frozen
 
 CLAIM_ENDING = ".compacting"

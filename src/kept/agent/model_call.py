@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TypeVar
 
 from kept.agent.services import AgentServices
-from kept.backoff import Backoff
+from kept.clock import Backoff
 from kept.context.transcript_text import TranscriptPiece, split_transcript
 from kept.context.view import LoggedMessage
 from kept.errors import ContextOverflow, KeptError

@@ -11,9 +11,9 @@ from kept.context.budget import Budget
 from kept.context.build import RecalledPassage, WorkspaceFile
 from kept.context.view import ConversationView
 from kept.errors import EmptyQuery, KeptError, NoteNotFound
+from kept.limits import estimate_tokens
 from kept.memory import Memory
 from kept.records import Hit
-from kept.tokens import estimate_tokens
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.prompt_files import INFORMING, INSTRUCTING

@@ -5,8 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import field
 
-from kept.backoff import Backoff
-from kept.clock import Clock
+from kept.clock import Backoff, Clock
 from kept.config import Config
 from kept.context.budget import Budget, plan_budget
 from kept.llm.base import ChatModel, ToolSpec

@@ -35,11 +35,11 @@ from kept.context.build import Context, ContextMaterial, build_context
 from kept.context.turns import NO_RESULT
 from kept.context.view import ANSWERS, ConversationView, LoggedMessage
 from kept.errors import ContextOverflow, KeptError, ModelError
+from kept.limits import estimate_tokens
 from kept.llm.base import Finished, ModelEvent, ModelUsage, TextDelta, ToolUse
 from kept.prompts import get_prompt
 from kept.records import Hit
 from kept.sessions.entries import Block, Message, Text, TokenUsage, ToolCall, ToolResult
-from kept.tokens import estimate_tokens
 from kept.tools.toolbox import LeaveOut, ToolOutcome
 
 MAX_COMPACTIONS = 2

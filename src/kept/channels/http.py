@@ -12,13 +12,12 @@ from kept.agent.events import AgentEvent, Inbound, Notice, Reply, ReplyDelta, To
 from kept.clock import Clock, new_id
 from kept.config import HttpSettings
 from kept.errors import ChannelUnavailable, KeptError, MessageRefused, status_of
+from kept.limits import utf8_safe
 from kept.net import serving
-from kept.net.guard import App, Guard
-from kept.net.serving import ServerLimits
+from kept.net.serving import App, Guard, ServerLimits
 from kept.responder.inbox import AcceptedMessage, AnswerRun, message_status
 from kept.responder.responder import Responder
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
-from kept.text import utf8_safe
 from kept.values import frozen
 
 if TYPE_CHECKING:

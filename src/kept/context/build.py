@@ -10,11 +10,10 @@ from kept.context.fence import Fence, make_fence
 from kept.context.trim import TrimmedText, shorten, shorten_lines
 from kept.context.turns import GROUP, TurnOptions, make_turns, merge_turns
 from kept.context.view import ConversationView
-from kept.llm.base import ChatRequest, TextPart, ToolSpec, Turn
-from kept.llm.requests import count_tokens
+from kept.limits import estimate_tokens
+from kept.llm.base import ChatRequest, TextPart, ToolSpec, Turn, count_tokens
 from kept.prompts import get_prompt
 from kept.sessions.entries import FORWARDED, QUOTED, Text, ToolResult
-from kept.tokens import estimate_tokens
 from kept.values import frozen
 from kept.workspace.prompt_files import INFORMING, INSTRUCTING
 

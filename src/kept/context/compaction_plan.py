@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kept.context.view import ConversationView, LoggedMessage
-from kept.llm.base import Part, TextPart, ToolOutput, ToolUse, Turn
-from kept.llm.requests import turn_text
+from kept.limits import estimate_tokens
+from kept.llm.base import Part, TextPart, ToolOutput, ToolUse, Turn, turn_text
 from kept.sessions.entries import Message, Text, ToolCall, ToolResult
-from kept.tokens import estimate_tokens
 from kept.values import frozen
 
 

@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cache
 
-from kept.text import clip, one_line
+from kept.limits import clip, one_line
 from kept.values import frozen
 
 BAR = "|"

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from kept.context.trim import shorten
 from kept.context.view import LoggedMessage
+from kept.limits import estimate_tokens, one_line
 from kept.sessions.entries import Attachment, Text, ToolCall, ToolResult
 from kept.sessions.spoken import call_text, result_text
-from kept.text import one_line
-from kept.tokens import estimate_tokens
 from kept.values import frozen
 
 _TOOL_TOKENS = 200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kept.tokens import CHARS_PER_TOKEN, estimate_tokens, weigh
+from kept.limits import CHARS_PER_TOKEN, estimate_tokens, weigh
 from kept.values import frozen
 
 _HEAD_SHARE = 0.7

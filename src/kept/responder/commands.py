@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable
 
 from kept.agent.events import AnsweringAgent, CompactionResult, Inbound
 from kept.errors import EmptyNote, KeptError, SessionNotFound
+from kept.limits import clip
 from kept.memory import Memory
 from kept.records import Hit, Written
 from kept.responder import forget
 from kept.sessions.entries import FORWARDED
 from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
-from kept.text import clip
 from kept.values import frozen
 from kept.workspace.removal import Removed
 

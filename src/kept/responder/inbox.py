@@ -28,12 +28,11 @@ from dataclasses import replace
 from typing import TypeVar
 
 from kept.agent.events import Inbound
-from kept.backoff import Backoff
-from kept.clock import Clock, SystemClock, new_id
+from kept.clock import Backoff, Clock, SystemClock, new_id
 from kept.config import Config
+from kept.durable import Fault
 from kept.errors import MessageConflict, WriteFailed
 from kept.limits import is_time
-from kept.quarantine import Fault
 from kept.responder.inbox_file import InboxFile, Record
 from kept.responder.timing import ResponderTiming
 from kept.sessions.session_key import SessionKey

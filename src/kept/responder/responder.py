@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
 
 from kept.agent.events import AgentEvent, GroupLine, Inbound
-from kept.backoff import Backoff
+from kept.clock import Backoff
 from kept.config import ResponderSettings
 from kept.errors import KeptError, MessageConflict, MessageNotFound
 from kept.responder.answer_runner import AnswerJob, AnswerRunner, EventReplay, GroupHistory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kept.backoff import Backoff
+from kept.clock import Backoff
 from kept.values import frozen
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import apsw
 
 from kept.clock import SystemClock
-from kept.database_files import file_number, replace_damaged
+from kept.durable import locked
 from kept.errors import (
     KeptError,
     SessionError,
@@ -28,18 +28,27 @@ from kept.errors import (
     TranscriptUnwritable,
     WorkspaceError,
 )
-from kept.forking import DatabaseLock, forget, register
 from kept.ledger import open_heal_ledger
-from kept.limits import int64
-from kept.lock import locked
+from kept.limits import int64, is_utf8, utf8_safe
 from kept.records import Heal, Problem
 from kept.sessions.checkpoint import ReadEnd, has_only_grown
 from kept.sessions.entries import Entry
 from kept.sessions.record import FIELDS, RecordBuilder, SessionRecord
 from kept.sessions.transcript import FileState, Position, Transcript, TranscriptLine, faults_of
 from kept.sessions.transcript_paths import iter_transcripts
-from kept.sqlite import BUSY_TIMEOUT_MS, connect, connect_in_memory, heal_and_retry, immediate, translated
-from kept.text import is_utf8, utf8_safe
+from kept.sqlite import (
+    BUSY_TIMEOUT_MS,
+    DatabaseLock,
+    connect,
+    connect_in_memory,
+    file_number,
+    forget_connection,
+    heal_and_retry,
+    immediate,
+    register_forkable,
+    replace_damaged,
+    translated,
+)
 from kept.values import frozen
 
 log = logging.getLogger(__name__)
@@ -87,12 +96,12 @@ class Catalogue:
         self._folder_state: FileState | None = None
         """State of the folder when every transcript in it was last compared with its row."""
         self._problems: list[Problem] = []
-        register(self)
+        register_forkable(self)
 
     def after_fork(self) -> None:
         """In a forked child, drop the connection: it is the parent's."""
         if self._db is not None:
-            forget(self._db)
+            forget_connection(self._db)
         self._db, self._folder_state = None, None
 
     def close(self) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from kept.errors import PathRefused, SessionNotFound
+from kept.limits import is_utf8
 from kept.records import Passage
 from kept.sessions.entries import Entry, ResetEntry, SessionStart
 from kept.sessions.spoken import find_utterance, show_utterances
 from kept.sessions.transcript import Damage, Transcript, TranscriptLine, parse_line
 from kept.sessions.transcript_paths import CITED_FOLDER, is_transcript
-from kept.text import is_utf8
 
 _DEFAULT_LINES = 200
 _MAX_PASSAGE_CHARS = 60_000

@@ -8,9 +8,8 @@ from __future__ import annotations
 import datetime as dt
 import os
 
-from kept.durable import sync_folder
+from kept.durable import TORN_ENDING, sync_folder
 from kept.errors import TranscriptUnwritable
-from kept.quarantine import TORN_ENDING
 from kept.sessions.transcript_paths import parse_transcript_name
 
 _DELETED = ".deleted-"

@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from kept.limits import clip, one_line, utf8_safe
 from kept.redact import redact
 from kept.sessions.entries import (
     Attachment,
@@ -25,7 +26,6 @@ from kept.sessions.entries import (
     ToolResult,
 )
 from kept.sessions.transcript import TranscriptLine
-from kept.text import clip, one_line, utf8_safe
 from kept.values import frozen
 
 Kind = Literal["user", "assistant", "tool", "system", "summary"]

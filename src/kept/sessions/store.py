@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 from kept.clock import Clock, SystemClock, new_id
 from kept.config import Config, load_config
-from kept.durable import make_private_folder
+from kept.durable import locked, make_private_folder
 from kept.errors import (
     SessionAmbiguous,
     SessionExists,
@@ -26,8 +26,6 @@ from kept.errors import (
     TranscriptUnwritable,
     UsageError,
 )
-from kept.forking import register
-from kept.lock import locked
 from kept.records import Problem
 from kept.sessions.branches import active_branch
 from kept.sessions.catalogue import Catalogue, CatalogueLimits
@@ -53,6 +51,7 @@ from kept.sessions.session_removal import purge as purge_transcript
 from kept.sessions.session_removal import rename_deleted, was_deleted
 from kept.sessions.transcript import LOCK_WAIT_S, Damage, Position, Transcript, TranscriptAppend, TranscriptLine
 from kept.sessions.transcript_paths import transcript_name
+from kept.sqlite import register_forkable
 from kept.values import frozen
 
 _CARRIED_OVER = (MODEL, THINKING)
@@ -104,7 +103,7 @@ class SessionStore:
         self._catalogue = Catalogue(config.paths.catalogue, self.folder, catalogue_limits)
         self._transcripts: OrderedDict[str, Transcript] = OrderedDict()
         self._lock = threading.Lock()
-        register(self)
+        register_forkable(self)
 
     def after_fork(self) -> None:
         """In a forked child, replace the lock: a thread of the parent may have held it."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from kept.durable import append_durably, write_atomic
+from kept.durable import append_durably, locked, move_torn_end, write_atomic
 from kept.errors import (
     LockMissing,
     SessionExists,
@@ -23,8 +23,6 @@ from kept.errors import (
     WriteFailed,
 )
 from kept.limits import int64
-from kept.lock import locked
-from kept.quarantine import move_torn_end
 from kept.sessions.entries import AnyEntry, Entry, Message
 from kept.sessions.entry_json import DamagedEntry, format_entry, parse_entry
 from kept.values import frozen

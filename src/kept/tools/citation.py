@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 from kept.errors import UsageError
+from kept.limits import clip, one_line
 from kept.records import cite
-from kept.text import clip, one_line
 
 NOTES = "kept://notes/"
 MAX_PATH_CHARS = 200

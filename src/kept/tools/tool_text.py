@@ -16,8 +16,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kept.limits import clip, one_line
 from kept.records import Hit, ListedPeriod, NoteLink, NoteLinks, Passage, SearchResult, Status, TagCount, Written
-from kept.text import clip, one_line
 from kept.tools.citation import LONG_NAME, show_citation, show_path
 
 _NOTHING = "Nothing is remembered about that. Try other words or a longer period."

@@ -10,12 +10,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, UsageError
+from kept.limits import utf8_safe, utf8_safe_tree
 from kept.memory import Memory
 from kept.records import Hit, Progress, SearchResult, TagCount
 from kept.redact import redact
 from kept.search.date_filter import check_order, parse_when
 from kept.sessions.transcript_paths import is_transcript_citation
-from kept.text import utf8_safe, utf8_safe_tree
 from kept.tools.arguments import check_arguments
 from kept.tools.citation import from_citation, from_uri
 from kept.tools.record_json import (

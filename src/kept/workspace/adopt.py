@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from kept.durable import write_atomic
+from kept.durable import locked, write_atomic
 from kept.errors import KeptError
-from kept.lock import locked
 from kept.records import Problem
 from kept.values import frozen
 from kept.workspace.notes import LOCK_WAIT_S

@@ -6,9 +6,8 @@ import datetime as dt
 import os
 
 from kept.clock import Clock
-from kept.durable import append_durably, write_atomic
+from kept.durable import append_durably, locked, write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WriteFailed
-from kept.lock import locked
 from kept.records import Passage, Written
 from kept.workspace.daily import daily_name, daily_parts
 from kept.workspace.files import decode

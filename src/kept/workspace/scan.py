@@ -7,9 +7,8 @@ import os
 import stat
 from operator import itemgetter
 
-from kept.limits import int64
+from kept.limits import int64, utf8_safe
 from kept.records import Problem, SourceFile
-from kept.text import utf8_safe
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace, find_name_fault, is_markdown, is_visible

@@ -13,7 +13,7 @@ from dataclasses import field
 
 from kept.durable import make_private_folder
 from kept.errors import PathRefused, WorkspaceError, WorkspaceMissing
-from kept.text import is_utf8
+from kept.limits import is_utf8
 from kept.values import frozen
 from kept.workspace.prompt_files import INSTRUCTING, LONG_TERM
 from kept.workspace.prompt_files import MEMORY_FOLDER as MEMORY_FOLDER
