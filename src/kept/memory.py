@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from kept.clock import Clock, SystemClock
 from kept.config import Config, QuerySettings, load_config
 from kept.config.schema import BuiltInProvider
-from kept.errors import NoteNotFound, UsageError, WorkspaceMissing
+from kept.errors import NoteNotFound, PathRefused, UsageError, WorkspaceMissing
 from kept.limits import is_utf8
 from kept.records import (
     Filter,
@@ -143,7 +143,7 @@ class Memory:
 
             return read_transcript(self.config.paths.sessions, path, start=start, lines=lines)
         from kept.workspace.notes import read_passage
-        from kept.workspace.workspace import may_be_title
+        from kept.workspace.workspace import is_markdown, may_be_title
 
         max_bytes = self.settings.max_file_bytes
         if may_be_title(path):
@@ -152,6 +152,11 @@ class Memory:
             path = find_note(self.index_service, path, self.clock.now()) or path
             if "." not in path:
                 raise NoteNotFound(f"No note has the path, name or title '{path}'.")
+        elif "/" in path and not is_markdown(path):
+            try:  # memory/ideas is memory/ideas.md
+                return read_passage(self.workspace, f"{path}.md", start=start, lines=lines, max_bytes=max_bytes)
+            except (NoteNotFound, PathRefused):
+                pass
         return read_passage(self.workspace, path, start=start, lines=lines, max_bytes=max_bytes)
 
     # the index

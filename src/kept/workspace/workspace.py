@@ -40,7 +40,8 @@ def is_visible(name: str) -> bool:
 
 def may_be_title(name: str) -> bool:
     """Return whether a name is not the path of a note, and may be its title or its day (2026/11/12) instead."""
-    is_path = is_markdown(name) or name.startswith((".", "~")) or ".." in name or ("/" in name and not name[0].isdigit())
+    is_path = is_markdown(name) or name.startswith((".", "~")) or ".." in name
+    is_path = is_path or ("/" in name and not name[0].isdigit())
     return not is_path and len(name) <= _LONGEST_TITLE and bool(name.strip()) and name.isprintable()
 
 
