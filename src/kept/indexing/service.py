@@ -289,6 +289,10 @@ class IndexService:
 
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
         """Bring the index up to date. ``force`` rebuilds it."""
+        # Imported already here, as threads that search after a sync may be forked: a child that is forked during an
+        # import waits for it forever.
+        import kept.search.pipeline  # noqa: F401
+
         self.require_usable()
         with self._lock:
             report = self._healing(self._sync_by_request, force=force, progress=progress)
