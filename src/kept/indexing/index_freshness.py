@@ -9,8 +9,7 @@ from kept.errors import KeptError
 from kept.records import Dropped, Hit
 from kept.search.pipeline import IndexSearchResult
 from kept.workspace.notes import read_passage
-from kept.workspace.scan import Scan
-from kept.workspace.watch import ChangeSignal
+from kept.workspace.scan import ChangeSignal, Scan
 from kept.workspace.workspace import Workspace
 
 RESCAN_AFTER_S = 5.0

@@ -21,7 +21,7 @@ from kept.tools.record_json import hit_json, passage_json, result_json, status_j
 from kept.tools.tool_definitions import get_tool
 from kept.tools.tool_text import error_text, passage_text, search_text, sessions_text, status_text, written_text
 from kept.values import frozen
-from kept.workspace.daily import daily_name, find_next_part
+from kept.workspace.workspace import daily_name, find_next_part
 
 if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord
