@@ -20,7 +20,6 @@ from kept.errors import DeliveryRefused, NotSent
 from kept.responder.inbox import AnswerRun
 from kept.values import frozen
 
-
 log = logging.getLogger(__name__)
 
 
