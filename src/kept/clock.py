@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import random
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -56,11 +55,15 @@ class Backoff:
     """
 
     def __init__(
-        self, first_s: float, longest_s: float, *, jitter: float = 0.5, random: Callable[[], float] = random.random
+        self, first_s: float, longest_s: float, *, jitter: float = 0.5, random: Callable[[], float] | None = None
     ) -> None:
         self._first_s = self._delay_s = first_s
         self._longest_s = longest_s
         self._jitter = jitter
+        if random is None:
+            from random import random as random_share  # imported here: it would cost every search a few milliseconds
+
+            random = random_share
         self._random = random
 
     def next_s(self) -> float:

@@ -10,7 +10,7 @@ import pytest
 
 from kept.agent.events import Inbound
 from kept.clock import SystemClock
-from kept.responder.commands import HELP, NAMES, Command, CommandCall, Commands, parse_command
+from kept.responder.dispatcher import HELP, NAMES, Command, CommandCall, Commands, parse_command
 from kept.responder.forget import split_passages
 from kept.testing import ScriptedChat
 from kept.workspace.removal import LineRemoval, remove_passages

@@ -24,8 +24,7 @@ from kept.tools.tool_text import (
     status_text,
     written_text,
 )
-from kept.workspace.prompt_files import INFORMING, INSTRUCTING, LONG_TERM, PERSONS_OWN, is_persons_own
-from kept.workspace.workspace import ROOT_NOTES
+from kept.workspace.workspace import INFORMING, INSTRUCTING, LONG_TERM, PERSONS_OWN, ROOT_NOTES, is_persons_own
 from tests.support.files import tree_of, write_file
 
 

@@ -17,7 +17,7 @@ from kept import Memory
 from kept.durable import write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WorkspaceMissing
 from kept.testing import FrozenClock
-from kept.workspace.files import read_note
+from kept.workspace.opened import read_note
 from tests.support.files import tree_of, write_file
 
 EXTRA = "memory_search.extra_paths"

@@ -16,7 +16,7 @@ from kept.memory import Memory
 from kept.records import Hit
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.prompt_files import INFORMING, INSTRUCTING
+from kept.workspace.workspace import INFORMING, INSTRUCTING
 
 QUERY_CHARS = 1_000
 UNTRUSTED = (

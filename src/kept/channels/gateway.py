@@ -19,10 +19,9 @@ from kept.durable import locked, make_private_folder
 from kept.errors import ConfigError, LockBusy, WriteFailed
 from kept.memory import Memory
 from kept.net.serving import ServerLimits
-from kept.responder.channel import Channel, PullChannel
+from kept.responder.channel import Channel, PullChannel, ResponderTiming
 from kept.responder.inbox import Inbox
 from kept.responder.responder import Responder
-from kept.responder.timing import ResponderTiming
 from kept.sessions.store import SessionStore
 
 if TYPE_CHECKING:

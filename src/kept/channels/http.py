@@ -143,10 +143,13 @@ class HttpEndpoints:
         message_id = body.get("id", None) or new_id()
         if not isinstance(message_id, str) or not _ID.fullmatch(message_id):
             raise MessageRefused("'id' has to be up to 128 letters, digits, '.', '_', ':' and '-'.")
+        text = body.get("text")
+        if not isinstance(text, str) or not text.strip():
+            raise MessageRefused("'text' is missing.", hint='Such as {"user": "ada", "text": "Hello"}.')
         wants_events = "text/event-stream" in request.headers.get("accept", "")
         return PostedMessage(
             SessionKey(self._agent_id, NAME, DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, conversation or user or ""),
-            Inbound(message_id, _text(body), user, self._clock.now()),
+            Inbound(message_id, utf8_safe(text), user, self._clock.now()),
             stream=_flag(body, "stream", default=wants_events),
             wait=_flag(body, "wait", default=True),
         )
@@ -243,13 +246,6 @@ def _name(body: dict[str, Any], field: str) -> str | None:
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARS:
         raise MessageRefused(f"'{field}' has to be a text of at most {MAX_NAME_CHARS} characters.")
     return value
-
-
-def _text(body: dict[str, Any]) -> str:
-    text = body.get("text")
-    if not isinstance(text, str) or not text.strip():
-        raise MessageRefused("'text' is missing.", hint='Such as {"user": "ada", "text": "Hello"}.')
-    return utf8_safe(text)
 
 
 def _flag(body: dict[str, Any], field: str, *, default: bool) -> bool:

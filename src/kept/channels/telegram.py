@@ -33,9 +33,8 @@ from kept.errors import (
     NotSent,
     QueueFull,
 )
-from kept.responder.reply_split import utf16_length
+from kept.responder.channel import ResponderTiming, utf16_length
 from kept.responder.responder import Responder
-from kept.responder.timing import ResponderTiming
 from kept.sessions.session_key import SessionKey
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from kept.errors import KeptError
 from kept.memory import Memory
 from kept.tools.citation import show_name
 from kept.tools.tool_text import quote
-from kept.workspace.daily import daily_parts
+from kept.workspace.workspace import daily_parts
 
 if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord

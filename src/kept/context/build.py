@@ -15,7 +15,7 @@ from kept.llm.base import ChatRequest, TextPart, ToolSpec, Turn, count_tokens
 from kept.prompts import get_prompt
 from kept.sessions.entries import FORWARDED, QUOTED, Text, ToolResult
 from kept.values import frozen
-from kept.workspace.prompt_files import INFORMING, INSTRUCTING
+from kept.workspace.workspace import INFORMING, INSTRUCTING
 
 
 @frozen

@@ -21,7 +21,7 @@ from kept.store.file_list import (
     note_headings,
     note_paths,
 )
-from kept.workspace.daily import daily_name, daily_parts
+from kept.workspace.workspace import daily_name, daily_parts
 
 if TYPE_CHECKING:
     from kept.indexing.service import IndexService

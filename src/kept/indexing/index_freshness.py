@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from kept.errors import KeptError
 from kept.records import Dropped, Hit
 from kept.workspace.notes import read_passage
-from kept.workspace.scan import Scan
-from kept.workspace.watch import ChangeSignal
+from kept.workspace.scan import ChangeSignal, Scan
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:

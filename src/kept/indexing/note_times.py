@@ -6,7 +6,7 @@ import datetime as dt
 import re
 
 from kept.chunking.markdown import HEADING_JOIN
-from kept.workspace.daily import DAILY_NOTE
+from kept.workspace.workspace import DAILY_NOTE
 
 # 15:09, 9:05 am, 15:09:30; not 15:09 inside a longer number.
 _ENTRY = r"(\d{1,2}):(\d{2})(?::(\d{2}))?(?![\d:])(?:\s?([AaPp])\.?[Mm]\b)?"

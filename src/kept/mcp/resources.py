@@ -14,8 +14,8 @@ from kept.memory import Memory
 from kept.records import SourceFile
 from kept.tools.citation import NOTES, decode, show_name, uri_of
 from kept.values import frozen
-from kept.workspace.daily import DAILY_NOTE, daily_name, daily_parts
 from kept.workspace.scan import scan_workspace
+from kept.workspace.workspace import DAILY_NOTE, daily_name, daily_parts
 
 DAILY = "kept://daily/"
 PAGE = 500

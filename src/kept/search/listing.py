@@ -16,7 +16,7 @@ from kept.search.pipeline import WINDOW_LINES, IndexSearchResult, make_hit
 from kept.search.selection import Windows
 from kept.store.file_list import entry_rows
 from kept.store.index import Index
-from kept.workspace.daily import DAILY_NOTE
+from kept.workspace.workspace import DAILY_NOTE
 
 _PARTS = (ScorePart("listed", 1.0, "from that time"),)
 _Row = tuple[int, str, str, int]

@@ -38,7 +38,7 @@ from kept.tools.tool_text import (
     written_text,
 )
 from kept.values import frozen
-from kept.workspace.daily import daily_name, find_next_part
+from kept.workspace.workspace import daily_name, find_next_part
 
 if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord

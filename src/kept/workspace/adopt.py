@@ -14,8 +14,7 @@ from kept.records import Problem
 from kept.values import frozen
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.prompt_files import is_persons_own
-from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace, is_indexed_name, is_markdown
+from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace, is_indexed_name, is_markdown, is_persons_own
 
 _LONG_TERM_NAMES = ("MEMORY.md", "memory.md")
 

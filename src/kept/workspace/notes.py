@@ -9,15 +9,17 @@ from kept.clock import Clock
 from kept.durable import append_durably, locked, write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WriteFailed
 from kept.records import Passage, Written
-from kept.workspace.daily import daily_name, daily_parts
-from kept.workspace.files import decode
-from kept.workspace.opened import OpenWorkspace
-from kept.workspace.prompt_files import is_persons_own, refusal, require_tool_may_write
+from kept.workspace.opened import OpenWorkspace, decode
 from kept.workspace.workspace import (
     Workspace,
+    daily_name,
+    daily_parts,
     find_name_fault,
     has_control_characters,
     is_note_name,
+    is_persons_own,
+    refusal,
+    require_tool_may_write,
     show_path,
 )
 

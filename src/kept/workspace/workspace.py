@@ -1,22 +1,100 @@
-"""A workspace and its rules: the paths a caller may name, and the names that are indexed. Names only, not the disk.
+"""A workspace and its rules: files of a system prompt, paths a caller may name, names that are indexed, daily logs.
+
+Everything that a tool writes may have been suggested by others: by a note, a web page, a message in a group.
+So a tool must not write what a model later reads as instructions. Tools write MEMORY.md, which is shown as data, and
+notes below memory/. All other files belong to the person, who changes them with an editor or `kept add --to`.
 
 Every path from outside passes through `Workspace.locate` and is then opened through `OpenWorkspace`, which follows no
 link. Discovery (`scan.py`) and writing (`notes.py`) use the same rules: `is_visible`, `is_note_name` and
 `find_name_fault`.
+
+The log of a day is memory/2026-11-16.md, and memory/2026-11-16-2.md after the first is full.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
 from dataclasses import field
+from functools import cache
 
 from kept.durable import make_private_folder
 from kept.errors import PathRefused, WorkspaceError, WorkspaceMissing
 from kept.limits import is_utf8
 from kept.values import frozen
-from kept.workspace.prompt_files import INSTRUCTING, LONG_TERM
-from kept.workspace.prompt_files import MEMORY_FOLDER as MEMORY_FOLDER
+
+# files of a prompt
+
+INSTRUCTING = ("SOUL.md", "AGENTS.md")
+"""Shown verbatim: the person's own instructions."""
+LONG_TERM = ("MEMORY.md", "memory.md")
+INFORMING = ("USER.md", *LONG_TERM)
+"""Shown as data."""
+MEMORY_FOLDER = "memory"
+
+_OTHERS = (
+    *("IDENTITY.md", "TOOLS.md", "HEARTBEAT.md", "BOOTSTRAP.md"),
+    *("AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md"),
+)
+"""Instructions for other agents that work in the same folder."""
+PERSONS_OWN = (*INSTRUCTING, "USER.md", *_OTHERS)
+
+
+def is_persons_own(path: str) -> bool:
+    """Return whether a file belongs to the person, being part of a system prompt, in any folder and spelling."""
+    return _fold(path.replace("\\", "/").rpartition("/")[2]) in _folded()
+
+
+def require_tool_may_write(root: str, absolute: str, shown: str) -> None:
+    """Raise PathRefused unless a tool may write the note at ``absolute`` in the workspace ``root``."""
+    relative = os.path.relpath(absolute, root).replace(os.sep, "/")
+    if is_persons_own(relative) or _is_linked_to_persons_own(root, absolute):
+        raise refusal(shown)
+    if relative not in LONG_TERM and not relative.startswith(f"{MEMORY_FOLDER}/"):
+        raise PathRefused(f"{shown}: tools write only MEMORY.md and notes below memory/.")
+
+
+def refusal(shown: str) -> PathRefused:
+    return PathRefused(
+        f"{shown}: tools cannot write files that are part of a system prompt; write to 'memory' (MEMORY.md) or to a "
+        "daily note instead, or ask the person to change it.",
+        hint="",
+    )
+
+
+def _is_linked_to_persons_own(root: str, absolute: str) -> bool:
+    """Return whether a path is another name of such a file: by a link, or on a file system that ignores case."""
+    target = _identity(absolute)
+    return target is not None and any(target == _identity(os.path.join(root, name)) for name in PERSONS_OWN)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        state = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return state.st_dev, state.st_ino
+
+
+@cache
+def _folded() -> frozenset[str]:
+    return frozenset(map(_fold, PERSONS_OWN))
+
+
+def _fold(name: str) -> str:
+    """Return a name as the most lenient file system compares it.
+
+    Case, width, invisible characters, trailing dots and spaces, and the name of an NTFS stream are dropped.
+    """
+    import unicodedata
+
+    plain = unicodedata.normalize("NFKC", name.partition(":")[0]).casefold()
+    visible = (char for char in plain if unicodedata.category(char) not in ("Cc", "Cf"))
+    return "".join(visible).strip(" .")
+
+
+# names and paths
 
 ROOT_NOTES = (*LONG_TERM, "USER.md", *INSTRUCTING)
 MAX_PATH_BYTES = 4095
@@ -143,7 +221,12 @@ class Workspace:
         absolute = os.path.normpath(os.path.join(self.root, path))
         if self.base_of(absolute) is None:
             raise PathRefused(f"{shown}: outside the workspace.")
-        _refuse_long(absolute, shown)
+        try:
+            encoded = os.fsencode(absolute)
+        except UnicodeEncodeError:
+            raise PathRefused(f"{shown}: the name is not valid UTF-8.") from None
+        if len(encoded) > MAX_PATH_BYTES or any(len(part) > MAX_NAME_BYTES for part in encoded.split(b"/")):
+            raise PathRefused(f"{shown}: the name is too long.")
         return absolute
 
     def base_of(self, absolute: str) -> str | None:
@@ -160,10 +243,33 @@ def show_path(path: str) -> str:
     return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}…"
 
 
-def _refuse_long(absolute: str, shown: str) -> None:
-    try:
-        encoded = os.fsencode(absolute)
-    except UnicodeEncodeError:
-        raise PathRefused(f"{shown}: the name is not valid UTF-8.") from None
-    if len(encoded) > MAX_PATH_BYTES or any(len(part) > MAX_NAME_BYTES for part in encoded.split(b"/")):
-        raise PathRefused(f"{shown}: the name is too long.")
+# the log of a day
+
+DAILY_NOTE = re.compile(r"(?:^|/)(\d{4}-\d{2}-\d{2})(?:-([2-9]|[1-9]\d{1,2}))?\.md$", re.IGNORECASE)
+"""Groups: the day, and the number of the part, without one for the first."""
+_MAX_PARTS = 999
+
+
+def daily_name(day: dt.date, part: int = 1) -> str:
+    return f"{MEMORY_FOLDER}/{day:%Y-%m-%d}{'' if part == 1 else f'-{part}'}.md"
+
+
+def daily_parts(workspace: Workspace, day: dt.date) -> list[str]:
+    """Return the existing files of a day's log, in the order they were written."""
+    parts: list[str] = []
+    for part in range(1, _MAX_PARTS + 1):
+        name = daily_name(day, part)
+        if not os.path.lexists(os.path.join(workspace.root, name)):
+            break
+        parts.append(name)
+    return parts
+
+
+def find_next_part(workspace: Workspace, path: str) -> str | None:
+    """Return the part of a daily log that follows ``path``, or None."""
+    name = DAILY_NOTE.search(path)
+    if name is None:
+        return None
+    part = int(name[2] or 1) + 1
+    after = f"{path[: name.start(1)]}{name[1]}-{part}.md"
+    return after if os.path.isfile(os.path.join(workspace.root, after)) else None
