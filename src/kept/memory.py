@@ -139,7 +139,7 @@ class Memory:
         from kept.sessions.transcript_paths import is_transcript_citation
 
         if is_transcript_citation(path):
-            from kept.sessions.passage import read_transcript
+            from kept.sessions.spoken import read_transcript
 
             return read_transcript(self.config.paths.sessions, path, start=start, lines=lines)
         from kept.workspace.notes import read_passage

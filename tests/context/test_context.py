@@ -9,13 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.config.schema import CompactionSettings, ContextSettings
-from kept.context.budget import plan_budget
-from kept.context.build import ContextMaterial, RecalledPassage, WorkspaceFile, build_context
-from kept.context.compaction_plan import NothingToCompact, find_safe_cuts, plan_compaction
+from kept.context.compaction_plan import NothingToCompact, find_safe_cuts, plan_compaction, split_transcript
+from kept.context.context import (
+    ContextMaterial,
+    RecalledPassage,
+    TurnOptions,
+    WorkspaceFile,
+    build_context,
+    make_turns,
+    plan_budget,
+    shorten,
+    shorten_lines,
+)
 from kept.context.fence import Fence
-from kept.context.transcript_text import split_transcript
-from kept.context.trim import shorten, shorten_lines
-from kept.context.turns import TurnOptions, make_turns
 from kept.context.view import build_view
 from kept.limits import estimate_tokens
 from kept.llm.base import ToolOutput, ToolSpec, ToolUse, turn_text

@@ -15,12 +15,14 @@ from kept.records import Hit, Passage, Problem, SearchResult, Status, Written
 from kept.sessions.entries import Message, StateEntry
 from kept.sessions.store import SessionStore
 from kept.tools import Toolbox, plain_functions
-from kept.tools.citation import from_citation, show_citation, show_name
 from kept.tools.tool_text import (
     error_text,
+    from_citation,
     passage_text,
     search_text,
     sessions_text,
+    show_citation,
+    show_name,
     status_text,
     written_text,
 )

@@ -20,7 +20,7 @@ from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog, hash_lines, run_to_end
 from kept.agent.summary import ConversationSummary, summarise
 from kept.context.compaction_plan import CompactionPlan, NothingToCompact, plan_compaction
-from kept.context.trim import shorten
+from kept.context.context import shorten
 from kept.context.view import ConversationView, LoggedMessage
 from kept.durable import claimed
 from kept.errors import KeptError

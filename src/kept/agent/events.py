@@ -6,10 +6,8 @@ import datetime as dt
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from kept.context.turns import GROUP
-from kept.context.view import ANSWERS, INBOUND
-from kept.sessions.entries import Message, Text
-from kept.sessions.entry_json import format_time
+from kept.context.view import ANSWERS, GROUP, INBOUND
+from kept.sessions.entries import Message, Text, format_time
 from kept.values import frozen
 
 _RESERVED_METADATA = (INBOUND, ANSWERS, GROUP)

@@ -16,8 +16,8 @@ from kept.agent.model_call import add_usage, ask, read_in_pieces, retry, usage_f
 from kept.agent.no_reply import is_empty_answer
 from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog, run_to_end
+from kept.context.compaction_plan import TranscriptPiece
 from kept.context.fence import Fence, clean_line, make_fence
-from kept.context.transcript_text import TranscriptPiece
 from kept.context.view import ConversationView, LoggedMessage, flush_succeeded
 from kept.errors import KeptError, ModelError
 from kept.llm.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from kept.agent.services import AgentServices
 from kept.clock import Backoff
-from kept.context.transcript_text import TranscriptPiece, split_transcript
+from kept.context.compaction_plan import TranscriptPiece, split_transcript
 from kept.context.view import LoggedMessage
 from kept.errors import ContextOverflow, KeptError
 from kept.llm.base import ChatRequest, Finished, ModelUsage, TextDelta, ToolUse

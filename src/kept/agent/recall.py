@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from kept.agent.events import Inbound
 from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog
-from kept.context.budget import Budget
-from kept.context.build import RecalledPassage, WorkspaceFile
+from kept.context.context import Budget, RecalledPassage, WorkspaceFile
 from kept.context.view import ConversationView
 from kept.errors import EmptyQuery, KeptError, NoteNotFound
 from kept.limits import estimate_tokens

@@ -7,7 +7,7 @@ from dataclasses import field
 
 from kept.clock import Backoff, Clock
 from kept.config import Config
-from kept.context.budget import Budget, plan_budget
+from kept.context.context import Budget, plan_budget
 from kept.llm.base import ChatModel, ToolSpec
 from kept.memory import Memory
 from kept.sessions.store import SessionStore

@@ -8,9 +8,9 @@ from typing import Any, Literal
 from kept.agent.model_call import add_usage, ask, read_in_pieces, usage_fields
 from kept.agent.no_reply import is_empty_answer
 from kept.agent.services import AgentServices
+from kept.context.compaction_plan import TranscriptPiece
+from kept.context.context import shorten
 from kept.context.fence import make_fence
-from kept.context.transcript_text import TranscriptPiece
-from kept.context.trim import shorten
 from kept.context.view import LoggedMessage
 from kept.errors import ModelError, ModelFailed
 from kept.llm.base import ChatRequest, ModelUsage, Turn

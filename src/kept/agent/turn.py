@@ -31,8 +31,7 @@ from kept.agent.no_reply import NoReplyFilter, is_no_reply, strip_no_reply
 from kept.agent.recall import TurnMaterial, gather_material
 from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog, find_answer, find_open_calls, run_to_end, unanswered_ids
-from kept.context.build import Context, ContextMaterial, build_context
-from kept.context.turns import NO_RESULT
+from kept.context.context import NO_RESULT, Context, ContextMaterial, build_context
 from kept.context.view import ANSWERS, ConversationView, LoggedMessage
 from kept.errors import ContextOverflow, KeptError, ModelError
 from kept.limits import estimate_tokens
@@ -139,7 +138,7 @@ class AgentTurn:
 
     def _build_context(self, remark: str | None = None) -> Context:
         view = self.log.view()
-        answered = [logged.id for logged in view.messages if logged.inbound_id in self._ids]
+        answered = [logged.entry.id for logged in view.messages if logged.inbound_id in self._ids]
         material = ContextMaterial(
             view=view,
             path=self.log.path,
@@ -332,7 +331,7 @@ def read_reply(answer: LoggedMessage) -> Reply:
     text = answer.message.metadata.get(_REPLY) or answer.message.text
     silent = is_no_reply(text)
     reply = strip_no_reply(text)
-    return Reply(reply.strip() if silent else reply, answer.id, silent)
+    return Reply(reply.strip() if silent else reply, answer.entry.id, silent)
 
 
 def run_tool(services: AgentServices, use: ToolUse, leave_out: LeaveOut) -> ToolOutcome:

@@ -40,8 +40,9 @@ from kept.sessions.entries import (
     ToolCall,
     ToolResult,
     UnknownEntry,
+    format_entry,
+    format_time,
 )
-from kept.sessions.entry_json import format_entry, format_time
 from kept.sessions.record import SessionRecord
 from kept.sessions.spoken import call_text, result_text
 from kept.sessions.store import SessionStore

@@ -95,7 +95,7 @@ def _is_current(hit: Hit, workspace: Workspace, sessions_folder: str, max_bytes:
     text = hit.snippet.strip("…").strip()
     try:
         if hit.source == "sessions":
-            from kept.sessions.passage import still_says
+            from kept.sessions.spoken import still_says
 
             return still_says(sessions_folder, hit.path, start=hit.start_line, end=hit.end_line, text=text)
         lines = hit.end_line - hit.start_line + 1

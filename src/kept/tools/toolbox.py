@@ -16,8 +16,6 @@ from kept.records import Hit, Progress, SearchResult, TagCount
 from kept.redact import redact
 from kept.search.date_filter import check_order, parse_when
 from kept.sessions.transcript_paths import is_transcript_citation
-from kept.tools.arguments import check_arguments
-from kept.tools.citation import from_citation, from_uri
 from kept.tools.record_json import (
     hit_json,
     links_json,
@@ -27,9 +25,11 @@ from kept.tools.record_json import (
     to_json,
     written_json,
 )
-from kept.tools.tool_definitions import get_tool
+from kept.tools.tool_definitions import check_arguments, get_tool
 from kept.tools.tool_text import (
     error_text,
+    from_citation,
+    from_uri,
     links_text,
     passage_text,
     search_text,
@@ -128,7 +128,7 @@ class Toolbox:
                 "memory_get: give either a path or a date.",
                 hint="For example path: memory/ideas.md, or date: yesterday.",
             )
-        path = arguments["path"] if "path" in arguments else daily_path(arguments["date"], self.memory.clock.now())
+        path = arguments.get("path") or daily_name(find_day(arguments["date"], self.memory.clock.now()))
         path, start, lines = from_citation(path, arguments.get("from"), arguments.get("lines"))
         try:
             passage = self.memory.read(path, start=start or 1, lines=lines)
@@ -242,6 +242,7 @@ def daily_path(date: str, now: dt.datetime) -> str:
 
 
 def find_day(date: str, now: dt.datetime) -> dt.date:
+    """Return the day of a daily log. It is written as people write it: 2026-03-01, today, yesterday."""
     return dt.datetime.fromtimestamp(parse_when(date, now=now) / 1000).astimezone()
 
 
@@ -251,7 +252,7 @@ def error_outcome(error: KeptError) -> ToolOutcome:
 
 
 def _session_json(record: SessionRecord) -> dict[str, Any]:
-    from kept.sessions.entry_json import format_time
+    from kept.sessions.entries import format_time
 
     title = record.state.get(_TITLE)
     return {
