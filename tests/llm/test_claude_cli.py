@@ -23,6 +23,7 @@ from kept.tools.tool_definitions import TOOLS as CATALOGUE
 from tests.support.chat_requests import ask, end_of, request, text_of
 from tests.support.chat_server import Call, Fails, ModelServer, Says, Stalls, anthropic_error
 from tests.support.repository import NODE_PROGRAMS
+from tests.support.waiting import wait_until
 
 REAL = NODE_PROGRAMS / "claude"
 
@@ -240,7 +241,7 @@ def test_a_silent_program_is_stopped_with_everything_it_started(stand_in):
     stand_in.says(delta("Half an"), sleep=True)
     with pytest.raises(ModelFailed, match="sent nothing for"):
         ask(model_of(stand_in.program, timeout_s=3), "Hello?")
-    assert not is_running(stand_in.child)
+    wait_until(lambda: not is_running(stand_in.child), "the end of the killed program")
 
 
 def test_whoever_stops_listening_stops_the_program(stand_in):
@@ -255,7 +256,7 @@ def test_whoever_stops_listening_stops_the_program(stand_in):
 
     with pytest.raises(KeyError):
         asyncio.run(listen())
-    assert not is_running(stand_in.child)
+    wait_until(lambda: not is_running(stand_in.child), "the end of the killed program")
 
 
 def test_a_program_that_never_ends_its_line_is_stopped(stand_in):
