@@ -100,25 +100,22 @@ class LiveReporter:
         if (before.role, before.leader_pid) == (role, leader_pid):
             return
         self.update(role=role, leader_pid=leader_pid, watching="nothing", waiting=0, syncing=False)
-        self._emit("role", succeeds=before.role == "standby" and role == "leader")
-
-    def report_sync(self, report: SyncReport) -> None:
-        self._emit("synced", report=report)
+        self.emit("role", succeeds=before.role == "standby" and role == "leader")
 
     def report_problem(self, message: str) -> None:
         """Report a problem, unless it is the current one: a failure that repeats is one event."""
         if self.state().problem != message:
             self.update(problem=message)
-            self._emit("problem", message)
+            self.emit("problem", message)
 
     def report_notice(self, message: str) -> None:
         """Report a message once."""
         if message not in self._notices:
             self._notices.add(message)
             log.info("%s", message)
-            self._emit("notice", message)
+            self.emit("notice", message)
 
-    def _emit(
+    def emit(
         self, kind: EventKind, message: str = "", *, report: SyncReport | None = None, succeeds: bool = False
     ) -> None:
         if self._listener is not None:
@@ -305,7 +302,7 @@ class LeaderLoop:
         else:
             self._reporter.update(problem=None)
         if report is not None and (report.indexed or report.removed or report.rebuilt or syncs == 1):
-            self._reporter.report_sync(report)
+            self._reporter.emit("synced", report=report)
         return report is not None
 
     def _try_to_sync(self) -> tuple[SyncReport | None, str | None]:
