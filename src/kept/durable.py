@@ -274,20 +274,16 @@ def _claim(path: str) -> _LockHandle | None:
         except BlockingIOError:
             handle.close()
             return None
-        if _is_at(handle.number, path):
-            return handle
+        try:
+            if os.path.samestat(os.fstat(handle.number), os.stat(path)):
+                return handle
+        except FileNotFoundError:
+            pass
         handle.close()  # the holder unlinked the name in between: try again
 
 
 def _cannot_lock(path: str, exc: OSError) -> WorkspaceError:
     return WorkspaceError(f"{path}: cannot be locked ({exc.strerror}).", hint="Check its permissions.")
-
-
-def _is_at(handle: int, path: str) -> bool:
-    try:
-        return os.path.samestat(os.fstat(handle), os.stat(path))
-    except FileNotFoundError:
-        return False
 
 
 # quarantine of records that cannot be read

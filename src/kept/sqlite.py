@@ -363,7 +363,16 @@ def _prepare(db: apsw.Connection, migrations: str) -> None:
     if checksum_vfs():
         # Space for a checksum on every page. Only an empty file can get it; on any other this changes nothing.
         db.reserve_bytes("main", _CHECKSUM_BYTES)
-    _switch_to_wal(db)
+    # With write-ahead logging, readers continue while one process writes. Several processes may switch a new file at
+    # once. SQLite reports that as busy without waiting, so this waits.
+    for attempt in range(_WAL_TRIES):
+        try:
+            db.pragma("journal_mode", "WAL")
+            break
+        except apsw.BusyError:
+            if attempt == _WAL_TRIES - 1:
+                raise
+            time.sleep(0.02)
     # Derived data: a power cut may lose the last commits, and the next sync repeats them.
     db.pragma("synchronous", "NORMAL")
     # Scans of packed vectors and merges of the full-text index stay in memory.
@@ -372,21 +381,6 @@ def _prepare(db: apsw.Connection, migrations: str) -> None:
     # Without a limit the log keeps the size of the largest rebuild forever.
     db.pragma("journal_size_limit", 16_000_000)
     migrate(db, migrations)
-
-
-def _switch_to_wal(db: apsw.Connection) -> None:
-    """Switch to write-ahead logging, so that readers continue while one process writes.
-
-    Several processes may switch a new file at once. SQLite reports that as busy without waiting, so this waits.
-    """
-    for attempt in range(_WAL_TRIES):
-        try:
-            db.pragma("journal_mode", "WAL")
-            return
-        except apsw.BusyError:
-            if attempt == _WAL_TRIES - 1:
-                raise
-            time.sleep(0.02)
 
 
 @cache

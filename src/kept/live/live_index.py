@@ -1,7 +1,8 @@
 """LiveIndex: a thread that keeps the index current as long as a program runs.
 
-Of several processes, the one that holds a lock is the leader and keeps the index current. It waits for changes and
-syncs when a sync is due, until the lead is lost. The kernel drops the lock when the process ends.
+Others see its state and its events. Of several processes, the one that holds a lock is the leader and keeps the index
+current. It waits for changes and syncs when a sync is due, until the lead is lost. The kernel drops the lock when the
+process ends.
 """
 
 from __future__ import annotations
@@ -12,19 +13,114 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from threading import Event
 from types import TracebackType
+from typing import Any, Literal
 
 from kept.config import Config
 from kept.durable import locked, make_private_folder
 from kept.errors import KeptError, LockBusy, WorkspaceError
 from kept.indexing.service import IndexService
-from kept.live.reporting import LiveEvent, LiveReporter, LiveState
 from kept.live.schedule import LiveTiming, PendingChanges, SyncSchedule
-from kept.live.watcher import WatchSupervisor
+from kept.live.watcher import Watching, WatchSupervisor
 from kept.memory import Memory
 from kept.records import SyncReport
 from kept.sqlite import file_number, register_forkable
+from kept.values import frozen
+
+log = logging.getLogger(__name__)
+
+# what others see
+
+Role = Literal["stopped", "starting", "leader", "standby"]
+"""The leader does the work. The others stand by, and one of them takes over when the leader is gone."""
+
+
+@frozen
+class LiveState:
+    role: Role = "stopped"
+    watching: Watching = "nothing"
+    leader_pid: int | None = None
+    """Process that does the work, if known."""
+    files: int = 0
+    chunks: int = 0
+    syncs: int = 0
+    waiting: int = 0
+    """Changes that were noticed and are not indexed yet."""
+    syncing: bool = False
+    completed: int = 0
+    total: int = 0
+    """Files of the running sync that are done, and all of them, as far as it reports them."""
+    last_change: str | None = None
+    """Note or transcript whose change was noticed last."""
+    last_sync: str | None = None
+    """When the last sync ended (ISO 8601)."""
+    problem: str | None = None
+    """Why the last sync was not complete. It is retried."""
+
+
+EventKind = Literal["role", "synced", "notice", "problem"]
+
+
+@frozen
+class LiveEvent:
+    """A new role, a completed sync, or a message for the user."""
+
+    kind: EventKind
+    state: LiveState
+    message: str = ""
+    report: SyncReport | None = None
+    succeeds: bool = False
+    """True if this process leads from now on and stood by before."""
+
+
+class LiveReporter:
+    """Holds the state of a live index for other threads and reports events to a listener."""
+
+    def __init__(self, listener: Callable[[LiveEvent], None] | None) -> None:
+        self._listener = listener
+        self._notices: set[str] = set()
+        self.reset()
+
+    def reset(self) -> None:
+        self._lock = threading.Lock()
+        self._state = LiveState()
+
+    def state(self) -> LiveState:
+        with self._lock:
+            return self._state
+
+    def update(self, **fields: Any) -> None:
+        with self._lock:
+            self._state = replace(self._state, **fields)
+
+    def set_role(self, role: Role, *, leader_pid: int | None = None) -> None:
+        before = self.state()
+        if (before.role, before.leader_pid) == (role, leader_pid):
+            return
+        self.update(role=role, leader_pid=leader_pid, watching="nothing", waiting=0, syncing=False)
+        self.emit("role", succeeds=before.role == "standby" and role == "leader")
+
+    def report_problem(self, message: str) -> None:
+        """Report a problem, unless it is the current one: a failure that repeats is one event."""
+        if self.state().problem != message:
+            self.update(problem=message)
+            self.emit("problem", message)
+
+    def report_notice(self, message: str) -> None:
+        """Report a message once."""
+        if message not in self._notices:
+            self._notices.add(message)
+            log.info("%s", message)
+            self.emit("notice", message)
+
+    def emit(
+        self, kind: EventKind, message: str = "", *, report: SyncReport | None = None, succeeds: bool = False
+    ) -> None:
+        if self._listener is not None:
+            self._listener(LiveEvent(kind, self.state(), message, report, succeeds))
+
 
 # leadership
 
@@ -101,8 +197,6 @@ class Leadership:
 
 # the loop of the leader
 
-log = logging.getLogger(__name__)
-
 _MAX_WATCH_SETUPS = 5
 
 
@@ -133,7 +227,7 @@ class LeaderLoop:
         self._ready = ready
         self._watches = watches
         self._schedule = SyncSchedule(self._settings, timing)
-        self._supervisor = WatchSupervisor(service, stop, reporter, timing, enabled=watches)
+        self._supervisor = WatchSupervisor(service, stop, timing, enabled=watches, report_notice=reporter.report_notice)
 
     def run(self) -> None:
         if not (self._watches or self._settings.on_session_start):
@@ -187,7 +281,7 @@ class LeaderLoop:
             self._supervisor.set_up()
         else:  # folders come and go faster than they can be watched
             self._schedule.note_change(PendingChanges(notes=1), time.monotonic())
-        self._supervisor.report_mode()
+        self._reporter.update(watching=self._supervisor.mode)
         self._ready.set()
 
     def _sync(self) -> bool:
@@ -208,7 +302,7 @@ class LeaderLoop:
         else:
             self._reporter.update(problem=None)
         if report is not None and (report.indexed or report.removed or report.rebuilt or syncs == 1):
-            self._reporter.report_sync(report)
+            self._reporter.emit("synced", report=report)
         return report is not None
 
     def _try_to_sync(self) -> tuple[SyncReport | None, str | None]:
@@ -235,8 +329,6 @@ def describe_unexpected(exc: Exception) -> str:
 
 
 # the thread
-
-log = logging.getLogger(__name__)
 
 
 class LiveIndex:

@@ -11,14 +11,17 @@ import time
 from collections.abc import Callable, Collection
 from functools import partial
 from threading import Event
+from typing import Literal
 
 from kept.indexing.service import IndexService
 from kept.indexing.sources import cite_source
-from kept.live.reporting import LiveReporter, Watching
 from kept.live.schedule import LiveTiming, PendingChanges
 from kept.sessions.transcript_paths import is_transcript_citation
 from kept.sqlite import file_number
 from kept.workspace.scan import Scan
+
+Watching = Literal["nothing", "kernel", "polling"]
+"""How changes are noticed: by the kernel, by scanning the folders again and again, or not."""
 
 _MAX_STEP_S = 0.25
 _MIN_STEP_S = 0.01
@@ -168,11 +171,17 @@ class WatchSupervisor:
     """The current watch. ``enabled`` is False for an index that is synced by the interval only."""
 
     def __init__(
-        self, service: IndexService, stop: Event, reporter: LiveReporter, timing: LiveTiming, *, enabled: bool
+        self,
+        service: IndexService,
+        stop: Event,
+        timing: LiveTiming,
+        *,
+        enabled: bool,
+        report_notice: Callable[[str], None],
     ) -> None:
         self._service = service
         self._stop = stop
-        self._reporter = reporter
+        self._report_notice = report_notice
         self._timing = timing
         self._enabled = enabled
         self._watch: Watch = NoWatch(stop)
@@ -217,8 +226,9 @@ class WatchSupervisor:
         self._watch.close()
         self._watch = self._make_watch()
 
-    def report_mode(self) -> None:
-        self._reporter.update(watching=self._watch.mode)
+    @property
+    def mode(self) -> Watching:
+        return self._watch.mode
 
     def close(self) -> None:
         self._watch.close()
@@ -241,7 +251,7 @@ class WatchSupervisor:
 
     def _poll(self, reason: str, *, hint: str = _LIMITS_HINT, retry: bool = True) -> Watch:
         self._kernel_retry_at_s = time.monotonic() + self._timing.kernel_retry_s if retry else None
-        self._reporter.report_notice(
+        self._report_notice(
             f"The kernel does not report changes ({reason}), so folders are scanned from time to time. {hint}"
         )
         return PollingWatch(self._service.scan, self._stop, poll_s=self._timing.poll_s)

@@ -64,18 +64,15 @@ class CommandCall:
     message_id: str
 
 
-def parse_command(text: str) -> Command | None:
-    """Return the command in a text. A path such as /etc/hosts is not one.
-
-    Neither is /help@name: a channel with such names removes its own before this.
-    """
-    match = _COMMAND.match(text.strip())
-    return Command(match[1].lower(), (match[2] or "").strip()) if match else None
-
-
 def find_command(message: Inbound) -> Command | None:
-    """Return the command in a message. A forwarded text never is one: another person wrote it."""
-    return None if FORWARDED in (message.metadata or {}) else parse_command(message.text)
+    """Return the command in a message. A forwarded text never is one: another person wrote it.
+
+    A path such as /etc/hosts is not one. Neither is /help@name: a channel with such names removes its own before this.
+    """
+    match = _COMMAND.match(message.text.strip())
+    if match is None or FORWARDED in (message.metadata or {}):
+        return None
+    return Command(match[1].lower(), (match[2] or "").strip())
 
 
 class Commands:

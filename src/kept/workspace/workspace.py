@@ -196,9 +196,8 @@ class Workspace:
     def is_indexed(self, absolute: str) -> bool:
         """Return whether discovery finds a note at this path."""
         cited = self.cite(absolute)
-        return self._is_covered(absolute, cited) and find_name_fault(absolute, cited) is None
-
-    def _is_covered(self, absolute: str, cited: str) -> bool:
+        if find_name_fault(absolute, cited) is not None:
+            return False
         if is_indexed_name(cited) or (absolute in self.extra_paths and is_markdown(absolute)):
             return True
         below = (absolute[len(extra) + 1 :] for extra in self.extra_paths if absolute.startswith(extra + os.sep))
