@@ -12,9 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from kept.agent.model_call import add_usage, ask, read_in_pieces, retry, usage_fields
-from kept.agent.no_reply import is_empty_answer
-from kept.agent.services import AgentServices
+from kept.agent.services import AgentServices, add_usage, ask, is_empty_answer, read_in_pieces, retry, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.context.compaction_plan import TranscriptPiece
 from kept.context.fence import Fence, clean_line, make_fence
@@ -167,13 +165,13 @@ class _FactReader:
         facts: list[Fact] = []
         for _ in range(MAX_STEPS):
             answer = await ask(self.services, self._request(fence, turns))
-            self.usage = add_usage(self.usage, answer.usage)
+            self.usage = add_usage(self.usage, answer.end.usage)
             if not answer.uses:
                 # A text after tool calls only confirms them.
                 facts += [] if facts else parse_facts(answer.text, piece)
                 break
             facts += [fact for use in answer.uses if (fact := _fact_from_call(use, piece))]
-            turns += [Turn("assistant", answer.uses), Turn("user", tuple(map(_tool_output, answer.uses)))]
+            turns += [Turn("assistant", tuple(answer.uses)), Turn("user", tuple(map(_tool_output, answer.uses)))]
         self.facts += facts
 
     def _request(self, fence: Fence, turns: Sequence[Turn]) -> ChatRequest:
