@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kept.agent.agent import Agent
+from kept.agent.agent import GAVE_UP, LAST_STEP, Agent
 from kept.agent.events import GroupLine, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted, to_messages
 from kept.agent.session_log import SessionLog
-from kept.agent.turn import GAVE_UP, LAST_STEP
 from kept.context.context import NO_RESULT
 from kept.durable import locked
 from kept.errors import BudgetExhausted, ContextOverflow, ModelFailed, ModelUnavailable, TranscriptUnwritable

@@ -345,10 +345,8 @@ def parse_entry(line: bytes) -> AnyEntry:
     kind = tree.pop("type", None)
     if not isinstance(kind, str):
         raise DamagedEntry("it has no type")
-    return _parse_known(kind, tree) if kind in _BODIES else _parse_unknown(line, kind, tree)
-
-
-def _parse_known(kind: str, tree: dict[str, Any]) -> Entry:
+    if kind not in _BODIES:
+        return _parse_unknown(line, kind, tree)
     faults: list[str] = []
     entry_id, parent_id = _take(tree, "id", str), _take(tree, "parentId", str, None)
     timestamp = parse_time(tree.pop("timestamp", None))

@@ -21,6 +21,7 @@ MAX_PATH_CHARS = 4_096
 MAX_TEXT_CHARS = 200_000
 MAX_RESULTS = 50
 MAX_LINES = 2_000
+_TYPES: dict[str, Any] = {"string": str, "integer": int, "number": int | float, "boolean": bool}
 _TYPE_WORDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
 # schemas
@@ -387,7 +388,8 @@ def _checked(where: str, schema: Schema, value: Any) -> Any:
     hint = str(schema["description"])
     if type_name == "integer" and isinstance(value, float) and value.is_integer():
         value = int(value)  # JSON has one type for all numbers
-    if not _has_type(type_name, value):
+    is_type = isinstance(value, _TYPES[type_name]) and isinstance(value, bool) == (type_name == "boolean")
+    if not is_type or (isinstance(value, float) and not math.isfinite(value)):
         raise UsageError(f"{where} has to be {_TYPE_WORDS[type_name]}.", hint=hint)
     if "enum" in schema and value not in schema["enum"]:
         raise UsageError(f"{where} has to be one of: {', '.join(schema['enum'])}.", hint=hint)
@@ -399,18 +401,6 @@ def _checked(where: str, schema: Schema, value: Any) -> Any:
     elif "minimum" in schema and not schema["minimum"] <= value <= schema["maximum"]:
         raise UsageError(f"{where} has to be from {schema['minimum']} to {schema['maximum']:,}.", hint=hint)
     return value
-
-
-def _has_type(type_name: str, value: Any) -> bool:
-    match type_name:
-        case "string":
-            return isinstance(value, str)
-        case "integer":
-            return isinstance(value, int) and not isinstance(value, bool)
-        case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        case _:
-            return isinstance(value, bool)
 
 
 def _near(name: object, properties: dict[str, Schema]) -> str:
