@@ -365,7 +365,7 @@ class Memory:
 
 
 def _tag_keys(tags: str | Iterable[str]) -> tuple[str, ...]:
-    from kept.words.name_keys import tag_key
+    from kept.words.segment import tag_key
 
     names = [tags] if isinstance(tags, str) else list(tags)
     for name in names:

@@ -195,7 +195,6 @@ def _stem(path: str) -> str:
 
 
 def _plain(name: str) -> str:
-    from kept.words.folding import fold
-    from kept.words.segment import normalise
+    from kept.words.segment import fold, normalise
 
     return fold(normalise(name)).casefold().strip()

@@ -17,8 +17,7 @@ from kept.search.date_locale import DateLocale
 from kept.search.numeric_dates import find_numeric
 from kept.search.periods import Period, TimeReading, day_of, week_of
 from kept.values import frozen
-from kept.words.folding import fold
-from kept.words.segment import normalise
+from kept.words.segment import fold, normalise
 
 _WORD = r"[^\W_]+"
 _MAX_CHARS = 1_000
