@@ -326,7 +326,7 @@ class Memory:
 
         Nothing from a date may still be found by a search: other notes may mention the date.
         """
-        from kept.search.only_time import narrow_filter, read_time_query
+        from kept.search.query_dates import narrow_filter, read_time_query
 
         now = self.clock.now()
         is_empty = not query.strip() and (filters.since_ms is not None or filters.until_ms is not None)
