@@ -331,7 +331,7 @@ class Memory:
 
         Nothing from a date may still be found by a search: other notes may mention the date.
         """
-        from kept.search.only_time import narrow_filter, read_time_query
+        from kept.search.query_dates import narrow_filter, read_time_query
 
         now = self.clock.now()
         is_empty = not query.strip() and (filters.since_ms is not None or filters.until_ms is not None)
@@ -370,7 +370,7 @@ class Memory:
 
 
 def _tag_keys(tags: str | Iterable[str]) -> tuple[str, ...]:
-    from kept.words.name_keys import tag_key
+    from kept.words.segment import tag_key
 
     names = [tags] if isinstance(tags, str) else list(tags)
     for name in names:
