@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
-from kept.tools.catalogue import get_tool
 
 from kept import Memory, Message, SessionStore, Toolbox
 from kept.errors import EmptyQuery, NoteNotFound, PathRefused, UsageError
 from kept.testing import FrozenClock
+from kept.tools.tool_definitions import get_tool
 from tests.support.workspaces import open_memory, paths, write_note
 
 MONDAY = dt.datetime(2026, 11, 16, 3, 41)
