@@ -19,7 +19,7 @@ from kept.backends.program import find_program, run_program
 from kept.config import Config
 from kept.durable import locked, make_private_folder, write_atomic
 from kept.errors import BackendFailed, KeptError
-from kept.indexing.note_times import note_timestamp_ms
+from kept.indexing.note_rows import note_timestamp_ms
 from kept.limits import is_amount, one_line, utf8_safe
 from kept.records import Hit, Passage, ScorePart, SourceFile
 from kept.search.query import parse_query

@@ -10,7 +10,7 @@ from kept.config import Config
 from kept.embedding.base import Embedder
 from kept.embedding.registry import EmbedderChain, chain_of, choose_chain
 from kept.indexing.planner import SyncPlanner
-from kept.indexing.source_reader import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceReader
+from kept.indexing.sources import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceReader
 from kept.indexing.vectorise import Vectoriser
 from kept.sqlite import forget_connection
 from kept.store.index import Index, find_index_path, open_index

@@ -10,9 +10,8 @@ from kept.config import MemorySearchSettings
 from kept.config.schema import SessionSyncSettings
 from kept.embedding.base import Embedder
 from kept.errors import KeptError
-from kept.indexing.prepare import Recipe, file_row
-from kept.indexing.source_reader import SourceReader, SyncTarget
-from kept.indexing.sources import scan_sources, scan_transcripts
+from kept.indexing.note_rows import Recipe, file_row
+from kept.indexing.sources import SourceReader, SyncTarget, scan_sources, scan_transcripts
 from kept.indexing.usage import price_texts
 from kept.indexing.vectorise import Vectoriser
 from kept.records import Preview, SourceFile
@@ -204,7 +203,12 @@ class SyncPlanner:
     def _files_awaiting_vectors(self) -> set[FileKey]:
         """Return files with chunks that have no vector and that the embedder may be asked for now."""
         vectors, live = self.vectors, self.index.live
-        if vectors is None or vectors.pauses() or not self.vectors_match() or not live.count_awaiting_vectors():
+        if (
+            vectors is None
+            or vectors.pauses()
+            or not self.vectors_match()
+            or live.count_chunks() == live.vectors.count()
+        ):
             return set()
         waiting = live.files_awaiting_vectors()
         if not vectors.refused:

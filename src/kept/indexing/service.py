@@ -450,7 +450,7 @@ class IndexService:
         return heal_and_retry(partial(action, *args, **kwargs), self._heal)
 
     def _heal(self, damage: StoreDamaged, *, is_certain: bool = False) -> None:
-        from kept.indexing.healing import describe_heal, heal_index
+        from kept.store.repair import describe_heal, heal_index
 
         index, path = self._handle.opened_index, self.path
         opened = index.opened_file if index else None

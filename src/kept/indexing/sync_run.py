@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 from kept.clock import Clock
 from kept.durable import locked
 from kept.errors import EmbeddingError, EmbeddingFailed, StoreDamaged
-from kept.indexing.note_times import note_timestamp_ms
+from kept.indexing.note_rows import PreparedFile, note_timestamp_ms
 from kept.indexing.planner import SyncPlanner
-from kept.indexing.prepare import PreparedFile
-from kept.indexing.source_reader import FileBatch, SyncTarget
+from kept.indexing.sources import FileBatch, SyncTarget
 from kept.indexing.vectorise import Vectors
 from kept.records import Problem, Progress, SyncReport
 from kept.store.index import META_RECIPE
-from kept.store.kernels import quantise
+from kept.store.vectors import quantise
 from kept.workspace.scan import Scan
 
 if TYPE_CHECKING:
@@ -209,7 +208,9 @@ class SyncRun:
                 write = prepared.write
                 changed += generation.replace_file(write)
                 if vectors:
-                    waiting = generation.rows_awaiting_vector(*write.file.key, after_line=write.after_line)
+                    waiting = generation.rows_awaiting_vector(
+                        write.file.source, write.file.path, after_line=write.after_line
+                    )
                     available = ((row, vectors.find(key)) for row, key in waiting)
                     generation.vectors.put([(row, quantise(vector)) for row, vector in available if vector])
         return changed

@@ -18,7 +18,7 @@ from kept.search.fuse import Scored
 from kept.search.query import ParsedQuery, Term, make_phrase
 from kept.search.weights import EXACT_FLOOR
 from kept.store.generation import ChunkRow
-from kept.store.words import WordIndex
+from kept.store.index import WordIndex
 from kept.words.segment import fold, is_unspaced, name_parts_in, normalise
 
 MAX_ROWS = 50

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from kept.records import Filter
 from kept.search.query import ParsedQuery, Term
-from kept.store.words import KeywordMatch, WordIndex
+from kept.store.index import KeywordMatch, WordIndex
 from kept.values import frozen
 
 K1 = 1.2

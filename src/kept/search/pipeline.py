@@ -25,7 +25,7 @@ from kept.search.snippet import make_snippet
 from kept.search.weights import COVERED_TRUST, UNCOVERED_TRUST, UTTERANCE_TRUST
 from kept.store.generation import ChunkRow
 from kept.store.index import Index
-from kept.store.kernels import quantise
+from kept.store.vectors import quantise
 from kept.values import frozen
 
 MIN_CANDIDATES, MAX_CANDIDATES = 40, 200
