@@ -24,7 +24,7 @@ from kept.limits import is_amount
 from kept.lock import locked
 from kept.records import Hit, Passage, ScorePart, SourceFile
 from kept.search.query import parse_query
-from kept.search.snippet import make_snippet
+from kept.search.selection import make_snippet
 from kept.text import one_line, utf8_safe
 from kept.values import frozen
 from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace
