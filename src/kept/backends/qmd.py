@@ -23,7 +23,7 @@ from kept.indexing.note_rows import note_timestamp_ms
 from kept.limits import is_amount, one_line, utf8_safe
 from kept.records import Hit, Passage, ScorePart, SourceFile
 from kept.search.query import parse_query
-from kept.search.snippet import make_snippet
+from kept.search.selection import make_snippet
 from kept.values import frozen
 from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace
 

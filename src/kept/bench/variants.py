@@ -10,7 +10,7 @@ from kept.bench.metrics import BUDGET_TOKENS
 from kept.config import Config, QuerySettings
 from kept.embedding.base import Calibration, Embedder, Identity, Role
 from kept.records import Matrix
-from kept.search.snippet import MAX_CHARS
+from kept.search.selection import MAX_CHARS
 
 KEPT = "kept"
 _FEWEST, _FEWEST_FOR_SESSIONS, _MOST = 12, 40, 50

@@ -30,7 +30,8 @@ from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.embedding.onnx.cross_encoder import CrossEncoder
-    from kept.search.pipeline import IndexSearchResult, QueryVector
+    from kept.search.candidates import QueryVector
+    from kept.search.pipeline import IndexSearchResult
     from kept.search.query import ParsedQuery
 
 T = TypeVar("T")
@@ -277,7 +278,7 @@ class IndexService:
             return replace(result, degraded=tuple(degraded)), total
 
     def _list_time(self, filters: Filter, max_results: int) -> tuple[IndexSearchResult, int]:
-        from kept.search.listing import list_hits
+        from kept.search.pipeline import list_hits
 
         if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
             self._sync_for_search(None)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kept.clock import DAY_MS
 from kept.records import Filter, ScorePart
 from kept.search import date_words
-from kept.search.fuse import Scored, rank
+from kept.search.scores import Scored, rank
 from kept.search.weights import PERIOD_SHARE
 from kept.values import frozen
 from kept.words.segment import is_unspaced
