@@ -14,8 +14,8 @@ from kept.config.schema import SessionSyncSettings
 from kept.errors import PathRefused, SessionKeyInvalid, SessionNotFound
 from kept.indexing.index_handle import IndexLimits
 from kept.indexing.note_rows import PreparedFile
-from kept.indexing.planner import Growth, should_sync
 from kept.indexing.sources import scan_transcripts
+from kept.indexing.sync import Growth, should_sync
 from kept.indexing.transcripts import read_chunks
 from kept.sessions.entries import (
     Attachment,

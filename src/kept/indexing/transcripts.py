@@ -15,7 +15,7 @@ from functools import lru_cache
 from kept.chunking.utterances import UtteranceChunk, chunk_utterances, find_settled
 from kept.errors import SessionError, SessionKeyInvalid
 from kept.indexing.note_rows import DATE_IN_WORDS, PreparedFile, Recipe, chunk_id, sha256
-from kept.indexing.planner import Growth, is_unchanged
+from kept.indexing.sync import Growth, is_unchanged
 from kept.limits import int64
 from kept.records import Problem, SourceFile
 from kept.redact import redact

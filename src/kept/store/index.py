@@ -89,10 +89,6 @@ class Index:
         with translated(self.path, noun="index"), immediate(self.db):
             yield
 
-    def version(self) -> tuple[int, int]:
-        """Return a value that stays the same until this or another connection changes something."""
-        return self.db.execute("PRAGMA data_version").get, self.db.total_changes()
-
     # meta
 
     def get_meta(self, key: str) -> Any:
