@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from kept.embedding.bpe import PieceEncoder, read_pieces
-from kept.embedding.static import MODEL_FOLDER, TOKENIZER_FILE, StaticEmbedder
+from kept.embedding.static import MODEL_FOLDER, TOKENIZER_FILE, PieceEncoder, StaticEmbedder, read_pieces
 from kept.store import vectors
 
 TOKENIZER = os.path.join(MODEL_FOLDER, TOKENIZER_FILE)
