@@ -327,7 +327,7 @@ class SyncRun:
     def _run_locked(self) -> None:
         if not self.index.is_current_file():  # writing to a file that was moved away would be lost
             raise StoreDamaged(f"{self.index.path}: the index was replaced while this process waited.")
-        # Another process may have done the work while this one waited, so everything is planned again.
+        # Another process may have done the work while this one waited, so the plan is made under the lock.
         if self.force and self.vectors:
             self.vectors.refused = set()
         self.index.drop_leftovers()
@@ -335,13 +335,23 @@ class SyncRun:
             with self.index.writing():
                 self.index.put_meta(META_RECIPE, self.planner.recipe().fingerprint())
         reason = self.planner.why_rebuild(force=self.force)
-        if reason is not None and self._rebuild(reason):
-            return
+        if reason is not None:
+            self._scan_again()
+            if self._rebuild(reason):
+                return
         target = self.planner.plan_update(self.scan)
+        if target.removed:
+            # A file that was created and indexed by another process after this scan looks removed, too.
+            self._scan_again()
+            target = self.planner.plan_update(self.scan)
         if target.files or target.removed:
             self._index_files(target)
             with self.index.writing():
                 self._finish()
+
+    def _scan_again(self) -> None:
+        self.scan = self.planner.scan()
+        self.tally.problems = list(self.scan.problems)
 
     def _rebuild(self, reason: str) -> bool:
         """Build a new generation beside the live one and switch to it. Return False if that failed: the live one
