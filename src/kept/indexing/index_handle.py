@@ -189,7 +189,7 @@ class IndexHandle:
 
 
 class Freshness:
-    """Remembers that index and files agree until the kernel signals a change.
+    """Tells whether a search may skip scanning the files: index and files agree until the kernel signals a change.
 
     The signal is set up by the second scan: a process that searches once should not pay for it. ``uses_signal`` is
     False for a caller that watches the folders itself.

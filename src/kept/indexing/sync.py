@@ -268,7 +268,7 @@ class _Tally:
 
 
 class SyncRun:
-    """One sync of the index that a planner reads. ``run`` is called once.
+    """One sync of the index that a planner reads. ``run`` is called once. Only one process per index writes at a time.
 
     ``in_search`` is a sync before a search: a provider's batch is started, but not waited for.
     """

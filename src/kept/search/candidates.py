@@ -161,15 +161,20 @@ def _weigh(words: WordIndex, term: Term, chunk_count: int) -> WeightedTerm | Non
 
 @frozen
 class Evidence:
-    """Figures of one candidate. Those from `answers` on, except `meaning`, are for utterances."""
+    """Evidence for or against one candidate, each from 0 to 1. Most figures after `reach` are for utterances only."""
 
     words: float = 0.0
+    """BM25 of the text, as a share of what the query could score."""
     around: float = 0.0
+    """BM25 of the context alone."""
     coverage: float = 0.0
+    """Share of the query, weighted by rarity, that the text has."""
     reach: float = 0.0
+    """Coverage by the text and its context: for an utterance, two before and after it."""
     answers: float = 0.0
     """Score of the words in the question before it, if there is one."""
     meaning: float = 0.0
+    """Similarity of the text in meaning, between the embedder's floor and ceiling."""
     beside: float = 0.0
     """Similarity of the nearer of its neighbours in meaning."""
     asks: float = 0.0

@@ -73,7 +73,7 @@ class Scored:
     candidate: Candidate
     score: float
     relevance: float
-    """Score without recency and periods, which ``min_score`` is compared with."""
+    """Score without the parts for recency, period and same note. ``min_score`` is compared with it."""
     text: float | None
     """Score of its words, from 0 to 1; None if it has none of them."""
     vector: float | None
