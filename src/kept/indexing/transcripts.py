@@ -185,7 +185,7 @@ class _ChunkReader:
         yield from (Problem(self.file.path, reason) for reason in self.problems)
         self.problems = []
         checkpoint = TranscriptCheckpoint(
-            ReadEnd.of(self.transcript, FileState.from_stat(self.state).inode, self.read_end),
+            ReadEnd(FileState.from_stat(self.state).inode, self.read_end, self.transcript.tail_hash(self.read_end)),
             final_line=self.final_line,
             resume_at=self.resume_at,
             running_hash=self.resume_hash,
