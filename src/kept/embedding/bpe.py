@@ -11,7 +11,6 @@ from __future__ import annotations
 import heapq
 import json
 import re
-from collections.abc import Iterable
 from itertools import pairwise
 
 _SPACE = "▁"
@@ -53,18 +52,24 @@ class PieceEncoder:
             if unit_ids is None:
                 if len(cache) >= _CACHED_UNITS:
                     cache.clear()
-                unit_ids = cache[unit] = tuple(self._iter_ids(self._merge(unit)))
+                unit_ids = cache[unit] = self._encode_unit(unit)
             ids += unit_ids
         return ids
 
-    def _merge(self, unit: str) -> list[str]:
-        """Merge neighbours, lowest id first, until no pair is left that merges.
-
-        Every plain piece of the vocabulary is the result of merging its own letters, so a unit that is a piece is done.
-        """
-        if self._pieces.get(unit, 0) >= _FIRST_PLAIN_PIECE:
-            return [unit]
-        return self._merge_word(unit) if len(unit) <= _LONGEST_WORD else self._merge_long(unit)
+    def _encode_unit(self, unit: str) -> tuple[int, ...]:
+        """Merge neighbours, lowest id first, until no pair is left that merges. Return the ids of the parts."""
+        # Every plain piece of the vocabulary is the result of merging its own letters, so a unit that is one is done.
+        unit_id = self._pieces.get(unit, 0)
+        if unit_id >= _FIRST_PLAIN_PIECE:
+            return (unit_id,)
+        ids: list[int] = []
+        for part in self._merge_word(unit) if len(unit) <= _LONGEST_WORD else self._merge_long(unit):
+            piece_id = self._pieces.get(part)
+            if piece_id is not None:
+                ids.append(piece_id)
+            else:  # not a piece: the pieces of its UTF-8 bytes
+                ids += [_FIRST_BYTE_PIECE + byte for byte in part.encode("utf-8", "replace")]
+        return tuple(ids)
 
     def _merge_word(self, unit: str) -> list[str]:
         """Merge a short unit. Scanning all pairs for the next merge is faster here than keeping a heap."""
@@ -139,12 +144,3 @@ class PieceEncoder:
         if left[0] == _SPACE and right[0] == _SPACE and not (left + right).strip(_SPACE):
             merged += _RUNS_OF_SPACES_MERGE_LAST
         return merged, pieces[left], pieces[right]
-
-    def _iter_ids(self, parts: Iterable[str]) -> Iterable[int]:
-        """Yield the ids of parts. A part that is not a piece becomes the pieces of its UTF-8 bytes."""
-        for part in parts:
-            piece_id = self._pieces.get(part)
-            if piece_id is not None:
-                yield piece_id
-            else:
-                yield from (_FIRST_BYTE_PIECE + byte for byte in part.encode("utf-8", "replace"))

@@ -295,8 +295,7 @@ class SdkChat(ABC):
     def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         async def start() -> RawEvents:
             # Importing an SDK takes a second or two. It must not block the event loop, and is not the model's silence.
-            client = await asyncio.to_thread(self._open_client)
-            return self.ask(client, request)
+            return self.ask(self._client or await asyncio.to_thread(self._open_client), request)
 
         return with_idle_timeout(start, timeout_s=self.timeout_s, label=self.service.label)
 
