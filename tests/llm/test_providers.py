@@ -12,7 +12,7 @@ from kept.config import load_config
 from kept.errors import ContextOverflow, ModelFailed, ModelRefused, ModelUnavailable
 from kept.llm.base import MALFORMED, ChatModel, ChatRequest, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
 from kept.llm.registry import make_model
-from kept.llm.streaming import AnswerLimits, BoundedAnswer, with_idle_timeout
+from kept.llm.streaming import AnswerLimits, bound_pieces, with_idle_timeout
 from tests.support.chat_requests import SEARCH, ask, end_of, request, text_of, tools_of
 from tests.support.chat_server import (
     Breaks,
@@ -345,12 +345,21 @@ def test_an_answer_without_end_is_not_listened_to_until_it_ends(server, provider
         ask(model, "Hello?")
 
 
-def test_the_end_of_an_event_is_seen_where_it_is_torn_in_two(server):
-    counted = BoundedAnswer("The model", AnswerLimits(event_bytes=30))
-    for piece in (b"data: 0123456789\r\n", b"\r", b"\ndata: 0123456789\n", b"\ndata: 0123456789"):
-        counted.add(piece)
+def test_the_end_of_an_event_is_seen_where_it_is_torn_in_two():
+    pieces = (b"data: 0123456789\r\n", b"\r", b"\ndata: 0123456789\n", b"\ndata: 0123456789", b"0123456789" * 3)
+    passed = []
+
+    async def send():
+        for piece in pieces:
+            yield piece
+
+    async def listen():
+        async for piece in bound_pieces(send(), AnswerLimits(event_bytes=30), label="The model"):
+            passed.append(piece)
+
     with pytest.raises(ModelFailed):
-        counted.add(b"0123456789" * 3)
+        asyncio.run(listen())
+    assert passed == list(pieces[:-1])
 
 
 def test_signs_of_life_do_not_extend_an_answer_for_ever():

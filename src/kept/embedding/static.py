@@ -69,21 +69,19 @@ class StaticEmbedder:
         try:
             encoded = [encode(text[:_MAX_CHARS]) for text in texts]
             # Importing numpy takes longer than a search, so a short text uses it only if it is imported already.
-            without_numpy = sum(map(len, encoded)) < _FEW_TOKENS and "numpy" not in sys.modules
-            sums = (self._sum_plain if without_numpy else self._sum_numpy)(encoded)
+            if sum(map(len, encoded)) >= _FEW_TOKENS or "numpy" in sys.modules:
+                sums = self._sum_numpy(encoded)
+            else:
+                view, start, _ = self._table
+                unpack = struct.Struct(f"<{DIMS}e").unpack_from
+                sums = []
+                for ids in encoded:
+                    rows = [unpack(view, start + token_id * _ROW_BYTES) for token_id in ids]
+                    sums.append([sum(column) for column in zip(*rows, strict=True)] or [0.0] * DIMS)
         # The vocabulary has an id that is not a row of the table.
         except (IndexError, OverflowError, TypeError, struct.error) as exc:
             raise _unusable(self._folder, exc) from exc
         return pack_unit_rows(sums, DIMS)
-
-    def _sum_plain(self, encoded: list[list[int]]) -> list[list[float]]:
-        view, start, _ = self._table
-        unpack = struct.Struct(f"<{DIMS}e").unpack_from
-        sums = []
-        for ids in encoded:
-            rows = [unpack(view, start + token_id * _ROW_BYTES) for token_id in ids]
-            sums.append([sum(column) for column in zip(*rows, strict=True)] or [0.0] * DIMS)
-        return sums
 
     def _sum_numpy(self, encoded: list[list[int]]) -> list[list[float]]:
         import numpy as np

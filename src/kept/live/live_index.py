@@ -238,8 +238,17 @@ class LeaderLoop:
             while not self._stop.is_set() and self._leadership.is_leader():
                 if self._is_due() or self._supervisor.may_retry_kernel():
                     self._sync_and_watch()
-                else:
-                    self._wait_for_changes()
+                    continue
+                # Wait for changes until the schedule has to be asked again, at most for a tick.
+                wake_at_s = min(self._schedule.next_sync_at(), self._schedule.next_measuring_at())
+                timeout_s = min(self._tick_s, max(0.0, wake_at_s - time.monotonic()))
+                changes, lag_s = self._supervisor.wait(timeout_s)
+                if changes:
+                    self._schedule.note_change(changes, time.monotonic() - lag_s)
+                    self._reporter.update(last_change=changes.latest or self._reporter.state().last_change)
+                if self._supervisor.roots_changed():
+                    self._schedule.note_change(PendingChanges(notes=1), time.monotonic())
+                self._reporter.update(waiting=self._schedule.waiting)
         finally:
             self._supervisor.close()
             self._leadership.release()
@@ -259,17 +268,6 @@ class LeaderLoop:
         if not is_enough:
             self._schedule.note_small_growth()
         return is_enough
-
-    def _wait_for_changes(self) -> None:
-        wake_at_s = min(self._schedule.next_sync_at(), self._schedule.next_measuring_at())
-        timeout_s = min(self._tick_s, max(0.0, wake_at_s - time.monotonic()))
-        changes, lag_s = self._supervisor.wait(timeout_s)
-        if changes:
-            self._schedule.note_change(changes, time.monotonic() - lag_s)
-            self._reporter.update(last_change=changes.latest or self._reporter.state().last_change)
-        if self._supervisor.roots_changed():
-            self._schedule.note_change(PendingChanges(notes=1), time.monotonic())
-        self._reporter.update(waiting=self._schedule.waiting)
 
     def _sync_and_watch(self) -> None:
         """Sync, and watch the folders that the sync listed. If they were not watched during the sync, sync again:

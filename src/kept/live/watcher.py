@@ -187,7 +187,7 @@ class WatchSupervisor:
         self._watch: Watch = NoWatch(stop)
         self._kernel_retry_at_s: float | None = None
         self._roots = (service.workspace.root, *service.workspace.extra_paths)
-        self._root_files = self._identify_roots()
+        self._root_files = list(map(file_number, self._roots))
 
     def wait(self, timeout_s: float) -> tuple[PendingChanges, float]:
         """Wait for changes. Return them, and how long ago they may have happened."""
@@ -202,7 +202,7 @@ class WatchSupervisor:
     def roots_changed(self) -> bool:
         """Return whether the workspace or an extra path is another folder than before: it may have been replaced, or
         a link may lead elsewhere. The watch is set up again after the next sync."""
-        before, self._root_files = self._root_files, self._identify_roots()
+        before, self._root_files = self._root_files, list(map(file_number, self._roots))
         if self._root_files == before:
             return False
         self._watch.is_stale = self._enabled
@@ -255,6 +255,3 @@ class WatchSupervisor:
             f"The kernel does not report changes ({reason}), so folders are scanned from time to time. {hint}"
         )
         return PollingWatch(self._service.scan, self._stop, poll_s=self._timing.poll_s)
-
-    def _identify_roots(self) -> tuple[tuple[int, int] | None, ...]:
-        return tuple(file_number(root) for root in self._roots)

@@ -129,9 +129,10 @@ class AnthropicStreamReader:
         self._reason: str | None = None
 
     def read_event(self, event: Any) -> ModelEvent | None:
+        counts: Any = None
         match event.type:
             case "message_start":
-                _update_usage(self._usage, event.message.usage)
+                counts = event.message.usage
             case "content_block_start" if event.content_block.type == "tool_use":
                 self._open_calls[event.index] = (event.content_block.id, event.content_block.name, [])
             case "content_block_delta" if event.delta.type == "input_json_delta":
@@ -145,7 +146,12 @@ class AnthropicStreamReader:
                 return ToolUse(call_id, name, parse_arguments("".join(pieces)))
             case "message_delta":
                 self._reason = event.delta.stop_reason or self._reason
-                _update_usage(self._usage, event.usage)
+                counts = event.usage
+        # The counts are totals, so later ones replace earlier ones.
+        for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
+            count = getattr(counts, name, None)
+            if count is not None:
+                self._usage[name] = count_or_zero(count, MAX_TOKENS)
         return None
 
     def finish(self) -> Finished:
@@ -160,11 +166,3 @@ class AnthropicStreamReader:
         usage = ModelUsage(total, counts.get("output_tokens", 0), cached)
         usage = usage_or_estimate(usage, self._request, "".join(self._texts))
         return Finished(_REASONS.get(self._reason, "end"), usage)
-
-
-def _update_usage(usage: dict[str, int], counts: Any) -> None:
-    """Take over the counts of an event. They are totals, so later ones replace earlier ones."""
-    for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
-        count = getattr(counts, name, None)
-        if count is not None:
-            usage[name] = count_or_zero(count, MAX_TOKENS)

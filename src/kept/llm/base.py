@@ -126,28 +126,28 @@ class ChatModel(Protocol):
 
 
 def tidy_turns(turns: Iterable[Turn]) -> list[Turn]:
-    """Drop blank texts, which providers refuse, and merge consecutive turns of one role."""
+    """Return turns that every provider accepts: without blank texts, and with consecutive turns of one role merged.
+
+    Lone surrogates are replaced: a transcript may hold them, they have no UTF-8, and one would end its conversation.
+    """
     tidy: list[Turn] = []
     for turn in turns:
-        texts = (part for part in turn.parts if not isinstance(part, TextPart) or part.text.strip())
-        parts = tuple(map(_make_sendable, texts))
+        parts: list[Part] = []
+        for part in turn.parts:
+            match part:
+                case TextPart(text):
+                    if text.strip():
+                        parts.append(TextPart(utf8_safe(text)))
+                case ToolUse():
+                    arguments = utf8_safe_tree(dict(part.arguments))
+                    parts.append(ToolUse(utf8_safe(part.id), utf8_safe(part.name), arguments))
+                case ToolOutput():
+                    parts.append(replace(part, call_id=utf8_safe(part.call_id), text=utf8_safe(part.text)))
         if parts and tidy and tidy[-1].role == turn.role:
-            tidy[-1] = Turn(turn.role, tidy[-1].parts + parts)
+            tidy[-1] = Turn(turn.role, (*tidy[-1].parts, *parts))
         elif parts:
-            tidy.append(Turn(turn.role, parts))
+            tidy.append(Turn(turn.role, tuple(parts)))
     return tidy
-
-
-def _make_sendable(part: Part) -> Part:
-    """Replace lone surrogates: a transcript may hold them, they have no UTF-8, and one would end its conversation."""
-    match part:
-        case TextPart(text):
-            return TextPart(utf8_safe(text))
-        case ToolUse():
-            arguments = utf8_safe_tree(dict(part.arguments))
-            return ToolUse(utf8_safe(part.id), utf8_safe(part.name), arguments)
-        case ToolOutput():
-            return replace(part, call_id=utf8_safe(part.call_id), text=utf8_safe(part.text))
 
 
 def count_tokens(request: ChatRequest) -> int:

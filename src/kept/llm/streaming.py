@@ -11,7 +11,7 @@ import json
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, NoReturn
 
@@ -141,28 +141,21 @@ class AnswerLimits:
     event_lines: int = 1_000
 
 
-class BoundedAnswer:
-    """Counts an answer piece by piece. Raises ModelFailed once a limit is exceeded."""
-
-    def __init__(self, label: str, limits: AnswerLimits) -> None:
-        self._label = label
-        self._limits = limits
-        self._total = 0
-        self._event = 0
-        self._lines = 0
-        self._tail = b""
-
-    def add(self, piece: bytes) -> None:
-        seam = self._tail + piece  # an event may end between two pieces
-        end = max(seam.rfind(sign) + len(sign) if sign in seam else 0 for sign in _EVENT_ENDS)
+async def bound_pieces(pieces: AsyncIterable[bytes], limits: AnswerLimits, *, label: str) -> AsyncIterator[bytes]:
+    """Yield the pieces of an answer. Raise ModelFailed once the whole, or one event of it, exceeds a limit."""
+    total = event = lines = 0
+    tail = b""
+    async for piece in pieces:
+        seam = tail + piece  # an event may end between two pieces
+        end = max(seam.rfind(ending) + len(ending) if ending in seam else 0 for ending in _EVENT_ENDS)
         begun = seam[end:] if end else piece
-        self._total += len(piece)
-        self._event = len(begun) + (0 if end else self._event)
-        self._lines = begun.count(b"\n") + begun.count(b"\r") + (0 if end else self._lines)
-        self._tail = seam[-_TAIL_BYTES:]
-        limits = self._limits
-        if self._total > limits.total_bytes or self._event > limits.event_bytes or self._lines > limits.event_lines:
-            raise ModelFailed(f"{self._label} sent more than can be an answer.", hint=HINT)
+        total += len(piece)
+        event = len(begun) + (0 if end else event)
+        lines = begun.count(b"\n") + begun.count(b"\r") + (0 if end else lines)
+        tail = seam[-_TAIL_BYTES:]
+        if total > limits.total_bytes or event > limits.event_bytes or lines > limits.event_lines:
+            raise ModelFailed(f"{label} sent more than can be an answer.", hint=HINT)
+        yield piece
 
 
 def _bounding(label: str, limits: AnswerLimits) -> Callable[[Any], Awaitable[None]]:
@@ -174,14 +167,11 @@ def _bounding(label: str, limits: AnswerLimits) -> Callable[[Any], Awaitable[Non
             self._stream = stream
             self._encoding = encoding
 
-        async def __aiter__(self) -> AsyncIterator[bytes]:
+        def __aiter__(self) -> AsyncIterator[bytes]:
             if self._encoding != "identity":
                 # It was not asked for, and a few bytes can unpack to any number.
                 raise ModelFailed(f"{label} sent a compressed answer ({self._encoding}).", hint=HINT)
-            answer = BoundedAnswer(label, limits)
-            async for piece in self._stream:
-                answer.add(piece)
-                yield piece
+            return bound_pieces(self._stream, limits, label=label)
 
         async def aclose(self) -> None:
             await self._stream.aclose()
@@ -295,8 +285,7 @@ class SdkChat(ABC):
     def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         async def start() -> RawEvents:
             # Importing an SDK takes a second or two. It must not block the event loop, and is not the model's silence.
-            client = await asyncio.to_thread(self._open_client)
-            return self.ask(client, request)
+            return self.ask(self._client or await asyncio.to_thread(self._open_client), request)
 
         return with_idle_timeout(start, timeout_s=self.timeout_s, label=self.service.label)
 

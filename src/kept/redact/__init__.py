@@ -69,7 +69,7 @@ def find_secrets(text: str) -> list[Span]:
         from kept.redact.surroundings import find_by_surroundings
 
         spans += find_by_surroundings(text, lower)
-    if has_name(lower):
+    if any(stem in lower and (stem != "key" or _has_key(lower)) for stem in STEMS) or find_others(lower):
         from kept.redact.assignments import find_named
 
         spans += find_named(text, lower)
@@ -154,14 +154,6 @@ OTHERS_BEYOND_ASCII = tuple([stem for stem in OTHERS if not stem.isascii()])
 _LETTERS = f"[{''.join(sorted({max(stem) for stem in OTHERS_BEYOND_ASCII}))}]"
 """One letter of each name: in a long text, one search replaces one per name."""
 _LONG = 400
-
-
-def has_name(lower: str) -> bool:
-    """Return whether a text in lower case may name a secret."""
-    for stem in STEMS:
-        if stem in lower and (stem != "key" or _has_key(lower)):
-            return True
-    return bool(find_others(lower))
 
 
 def is_kind(before: str) -> bool:

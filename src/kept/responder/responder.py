@@ -92,44 +92,41 @@ class AnswerRunner:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def answer(self, job: AnswerJob) -> AnswerRun:
-        """Return the run with its reply. A failure becomes a reply too, with an error code."""
+        """Return the run with its reply. A failure becomes a reply too, with an error code.
+
+        This waits for the Reply event only. The agent may go on after it, with a compaction for instance: the task
+        that consumes its events stays in ``_tasks`` until it is done.
+        """
         channel = job.channel
-        typing = asyncio.create_task(self._keep_typing(job)) if channel.pushes else None
-        try:
-            reply, error = await self._ask(job)
-        finally:
-            if typing:
-                typing.cancel()
+        error: str | None = None
+        if job.run.attempts > self._timing.max_attempts:
+            reply, error = Reply("This message could not be answered.", ""), "gave_up"
+        else:
+            replied: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+            task = asyncio.create_task(self._consume(job, replied))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            typing = asyncio.create_task(self._keep_typing(job)) if channel.pushes else None
+            try:
+                reply = await replied
+            except asyncio.CancelledError:
+                task.cancel()
+                await asyncio.wait([task])
+                raise
+            except KeptError as exc:
+                log.warning("%s: a message could not be answered (%s)", job.run.channel, exc.code)
+                reply, error = Reply(f"That did not work: {exc.message} {exc.hint}".strip(), ""), exc.code
+            except Exception:
+                log.exception("%s: a message could not be answered", job.run.channel)
+                reply, error = Reply("Unexpected error. The log of the gateway has the details.", ""), "internal"
+            finally:
+                if typing:
+                    typing.cancel()
         parts = [] if reply.silent else split_reply(reply.text, channel.limit, measure=channel.measure)
         entry_id = reply.entry_id or None
         return await self._writer.write_until_done(
             lambda: self._inbox.answer(job.run, parts, push=channel.pushes, entry_id=entry_id, error=error)
         )
-
-    async def _ask(self, job: AnswerJob) -> tuple[Reply, str | None]:
-        """Return the reply, and an error code if it only reports a failure.
-
-        This returns at the Reply event. The agent may go on after it, with a compaction for instance: the task that
-        consumes its events stays in ``_tasks`` until it is done.
-        """
-        if job.run.attempts > self._timing.max_attempts:
-            return Reply("This message could not be answered.", ""), "gave_up"
-        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._consume(job, reply))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        try:
-            return await reply, None
-        except asyncio.CancelledError:
-            task.cancel()
-            await asyncio.wait([task])
-            raise
-        except KeptError as exc:
-            log.warning("%s: a message could not be answered (%s)", job.run.channel, exc.code)
-            return Reply(f"That did not work: {exc.message} {exc.hint}".strip(), ""), exc.code
-        except Exception:
-            log.exception("%s: a message could not be answered", job.run.channel)
-            return Reply("Unexpected error. The log of the gateway has the details.", ""), "internal"
 
     async def _consume(self, job: AnswerJob, reply: asyncio.Future[Reply]) -> None:
         """Publish the events of an answer, and set ``reply`` to the reply or the error."""
@@ -427,7 +424,15 @@ class Responder:
             if run.parts is None:
                 run = await self._writer.write_until_done(partial(self.inbox.begin_again, run))
         else:
-            session_id = await self._session_id(queue)
+            session_id = ""
+            backoff: Backoff | None = None
+            while not session_id:
+                try:
+                    session_id = await self._dispatcher.current_session_id(parse_key(queue.key, agent_id=""))
+                except KeptError as exc:
+                    log.error("a session cannot be opened; trying again (%s)", exc.message)
+                    backoff = backoff or self._timing.backoff()
+                    await asyncio.sleep(backoff.next_s())
             if not queue.waiting:  # cancelled while the session was opened
                 return None
             batch = queue.take()
@@ -435,16 +440,6 @@ class Responder:
             run = await self._writer.write_until_done(partial(self.inbox.begin, messages, session_id))
         replay = self._replays.get((run.channel, messages[-1].id))
         return AnswerJob(run, messages, command, self._channels[run.channel], replay)
-
-    async def _session_id(self, queue: ConversationQueue) -> str:
-        backoff: Backoff | None = None
-        while True:
-            try:
-                return await self._dispatcher.current_session_id(parse_key(queue.key, agent_id=""))
-            except KeptError as exc:
-                log.error("a session cannot be opened; trying again (%s)", exc.message)
-                backoff = backoff or self._timing.backoff()
-                await asyncio.sleep(backoff.next_s())
 
     async def _mark(self, run: AnswerRun, state: str, *, reason: str | None = None) -> AnswerRun:
         return await self._writer.write_until_done(partial(self.inbox.mark, run, state, reason=reason))

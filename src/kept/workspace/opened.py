@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from types import TracebackType
+from contextlib import AbstractContextManager
+from typing import Any
 
 from kept.durable import OPEN_FOLDER, make_folder_in, make_private_folder
 from kept.errors import NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError
@@ -53,29 +54,22 @@ def read_note(absolute: str, *, max_bytes: int, dir_fd: int | None = None) -> No
         raise WorkspaceError(f"{absolute}: cannot be read ({exc.strerror}).") from exc
     try:
         state = os.fstat(handle)
-        raw = _read_regular(handle, state, absolute, max_bytes)
+        if not stat.S_ISREG(state.st_mode):
+            raise PathRefused(f"{absolute}: not a file.")
+        if state.st_size > max_bytes:
+            raise NoteTooLarge(f"{absolute}: {state.st_size:,} bytes, more than the limit of {max_bytes:,}.")
+        raw = os.read(handle, state.st_size + 1)
+        if len(raw) != state.st_size:  # a read that was cut short, or a file that grows meanwhile
+            while len(raw) <= max_bytes and (more := os.read(handle, min(max_bytes + 1 - len(raw), _BLOCK))):
+                raw += more
+            if len(raw) > max_bytes:
+                raise NoteTooLarge(f"{absolute}: more than the limit of {max_bytes:,} bytes.")
     except OSError as exc:
         raise WorkspaceError(f"{absolute}: cannot be read ({exc.strerror}).") from exc
     finally:
         os.close(handle)
     text, warning = decode(raw)
     return NoteText(raw, text, state.st_size, int64(state.st_mtime_ns), int64(state.st_ctime_ns), warning)
-
-
-def _read_regular(handle: int, state: os.stat_result, absolute: str, max_bytes: int) -> bytes:
-    """Return all bytes. Raise NoteTooLarge if the file has more than ``max_bytes``, or grows beyond that meanwhile."""
-    if not stat.S_ISREG(state.st_mode):
-        raise PathRefused(f"{absolute}: not a file.")
-    if state.st_size > max_bytes:
-        raise NoteTooLarge(f"{absolute}: {state.st_size:,} bytes, more than the limit of {max_bytes:,}.")
-    raw = os.read(handle, state.st_size + 1)
-    if len(raw) == state.st_size:
-        return raw
-    while len(raw) <= max_bytes and (more := os.read(handle, min(max_bytes + 1 - len(raw), _BLOCK))):
-        raw += more
-    if len(raw) > max_bytes:
-        raise NoteTooLarge(f"{absolute}: more than the limit of {max_bytes:,} bytes.")
-    return raw
 
 
 def decode(raw: bytes) -> tuple[str, str | None]:
@@ -159,7 +153,7 @@ def open_folder(name: str, flags: int, dir_fd: int | None = None) -> int:
         raise
 
 
-class OpenWorkspace:
+class OpenWorkspace(AbstractContextManager["OpenWorkspace"]):
     """A workspace during one operation. Paths are absolute, as `Workspace.locate` or a scan gives them.
 
     Folders stay open until `close`, so a folder that is replaced meanwhile is still the old one here.
@@ -170,12 +164,7 @@ class OpenWorkspace:
         self._trees: dict[str, FolderTree] = {}
         self._last: tuple[str, int] | None = None
 
-    def __enter__(self) -> OpenWorkspace:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: Any) -> None:
         self.close()
 
     def close(self) -> None:

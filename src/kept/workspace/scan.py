@@ -33,8 +33,21 @@ def scan_workspace(workspace: Workspace, *, max_bytes: int) -> Scan:
     """Return the notes of a workspace. Symbolic links are excluded, and a file with two names is listed once."""
     with OpenWorkspace(workspace) as opened:
         walk = _Walk(workspace, opened, max_bytes)
-        walk.root_notes()
-        walk.folder(os.path.join(workspace.root, MEMORY_FOLDER))
+        root = workspace.root
+        walk.folders.append(root)
+        try:
+            handle = opened.open_to_list(root)
+            try:
+                names = set(os.listdir(handle))
+            finally:
+                os.close(handle)
+        except OSError as exc:
+            walk.problem(root, f"cannot be listed ({exc.strerror})")
+            names = set()
+        for name in ROOT_NOTES:
+            if name in names:
+                walk.single(os.path.join(root, name))
+        walk.folder(os.path.join(root, MEMORY_FOLDER))
         for extra in workspace.extra_paths:
             walk.extra(extra)
     return Scan(tuple(walk.files.values()), tuple(walk.problems), tuple(walk.folders))
@@ -49,22 +62,6 @@ class _Walk:
         self.files: dict[tuple[int, int], SourceFile] = {}
         self.problems: list[Problem] = []
         self.folders: list[str] = []
-
-    def root_notes(self) -> None:
-        root = self.workspace.root
-        self.folders.append(root)
-        try:
-            handle = self.opened.open_to_list(root)
-            try:
-                present = set(os.listdir(handle))
-            finally:
-                os.close(handle)
-        except OSError as exc:
-            self.problem(root, f"cannot be listed ({exc.strerror})")
-            return
-        for name in ROOT_NOTES:
-            if name in present:
-                self.single(os.path.join(root, name))
 
     def extra(self, path: str) -> None:
         try:
@@ -96,10 +93,26 @@ class _Walk:
 
     def entries(self, path: str, cited: str) -> list[_Entry]:
         """Return the notes and subfolders of a folder, sorted. ``cited`` is the prefix of their citations."""
+        entries: list[_Entry] = []
         try:
             handle = self.opened.open_to_list(path)
             try:
-                entries = self.list_entries(handle, path + os.sep, cited)
+                # States are read through the handle of the folder, so no link can redirect them.
+                with os.scandir(handle) as listing:
+                    for entry in listing:
+                        name = entry.name
+                        if not is_visible(name):
+                            continue
+                        absolute = f"{path}{os.sep}{name}"
+                        if entry.is_dir(follow_symlinks=False):
+                            entries.append((absolute, cited + name, None))
+                        elif is_markdown(name):
+                            try:
+                                entries.append((absolute, cited + name, entry.stat(follow_symlinks=False)))
+                            except FileNotFoundError:
+                                continue
+                            except OSError as exc:
+                                self.problem(absolute, f"cannot be looked at ({exc.strerror})")
             finally:
                 os.close(handle)
         except FileNotFoundError:
@@ -111,25 +124,6 @@ class _Walk:
             return []
         self.folders.append(path)
         entries.sort(key=_by_path)
-        return entries
-
-    def list_entries(self, handle: int, path: str, cited: str) -> list[_Entry]:
-        """Return the entries of an open folder. States are read through its handle, so no link can redirect them."""
-        entries: list[_Entry] = []
-        with os.scandir(handle) as listing:
-            for entry in listing:
-                name = entry.name
-                if not is_visible(name):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    entries.append((path + name, cited + name, None))
-                elif is_markdown(name):
-                    try:
-                        entries.append((path + name, cited + name, entry.stat(follow_symlinks=False)))
-                    except FileNotFoundError:
-                        continue
-                    except OSError as exc:
-                        self.problem(path + name, f"cannot be looked at ({exc.strerror})")
         return entries
 
     def single(self, absolute: str) -> None:
@@ -175,6 +169,8 @@ class ChangeSignal:
     """
 
     def __init__(self) -> None:
+        self.available = False
+        """True if the kernel signals changes."""
         self._inotify: INotify | None = None
         self._watched: set[str] = set()
         if sys.platform == "linux":
@@ -182,12 +178,9 @@ class ChangeSignal:
                 from inotify_simple import INotify
 
                 self._inotify = INotify(inheritable=False, nonblocking=True)
+                self.available = True
             except (ImportError, OSError):
-                self._inotify = None  # no inotify instance left: scan instead
-
-    @property
-    def available(self) -> bool:
-        return self._inotify is not None
+                pass  # no inotify instance left: scan instead
 
     def watch(self, folders: Iterable[str]) -> bool:
         """Watch these folders too. Return True if some are new: their contents were not watched until now."""
@@ -230,6 +223,7 @@ class ChangeSignal:
         if self._inotify is not None:
             self._inotify.close()
             self._inotify = None
+            self.available = False
         self._watched.clear()
 
 
