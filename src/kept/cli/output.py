@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,20 @@ if TYPE_CHECKING:
     from kept.records import Progress
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+
+
+def max_results_option(default: int | None, most: int, *, note: str = "") -> Callable[[Any], Any]:
+    """Return the option for the number of results, which every command calls the same."""
+    return click.option(
+        "-n",
+        "--max-results",
+        "--limit",
+        "max_results",
+        type=click.IntRange(1, most),
+        default=default,
+        metavar="N",
+        help=f"Maximum number of results{note}.",
+    )
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
@@ -60,8 +74,22 @@ def style(text: str, *, err: bool = False, **attributes: Any) -> str:
     return mark_style(click.style(printable(text), **attributes)) if use_colour(err=err) else text
 
 
+_SETTINGS_NOTICES: list[str] = []
+"""Notices about settings that were printed. Results repeat them, for programs that read nothing else."""
+
+
+def warn_of_settings(notices: Iterable[str]) -> None:
+    """Print what the settings have wrong, once in a run."""
+    for notice in notices:
+        if notice not in _SETTINGS_NOTICES:
+            warn(notice)
+            _SETTINGS_NOTICES.append(notice)
+
+
 def warn(message: str) -> None:
     """Print a problem that did not stop the command. It goes to standard error, apart from the results."""
+    if message in _SETTINGS_NOTICES:
+        return
     echo(style("Note: ", err=True, fg="yellow") + " ".join(printable(message).splitlines()), err=True)
 
 
@@ -170,6 +198,7 @@ __all__ = [
     "json_option",
     "json_text",
     "log_to_stderr",
+    "max_results_option",
     "plural",
     "print_json",
     "printable",
@@ -179,4 +208,5 @@ __all__ = [
     "style",
     "use_colour",
     "warn",
+    "warn_of_settings",
 ]
