@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from kept.config.read import snake
 from kept.config.settings_edit import find_path, find_value, remove_value, set_value
 from kept.config.settings_file import MAX_BYTES, parse_settings, read_settings
 from kept.config.settings_lines import Path
-from kept.config.settings_value import is_secret, kind_of, read_value
+from kept.config.settings_value import is_secret, kind_of, read_value, setting_names
 from kept.durable import make_private_folder, write_atomic
 from kept.errors import ConfigError
 from kept.lock import locked
@@ -22,6 +22,7 @@ from kept.values import frozen
 
 HEADER = "# Settings of Kept. 'kept config explain' lists all of them with their values.\n"
 _LOCK_WAIT_S = 10.0
+_NAMES = {"agents", "defaults", *(part for name in setting_names() for part in name.split("."))}
 
 
 @frozen
@@ -40,16 +41,23 @@ class SettingChange:
 
 def set_setting(loaded: LoadedConfig, key: str, values: Sequence[str], *, agent: str | None) -> SettingChange:
     """Set a setting for all agents, or with ``agent`` for that one. Raise ConfigError if it does not fit."""
-    name, agent = _split_key(key, agent)
+    name = _name_of(key)
     value = read_value(name, values)
-    return _change(loaded, name, value, agent=agent)
+
+    def edit(text: str, path: Path, owner: str | None) -> str:
+        return set_value(text or HEADER, path, value, agent=owner)
+
+    return _change(loaded, key, edit, agent, value)
 
 
 def unset_setting(loaded: LoadedConfig, key: str, *, agent: str | None) -> SettingChange:
     """Remove a setting from the file, so that its default applies again."""
-    name, agent = _split_key(key, agent)
-    kind_of(name)
-    return _change(loaded, name, None, agent=agent, remove=True)
+    kind_of(_name_of(key))
+
+    def remove(text: str, path: Path, _: str | None) -> str:
+        return remove_value(text, path) if _has(parse_settings("", text.encode()), path) else text
+
+    return _change(loaded, key, remove, agent)
 
 
 def check_text(path: str, text: str, agent: str) -> None:
@@ -59,18 +67,22 @@ def check_text(path: str, text: str, agent: str) -> None:
     layers_of_tree(parse_settings(path, text.encode()), path, agent)
 
 
-def _change(loaded: LoadedConfig, name: str, value: Any, *, agent: str | None, remove: bool = False) -> SettingChange:
-    file = loaded.user_file.path
+def _change(
+    loaded: LoadedConfig,
+    key: str,
+    edit: Callable[[str, Path, str | None], str],
+    agent: str | None,
+    value: Any = None,
+) -> SettingChange:
+    """Replace the text of the file with an edited one. ``edit`` gets the text, the place, and the agent it is of."""
+    file, name = loaded.user_file.path, _name_of(key)
     with _locked_file(file) as real_path:
         text = read_text(real_path)
         tree = parse_settings(file, text.encode())
-        owner = agent or _owner(tree, name, loaded.config.agent_id)
+        owner = _owner(tree, key, named=agent, used=loaded.config.agent_id)
         path = find_path(tree, name.split("."), agent=owner)
         change = SettingChange(name, value, file, _place(path, owner), True, is_secret=is_secret(name))
-        if not remove:
-            changed = set_value(text or HEADER, path, value, agent=owner)
-        else:
-            changed = remove_value(text, path) if _has(tree, path) else text
+        changed = edit(text, path, owner)
         if changed == text:
             return replace(change, is_changed=False)
         check_text(file, changed, loaded.config.agent_id)
@@ -78,14 +90,19 @@ def _change(loaded: LoadedConfig, name: str, value: Any, *, agent: str | None, r
         return change
 
 
-def _owner(tree: Any, name: str, agent: str) -> str | None:
-    """Return the agent in whose entry a setting belongs if nobody names one, or None for the defaults.
+def _owner(tree: Any, key: str, *, named: str | None, used: str) -> str | None:
+    """Return the agent in whose entry a setting belongs, or None for the defaults.
 
-    The entry overrides the defaults, so a setting that it has is changed there. A workspace under the defaults would be
-    shared by all agents.
+    An entry overrides the defaults, so a setting that it has is changed there, unless the key names the defaults. A
+    workspace under the defaults would be shared by all agents.
     """
-    own = find_path(tree, name.split("."), agent=agent)
-    return agent if name == "workspace" or _has(tree, own) else None
+    name = _name_of(key)
+    if name != _spelt(key) or name.startswith("gateway."):
+        return None
+    if named:
+        return named
+    own = find_path(tree, name.split("."), agent=used)
+    return used if name == "workspace" or _has(tree, own) else None
 
 
 def _has(tree: Any, path: Path) -> bool:
@@ -97,12 +114,14 @@ def _place(path: Path, agent: str | None) -> str:
     return "gateway" if path[0] == "gateway" else "agents.defaults" if agent is None else f"agents.list, id {agent}"
 
 
-def _split_key(key: str, agent: str | None) -> tuple[str, str | None]:
-    """Return the name of a setting and its agent. A key that begins with agents.defaults is for all agents."""
-    name = ".".join(snake(part) if at < 2 else part for at, part in enumerate(key.strip().split(".")))
-    if name.startswith("agents.defaults."):
-        return name.removeprefix("agents.defaults."), None
-    return name, None if name.startswith("gateway.") else agent
+def _name_of(key: str) -> str:
+    """Return the name of a setting. In a key, agents.defaults may be before it, as in the file."""
+    return _spelt(key).removeprefix("agents.defaults.")
+
+
+def _spelt(key: str) -> str:
+    """Return a key in snake_case. The names that users choose, which come last, stay as they are."""
+    return ".".join(snake(part) if snake(part) in _NAMES else part for part in key.strip().split("."))
 
 
 # the file

@@ -47,6 +47,7 @@ def test_init_makes_a_workspace_and_settings_that_name_it(kept, home, tmp_path):
     report = kept("init", folder, "--json").json
     assert report == {
         "workspace": str(folder),
+        "workspaceDir": str(folder),
         "config": str(home / "config.yaml"),
         "created": ["MEMORY.md", "USER.md", str(home / "config.yaml")],
     }
@@ -117,7 +118,7 @@ def test_search_json_has_exactly_the_shape_others_rely_on(kept, notes):
     hit = shown["results"][0]
     assert list(hit) == [
         "path", "startLine", "endLine", "score", "vectorScore", "textScore",
-        "snippet", "source", "timestamp", "citation",
+        "snippet", "source", "timestamp", "citation", "heading",
     ]  # fmt: skip
     assert hit["path"] == "memory/2026-03-02.md"
     assert hit["citation"] == f"{hit['path']}#L{hit['startLine']}-L{hit['endLine']}"

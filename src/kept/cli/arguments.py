@@ -12,7 +12,7 @@ import click
 from kept.errors import UsageError
 from kept.values import frozen
 
-_MISSPELT = 0.75
+_MISSPELT = 0.82
 """Similarity to an option from which on a word with two dashes is taken for a misspelt option, and not for text."""
 
 

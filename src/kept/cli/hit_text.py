@@ -37,9 +37,10 @@ def hit_text(hit: Hit, words: Iterable[str], *, locate: Locate | None = None) ->
 
 
 def parts_text(hit: Hit) -> str:
-    rows = [(f"{part.name:<8} {part.value:+.3f}  ", part.detail) for part in hit.parts]
+    width = max((len(part.name) for part in hit.parts), default=len("score"))
+    rows = [(f"{part.name:<{width}} {part.value:+.3f}  ", part.detail) for part in hit.parts]
     lines = [line for lead, detail in rows for line in wrap(lead + detail, indent=_INDENT, hang=len(lead))]
-    return style("\n".join([*lines, f"{'':<{_INDENT}}{'score':<8} {hit.score:+.3f}"]), dim=True)
+    return style("\n".join([*lines, f"{'':<{_INDENT}}{'score':<{width}} {hit.score:+.3f}"]), dim=True)
 
 
 def query_words(query: str) -> list[str]:
@@ -100,7 +101,8 @@ def _header(hit: Hit, locate: Locate | None) -> str:
     shown = style(where, fg="cyan", bold=True)
     if locate:
         shown = link(shown, locate(hit), hit.start_line)
-    return f"{style(lead, fg='green', bold=True)}  {shown}  {style(cut(_plain(about), room), dim=True)}".rstrip()
+    about = cut(_plain(about), room)
+    return "  ".join([style(lead, fg="green", bold=True), shown, *([style(about, dim=True)] if about else [])])
 
 
 def _when(hit: Hit) -> str:

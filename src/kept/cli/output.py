@@ -86,9 +86,14 @@ def warn_of_settings(notices: Iterable[str]) -> None:
             _SETTINGS_NOTICES.append(notice)
 
 
+def was_printed(message: str) -> bool:
+    """Return whether a message is a notice about the settings that was printed already."""
+    return message in _SETTINGS_NOTICES
+
+
 def warn(message: str) -> None:
     """Print a problem that did not stop the command. It goes to standard error, apart from the results."""
-    if message in _SETTINGS_NOTICES:
+    if was_printed(message):
         return
     echo(style("Note: ", err=True, fg="yellow") + " ".join(printable(message).splitlines()), err=True)
 
@@ -183,6 +188,13 @@ def size_text(size: int) -> str:
     return f"{amount:.1f} GB"
 
 
+def local_time(timestamp: str) -> str:
+    """Return an ISO 8601 time for people: in the local time zone, to the minute."""
+    import datetime as dt
+
+    return f"{dt.datetime.fromisoformat(timestamp).astimezone():%Y-%m-%d %H:%M}"
+
+
 def log_to_stderr() -> None:
     """Log warnings of a server. Standard error is redacted: libraries log URLs that contain the bot token."""
     import logging
@@ -197,6 +209,7 @@ __all__ = [
     "echo_exactly",
     "json_option",
     "json_text",
+    "local_time",
     "log_to_stderr",
     "max_results_option",
     "plural",
@@ -209,4 +222,5 @@ __all__ = [
     "use_colour",
     "warn",
     "warn_of_settings",
+    "was_printed",
 ]

@@ -241,7 +241,7 @@ def _show_table(records: list[SessionRecord]) -> None:
         table.add_row(
             Cell(printable(record.id)),
             Cell(printable(redact(name))),
-            Cell(f"{record.updated:%Y-%m-%d %H:%M}"),
+            Cell(_time(record.updated)),
             Cell(f"{record.messages:,}", justify="right"),
             Cell(f"{record.tokens_total:,}", justify="right"),
             Cell(printable(redact(_remarks(record))), style="dim"),

@@ -216,4 +216,12 @@ def _reads_as(text: str, expected: Any) -> bool:
         value = load_yaml(text)
     except YamlRefused:
         return False
-    return bool(value == expected and type(value) is type(expected)) or (not value and not expected)
+    value, expected = _empty_as_none(value), _empty_as_none(expected)
+    return bool(value == expected and type(value) is type(expected))
+
+
+def _empty_as_none(tree: Any) -> Any:
+    """Return a tree in which an empty group is None, as a key with nothing after it is read. Both set nothing."""
+    if isinstance(tree, dict):
+        return {key: _empty_as_none(value) for key, value in tree.items()} or None
+    return [_empty_as_none(item) for item in tree] if isinstance(tree, list) else tree

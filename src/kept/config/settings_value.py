@@ -72,12 +72,13 @@ def kind_of(name: str) -> Any:
         else:
             raise ConfigError(f"{name}: there is no such setting.", hint=_nearest_name(name))
     if is_dataclass(kind) or not keys:
-        below = [setting for setting in _all_names() if setting.startswith(f"{name}.")]
+        below = [setting for setting in setting_names() if setting.startswith(f"{name}.")]
         raise ConfigError(f"{name}: is a group of settings.", hint=f"Set one of them, such as {below[0]}.")
     return kind
 
 
-def _all_names() -> list[str]:
+def setting_names() -> list[str]:
+    """Return the name of every setting."""
     parts = ((AgentSettings(), ""), (GatewaySettings(), "gateway"))
     return [name for part, at in parts for name, _, _ in settings_of(part, at)]
 
@@ -86,7 +87,7 @@ def _nearest_name(name: str) -> str:
     """Return a hint with the nearest setting: one that ends like this, or is spelt like it."""
     import difflib
 
-    names = _all_names()
+    names = setting_names()
     by_end = [known for known in names if known.endswith(f".{name}")]
     last = name.rpartition(".")[2]
     similar = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
