@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.cli.layout import text_width
+from kept.cli.terminal_layout import text_width
 from tests.support.files import write_file
 from tests.support.terminals import SEQUENCE, run_on_terminal, without_styles
 

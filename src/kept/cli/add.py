@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from kept.cli.arguments import TextCommand
+from kept.cli.command_arguments import TextCommand
 from kept.cli.output import echo, json_option, print_json, style
 from kept.cli.root import Globals
 from kept.cli.streams import read_stdin

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.cli.arguments import setting_pairs
+from kept.cli.command_arguments import setting_pairs
 from kept.cli.output import bars, console, echo, json_option, plural, print_json, printable, size_text, style, warn
 from kept.cli.root import Globals
 from kept.errors import UsageError

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from kept.cli.arguments import TextCommand
+from kept.cli.command_arguments import TextCommand
 from kept.cli.output import console, echo, json_option, print_json, style, warn
 from kept.cli.root import Globals
 from kept.config import LoadedConfig

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from kept.app import open_memory
-from kept.cli.layout import wrap
 from kept.cli.output import echo, json_option, print_json, printable, progress_bar, style
 from kept.cli.root import Globals
+from kept.cli.terminal_layout import wrap
 from kept.doctor import Check, examine, examine_agents, repair
 
 _INDENT = 20

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kept.cli.layout import columns, cut, text_width
 from kept.cli.output import size_text, style
 from kept.cli.streams import printable
+from kept.cli.terminal_layout import columns, cut, text_width
 from kept.records import FileSummary
 
 _LONGEST_PATH = 60

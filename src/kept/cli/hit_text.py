@@ -6,8 +6,8 @@ import os
 import re
 from collections.abc import Callable, Iterable
 
-from kept.cli.layout import columns, cut, link, text_width, wrap
 from kept.cli.output import plural, printable, style, use_colour
+from kept.cli.terminal_layout import columns, cut, link, text_width, wrap
 from kept.records import Hit
 
 LINES_SHOWN = 8

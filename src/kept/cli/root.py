@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept import __version__
-from kept.cli.arguments import GLOBAL_OPTIONS, accept_global_options, setting_pairs
+from kept.cli.command_arguments import GLOBAL_OPTIONS, accept_global_options, setting_pairs
 from kept.cli.output import echo, warn_of_settings
 from kept.cli.streams import remember_secrets
 from kept.values import frozen

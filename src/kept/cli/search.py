@@ -6,7 +6,7 @@ import os
 
 import click
 
-from kept.cli.arguments import TextCommand
+from kept.cli.command_arguments import TextCommand
 from kept.cli.output import (
     echo,
     json_option,
