@@ -129,6 +129,13 @@ def runs(hostile: dict[str, Any]) -> list[list[str]]:
         ("bench",): [[str(tmp / "set"), "--no-baselines", "--jobs", "1"], [HOSTILE]],
         ("providers", "test"): [[], [HOSTILE]],
         ("config", "explain"): [[], ["--json"], [HOSTILE]],
+        ("config", "get"): [["model.name"], [HOSTILE]],
+        ("config", "set"): [
+            ["memory_search.local.query_prefix", HOSTILE],
+            [HOSTILE, "x"],
+            ["tools.max_steps", HOSTILE],
+        ],
+        ("config", "unset"): [["memory_search.local.query_prefix"], [HOSTILE]],
         ("completion",): [["bash"]],
         ("demo",): [],  # has no text but its own
     }
@@ -146,7 +153,7 @@ def test_no_command_writes_to_a_terminal_what_the_terminal_obeys(hostile, enviro
         [sys.executable, str(ROOT / "tests" / "support" / "hostile_commands.py")],
         input=json.dumps({"runs": requests}).encode(),
         capture_output=True,
-        env={**environment, "TERM": "xterm-256color", "COLUMNS": "200"},
+        env={**environment, "TERM": "xterm-256color", "COLUMNS": "200", "EDITOR": "true"},
         cwd=hostile["tmp"],
         timeout=300,
     )

@@ -2,7 +2,12 @@
 
 invoke    runs a command; turns errors into one line and an exit code
 root      the command `kept`: global options, and the table of commands, each imported when it is used
+command_arguments  global options after the command, and text that begins with a dash
+unknown_command    suggestions for a command that does not exist
+settings_editor    the settings file in the user's editor
 output    JSON, plain text, colours, tables, progress bars
+terminal_layout    the width of the terminal, wrapping, links to files
+hit_text, file_table    hits and lists of files as text
 streams   standard streams that are safe for a terminal
 Every other module is one command, named like it.
 """

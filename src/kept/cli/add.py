@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
+from kept.cli.command_arguments import TextCommand
 from kept.cli.output import echo, json_option, print_json, style
 from kept.cli.root import Globals
 from kept.cli.streams import read_stdin
 from kept.errors import NoteTooLarge
 
 
-@click.command("add")
-@click.argument("text", nargs=-1, required=True)
-@click.option("--to", default="daily", show_default=True, metavar="daily|memory|PATH", help="Note to append to.")
+@click.command("add", cls=TextCommand)
+@click.argument("text", nargs=-1)
+@click.option("--to", default="daily", metavar="daily|memory|PATH", help="Note to append to.")
 @json_option
 @click.pass_obj
 def command(options: Globals, text: tuple[str, ...], to: str, as_json: bool) -> None:
-    """Write TEXT to a note; '-' reads it from standard input."""
+    """Write TEXT to a note. Without TEXT, or with '-', read it from standard input."""
+    from_stdin = text == ("-",) or (not text and not sys.stdin.isatty())
     with options.memory() as memory:
         limit = memory.settings.max_file_bytes
-        note = read_stdin(limit, refusal=NoteTooLarge) if text == ("-",) else " ".join(text)
+        note = read_stdin(limit, refusal=NoteTooLarge) if from_stdin else " ".join(text)
         written = memory.add(note, to=to)
     if as_json:
         from kept.tools.record_json import written_json

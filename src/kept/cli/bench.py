@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kept.cli.command_arguments import setting_pairs
 from kept.cli.output import bars, console, echo, json_option, plural, print_json, printable, size_text, style, warn
-from kept.cli.root import Globals, setting_pairs
+from kept.cli.root import Globals
 from kept.errors import UsageError
 from kept.tools.record_json import to_json
 

@@ -1,26 +1,37 @@
-"""kept config show | explain | path"""
+"""kept config show | explain | get | set | unset | edit | path"""
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
 import click
 
-from kept.cli.output import console, echo, json_option, print_json, style
-from kept.cli.root import Globals, show_help_without_command
+from kept.cli.command_arguments import TextCommand
+from kept.cli.output import console, echo, json_option, print_json, style, warn
+from kept.cli.root import Globals
 from kept.config import LoadedConfig
 from kept.config.layers import settings_of
 from kept.config.read import nearest, snake
 from kept.errors import UsageError
+from kept.values import frozen
 
 
-@click.group("config", invoke_without_command=True)
-@click.pass_context
-def command(ctx: click.Context) -> None:
-    """Show the settings and where they come from."""
-    show_help_without_command(ctx)
+@frozen
+class SettingRow:
+    """A setting with its value and the layer that it comes from."""
+
+    name: str
+    value: Any
+    origin: str
+
+
+@click.group("config")
+def command() -> None:
+    """Show and change the settings."""
 
 
 @command.command("show")
@@ -30,12 +41,12 @@ def show(options: Globals, as_json: bool) -> None:
     """Print every setting as YAML for config.yaml."""
     loaded = options.load()
     tree: dict[str, Any] = {"agents": {"defaults": {}}}
-    for name, value, _ in _settings(loaded):
-        keys = name.split(".") if name.startswith("gateway.") else ["agents", "defaults", *name.split(".")]
+    for row in _settings(loaded):
+        keys = row.name.split(".") if row.name.startswith("gateway.") else ["agents", "defaults", *row.name.split(".")]
         into = tree
         for key in keys[:-1]:
             into = into.setdefault(key, {})
-        into[keys[-1]] = _plain(value)
+        into[keys[-1]] = _plain(row.value)
     if as_json:
         print_json(tree)
         return
@@ -45,29 +56,102 @@ def show(options: Globals, as_json: bool) -> None:
 
 
 @command.command("explain")
-@click.argument("prefix", required=False, default="")
+@click.argument("key", required=False, default="")
 @json_option
 @click.pass_obj
-def explain(options: Globals, prefix: str, as_json: bool) -> None:
+def explain(options: Globals, key: str, as_json: bool) -> None:
     """List every setting with its value and its origin.
 
-    PREFIX limits the list: 'kept config explain memory_search.query'.
+    KEY limits the list to a group or a name, such as 'query' or 'memory_search.query'.
     """
-    all_rows = _settings(options.load())
-    start = snake(prefix).removeprefix("agents.defaults").removeprefix(".")
-    rows = [row for row in all_rows if row[0].startswith(start)]
-    if not rows:
-        raise UsageError(f"No setting begins with '{prefix}'.", hint=nearest(start, _prefixes(all_rows)))
+    rows = _matching(options.load(), key)
     if as_json:
-        print_json([{"setting": name, "value": _plain(value), "from": origin} for name, value, origin in rows])
-        return
-    from rich.table import Table
-    from rich.text import Text
+        print_json([_row_json(row) for row in rows])
+    else:
+        _show_table(rows)
 
-    table = Table("Setting", "Value", "From", box=None, pad_edge=False, header_style="bold")
-    for name, value, origin in rows:
-        table.add_row(Text(name), Text(_shown(value)), Text(origin, style="dim" if origin == "default" else "green"))
-    console().print(table)
+
+@command.command("get")
+@click.argument("key")
+@json_option
+@click.pass_obj
+def get(options: Globals, key: str, as_json: bool) -> None:
+    """Print the value of a setting.
+
+    KEY is its name, or the end of it, such as 'query.max_results'. For a group, such as 'query', all of its settings
+    are listed.
+    """
+    rows = _matching(options.load(), key)
+    if as_json:
+        print_json({"settings": [_row_json(row) for row in rows]})
+    elif len(rows) == 1:
+        value = rows[0].value
+        echo("\n".join(map(str, value)) if isinstance(value, tuple) else "null" if value is None else _shown(value))
+    else:
+        _show_table(rows)
+
+
+@command.command("set", cls=TextCommand)
+@click.argument("key")
+@click.argument("values", metavar="VALUE...", nargs=-1, required=True)
+@json_option
+@click.pass_obj
+def set_value(options: Globals, key: str, values: tuple[str, ...], as_json: bool) -> None:
+    """Change a setting in config.yaml. Comments and formatting stay.
+
+    KEY is its full name, such as memory_search.query.max_results. VALUE... is one value, or several for a list; 'null'
+    is no value. With --agent it is set for that agent only, otherwise for all, unless the agent in use has a value of
+    its own.
+    """
+    from kept.settings_change import set_setting
+
+    loaded = options.load()
+    change = set_setting(loaded, key, values, agent=_named_agent(options))
+    shown = "(set)" if change.is_secret else _plain(change.value)
+    if as_json:
+        print_json(_change_json(change, shown))
+        return
+    state = "is now" if change.is_changed else "is already"
+    echo(f"{change.name} {state} {_shown(shown)} in {style(change.path, fg='cyan')} ({change.where}).")
+    _warn_if_overridden(options, change.name)
+
+
+@command.command("unset")
+@click.argument("key")
+@json_option
+@click.pass_obj
+def unset(options: Globals, key: str, as_json: bool) -> None:
+    """Remove a setting from config.yaml, so that its default applies.
+
+    KEY is its full name. With --agent, only the value of that agent is removed.
+    """
+    from kept.settings_change import unset_setting
+
+    change = unset_setting(options.load(), key, agent=_named_agent(options))
+    row = next((row for row in _settings(options.load()) if row.name == change.name), None)
+    if as_json:
+        print_json(_change_json(change, _plain(row.value) if row else None))
+        return
+    state = "was removed from" if change.is_changed else "is not in"
+    now = f" Its value is {_shown(row.value)} ({row.origin})." if row else ""
+    echo(f"{change.name} {state} {style(change.path, fg='cyan')} ({change.where}).{now}")
+
+
+@command.command("edit")
+@click.pass_obj
+def edit(options: Globals) -> None:
+    """Open config.yaml in your editor ($VISUAL or $EDITOR).
+
+    A file that is not valid is not saved: you can go on editing, or leave it as it was.
+    """
+    from kept.cli.settings_editor import edit_settings
+
+    file, agent = _file_and_agent(options)
+    if edit_settings(file, agent):
+        options.load()  # prints notices about values
+        echo(f"Saved {style(file, fg='cyan')}.")
+    else:
+        echo("Nothing was changed.")
 
 
 @command.command("path")
@@ -84,14 +168,74 @@ def path(options: Globals, as_json: bool) -> None:
         echo(f"{file.kind:<8} {file.path}  {style('found' if file.exists else 'does not exist', dim=True)}")
 
 
-def _settings(loaded: LoadedConfig) -> list[tuple[str, Any, str]]:
-    rows: list[tuple[str, Any, str]] = []
+# changing
+
+
+def _named_agent(options: Globals) -> str | None:
+    return options.agent or os.environ.get("KEPT_AGENT") or None
+
+
+def _file_and_agent(options: Globals) -> tuple[str, str]:
+    """Return the settings file and the agent, even if the settings are broken: editing is how to repair them."""
+    from kept.config.layers import MAIN_AGENT, find_user_file
+
+    agent = _named_agent(options) or MAIN_AGENT
+    return find_user_file(options.home, options.config_file).path, agent
+
+
+def _warn_if_overridden(options: Globals, name: str) -> None:
+    row = next((row for row in _settings(options.load()) if row.name == name), None)
+    if row and row.origin != "default" and not row.origin.startswith("user file"):
+        warn(f"It has no effect now: {_shown(row.value)} comes from a later layer ({row.origin}).")
+
+
+def _change_json(change: Any, value: Any) -> dict[str, Any]:
+    return {
+        "setting": change.name,
+        "value": value,
+        "changed": change.is_changed,
+        "path": change.path,
+        "in": change.where,
+    }
+
+
+# showing
+
+
+def _settings(loaded: LoadedConfig) -> list[SettingRow]:
+    rows: list[SettingRow] = []
     parts = ((loaded.config.agent, ""), (loaded.config.gateway, "gateway"))
     for part, at in parts:
         for name, value, is_secret in settings_of(part, at):
             shown = "(set)" if is_secret and value else _without_secrets(value) if name.endswith("_url") else value
-            rows.append((name, shown, _origin(loaded.origins, name)))
+            rows.append(SettingRow(name, shown, _origin(loaded.origins, name)))
     return rows
+
+
+def _matching(loaded: LoadedConfig, key: str) -> list[SettingRow]:
+    """Return the settings that a key names, by whole parts of the name if any match so, else by their beginnings."""
+    rows = _settings(loaded)
+    parts = snake(key).removeprefix("agents.defaults").strip(".").split(".")
+    chosen = [row for row in rows if _matches(row.name, parts, whole=True)] or [
+        row for row in rows if _matches(row.name, parts, whole=False)
+    ]
+    if not chosen:
+        names = _prefixes(rows)
+        wanted = ".".join(parts)
+        hint = nearest(wanted, names if "." in wanted else sorted({part for name in names for part in name.split(".")}))
+        raise UsageError(f"No setting is called '{key}'.", hint=hint)
+    return chosen
+
+
+def _matches(name: str, parts: list[str], *, whole: bool) -> bool:
+    """Return whether consecutive parts of a name are these, the last one perhaps only by its beginning."""
+    path = name.split(".")
+    starts = range(len(path) - len(parts) + 1)
+    return any(
+        path[at : at + len(parts) - 1] == parts[:-1]
+        and (path[at + len(parts) - 1] == parts[-1] or (not whole and path[at + len(parts) - 1].startswith(parts[-1])))
+        for at in starts
+    )
 
 
 def _origin(origins: dict[str, str], name: str) -> str:
@@ -99,9 +243,28 @@ def _origin(origins: dict[str, str], name: str) -> str:
     return next(below, "default")
 
 
-def _prefixes(rows: list[tuple[str, Any, str]]) -> list[str]:
-    names = (name.split(".") for name, _, _ in rows)
+def _prefixes(rows: list[SettingRow]) -> list[str]:
+    names = (row.name.split(".") for row in rows)
     return sorted({".".join(keys[:depth]) for keys in names for depth in range(1, len(keys) + 1)})
+
+
+def _show_table(rows: list[SettingRow]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    fold: Any = "fold" if sys.stdout.isatty() else "ellipsis"  # a pipe is wide enough
+    table.add_column("Setting", overflow=fold)
+    table.add_column("Value", overflow=fold)
+    table.add_column("From", overflow=fold)
+    for row in rows:
+        colour = "dim" if row.origin == "default" else "green"
+        table.add_row(Text(row.name), Text(_shown(row.value)), Text(row.origin, style=colour))
+    console().print(table)
+
+
+def _row_json(row: SettingRow) -> dict[str, Any]:
+    return {"setting": row.name, "value": _plain(row.value), "from": row.origin}
 
 
 def _without_secrets(url: Any) -> Any:

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 @click.command("connect")
-@click.argument("client", type=click.Choice([*CLIENTS, "print"]))
+@click.argument("client", type=click.Choice([*CLIENTS, "print"]), metavar="CLIENT")
 @click.option(
     "--scope", type=click.Choice(["user", "project"]), default="user", help="For your account, or for one project."
 )
-@click.option("--project", metavar="DIR", default=".", help="Folder of the project (default: the current one).")
+@click.option("--project", metavar="DIR", default=".", show_default="the current folder", help="Folder of the project.")
 @click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
 @click.option("--undo", is_flag=True, help="Remove the entry again.")
 @json_option
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 def command(options: Globals, client: str, scope: str, project: str, dry_run: bool, undo: bool, as_json: bool) -> None:
     """Connect another program to this memory.
 
-    Adds an entry that starts 'kept mcp' to the settings of CLIENT, and changes nothing else in them. 'kept connect
-    print' prints the entry, for other programs.
+    CLIENT is claude-code, claude-desktop, cursor, codex, vscode or openclaw. Adds an entry that starts 'kept mcp' to
+    its settings, and changes nothing else in them. 'kept connect print' prints the entry, for other programs.
     """
     loaded = options.load()
     server = client_command(loaded)

@@ -10,8 +10,8 @@ import tempfile
 import click
 
 from kept.app import open_memory
+from kept.cli.hit_text import hit_text, parts_text, query_words
 from kept.cli.output import bars, echo, plural, style
-from kept.cli.search import hit_text, parts_text
 from kept.config import load_config
 from kept.memory import Memory
 from kept.records import SyncReport
@@ -67,7 +67,7 @@ def _search(memory: Memory, question: str, remark: str) -> None:
     echo(f"{style('kept search', dim=True)} {style(repr(question), bold=True)}  {style(remark, dim=True)}")
     result = memory.search(question, max_results=1)
     for hit in result.hits:
-        echo(hit_text(hit, question))
+        echo(hit_text(hit, query_words(question)))
         echo(parts_text(hit))
     if not result.hits:
         echo("      Nothing found.")

@@ -5,9 +5,13 @@ from __future__ import annotations
 import click
 
 from kept.app import open_memory
-from kept.cli.output import echo, json_option, print_json, progress_bar, style
+from kept.cli.output import echo, json_option, print_json, printable, progress_bar, style
 from kept.cli.root import Globals
+from kept.cli.terminal_layout import wrap
 from kept.doctor import Check, examine, examine_agents, repair
+
+_INDENT = 20
+"""Column of the details: after the mark and the name."""
 
 
 @click.command("doctor")
@@ -52,9 +56,10 @@ def show_checks(checks: list[Check], *, fixed: bool) -> None:
             mark = style("note ", fg="yellow", bold=True)
         else:
             mark = style("ok   ", fg="green") if check.ok else style("wrong", fg="red", bold=True)
-        echo(f"{mark}  {check.name:<12} {check.detail}")
+        first, *further = wrap(printable(check.detail), indent=_INDENT)
+        echo("\n".join([f"{mark}  {check.name:<12} {first.lstrip()}", *further]))
         if check.remedy and (check.warning or not check.ok):
-            echo(f"       {'':<12} {style('→ ' + check.remedy, dim=True)}")
+            echo(style("\n".join(wrap("→ " + printable(check.remedy), indent=_INDENT, hang=2)), dim=True))
     wrong = [check for check in checks if not check.ok]
     if wrong and not fixed and any(check.remedy for check in wrong):
         echo("\nRun 'kept doctor --fix' to apply the remedies (→).")

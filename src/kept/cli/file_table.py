@@ -5,12 +5,11 @@ Not drawn by rich: importing it costs more than reading the list.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 
 from kept.cli.output import size_text, style
 from kept.cli.streams import printable
+from kept.cli.terminal_layout import columns, cut, text_width
 from kept.records import FileSummary
 
 _LONGEST_PATH = 60
@@ -20,16 +19,16 @@ def file_lines(files: Sequence[FileSummary], *, dates: bool) -> list[str]:
     """Return a line for each file: when, how large, which, and what it begins with."""
     paths = [printable(file.path).replace("\n", " ") for file in files]
     sizes = [size_text(file.size) for file in files]
-    path_width = min(max(map(_width, paths), default=0), _LONGEST_PATH)
+    path_width = min(max(map(text_width, paths), default=0), _LONGEST_PATH)
     size_width = max(map(len, sizes), default=0)
     lines = []
     for file, path, size in zip(files, paths, sizes, strict=True):
         when = file.timestamp[:10] if dates else file.timestamp[11:16]
         lead = f"{when}  {size:>{size_width}}  "
         about = _about(file)
-        room = _columns() - len(lead) - max(path_width, _width(path)) - 4
-        shown_path = style(path, fg="cyan") + " " * max(0, path_width - _width(path))
-        lines.append(f"{lead}{shown_path}  {_cut(about, room)}".rstrip())
+        room = columns() - len(lead) - max(path_width, text_width(path)) - 4
+        shown_path = style(path, fg="cyan") + " " * max(0, path_width - text_width(path))
+        lines.append(f"{lead}{shown_path}  {cut(about, room)}".rstrip())
     return lines
 
 
@@ -37,30 +36,3 @@ def _about(file: FileSummary) -> str:
     """Return title and first words. The title of a daily note repeats its name."""
     title = "" if file.title and file.title in file.path else file.title
     return printable(": ".join(part for part in (title, file.excerpt) if part)).replace("\n", " ")
-
-
-def _columns() -> int:
-    """Return the width of the terminal. In a pipe nothing is cut: a program reads it."""
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 10_000
-    except (OSError, ValueError):
-        return 80
-
-
-def _cut(text: str, room: int) -> str:
-    if _width(text) <= room:
-        return text
-    width, end = 1, 0
-    while end < len(text) and width + _width(text[end]) <= room:
-        width += _width(text[end])
-        end += 1
-    return text[:end].rstrip() + "…" if room > 1 else ""
-
-
-def _width(text: str) -> int:
-    """Return the columns that a text takes: two for each wide character."""
-    if text.isascii():
-        return len(text)
-    from unicodedata import combining, east_asian_width
-
-    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)

@@ -32,6 +32,8 @@ def command(ctx: click.Context, force: bool, dry_run: bool, as_json: bool) -> No
 
 
 def preview_text(preview: Preview) -> str:
+    if not (preview.rebuild or preview.files or preview.removed or preview.to_embed):
+        return "Nothing to do: the index is up to date."
     lines = [f"Rebuild: {preview.rebuild}."] if preview.rebuild else []
     removed = f", {preview.removed:,} to remove" if preview.removed else ""
     lines.append(f"{plural(preview.files, 'file')} to index{removed}.")

@@ -44,7 +44,7 @@ def command(options: Globals, workspace: str | None, as_json: bool) -> None:
         created.append(config)
     is_named = options.load(workspace=workspace).config.trusts_workspace
     if as_json:
-        print_json({"workspace": root, "config": config, "created": created})
+        print_json({"workspace": root, "workspaceDir": root, "config": config, "created": created})
         return
     echo(f"Workspace: {style(root, fg='cyan')}")
     echo(f"Settings:  {style(config, fg='cyan')}")

@@ -31,12 +31,13 @@ def run() -> NoReturn:
         code = cli.main(prog_name="kept", standalone_mode=False)
         sys.stdout.flush()
     except KeptError as exc:
-        if debug:
-            _show_traceback()
+        _show_traceback(debug=debug)
         fail(exc.code, exc.message, exc.hint, status_of(exc).exit_code, as_json=as_json)
+    except click.exceptions.NoArgsIsHelpError as exc:
+        echo(exc.message, err=True)
+        sys.exit(2)
     except click.UsageError as exc:
-        hint = f"See '{exc.ctx.command_path} --help'." if exc.ctx else "See 'kept --help'."
-        fail("usage", exc.format_message(), hint, 2, as_json=as_json)
+        fail("usage", exc.format_message(), _usage_hint(exc), 2, as_json=as_json)
     except (KeyboardInterrupt, click.Abort):
         fail("interrupted", "Interrupted.", "Nothing is lost; run the command again.", INTERRUPTED, as_json=as_json)
     except (BrokenPipeError, OutputClosed):
@@ -47,20 +48,30 @@ def run() -> NoReturn:
             raise
         sys.exit(0)  # rich raises SystemExit for a closed pipe
     except Exception as exc:  # noqa: BLE001  (the last resort: one line and an exit code instead of a traceback)
-        if debug:
-            _show_traceback()
-        message = f"Unexpected error: {type(exc).__name__}: {exc}"
+        _show_traceback(debug=debug)
+        message = f"Unexpected error: {type(exc).__name__}: {exc}".rstrip(".: ") + "."
         hint = "Run the command again with --debug and report what it prints."
         fail("internal", message, hint, UNEXPECTED, as_json=as_json)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _show_traceback() -> NoReturn:
-    """Print the traceback in one write: a secret that is written in parts would not be recognised and redacted."""
-    import traceback
+def _usage_hint(error: click.UsageError) -> str:
+    context = error.ctx
+    if context is None:
+        return "See 'kept --help'."
+    hint = f"See '{context.command_path} --help'."
+    takes_text = any(isinstance(param, click.Argument) for param in context.command.params)
+    if isinstance(error, click.NoSuchOption) and takes_text:
+        hint += f" If '{error.option_name}' is not an option, put '--' before it."
+    return hint
 
-    echo(traceback.format_exc(), err=True, nl=False)
-    sys.exit(1)
+
+def _show_traceback(*, debug: bool) -> None:
+    """Print the traceback, with --debug, in one write: a secret that is written in parts would not be redacted."""
+    if debug:
+        import traceback
+
+        echo(traceback.format_exc(), err=True, nl=False)
 
 
 def _prepare_streams() -> None:

@@ -5,23 +5,19 @@ from __future__ import annotations
 import click
 
 from kept.cli.file_table import file_lines
-from kept.cli.output import echo, json_option, plural, print_json, progress_bar, style, warn
+from kept.cli.output import echo, json_option, max_results_option, plural, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.records import SOURCES
 from kept.tools.record_json import listing_json
 
 
 @click.command("list")
+@max_results_option(50, 100_000)
 @click.option(
-    "-n",
-    "--max-results",
-    type=click.IntRange(1, 100_000),
-    default=50,
-    metavar="N",
-    help="Maximum number (default: 50).",
-)
-@click.option(
-    "--source", type=click.Choice((*SOURCES, "all")), default="memory", help="Notes (default), conversations, all."
+    "--source",
+    type=click.Choice((*SOURCES, "all")),
+    default="memory",
+    help="Notes (memory), conversations (sessions), or all.",
 )
 @click.option("--path", metavar="GLOB", help="Only these: a path, a folder, or a pattern such as 'memory/2026-*'.")
 @click.option("--since", metavar="WHEN", help="Only from this time on: 2026-03-01, 'last Thursday', 7d.")

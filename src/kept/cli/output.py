@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,20 @@ if TYPE_CHECKING:
     from kept.records import Progress
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+
+
+def max_results_option(default: int | None, most: int, *, note: str = "") -> Callable[[Any], Any]:
+    """Return the option for the number of results, which every command calls the same."""
+    return click.option(
+        "-n",
+        "--max-results",
+        "--limit",
+        "max_results",
+        type=click.IntRange(1, most),
+        default=default,
+        metavar="N",
+        help=f"Maximum number of results{note}.",
+    )
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
@@ -60,8 +74,27 @@ def style(text: str, *, err: bool = False, **attributes: Any) -> str:
     return mark_style(click.style(printable(text), **attributes)) if use_colour(err=err) else text
 
 
+_SETTINGS_NOTICES: list[str] = []
+"""Notices about settings that were printed. Results repeat them, for programs that read nothing else."""
+
+
+def warn_of_settings(notices: Iterable[str]) -> None:
+    """Print what the settings have wrong, once in a run."""
+    for notice in notices:
+        if notice not in _SETTINGS_NOTICES:
+            warn(notice)
+            _SETTINGS_NOTICES.append(notice)
+
+
+def was_printed(message: str) -> bool:
+    """Return whether a message is a notice about the settings that was printed already."""
+    return message in _SETTINGS_NOTICES
+
+
 def warn(message: str) -> None:
     """Print a problem that did not stop the command. It goes to standard error, apart from the results."""
+    if was_printed(message):
+        return
     echo(style("Note: ", err=True, fg="yellow") + " ".join(printable(message).splitlines()), err=True)
 
 
@@ -155,6 +188,13 @@ def size_text(size: int) -> str:
     return f"{amount:.1f} GB"
 
 
+def local_time(timestamp: str) -> str:
+    """Return an ISO 8601 time for people: in the local time zone, to the minute."""
+    import datetime as dt
+
+    return f"{dt.datetime.fromisoformat(timestamp).astimezone():%Y-%m-%d %H:%M}"
+
+
 def log_to_stderr() -> None:
     """Log warnings of a server. Standard error is redacted: libraries log URLs that contain the bot token."""
     import logging
@@ -169,7 +209,9 @@ __all__ = [
     "echo_exactly",
     "json_option",
     "json_text",
+    "local_time",
     "log_to_stderr",
+    "max_results_option",
     "plural",
     "print_json",
     "printable",
@@ -179,4 +221,6 @@ __all__ = [
     "style",
     "use_colour",
     "warn",
+    "warn_of_settings",
+    "was_printed",
 ]

@@ -59,7 +59,9 @@ def show_providers(providers: list[ProviderInfo]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("Provider", "", "Model", "Dimensions", "", box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("Provider", "", "Model", "Dimensions", ""):
+        table.add_column(title, overflow="fold")
     for provider in providers:
         state = "in use" if provider.in_use else "available" if provider.available else "not set up"
         colour = "green" if provider.in_use else "" if provider.available else "dim"

@@ -8,15 +8,13 @@ from itertools import groupby
 import click
 
 from kept.cli.file_table import file_lines
-from kept.cli.output import echo, json_option, print_json, progress_bar, style, warn
+from kept.cli.output import echo, json_option, max_results_option, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.tools.record_json import listing_json
 
 
 @click.command("recent")
-@click.option(
-    "-n", "--max-results", type=click.IntRange(1, 100_000), default=20, help="At most this many (default: 20)."
-)
+@max_results_option(20, 100_000)
 @click.option("--since", metavar="WHEN", help="Only what changed from then on: 2026-03-01, 'last Thursday', 7d.")
 @json_option
 @click.pass_obj

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kept import __version__
-from kept.cli.output import echo
+from kept.cli.command_arguments import GLOBAL_OPTIONS, accept_global_options, setting_pairs
+from kept.cli.output import echo, warn_of_settings
 from kept.cli.streams import remember_secrets
-from kept.errors import UsageError
 from kept.values import frozen
 
 if TYPE_CHECKING:
@@ -45,18 +45,21 @@ COMMANDS = {
     "config": "kept.cli.config",
     "demo": "kept.cli.demo",
     "completion": "kept.cli.completion",
+    "help": "kept.cli.help",
+    "version": "kept.cli.version",
 }
 
 
 @frozen
 class Globals:
-    """Global options: those before the name of the command."""
+    """Global options, given before the name of the command or after it."""
 
     home: str | None
     workspace: str | None
     agent: str | None
     config_file: str | None
     settings: dict[str, Any]
+    debug: bool = False
 
     def load(self, *, workspace: str | None = None, settings: dict[str, Any] | None = None) -> LoadedConfig:
         """Load the settings. ``workspace`` and ``settings`` come from options of the command, and override the global
@@ -71,6 +74,7 @@ class Globals:
             settings=self.settings | (settings or {}),
         )
         remember_secrets(loaded.config)
+        warn_of_settings(loaded.config.notices)
         return loaded
 
     def memory(self) -> Memory:
@@ -115,18 +119,42 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
+        if command not in _PREPARED:
+            _PREPARED.append(command)
+            accept_global_options(command)
+            _use_own_help(command)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            import difflib
+            from kept.cli.unknown_command import suggestion_for
 
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            suggestion = f" Did you mean '{near[0]}'?" if near else ""
-            raise click.UsageError(f"There is no command '{args[0]}'.{suggestion}", ctx=ctx)
+            raise click.UsageError(f"There is no command '{args[0]}'. {suggestion_for(args[0], COMMANDS)}", ctx=ctx)
         return super().resolve_command(ctx, args)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from kept.cli.help import write_overview
+
+        write_overview(self, ctx, formatter)
+
+
+_PREPARED: list[click.Command] = []
+"""Commands that are imported, and have the global options."""
+
+
+def _use_own_help(command: click.Command) -> None:
+    """Let a command print its help as `kept.cli.help` writes it, which is imported for that only."""
+
+    def write(ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from kept.cli.help import write_help
+
+        write_help(command, ctx, formatter)
+
+    setattr(command, "format_help", write)  # noqa: B010  (the commands of other modules are plain ones)
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        _use_own_help(inner)
 
 
 def show_help_without_command(ctx: click.Context) -> None:
@@ -139,15 +167,14 @@ def show_help_without_command(ctx: click.Context) -> None:
 @click.group(
     cls=LazyGroup,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    params=[option.as_option(after_command=False) for option in GLOBAL_OPTIONS],
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "show_default": True,
+    },
 )
-@click.version_option(__version__, prog_name="kept")
-@click.option("--workspace", metavar="DIR", help="Folder of the notes (default: ~/.kept/workspace).")
-@click.option("--home", metavar="DIR", help="Folder of the index and the settings (default: ~/.kept).")
-@click.option("--agent", metavar="NAME", help="Agent whose memory to use (default: main).")
-@click.option("--config", "config_file", metavar="FILE", help="Settings file to use instead of HOME/config.yaml.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Override one setting for this run.")
-@click.option("--debug", is_flag=True, help="Show a traceback on errors.")
+@click.version_option(__version__, prog_name="kept", help="Show the version.")
 @click.pass_context
 def cli(
     ctx: click.Context,
@@ -160,15 +187,4 @@ def cli(
 ) -> None:
     """Memory for AI agents: plain Markdown notes, recalled by meaning and by word."""
     show_help_without_command(ctx)
-    ctx.obj = Globals(home, workspace, agent, config_file, setting_pairs(settings))
-
-
-def setting_pairs(settings: Iterable[str]) -> dict[str, Any]:
-    return dict(_pair(setting) for setting in settings)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise UsageError(f"--set {text}: expected KEY=VALUE.", hint="For example: --set memory_search.provider=none")
-    return key.strip(), value
+    ctx.obj = Globals(home, workspace, agent, config_file, setting_pairs(settings), debug)

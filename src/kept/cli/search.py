@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-import re
+import os
 
 import click
 
-from kept.cli.output import echo, json_option, plural, print_json, printable, progress_bar, style, warn
+from kept.cli.command_arguments import TextCommand
+from kept.cli.output import (
+    echo,
+    json_option,
+    max_results_option,
+    plural,
+    print_json,
+    printable,
+    progress_bar,
+    style,
+    use_colour,
+    warn,
+)
 from kept.cli.root import Globals
+from kept.config import Config
 from kept.records import SOURCES, Hit, ListedPeriod, SearchResult
 from kept.tools.record_json import result_json
 
-_LINES_SHOWN = 8
 _DROPPED_SHOWN = 20
 
 
-@click.command("search")
+@click.command("search", cls=TextCommand)
 @click.argument("query", nargs=-1)
-@click.option("-n", "--max-results", type=click.IntRange(1, 200), metavar="N", help="Maximum number of hits.")
-@click.option("--min-score", type=click.FloatRange(0, 1), metavar="SCORE", help="Minimum score of a hit.")
+@max_results_option(None, 200, note=" (default: memory_search.query.max_results, 6)")
+@click.option(
+    "--min-score",
+    type=click.FloatRange(0, 1),
+    metavar="SCORE",
+    help="Minimum score of a hit (default: memory_search.query.min_score, 0.25).",
+)
 @click.option("--source", type=click.Choice(SOURCES), help="Only notes (memory), or only conversations (sessions).")
 @click.option(
     "--path", metavar="GLOB", help="Only these notes: a path, a folder, or a pattern such as 'memory/2026-*'."
@@ -69,18 +86,21 @@ def command(
     if as_json:
         print_json(result_json(result, explain=explain))
     else:
-        show_result(result, words, explain=explain)
+        show_result(result, words, memory.config, explain=explain)
 
 
-def show_result(result: SearchResult, query: str, *, explain: bool) -> None:
+def show_result(result: SearchResult, query: str, config: Config, *, explain: bool) -> None:
+    from kept.cli.hit_text import hit_text, parts_text, query_words
+
     for reason in result.degraded:
         warn(reason)
     if result.period:
         echo(style(printable(result.period.text), bold=True))
     if not result.hits:
         echo("Nothing from that time." if result.period else "Nothing found.")
+    words = query_words(query) if use_colour() and result.hits and not result.period else []
     for hit in result.hits:
-        echo(hit_text(hit, query))
+        echo(hit_text(hit, words, locate=lambda hit: path_of(hit, config)))
         if explain:
             echo(parts_text(hit))
         echo()
@@ -99,29 +119,8 @@ def _count_text(period: ListedPeriod, shown: int) -> str:
     return total if shown >= period.total else f"The latest {shown:,} of {total}; -n shows more."
 
 
-def hit_text(hit: Hit, query: str) -> str:
-    lead = _time_text(hit.timestamp) if hit.listed else f"{hit.score:.2f}"
-    where = f"{style(lead, fg='green', bold=True)}  {style(hit.citation, fg='cyan', bold=True)}"
-    about = "  ".join(part for part in (hit.heading, "" if hit.listed else hit.timestamp[:10]) if part)
-    lines = [line for line in hit.snippet.split("\n") if line.strip()]
-    shown = [f"      {_with_bold_words(line, query)}" for line in lines[:_LINES_SHOWN]]
-    if len(lines) > _LINES_SHOWN:
-        shown.append(style(f"      … {plural(len(lines) - _LINES_SHOWN, 'more line')}", dim=True))
-    return "\n".join([f"{where}  {style(about, dim=True)}", *shown])
-
-
-def _time_text(timestamp: str) -> str:
-    """Return date and time. Midnight is the time of a note that has only a date."""
-    return timestamp[:10] if timestamp[11:16] == "00:00" else f"{timestamp[:10]} {timestamp[11:16]}"
-
-
-def parts_text(hit: Hit) -> str:
-    rows = [f"      {part.name:<8} {part.value:+.3f}  {part.detail}" for part in hit.parts]
-    return style("\n".join([*rows, f"      {'score':<8} {hit.score:+.3f}"]), dim=True)
-
-
-def _with_bold_words(line: str, query: str) -> str:
-    words = sorted({re.escape(word) for word in re.findall(r"\w{3,}", query)}, key=len, reverse=True)
-    if not words:
-        return line
-    return re.sub("|".join(words), lambda word: style(word.group(), bold=True), line, flags=re.IGNORECASE)
+def path_of(hit: Hit, config: Config) -> str:
+    """Return the absolute path of the file that a hit is in."""
+    if hit.source == "sessions":
+        return os.path.join(config.paths.sessions, os.path.basename(hit.path))
+    return os.path.join(config.workspace, hit.path)  # the path of a note outside the workspace is absolute already

@@ -14,6 +14,7 @@ from kept.cli.output import (
     echo,
     echo_exactly,
     json_option,
+    max_results_option,
     plural,
     print_json,
     printable,
@@ -63,13 +64,13 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--channel", help="Only sessions of this channel.")
-@click.option("-n", "--limit", type=click.IntRange(min=1), help="Maximum number (default: all).")
+@max_results_option(None, 1_000_000, note=" (default: all)")
 @json_option
 @click.pass_obj
-def list_sessions(options: Globals, channel: str | None, limit: int | None, as_json: bool) -> None:
+def list_sessions(options: Globals, channel: str | None, max_results: int | None, as_json: bool) -> None:
     """List sessions, most recently used first."""
     with options.sessions() as sessions:
-        records = sessions.recent(channel=channel, limit=limit)
+        records = sessions.recent(channel=channel, limit=max_results)
         _warn_of_problems(sessions)
     if as_json:
         print_json({"sessions": [record_json(record) for record in records]})
@@ -118,7 +119,7 @@ def reset(options: Globals, reference: str, as_json: bool) -> None:
 @command.command("compact")
 @click.argument("reference", metavar="ID")
 @click.option("--summary", required=True, help="Summary of the older part; '-' reads standard input.")
-@click.option("--keep", type=click.IntRange(min=0), default=20, show_default=True, help="Messages to keep as they are.")
+@click.option("--keep", type=click.IntRange(min=0), default=20, help="Messages to keep as they are.")
 @json_option
 @click.pass_obj
 def compact(options: Globals, reference: str, summary: str, keep: int, as_json: bool) -> None:
@@ -154,9 +155,7 @@ def delete(options: Globals, reference: str, purge: bool, as_json: bool) -> None
 
 @command.command("export")
 @click.argument("reference", metavar="ID")
-@click.option(
-    "--format", "kind", type=click.Choice(["md", "jsonl"]), default="md", show_default=True, help="Output format."
-)
+@click.option("--format", "kind", type=click.Choice(["md", "jsonl"]), default="md", help="Output format.")
 @json_option
 @click.pass_obj
 def export(options: Globals, reference: str, kind: str, as_json: bool) -> None:
@@ -243,7 +242,7 @@ def _show_table(records: list[SessionRecord]) -> None:
         table.add_row(
             Cell(printable(record.id)),
             Cell(printable(redact(name))),
-            Cell(f"{record.updated:%Y-%m-%d %H:%M}"),
+            Cell(_time(record.updated)),
             Cell(f"{record.messages:,}", justify="right"),
             Cell(f"{record.tokens_total:,}", justify="right"),
             Cell(printable(redact(_remarks(record))), style="dim"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kept.cli.index import cost_text
-from kept.cli.output import console, json_option, plural, print_json, printable, size_text
+from kept.cli.output import console, json_option, local_time, plural, print_json, printable, size_text, was_printed
 from kept.cli.root import Globals
 from kept.records import Status
 from kept.tools.record_json import status_json, to_json
@@ -61,7 +61,10 @@ def ledger_rows(status: Status) -> list[tuple[str, str]]:
 def batch_rows(status: Status) -> list[tuple[str, str]]:
     """Return a row for each running batch job. The first sync after it is done fetches its vectors."""
     return [
-        ("" if number else "Batches", f"{plural(batch.texts, 'text')} at {batch.provider} since {batch.since}")
+        (
+            "" if number else "Batches",
+            f"{plural(batch.texts, 'text')} at {batch.provider} since {local_time(batch.since)}",
+        )
         for number, batch in enumerate(status.batches)
     ]
 
@@ -110,7 +113,7 @@ def show_status(status: Status, watcher: int | None = None, inbox: InboxState | 
         ("Embeddings", f"{status.provider}, {status.model}{dims}" if status.model else "none"),
         ("Index", f"{status.index_path} ({size_text(status.index_bytes)})"),
         ("Cache", f"{status.cache_entries:,} embeddings (maximum {status.cache_max_entries:,})"),
-        ("Last sync", status.last_sync or "never"),
+        ("Last sync", local_time(status.last_sync) if status.last_sync else "never"),
         ("State", (changed if status.changed_files else "needs a rebuild") if status.dirty else "up to date"),
         (
             "Live",
@@ -131,6 +134,8 @@ def show_status(status: Status, watcher: int | None = None, inbox: InboxState | 
     out = console()
     out.print(table)
     for reason in status.degraded:
+        if was_printed(reason):
+            continue
         out.print(Text("! " + reason, style="yellow"))
     for problem in status.problems:
         out.print(Text(printable(f"! {problem.path}: {problem.reason}"), style="yellow"))

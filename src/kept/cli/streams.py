@@ -2,8 +2,8 @@
 
 Names, notes, transcripts and answers of servers may contain what a terminal obeys: escape sequences, control
 characters, overrides of the writing direction. `guard_streams` replaces both output streams once, so that no command
-can forget about it: everything that is written is escaped. Our own colours are marked with a random number that only
-this process knows, and become escape sequences after the check.
+can forget about it: everything that is written is escaped. Our own colours and links are marked with a random number
+that only this process knows, and become escape sequences after the check.
 
 Standard error is redacted as well: error messages, tracebacks and logs of libraries may repeat a key.
 """
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 _UNSAFE = "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069\ufff9-\ufffb]|\r(?!\n)"
 """Control characters (C0, DEL, C1) except line breaks and tabs, separators of lines and paragraphs, and characters that
 override or isolate the writing direction."""
-_MARK = f"\ufdd0{os.urandom(8).hex()}["
-"""Replaces the start of our own escape sequences until they are written. It begins with a noncharacter, which no text
-contains."""
+_MARK = f"\ufdd0{os.urandom(8).hex()}\ufdd1"
+"""Replaces the escape character of our own sequences until they are written. It begins and ends with noncharacters,
+which no text contains."""
+_ESCAPE = "\x1b"
 _CSI = "\x1b["
 
 MAX_INPUT_BYTES = 4_000_000
@@ -64,7 +65,14 @@ def safe_json(text: str) -> str:
 
 def mark_style(text: str) -> str:
     """Mark the escape sequences of a text as our own. The rest of the text must be escaped already."""
-    return text.replace(_CSI, _MARK)
+    return text.replace(_CSI, f"{_MARK}[")
+
+
+def mark_link(text: str, url: str) -> str:
+    """Return a text as a link (OSC 8), marked as our own. The text must be escaped already, and the URL encoded."""
+    if not (url.isascii() and url.isprintable()):
+        return text
+    return f"{_MARK}]8;;{url}{_MARK}\\{text}{_MARK}]8;;{_MARK}\\"
 
 
 class GuardedStream(io.TextIOBase):
@@ -78,7 +86,7 @@ class GuardedStream(io.TextIOBase):
         if not isinstance(text, str):
             raise TypeError(f"expected str, not {type(text).__name__}")
         shown = hide_secrets(text) if self._redacted else text
-        self.raw.write(printable(shown).replace(_MARK, _CSI))
+        self.raw.write(printable(shown).replace(_MARK, _ESCAPE))
         return len(text)
 
     def write_exactly(self, text: str) -> None:

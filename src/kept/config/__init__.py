@@ -1,9 +1,10 @@
 """Settings: layers of YAML, environment and flags, folded into one frozen Config.
 
-`settings_file` reads a YAML file, `read` checks it against the classes of `schema`, and `layers` folds the files, the
-environment and the flags. `keys` are the keys of providers, `secrets` lists all that must stay out of messages,
-`agent_paths` names the files of an agent, and `agents` finds the agents there are. This is the only package that
-reads the environment.
+`settings_file` reads a YAML file, `read` checks it against the classes of `schema`, `bounds` finds numbers outside
+their range, and `layers` folds the files, the environment and the flags. `settings_value` reads the value of one
+setting, and `settings_edit` changes it in the text of a file. `keys` are the keys of providers, `secrets` lists all
+that must stay out of messages, `agent_paths` names the files of an agent, and `agents` finds the agents there are. This
+is the only package that reads the environment.
 """
 
 from kept.config.keys import KEY_VARIABLES, ProviderKeys

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, is_dataclass
 from typing import Any, Literal
 
+from kept.config.bounds import notices_of
 from kept.config.keys import read_keys
-from kept.config.read import build, coerce, group_by_name, hints, nearest, normalise, unknown_key
+from kept.config.read import build, coerce, group_by_name, hints, nearest, normalise, snake, unknown_key
 from kept.config.schema import AgentSettings, Config, GatewaySettings
 from kept.config.settings_file import read_yaml
 from kept.errors import ConfigError
@@ -75,7 +76,7 @@ def load_config(
     env = os.environ if environ is None else environ
     home = expand(home or env.get("KEPT_HOME") or "~/.kept")
     agent_id = check_agent_id(agent or env.get("KEPT_AGENT") or MAIN_AGENT)
-    user_file = _find_user_file(home, config_file or env.get("KEPT_CONFIG"))
+    user_file = find_user_file(home, config_file, env)
     user = user_layers(user_file.path, agent_id)
     overrides = [environment_layer(env), flags_layer(workspace, settings or {})]
     workspace_path = resolve_workspace(home, agent_id, [*user, *overrides])
@@ -92,11 +93,19 @@ def load_config(
         gateway=build(GatewaySettings, gateway_tree, at="gateway"),
         keys=read_keys(env),
         trusts_workspace=trust_workspace or is_same_folder(workspace_path, resolve_workspace(home, agent_id, user)),
+        notices=(
+            *notices_of(AgentSettings, agent_tree, origins, at=""),
+            *notices_of(GatewaySettings, gateway_tree, origins, at="gateway"),
+        ),
     )
     return LoadedConfig(config, origins, user_file, project_file)
 
 
-def _find_user_file(home: str, named: str | None) -> ConfigFile:
+def find_user_file(home: str | None, named: str | None, environ: Mapping[str, str] | None = None) -> ConfigFile:
+    """Return the user's settings file: the named one, or the one in the home folder. Nothing is read."""
+    env = os.environ if environ is None else environ
+    home = expand(home or env.get("KEPT_HOME") or "~/.kept")
+    named = named or env.get("KEPT_CONFIG")
     file = _config_file("user", expand(named) if named else os.path.join(home, "config.yaml"))
     if named and not file.exists:
         raise ConfigError(f"{file.path}: there is no such file.", hint="Check --config or KEPT_CONFIG.")
@@ -124,7 +133,11 @@ def check_agent_id(agent_id: str) -> str:
 
 def user_layers(path: str, agent_id: str) -> list[Layer]:
     """Return two layers: the defaults for all agents, and the settings of this one."""
-    tree = read_yaml(path)
+    return layers_of_tree(read_yaml(path), path, agent_id)
+
+
+def layers_of_tree(tree: dict[str, Any], path: str, agent_id: str) -> list[Layer]:
+    """Return the layers of a user file from its content. ``path`` is for messages."""
     try:
         _refuse_unknown(tree, ("agents", "gateway"), at="")
         agents = {} if tree.get("agents") is None else tree["agents"]
@@ -239,10 +252,10 @@ def _is_a_group(at: str, key: str, kind: Any) -> ConfigError:
 
 
 def _known_key(kind: type, key: str, *, at: str) -> str:
-    try:
-        return next(iter(normalise(kind, {key: None}, at="")))
-    except ConfigError as exc:
-        raise ConfigError(f"{at}: {exc.message}", hint=exc.hint) from None
+    known = hints(kind)
+    if snake(key) not in known:
+        raise unknown_key(at, key, list(known))
+    return snake(key)
 
 
 def resolve_workspace(home: str, agent_id: str, layers: list[Layer]) -> str:

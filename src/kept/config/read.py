@@ -53,12 +53,18 @@ def unknown_key(where: str, key: str, known: list[str]) -> ConfigError:
     return ConfigError(f"{where}: there is no such setting.", hint=nearest(snake(key), known))
 
 
+_MOST_NAMES = 20
+
+
 def nearest(name: str, known: list[str]) -> str:
-    """Return a hint with the closest known name, or with all of them if none is close."""
+    """Return a hint with the closest known name, or with all of them if none is close and they are few."""
     import difflib
 
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"Did you mean '{near[0]}'?" if near else f"Known here: {', '.join(sorted(known))}."
+    if near := difflib.get_close_matches(name, known, n=1, cutoff=0.5):
+        return f"Did you mean '{near[0]}'?"
+    if len(known) > _MOST_NAMES:
+        return "'kept config explain' lists all settings."
+    return f"Known here: {', '.join(sorted(known))}."
 
 
 def build(kind: type[T], tree: dict[str, Any], *, at: str) -> T:

@@ -20,7 +20,7 @@ Weight = float | Literal["auto"]
 
 
 def bounded(default: Any, low: float, high: float) -> Any:
-    """Return a field for a number that is clamped into its range, instead of being refused outside it."""
+    """Return a field for a number that is clamped into its range, with a notice, and not refused outside it."""
     return field(default=default, metadata={"low": low, "high": high})
 
 
@@ -335,6 +335,8 @@ class Config:
     trusts_workspace: bool = True
     """True if SOUL.md and AGENTS.md of the workspace are instructions. False if only an option or the environment
     names the workspace for this run: it may be a stranger's repository."""
+    notices: tuple[str, ...] = ()
+    """Problems of the settings that did not stop loading them, such as a number outside its range."""
 
     @property
     def memory_search(self) -> MemorySearchSettings:

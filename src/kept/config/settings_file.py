@@ -36,9 +36,13 @@ def read_settings(path: str, *, max_bytes: int = MAX_BYTES, follow_links: bool =
 
 
 def read_yaml(path: str, *, follow_links: bool = True) -> dict[str, Any]:
-    raw = read_settings(path, follow_links=follow_links)
+    return parse_settings(path, read_settings(path, follow_links=follow_links) or b"")
+
+
+def parse_settings(path: str, raw: bytes) -> dict[str, Any]:
+    """Return the settings in the bytes of a file. ``path`` is for messages."""
     try:
-        text = (raw or b"").decode("utf-8-sig")
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         raise ConfigError(f"{path}: not UTF-8 at byte {exc.start}.", hint=_UNCHANGED) from exc
     if not text.strip():

@@ -66,6 +66,7 @@ class IndexService:
         self._reranker: CrossEncoder | None = None
         self._freshness = Freshness(uses_signal=uses_signal)
         self._folders: tuple[str, ...] = ()
+        self._settings_notices = config.notices
         register_forkable(self)
 
     def clone(self) -> IndexService:
@@ -155,9 +156,9 @@ class IndexService:
         from kept.search.pipeline import embed_query
 
         self.require_usable()
-        started = time.perf_counter()
         with self._lock:
             warnings, is_fresh = self._healing(self._sync_for_search, progress)
+            started = time.perf_counter()  # how long the index took says nothing about the search
             embedder, reasons = self._embedder_for_search(settings)
             usage = usage_of(embedder)
         # Outside the lock: a provider on the network may be slow, and other threads need not wait for it.
@@ -165,7 +166,7 @@ class IndexService:
         with self._lock:
             self._record_usage(usage)
             result = self._healing(self._search_index, query, vector, settings, filters, is_fresh=is_fresh)
-            notices = self._take_notices()
+            notices = self._take_reasons()
             embedder = self._handle.embedder
             identity = embedder.identity if embedder else None
         return SearchResult(
@@ -183,7 +184,7 @@ class IndexService:
         with self._lock:
             warnings, _ = self._healing(self._sync_for_search, progress)
             value = self._healing(self._read, action)
-            return value, tuple(dict.fromkeys((*self._take_notices(), *warnings)))
+            return value, tuple(dict.fromkeys((*self._take_reasons(), *warnings)))
 
     def _read(self, action: Callable[[Generation], T]) -> T:
         if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
@@ -266,7 +267,7 @@ class IndexService:
             result, total = self._healing(self._list_time, filters, max_results)
             if not is_fresh:
                 result = drop_outdated(result, self.workspace, self.config)
-            degraded = dict.fromkeys((*self._take_notices(), *warnings, *result.degraded))
+            degraded = dict.fromkeys((*self._take_reasons(), *warnings, *result.degraded))
             return replace(result, degraded=tuple(degraded)), total
 
     def _list_time(self, filters: Filter, max_results: int) -> tuple[IndexSearchResult, int]:
@@ -413,7 +414,7 @@ class IndexService:
             identity,
             workspace=self.workspace.root,
             index_path=self.path,
-            warnings=self.embedder_warnings,
+            warnings=(*self.config.notices, *self.embedder_warnings),
         )
         with self._lock:
             try:
@@ -469,6 +470,11 @@ class IndexService:
             self._handle.notices.append(f"{damage.message} {describe_heal(heal)}")
             if problem := open_heal_ledger(self.config.paths.folder, self.clock).record(heal):
                 self._handle.notices.append(problem)
+
+    def _take_reasons(self) -> tuple[str, ...]:
+        """Return what a result should report once: problems of the settings, and events of the index."""
+        from_settings, self._settings_notices = self._settings_notices, ()
+        return (*from_settings, *self._take_notices())
 
     def _take_notices(self) -> tuple[str, ...]:
         """Return the events of the index since the last call, to report each once."""

@@ -31,6 +31,7 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     """Return the fields of a hit by name. A new field of `Hit` needs a description in `tool_definitions.HIT`, too."""
     shape = {name: value for name, value in to_json(hit).items() if name not in _NOT_IN_EVERY_HIT}
     shape["citation"] = hit.citation
+    shape["heading"] = hit.heading or None
     if hit.source == "sessions":
         shape |= {"sessionKey": redact(hit.session_key or "") or None, "channel": hit.channel}
     if hit.listed:
@@ -102,6 +103,7 @@ def status_json(status: Status) -> dict[str, Any]:
         "changedFiles": status.changed_files,
         "pending": status.pending,
         "workspaceDir": status.workspace,
+        "workspace": status.workspace,
         "dbPath": status.index_path,
         "agent": status.agent,
         "indexBytes": status.index_bytes,

@@ -75,6 +75,9 @@ _HIT_ALWAYS: dict[str, Schema] = {
     "source": text("Notes (memory) or conversations (sessions).", enum=["memory", "sessions"]),
     "timestamp": text("When it was written or said (ISO 8601)."),
     "citation": text("Citation, which memory_get takes as a path: path#L3-L9."),
+    "heading": or_null(
+        text("Headings above it, outermost first, joined by ' > '; for a conversation, channel:person.")
+    ),
 }
 HIT: Schema = closed(
     {

@@ -1,0 +1,123 @@
+"""Arguments as people type them: global options after the command, and text that begins with a dash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import click
+
+from kept.errors import UsageError
+from kept.values import frozen
+
+_MISSPELT = 0.82
+"""Similarity to an option from which on a word with two dashes is taken for a misspelt option, and not for text."""
+
+
+@frozen
+class GlobalOption:
+    """An option of `kept` itself, accepted before the command and after it."""
+
+    flag: str
+    field: str
+    help: str
+    metavar: str | None = None
+    multiple: bool = False
+
+    def as_option(self, *, after_command: bool) -> click.Option:
+        """Return the option for `kept`, or the hidden one for a command, which `kept --help` documents."""
+        settings: dict[str, Any] = {"help": self.help, "multiple": self.multiple, "metavar": self.metavar}
+        if self.metavar is None:
+            settings["is_flag"] = True
+        if not after_command:
+            return click.Option([self.flag, self.field], **settings)
+        # A name of its own: a command may have an argument called like the field, as `kept init WORKSPACE`.
+        names = [self.flag, f"global_{self.field}"]
+        return click.Option(names, hidden=True, expose_value=False, callback=self._apply, **settings)
+
+    def _apply(self, ctx: click.Context, _: click.Parameter, value: Any) -> None:
+        if value and ctx.obj is not None:
+            given = ctx.obj.settings | setting_pairs(value) if self.multiple else value
+            ctx.obj = replace(ctx.obj, **{self.field: given})
+
+
+GLOBAL_OPTIONS = (
+    GlobalOption("--workspace", "workspace", "Folder of the notes (default: ~/.kept/workspace).", "DIR"),
+    GlobalOption("--home", "home", "Folder of the index and the settings (default: ~/.kept).", "DIR"),
+    GlobalOption("--agent", "agent", "Agent whose memory to use (default: main).", "NAME"),
+    GlobalOption("--config", "config_file", "Settings file to use instead of HOME/config.yaml.", "FILE"),
+    GlobalOption("--set", "settings", "Override one setting for this run.", "KEY=VALUE", multiple=True),
+    GlobalOption("--debug", "debug", "Show a traceback on errors."),
+)
+
+
+def accept_global_options(command: click.Command) -> None:
+    """Let a command, and the commands of a group, take the global options too, except where it has one of that name."""
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        accept_global_options(inner)
+    taken = {flag for param in command.params for flag in param.opts}
+    command.params += [option.as_option(after_command=True) for option in GLOBAL_OPTIONS if option.flag not in taken]
+
+
+def setting_pairs(settings: Iterable[str]) -> dict[str, Any]:
+    return dict(_pair(setting) for setting in settings)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--set {text}: expected KEY=VALUE.", hint="For example: --set memory_search.provider=none")
+    return key.strip(), value
+
+
+class TextCommand(click.Command):
+    """Command whose arguments are text: a word that begins with a dash and is not one of its options is text too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args if ctx.resilient_parsing else self._with_text_last(ctx, args))
+
+    def _with_text_last(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Return the arguments with options first, and the text after '--', where a dash means nothing."""
+        flags = {
+            flag: option.is_flag
+            for option in self.get_params(ctx)
+            if isinstance(option, click.Option)
+            for flag in (*option.opts, *option.secondary_opts)
+        }
+        options: list[str] = []
+        text: list[str] = []
+        rest = iter(args)
+        for arg in rest:
+            if arg == "--":
+                text += rest
+            elif (read := _read_option(arg, rest, flags)) is not None:
+                options += read
+            else:
+                self._refuse_misspelt(ctx, arg, flags)
+                text.append(arg)
+        return [*options, "--", *text]
+
+    def _refuse_misspelt(self, ctx: click.Context, arg: str, flags: Iterable[str]) -> None:
+        name = arg.partition("=")[0]
+        if not name.startswith("--") or len(name.split()) > 1:
+            return
+        import difflib
+
+        if near := difflib.get_close_matches(name, flags, n=1, cutoff=_MISSPELT):
+            raise UsageError(
+                f"There is no option '{name}'. Did you mean '{near[0]}'?",
+                hint=f"If it is text, put '--' before it: {ctx.command_path} -- {arg}",
+            )
+
+
+def _read_option(arg: str, rest: Iterator[str], flags: dict[str, bool]) -> list[str] | None:
+    """Return an option with its value, taken from the arguments after it, or None for text. ``flags`` has True for
+    options without a value."""
+    if arg in flags:
+        return [arg] if flags[arg] else [arg, *islice(rest, 1)]
+    if arg.startswith("--"):
+        return [arg] if arg.partition("=")[0] in flags and "=" in arg else None
+    has_number = arg[2:].isdigit() and not flags.get(arg[:2], True)  # -n5
+    return [arg] if has_number else None

@@ -1,0 +1,158 @@
+"""kept help, and the help of every command: groups, whole summaries, examples."""
+
+from __future__ import annotations
+
+import click
+
+from kept.cli.output import echo, style
+from kept.cli.unknown_command import suggestion_for
+from kept.errors import UsageError
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Notes and search": (
+        "init", "add", "search", "get", "list", "recent", "tags", "links", "index", "watch",
+    ),
+    "Conversations": ("sessions", "import"),
+    "Agents and clients": ("chat", "gateway", "mcp", "connect", "hook"),
+    "Maintenance": ("status", "doctor", "config", "providers", "bench"),
+    "More": ("demo", "completion", "help", "version"),
+}  # fmt: skip
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "init": ("kept init ~/notes",),
+    "add": ("kept add 'The staging database moved to port 5433.'", "git log -1 | kept add --to memory/releases.md"),
+    "search": ("kept search 'which port is staging on?'", "kept search backups --since '2 weeks ago' -n 3"),
+    "get": ("kept get yesterday", "kept get memory/ideas.md#L3-L9"),
+    "list": ("kept list --tag work --since 7d",),
+    "recent": ("kept recent -n 10",),
+    "tags": ("kept tags",),
+    "links": ("kept links MEMORY.md",),
+    "index": ("kept index --dry-run",),
+    "watch": ("kept watch",),
+    "sessions": ("kept sessions list -n 5",),
+    "sessions list": ("kept sessions list --channel telegram -n 5",),
+    "sessions show": ("kept sessions show telegram:5054 --tail 20",),
+    "sessions reset": ("kept sessions reset telegram:5054",),
+    "sessions compact": ("kept sessions compact telegram:5054 --summary 'We chose Postgres.'",),
+    "sessions delete": ("kept sessions delete 3f2a",),
+    "sessions export": ("kept sessions export 3f2a --format md > talk.md",),
+    "import": ("kept import claude-code ~/.claude/projects --dry-run",),
+    "import openclaw": ("kept import openclaw ~/.openclaw",),
+    "import claude-code": ("kept import claude-code ~/.claude/projects",),
+    "import codex": ("kept import codex ~/.codex/sessions",),
+    "import pi": ("kept import pi ~/.pi/agent/sessions",),
+    "chat": ("kept chat", "kept chat -m 'What did we decide about backups?'"),
+    "gateway": ("kept gateway",),
+    "mcp": ("kept mcp", "kept mcp --http 127.0.0.1:8738"),
+    "connect": ("kept connect claude-code", "kept connect cursor --scope project --dry-run"),
+    "hook": ("kept hook session-start < event.json",),
+    "hook session-start": ("kept hook session-start < event.json",),
+    "hook capture": ("kept hook capture < event.json",),
+    "status": ("kept status",),
+    "doctor": ("kept doctor --fix",),
+    "config": ("kept config set memory_search.query.max_results 8",),
+    "config show": ("kept config show > config.yaml",),
+    "config explain": ("kept config explain query",),
+    "config get": ("kept config get memory_search.query.max_results",),
+    "config set": (
+        "kept config set memory_search.query.max_results 8",
+        "kept config set memory_search.extra_paths ~/journal ~/work",
+        "kept --agent research config set workspace ~/research",
+    ),
+    "config unset": ("kept config unset memory_search.query.max_results",),
+    "config edit": ("EDITOR=nano kept config edit",),
+    "config path": ("kept config path",),
+    "providers": ("kept providers",),
+    "providers test": ("kept providers test openai",),
+    "bench": ("kept bench --init my-set", "kept bench my-set"),
+    "demo": ("kept demo",),
+    "completion": ('eval "$(kept completion bash)"',),
+    "help": ("kept help search",),
+    "version": ("kept version",),
+}  # fmt: skip
+"""Examples by the name of the command. A test runs the parser over each of them."""
+
+_GROUP_EXAMPLES = ("search", "sessions", "connect", "config")
+_TEXT_NOTE = "Put '--' before an argument that begins with '-' and is not an option."
+
+
+@click.command("help")
+@click.argument("names", metavar="[COMMAND]...", nargs=-1)
+@click.pass_context
+def command(ctx: click.Context, names: tuple[str, ...]) -> None:
+    """Show how to use a command, or list all of them.
+
+    COMMAND is its name, such as 'search' or 'config set'.
+    """
+    at = ctx.parent
+    assert at is not None
+    for name in names:
+        inner = at.command.get_command(at, name) if isinstance(at.command, click.Group) else None
+        if inner is None:
+            known = at.command.list_commands(at) if isinstance(at.command, click.Group) else []
+            path = f"{at.command_path} {name}"
+            raise UsageError(f"There is no command '{path}'.", hint=suggestion_for(name, known))
+        at = click.Context(inner, info_name=name, parent=at)
+    echo(at.get_help())
+
+
+def write_overview(group: click.Group, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """Write the help of `kept` itself: every command in its group."""
+    formatter.write_usage(ctx.command_path, "[OPTIONS] COMMAND ...")
+    group.format_help_text(ctx, formatter)
+    width = max(map(len, group.list_commands(ctx)))
+    for title, names in {**GROUPS, "Others": _ungrouped(group, ctx)}.items():
+        if names:
+            rows = [(f"{name:<{width}}", _summary(group, ctx, name)) for name in names]
+            _write_section(formatter, title, rows)
+    _write_section(formatter, "Options, before the command or after it", _option_rows(group, ctx))
+    _write_lines(formatter, "Examples", [example for name in _GROUP_EXAMPLES for example in EXAMPLES[name][:1]])
+    formatter.write_paragraph()
+    formatter.write_text("'kept help COMMAND' shows the options of a command, with examples.")
+
+
+def write_help(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """Write the help of a command, with examples."""
+    command.format_usage(ctx, formatter)
+    command.format_help_text(ctx, formatter)
+    if isinstance(command, click.Group):
+        rows = [(name, _summary(command, ctx, name)) for name in command.commands]
+        _write_section(formatter, "Commands", rows)
+    _write_section(formatter, "Options", _option_rows(command, ctx))
+    name = ctx.command_path.removeprefix("kept").strip()
+    _write_lines(formatter, "Examples" if len(EXAMPLES.get(name, ())) > 1 else "Example", EXAMPLES.get(name, ()))
+    formatter.write_paragraph()
+    notes = [_TEXT_NOTE] if any(isinstance(param, click.Argument) for param in command.params) else []
+    formatter.write_text(" ".join([*notes, "'kept --help' lists the options that all commands have."]))
+
+
+def _ungrouped(group: click.Group, ctx: click.Context) -> tuple[str, ...]:
+    grouped = {name for names in GROUPS.values() for name in names}
+    return tuple(name for name in group.list_commands(ctx) if name not in grouped)
+
+
+def _summary(group: click.Group, ctx: click.Context, name: str) -> str:
+    """Return the first sentence of a command's help, whole."""
+    inner = group.get_command(ctx, name)
+    paragraph = " ".join((inner.help or "").partition("\n\n")[0].split()) if inner else ""
+    sentence, end, _ = paragraph.partition(". ")
+    return sentence + end.rstrip()
+
+
+def _option_rows(command: click.Command, ctx: click.Context) -> list[tuple[str, str]]:
+    options = (param for param in command.get_params(ctx) if isinstance(param, click.Option))
+    records = (option.get_help_record(ctx) for option in options)
+    return [record for record in records if record is not None]
+
+
+def _write_section(formatter: click.HelpFormatter, title: str, rows: list[tuple[str, str]]) -> None:
+    if rows:
+        with formatter.section(style(title, bold=True)):
+            formatter.write_dl(rows)
+
+
+def _write_lines(formatter: click.HelpFormatter, title: str, lines: list[str] | tuple[str, ...]) -> None:
+    if lines:
+        with formatter.section(style(title, bold=True)):
+            for line in lines:
+                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")

@@ -1,0 +1,138 @@
+"""Hits of a search as text: a header line and the lines that matched."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+
+from kept.cli.output import plural, printable, style, use_colour
+from kept.cli.terminal_layout import columns, cut, link, text_width, wrap
+from kept.records import Hit
+
+LINES_SHOWN = 8
+_INDENT = 6
+_LINES_BEFORE = 2
+"""Lines shown before the first match of a long text."""
+_MIN_STEM, _ENDING = 4, 3
+
+Locate = Callable[[Hit], str]
+"""Function that returns the absolute path of the file that a hit is in."""
+
+
+def hit_text(hit: Hit, words: Iterable[str], *, locate: Locate | None = None) -> str:
+    """Return a hit with the words of the query highlighted, and linked to its file if the terminal has links."""
+    stems = [*words] if use_colour() else []
+    lines = [row for line in _snippet_lines(hit) for row in wrap(_plain(line), indent=_INDENT)]
+    first, shown = _around_match(lines, stems)
+    more = len(lines) - first - len(shown)
+    return "\n".join(
+        [
+            _header(hit, locate),
+            *([style(f"{'':<{_INDENT}}…", dim=True)] if first else []),
+            *(highlight(line, stems) for line in shown),
+            *([style(f"{'':<{_INDENT}}… {plural(more, 'more line')}", dim=True)] if more else []),
+        ]
+    )
+
+
+def parts_text(hit: Hit) -> str:
+    width = max((len(part.name) for part in hit.parts), default=len("score"))
+    rows = [(f"{part.name:<{width}} {part.value:+.3f}  ", part.detail) for part in hit.parts]
+    lines = [line for lead, detail in rows for line in wrap(lead + detail, indent=_INDENT, hang=len(lead))]
+    return style("\n".join([*lines, f"{'':<{_INDENT}}{'score':<{width}} {hit.score:+.3f}"]), dim=True)
+
+
+def query_words(query: str) -> list[str]:
+    """Return the folded words of a query that a text is searched for, without stop words."""
+    from kept.search.query import parse_query
+
+    if not query.strip():
+        return []
+    terms = parse_query(query).terms
+    words = {word for term in terms for word in re.findall(r"\w+", term.text.lower())}
+    return sorted(words, key=len, reverse=True)
+
+
+def highlight(line: str, words: list[str]) -> str:
+    """Return a line with the words highlighted, in any case, with any accents and usual endings."""
+    if not words:
+        return line
+    from kept.words.segment import is_unspaced
+
+    runs = [re.escape(word) for word in words if is_unspaced(word)]
+    pattern = "|".join([*runs, r"\w+"])
+
+    def mark(match: re.Match[str]) -> str:
+        word = match.group()
+        return style(word, fg="yellow", bold=True) if is_match(word, words) else word
+
+    return re.sub(pattern, mark, line)
+
+
+def is_match(word: str, words: Iterable[str]) -> bool:
+    """Return whether a word is one of the folded words, or differs from it by its ending."""
+    from kept.words.segment import fold
+
+    folded = fold(word).lower()
+    return any(folded == other or _same_stem(folded, other) for other in words)
+
+
+def _same_stem(word: str, other: str) -> bool:
+    stem = other[: max(_MIN_STEM, len(other) - _ENDING + 1)]
+    return len(stem) >= _MIN_STEM and word.startswith(stem) and abs(len(word) - len(other)) <= _ENDING
+
+
+def _around_match(lines: list[str], words: list[str]) -> tuple[int, list[str]]:
+    """Return the lines to show of a long text, and how many are before them."""
+    if len(lines) <= LINES_SHOWN + 1:  # saying that there is one more takes as much room as the line
+        return 0, lines
+    matching = (at for at, line in enumerate(lines) if any(is_match(word, words) for word in re.findall(r"\w+", line)))
+    first = max(0, next(matching, 0) - _LINES_BEFORE) if words else 0
+    first = min(first, len(lines) - LINES_SHOWN)
+    return first, lines[first : first + LINES_SHOWN]
+
+
+def _header(hit: Hit, locate: Locate | None) -> str:
+    lead = time_text(hit.timestamp) if hit.listed else f"{hit.score:.2f}"
+    where = _plain(hit.citation)
+    about = "  ".join(part for part in (" > ".join(_headings(hit)), _when(hit)) if part)
+    room = columns() - text_width(lead) - text_width(where) - 4
+    shown = style(where, fg="cyan", bold=True)
+    if locate:
+        shown = link(shown, locate(hit), hit.start_line)
+    about = cut(_plain(about), room)
+    return "  ".join([style(lead, fg="green", bold=True), shown, *([style(about, dim=True)] if about else [])])
+
+
+def _when(hit: Hit) -> str:
+    """Return date and time, as far as the rest of the header lacks them."""
+    if hit.listed:
+        return ""
+    day, time = hit.timestamp[:10], hit.timestamp[11:16]
+    has_time = hit.source == "sessions" or time in hit.heading.split(" > ")
+    return " ".join(part for part in ("" if day in hit.path else day, time if has_time else "") if part)
+
+
+def _headings(hit: Hit) -> list[str]:
+    """Return the headings above a hit, without those that repeat its file's name or its time."""
+    name = os.path.splitext(os.path.basename(hit.path))[0]
+    known = {hit.timestamp[:10], hit.timestamp[11:16], name}
+    return [heading for heading in hit.heading.split(" > ") if heading and heading not in known]
+
+
+def _snippet_lines(hit: Hit) -> list[str]:
+    """Return the lines of the text without its headings, which are in the header, unless it has nothing else."""
+    lines = [line for line in hit.snippet.split("\n") if line.strip()]
+    headings = {*hit.heading.split(" > "), hit.timestamp[:10], hit.timestamp[11:16]}
+    below = [line for line in lines if not (line.startswith("#") and line.lstrip("#").strip() in headings)]
+    return below or lines
+
+
+def _plain(text: str) -> str:
+    return printable(text).replace("\t", "    ").replace("\n", " ").replace("\r", "")
+
+
+def time_text(timestamp: str) -> str:
+    """Return date and time. Midnight is the time of a note that has only a date."""
+    return timestamp[:10] if timestamp[11:16] == "00:00" else f"{timestamp[:10]} {timestamp[11:16]}"

@@ -1,0 +1,119 @@
+"""Lines that fit a terminal: its width, the width of text, wrapping, and links to files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+from kept.cli.output import use_colour
+from kept.cli.streams import mark_link
+
+PIPE_COLUMNS = 10_000
+"""In a pipe nothing is cut or wrapped: a program reads it."""
+_MIN_TEXT_COLUMNS = 20
+
+
+def columns() -> int:
+    """Return the width of the terminal that standard output is, or PIPE_COLUMNS."""
+    if not sys.stdout.isatty():
+        return PIPE_COLUMNS
+    try:
+        named = int(os.environ.get("COLUMNS") or 0)
+        return named or os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
+def text_width(text: str) -> int:
+    """Return the columns that a text takes: two for each wide character."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def cut(text: str, room: int) -> str:
+    """Return a text that takes at most ``room`` columns, with an ellipsis if it was longer."""
+    if text_width(text) <= room:
+        return text
+    return text[: _fitting(text, room - 1)].rstrip() + "…" if room > 1 else ""
+
+
+def wrap(text: str, *, indent: int, hang: int | None = None) -> list[str]:
+    """Return a line of text as lines that fit the terminal, indented. The lines after the first have ``hang`` more, or
+    as much as aligns them with the text of a list item. In a pipe, it is one line."""
+    lead = " " * indent
+    room = columns() - indent
+    if text_width(text) <= room:
+        return [lead + text]
+    hanging = " " * (_hang(text) if hang is None else hang)
+    pieces = list(_pieces(text.rstrip(), max(room, _MIN_TEXT_COLUMNS), max(room - len(hanging), _MIN_TEXT_COLUMNS)))
+    return [lead + pieces[0], *(f"{lead}{hanging}{piece}" for piece in pieces[1:])]
+
+
+def _pieces(text: str, first_room: int, room: int) -> Iterator[str]:
+    """Yield parts of a text, cut at spaces where there are any."""
+    limit = first_room
+    while text_width(text) > limit:
+        end = max(_fitting(text, limit), 1)
+        space = text.rfind(" ", 1, end + 1)
+        if space > 0 and text[:space].strip():
+            end = space
+        yield text[:end].rstrip()
+        text, limit = text[end:].lstrip(" "), room
+    yield text
+
+
+def _fitting(text: str, room: int) -> int:
+    """Return how many characters fit into the columns."""
+    if text.isascii():
+        return max(0, room)
+    width = 0
+    for at, char in enumerate(text):
+        width += text_width(char)
+        if width > room:
+            return at
+    return len(text)
+
+
+def _hang(text: str) -> int:
+    """Return the indent of further lines: that of the text after '- ', '12. ' or '> '."""
+    stripped = text.lstrip(" ")
+    marker, space, _ = stripped.partition(" ")
+    is_marker = marker in ("-", "*", "+", ">") or (marker[:-1].isdigit() and marker[-1] in ".)" and len(marker) < 5)
+    deep = len(text) - len(stripped) + (len(marker) + 1 if space and is_marker else 0)
+    return min(deep, 16)
+
+
+def link(shown: str, path: str, line: int) -> str:
+    """Return a text that the terminal opens the file with, if it can. ``shown`` must be escaped already."""
+    if not use_colour() or not _has_links():
+        return shown
+    from urllib.parse import quote
+
+    target = quote(os.fsencode(path))
+    if os.environ.get("TERM_PROGRAM") == "vscode":
+        return mark_link(shown, f"vscode://file{target}:{line}")
+    fragment = f"#{line}" if os.environ.get("KITTY_WINDOW_ID") else ""  # others would look for a file of that name
+    return mark_link(shown, f"file://{quote(os.uname().nodename)}{target}{fragment}")
+
+
+_PROGRAMS = ("vscode", "iTerm.app", "WezTerm", "ghostty", "Hyper", "Tabby", "rio", "WarpTerminal")
+_VARIABLES = ("KITTY_WINDOW_ID", "WT_SESSION", "KONSOLE_VERSION", "DOMTERM", "ALACRITTY_WINDOW_ID", "FOOT_VERSION")
+
+
+def _has_links() -> bool:
+    """Return whether the terminal is known to understand links. FORCE_HYPERLINK=1 or 0 decides it, as elsewhere."""
+    env = os.environ
+    forced = env.get("FORCE_HYPERLINK")
+    if forced is not None:
+        return forced not in ("", "0")
+    term = env.get("TERM", "")
+    if term.startswith(("dumb", "screen", "tmux", "linux")):
+        return False
+    vte = env.get("VTE_VERSION", "")
+    by_vte = vte.isdigit() and int(vte) >= 5000
+    by_term = term in ("xterm-kitty", "xterm-ghostty", "alacritty", "foot", "wezterm")
+    return by_vte or by_term or env.get("TERM_PROGRAM") in _PROGRAMS or any(env.get(name) for name in _VARIABLES)

@@ -1,0 +1,192 @@
+"""What people type: options anywhere, text with dashes, help, and commands that do not exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from kept import __version__
+from kept.cli.help import EXAMPLES, GROUPS
+from kept.cli.root import COMMANDS, cli
+from tests.support.files import write_file
+from tests.support.terminals import run_on_terminal, without_styles
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["status", "--home", "{home}", "--workspace", "{folder}", "--agent", "ada"],
+        ["--home", "{home}", "status", "--agent", "ada", "--json", "--workspace={folder}"],
+    ],
+)
+def test_global_options_are_accepted_after_the_command(kept, tmp_path, args):
+    folder, other_home = tmp_path / "w", tmp_path / "h"
+    write_file(folder / "MEMORY.md", "lighthouse")
+    args = [arg.format(home=other_home, folder=folder) for arg in args]
+    shown = kept(*args, *([] if "--json" in args else ["--json"])).json
+    assert shown["workspaceDir"] == str(folder)
+    assert shown["dbPath"] == str(other_home / "agents/ada/index.sqlite")
+
+
+def test_they_are_accepted_after_the_command_of_a_group_and_settings_add_up(kept, workspace):
+    ended = kept(
+        "--set", "memory_search.provider=none", "config", "explain", "memory_search", "--json",
+        "--set", "memory_search.query.max_results=3",
+    )  # fmt: skip
+    rows = {row["setting"]: row["value"] for row in ended.json}
+    assert (rows["memory_search.provider"], rows["memory_search.query.max_results"]) == ("none", 3)
+    ended = kept("search", "x", "--set", "nonsense")
+    assert (ended.code, "KEY=VALUE" in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "query", [["-rf"], ["--force"], ["rm", "-rf", "/"], ["-x", "-n", "2"], ["-5"], ["--", "--json"]]
+)
+def test_any_text_can_be_searched(kept, workspace, query):
+    write_file(workspace / "MEMORY.md", "lighthouse\n")
+    ended = kept("search", *query)
+    assert (ended.code, ended.out, ended.err) == (0, "Nothing found.\n", "")
+
+
+def test_any_text_can_be_added(kept, workspace):
+    assert kept("add", "-v means verbose", "--to", "memory/a.md").code == 0
+    assert kept("add", "--to=memory/a.md", "grep", "-n5", "--colour").code == 0
+    assert (workspace / "memory/a.md").read_text() == "-v means verbose\n\ngrep -n5 --colour\n"
+
+
+def test_a_misspelt_option_is_not_text(kept, workspace):
+    ended = kept("add", "x", "--jsno")
+    assert ended.code == 2
+    assert ended.err == (
+        "Error: There is no option '--jsno'. Did you mean '--json'?"
+        " If it is text, put '--' before it: kept add -- --jsno\n"
+    )
+    assert not list(workspace.iterdir())
+    assert "put '--' before it" in kept("get", "-x").err
+
+
+def test_add_reads_what_is_piped(kept, workspace):
+    assert kept("add", "--to", "memory/a.md", stdin="piped\n").code == 0
+    assert (workspace / "memory/a.md").read_text() == "piped\n"
+
+
+def test_add_at_a_terminal_does_not_wait_for_input(environment, workspace):
+    shown = run_on_terminal(["add"], {**environment, "KEPT_WORKSPACE": str(workspace)})
+    assert "nothing to remember" in shown
+
+
+@pytest.mark.parametrize("option", ["-n", "--max-results", "--limit"])
+def test_the_number_of_results_has_one_name_everywhere(kept, workspace, option):
+    write_file(workspace / "memory/a.md", "lighthouse one\n")
+    write_file(workspace / "memory/b.md", "lighthouse two\n")
+    assert len(kept("search", "lighthouse", option, "1", "--json").json["results"]) == 1
+    assert len(kept("list", option, "1", "--json").json["files"]) == 1
+    assert len(kept("recent", option, "1", "--json").json["files"]) == 1
+    assert kept("sessions", "list", option, "1", "--json").code == 0
+
+
+# help
+
+
+def test_every_command_is_in_a_group_and_has_an_example():
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        inner = command.commands if isinstance(command, click.Group) else ()
+        for path in (name, *(f"{name} {child}" for child in inner)):
+            assert EXAMPLES[path], path
+
+
+@pytest.mark.parametrize("example", sorted({example for examples in EXAMPLES.values() for example in examples}))
+def test_every_example_is_a_command(example):
+    words = shlex.split(re.sub(r".*?(?=\bkept\b)|[<>].*|\)\"$", "", example, count=0))
+    context = cli.make_context("kept", [*words[1:]], resilient_parsing=False)
+    args, command = [*context._protected_args, *context.args], cli
+    while isinstance(command, click.Group) and args and (inner := command.get_command(context, args[0])):
+        command, args = inner, args[1:]
+    command.make_context("x", args, parent=context, obj=None) if args or not isinstance(command, click.Group) else None
+
+
+def test_no_summary_is_cut_and_the_help_fits_80_columns(environment):
+    shown = without_styles(run_on_terminal(["--help"], environment))
+    assert "..." not in shown.replace("COMMAND ...", "")
+    assert max(map(len, shown.split("\n"))) <= 80
+    for title in GROUPS:
+        assert f"\n{title}:\n" in shown
+
+
+def test_help_of_a_command_is_the_same_by_both_ways(kept):
+    for path in (["search"], ["config", "set"], ["sessions"]):
+        ended = kept("help", *path)
+        assert ended.code == 0
+        assert ended.out == kept(*path, "--help").out
+        assert "Example" in ended.out
+    assert kept("help").out == kept("--help").out
+    ended = kept("help", "serach")
+    assert (ended.code, "Did you mean 'search'?" in ended.err) == (2, True)
+    assert kept("help", "config", "nothing").code == 2
+
+
+def test_defaults_are_shown(kept):
+    assert "[default: 50" in kept("list", "--help").out
+    assert "max_results, 6" in kept("search", "--help").out
+    assert "Put '--' before" in " ".join(kept("search", "--help").out.split())
+
+
+def test_version_is_a_command_too(kept):
+    assert kept("version").out == kept("--version").out
+    assert kept("version", "--json").json == {"version": __version__}
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("forget", "sessions delete"),
+        ("remove", "Notes are files"),
+        ("edit", "kept config edit"),
+        ("find", "kept search"),
+        ("serach", "Did you mean 'search'?"),
+        ("xyzzy", "kept help"),
+    ],
+)
+def test_an_unknown_command_gets_a_sensible_hint(kept, name, hint):
+    ended = kept(name)
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert hint in ended.err
+
+
+# start-up
+
+
+def test_a_search_imports_neither_the_help_nor_other_commands(environment, workspace, tmp_path):
+    imported = modules_of(["search", "x"], environment, workspace, tmp_path)
+    assert not imported & {"kept.cli.help", "kept.cli.unknown_command", "kept.cli.config", "ruamel", "rich", "difflib"}
+
+
+def test_only_changing_a_setting_imports_the_library_that_keeps_comments(environment, workspace, tmp_path):
+    for args in (["config", "explain"], ["config", "get", "query"], ["status"], ["add", "x"], ["--help"]):
+        assert "ruamel" not in modules_of(args, environment, workspace, tmp_path), args
+    assert "ruamel" in modules_of(["config", "set", "model.name", "x"], environment, workspace, tmp_path)
+
+
+def modules_of(args: list[str], environment: dict[str, str], workspace: Path, tmp_path: Path) -> set[str]:
+    """Return the modules that a command has imported by its end; of other packages, the first part of the name."""
+    script = (
+        "import atexit, sys; sys.argv[0] = 'kept'\n"
+        "from kept.cli import main\n"
+        "atexit.register(lambda: print('\\nMODULES', *sys.modules, file=sys.__stderr__))\n"
+        "main()"
+    )
+    env = {**environment, "KEPT_WORKSPACE": str(workspace)}
+    ended = subprocess.run(
+        [sys.executable, "-c", script, *args], capture_output=True, text=True, env=env, cwd=tmp_path, timeout=60
+    )
+    names = ended.stderr.rpartition("MODULES")[2].split()
+    assert names, ended.stderr
+    return {name if name.startswith("kept.") else name.partition(".")[0] for name in names}

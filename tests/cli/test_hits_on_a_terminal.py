@@ -1,0 +1,102 @@
+"""Hits as a person sees them on terminals of several widths, and as a program gets them in a pipe."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kept.cli.terminal_layout import text_width
+from tests.support.files import write_file
+from tests.support.terminals import SEQUENCE, run_on_terminal, without_styles
+
+LONG = (
+    "- The staging database moved to port 5433 because the old one was taken by the analytics replica, and nobody"
+    " wanted to change the firewall rules in Utrecht before the holidays were over."
+)
+
+
+@pytest.fixture
+def terminal(environment: dict[str, str], workspace: Path) -> dict[str, str]:
+    write_file(workspace / "MEMORY.md", f"# Memory\n\n## Databases\n{LONG}\n")
+    write_file(
+        workspace / "memory/2026-03-02.md",
+        "# 2026-03-02\n\n## 09:30\n\nCafés near the port: 抹茶を飲みながら復旧した、そして誰もいなくなったので港へ。\n",
+    )
+    return {**environment, "KEPT_WORKSPACE": str(workspace)}
+
+
+@pytest.mark.parametrize("columns", [50, 80, 120])
+def test_text_is_wrapped_at_words_with_a_hanging_indent(terminal, columns):
+    shown = without_styles(run_on_terminal(["search", "staging port", "--explain"], terminal, columns=columns))
+    lines = shown.split("\n")
+    assert max(map(text_width, lines)) <= columns
+    first = next(at for at, line in enumerate(lines) if line.startswith("      - The staging"))
+    assert lines[first + 1].startswith("        ")
+    item = " ".join(line.strip() for line in lines[first : first + 6])
+    assert LONG in item  # no word is cut
+
+
+def test_a_pipe_gets_whole_lines(kept, terminal):
+    shown = kept("search", "staging port").out
+    assert f"      {LONG}\n" in shown
+    assert "\x1b" not in shown
+
+
+def test_a_hit_has_one_header_line_and_no_date_twice(kept, terminal):
+    header, text, *_ = kept("search", "cafés").out.splitlines()
+    assert re.fullmatch(r"\d\.\d\d  memory/2026-03-02\.md#L1-L5  09:30", header)
+    assert text.startswith("      Cafés near the port")
+    shown = kept("search", "utrecht").out.splitlines()
+    assert re.fullmatch(r"\d\.\d\d  MEMORY\.md#L1-L4  Memory > Databases  \d{4}-\d\d-\d\d", shown[0])
+    assert shown[1] == f"      {LONG}"
+
+
+def test_matched_words_are_highlighted_whatever_case_accent_or_ending(terminal):
+    shown = run_on_terminal(["search", "which CAFE is near the ports? 抹茶"], terminal)
+    marked = set(re.findall(r"\x1b\[33m\x1b\[1m(.*?)\x1b\[0m", shown))
+    assert {"Cafés", "port", "near", "抹茶"} <= marked
+    assert not {"is", "the"} & marked
+
+
+def test_a_long_passage_shows_the_lines_around_the_match(kept, terminal, workspace):
+    lines = "".join(f"Filler number {n}.\n" for n in range(20))
+    write_file(workspace / "memory/long.md", f"{lines}The zebra lives here.\n{lines}")
+    shown = without_styles(run_on_terminal(["search", "zebra"], terminal))
+    assert "The zebra lives here." in shown
+    assert re.search(r"… \d+ more lines", shown)
+
+
+def test_citations_are_links_where_the_terminal_has_links(kept, terminal, workspace):
+    linked = {**terminal, "FORCE_HYPERLINK": "1"}
+    shown = run_on_terminal(["search", "utrecht"], linked)
+    assert re.search(rf"\x1b\]8;;file://[^/]*{workspace}/MEMORY\.md\x1b\\", shown)
+    assert "\x1b" not in SEQUENCE.sub("", shown)
+    code = run_on_terminal(["search", "utrecht"], {**terminal, "TERM_PROGRAM": "vscode"})
+    assert f"\x1b]8;;vscode://file{workspace}/MEMORY.md:1\x1b\\" in code
+    for environment in (terminal, {**linked, "NO_COLOR": "1"}, {**terminal, "TERM": "tmux", "VTE_VERSION": "7000"}):
+        assert "\x1b]8" not in run_on_terminal(["search", "utrecht"], environment)
+    assert "\x1b" not in kept("search", "utrecht", env={"FORCE_HYPERLINK": "1"}).out
+
+
+def test_a_file_name_cannot_break_out_of_a_link(terminal, workspace):
+    write_file(workspace / "memory/a\x1b]8;;evil\x1b\\ b\x07.md", "A lonely zebra.\n")
+    shown = run_on_terminal(["search", "zebra"], {**terminal, "FORCE_HYPERLINK": "1"})
+    assert "A lonely" in shown
+    assert "%1B%5D8%3B%3Bevil%1B%5C%20b%07.md" in shown
+    assert not re.search("[\x1b\x07]", SEQUENCE.sub("", shown))
+
+
+def test_a_conversation_fits_on_one_header_line(environment, workspace, home):
+    from kept.sessions.entries import Message
+    from kept.sessions.store import SessionStore
+
+    with SessionStore.open(home=home) as sessions:
+        record = sessions.get_or_create("telegram", "5054-a-rather-long-name-of-a-person")
+        sessions.append(record.id, Message.of("user", "The zebra is in the garden."))
+    env = {**environment, "KEPT_WORKSPACE": str(workspace)}
+    shown = without_styles(run_on_terminal(["search", "zebra"], env, columns=100)).split("\n")
+    assert "sessions/" in shown[0]
+    assert text_width(shown[0]) <= 100
+    assert "zebra" in shown[1]

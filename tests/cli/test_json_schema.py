@@ -1,0 +1,153 @@
+"""The JSON of every command is as docs/reference/json.schema.json describes it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from jsonschema import Draft202012Validator
+
+from kept.cli.root import COMMANDS, cli
+from kept.sessions.entries import Message
+from kept.sessions.store import SessionStore
+from tests.support.commands import start_kept
+from tests.support.files import write_file
+from tests.support.repository import ROOT
+
+SCHEMA = json.loads((ROOT / "docs/reference/json.schema.json").read_text())
+SNAKE_CASE = ("config show", "bench")
+"""Documented with the names of the settings and figures, which programs rely on."""
+SHARED = {
+    *("hit", "period", "link", "file", "session", "entries", "importReport", "settingRow", "settingChange"),
+    *("syncReport", "error"),
+}
+"""Parts of the output of several commands."""
+
+
+def commands_with_json() -> list[str]:
+    names = []
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        inner = command.commands.items() if isinstance(command, click.Group) else ()
+        for path, leaf in ((name, command), *((f"{name} {child}", leaf) for child, leaf in inner)):
+            if any("--json" in param.opts for param in leaf.params):
+                names.append(path)
+    return names
+
+
+@pytest.fixture
+def session(home: Path, workspace: Path) -> str:
+    """A conversation, and notes with tags and links."""
+    write_file(
+        workspace / "MEMORY.md",
+        "# Memory\n\n- Ada keeps the #light/house at Skerry. See [[ideas]] and [[nowhere]].\n",
+    )
+    write_file(workspace / "memory/ideas.md", "---\ntitle: Ideas\n---\nA lighthouse for bees.\n")
+    write_file(workspace / "memory/2026-03-02.md", "# 2026-03-02\n\n## 09:30\n\nStaging moved to port 5433.\n")
+    write_file(workspace.parent / "set/corpus.jsonl", '{"id": "d1", "text": "Ada keeps the lighthouse."}\n')
+    write_file(workspace.parent / "set/queries.jsonl", '{"id": "q1", "text": "who keeps it?", "category": "c"}\n')
+    write_file(workspace.parent / "set/qrels.tsv", "query-id\tcorpus-id\trel\nq1\td1\t1\n")
+    with SessionStore.open(home=home) as sessions:
+        record = sessions.get_or_create("telegram", "5054")
+        sessions.append(record.id, Message.of("user", "Where is the lighthouse?"))
+        sessions.append(record.id, Message.of("assistant", "At Skerry."))
+    return record.id
+
+
+def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
+    """Every command with --json, in an order in which each finds what it needs."""
+    return [
+        ("init", ["init", str(tmp / "fresh")]),
+        ("add", ["add", "Bees fly.", "--to", "memory/bees.md"]),
+        ("index", ["index"]),
+        ("index --dry-run", ["index", "--dry-run"]),
+        ("search", ["search", "lighthouse", "--min-score", "0"]),
+        ("search", ["search", "lighthouse", "--explain", "--source", "sessions"]),
+        ("search", ["search", "2026-03-02"]),
+        ("get", ["get", "MEMORY.md"]),
+        ("list", ["list", "--source", "all"]),
+        ("recent", ["recent"]),
+        ("tags", ["tags"]),
+        ("links", ["links", "MEMORY.md"]),
+        ("links", ["links", "Ideas"]),
+        ("status", ["status"]),
+        ("doctor", ["doctor"]),
+        ("providers", ["providers"]),
+        ("providers test", ["providers", "test"]),
+        ("config show", ["config", "show"]),
+        ("config explain", ["config", "explain"]),
+        ("config get", ["config", "get", "query"]),
+        ("config set", ["config", "set", "memory_search.query.max_results", "5"]),
+        ("config unset", ["config", "unset", "memory_search.query.max_results"]),
+        ("config path", ["config", "path"]),
+        ("sessions list", ["sessions", "list"]),
+        ("sessions show", ["sessions", "show", session]),
+        ("sessions export", ["sessions", "export", session]),
+        ("sessions compact", ["sessions", "compact", session, "--summary", "Skerry."]),
+        ("sessions reset", ["sessions", "reset", session]),
+        ("sessions delete", ["sessions", "delete", session]),
+        *(
+            (f"import {kind}", ["import", kind, str(tmp / "fresh")])
+            for kind in ("claude-code", "codex", "openclaw", "pi")
+        ),
+        ("connect", ["connect", "cursor", "--scope", "project", "--project", str(tmp), "--dry-run"]),
+        ("bench", ["bench", str(tmp / "set"), "--no-baselines", "--jobs", "1"]),
+        ("bench --init", ["bench", "--init", str(tmp / "starter")]),
+        ("chat", ["--set", "model.provider=extractive", "chat", "-m", "where is the lighthouse?"]),
+        ("version", ["version"]),
+        ("error", ["get", "nowhere.md"]),
+    ]
+
+
+def test_the_output_of_every_command_fits_its_schema(kept, session, tmp_path):
+    checked = {"watch"}
+    for name, args in runs(session, tmp_path):
+        ended = kept(*args, "--json")
+        assert ended.code in (0, 1) or name == "error", (args, ended.out, ended.err)
+        check(name, ended.json)
+        checked.add(name)
+    assert not {*commands_with_json()} - checked
+
+
+def test_every_event_of_watch_fits_the_schema(session, tmp_path):
+    watching = start_kept(tmp_path, "watch", "--json")
+    assert watching.stdout is not None
+    for line in watching.stdout:
+        event = json.loads(line)
+        check("watch", event)
+        if event["event"] == "synced":
+            watching.terminate()
+    watching.communicate(timeout=60)
+    assert watching.returncode == 0
+
+
+def check(name: str, value: Any) -> None:
+    schema = {"$defs": SCHEMA["$defs"], "$ref": f"#/$defs/{name}"}
+    problems = [f"{error.json_path}: {error.message}" for error in Draft202012Validator(schema).iter_errors(value)]
+    assert not problems, f"{name}: describe it in docs/reference/json.schema.json. {problems}"
+
+
+def test_every_name_is_in_camel_case():
+    for name, schema in SCHEMA["$defs"].items():
+        for key in property_names(schema):
+            assert name in SNAKE_CASE or re.fullmatch("[a-z][A-Za-z0-9]*", key), f"{name}: {key}"
+
+
+def test_the_schema_is_valid_and_has_nothing_for_commands_that_are_gone():
+    Draft202012Validator.check_schema(SCHEMA)
+    commands = {name.partition(" --")[0] for name in SCHEMA["$defs"]} - SHARED
+    assert commands == {*commands_with_json()}
+
+
+def property_names(schema: Any) -> list[str]:
+    if isinstance(schema, list):
+        return [name for item in schema for name in property_names(item)]
+    if not isinstance(schema, dict):
+        return []
+    own = [*schema.get("properties", {})]
+    return own + [name for value in schema.values() for name in property_names(value)]

@@ -1,0 +1,364 @@
+"""Changing settings by command: what is written, what is left as it was, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kept import Memory
+from kept.config import load_config
+from kept.config.settings_edit import find_path, remove_value, set_value
+from tests.support.commands import KEPT
+from tests.support.files import write_file
+from tests.support.terminals import run_on_terminal, without_styles
+
+FILE = """\
+# My settings
+agents:
+  defaults:                        # for every agent
+    memorySearch:
+      query: {max_results: 8}      # small screen
+      provider: 'auto'
+
+  # single agents
+  list:
+    - id: main
+      workspace: ~/notes   # mine
+    - id: "research"
+      workspace: ~/research
+
+# the gateway
+gateway:
+  http:
+    # above port
+    port: 8000
+    # below port
+    host: 127.0.0.1
+"""
+
+
+@pytest.fixture
+def file(home: Path) -> Path:
+    return write_file(home / "config.yaml", FILE)
+
+
+def changed_lines(before: str, after: str) -> tuple[list[str], list[str]]:
+    """Return the lines that are gone, and the lines that are new."""
+    old, new = before.splitlines(), after.splitlines()
+    return [line for line in old if line not in new], [line for line in new if line not in old]
+
+
+# set
+
+
+@pytest.mark.parametrize(
+    ("args", "gone", "new"),
+    [
+        (
+            ["memory_search.query.max_results", "9"],
+            ["      query: {max_results: 8}      # small screen"],
+            ["      query: {max_results: 9}      # small screen"],
+        ),
+        (["memorySearch.extraPaths", "~/a", "~/b"], [], ["      extra_paths: [~/a, ~/b]"]),
+        (["agents.defaults.model.name", "opus"], [], ["    model:", "      name: opus"]),
+        (["model.name", "no"], [], ["    model:", '      name: "no"']),
+        (["gateway.http.port", "9000"], ["    port: 8000"], ["    port: 9000"]),
+        (["--agent", "research", "model.tools", "off"], [], ["      model:", "        tools: false"]),
+        (
+            ["--agent", "coder", "memory_search.provider", "none"],
+            [],
+            ["    - id: coder", "      memory_search:", "        provider: none"],
+        ),
+        (["workspace", "/n"], ["      workspace: ~/notes   # mine"], ["      workspace: /n        # mine"]),
+        (
+            ["session.reset.by_channel.telegram.mode", "none"],
+            [],
+            ["    session:", "      reset:", "        by_channel:", "          telegram:", "            mode: none"],
+        ),
+        (["model.daily_budget_tokens", "null"], [], ["    model:", "      daily_budget_tokens:"]),
+    ],
+)
+def test_set_changes_one_setting_and_keeps_comments_and_formatting(kept, file, args, gone, new):
+    ended = kept("config", "set", *args)
+    assert (ended.code, "config.yaml" in ended.out) == (0, True), ended.err
+    assert changed_lines(FILE, file.read_text()) == (gone, new)
+    assert kept("config", "show").code == 0
+
+
+def test_new_settings_are_not_put_between_a_comment_and_what_it_is_about(kept, file):
+    kept("config", "set", "memory_search.fallback", "none")
+    kept("config", "set", "model.name", "opus", "--agent", "coder")
+    text = file.read_text()
+    assert "  # single agents\n  list:\n" in text
+    assert "\n# the gateway\ngateway:\n" in text
+
+
+def test_set_makes_a_private_file_where_there_is_none(kept, home):
+    assert kept("config", "set", "model.name", "opus").code == 0
+    text = (home / "config.yaml").read_text()
+    assert text.startswith("# Settings of Kept.")
+    assert yaml.safe_load(text) == {"agents": {"defaults": {"model": {"name": "opus"}}}}
+    assert (home / "config.yaml").stat().st_mode & 0o777 == 0o600
+    assert home.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("text", ["# only a comment", "agents:\n", "{}", "agents: {defaults: {}}\n", "\ufeff# x\n"])
+def test_set_works_on_files_that_say_nothing_yet(kept, home, text):
+    file = write_file(home / "config.yaml", text)
+    assert kept("config", "set", "model.name", "opus").code == 0
+    assert yaml.safe_load(file.read_text()) == {"agents": {"defaults": {"model": {"name": "opus"}}}}
+    assert ("#" in text) == ("#" in file.read_text())
+
+
+def test_set_changes_the_value_that_is_in_effect(kept, home):
+    write_file(home / "config.yaml", "agents: {defaults: {model: {name: a}}, list: [{id: main, model: {name: b}}]}\n")
+    kept("config", "set", "model.name", "c")
+    assert kept("config", "get", "model.name").out == "c\n"
+    kept("config", "set", "agents.defaults.model.name", "d")
+    assert load_config(home=str(home), agent="other", environ={}).config.agent.model.name == "d"
+
+
+def test_set_says_if_another_layer_overrides_it(kept, file):
+    ended = kept("config", "set", "memory_search.sync.watch", "true", env={"KEPT_MEMORY_SEARCH__SYNC__WATCH": "false"})
+    assert ended.code == 0
+    assert "no effect now" in ended.err
+    assert "environment" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["memory_search.query.max_reslts", "3"], "Did you mean 'memory_search.query.max_results'?"),
+        (["max_results", "3"], "Did you mean 'memory_search.query.max_results'?"),
+        (["foo", "3"], "foo: there is no such setting. 'kept config explain'"),
+        (["memory_search.query", "3"], "is a group of settings"),
+        (["memory_search.query.max_results", "many"], "expected a whole number"),
+        (["memory_search.query.min_score", "7"], "out of range (0 to 1). Nothing was changed."),
+        (["memory_search.query.max_results", "-3"], "out of range"),
+        (["memory_search.backend", "google"], "Choose one of: builtin, qmd."),
+        (["memory_search.enabled", "perhaps"], "expected true or false"),
+        (["model.name", "a", "b"], "takes one value"),
+        (["memory_search.extra_paths", "[a"], "Nothing was changed."),
+        (["gateway.http.port.x", "1"], "there is no such setting"),
+        (["gateway", "1"], "is a group of settings"),
+        (["--agent", "../x", "model.name", "y"], "cannot be an agent's name"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line_and_changes_nothing(kept, file, args, message):
+    ended = kept("config", "set", *args)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert message in ended.err
+    assert file.read_text() == FILE
+
+
+def test_a_secret_is_not_repeated(kept, file):
+    ended = kept("config", "set", "model.api_key", "hunter2-secret")
+    assert "hunter2" not in ended.out + ended.err
+    assert "hunter2" not in kept("config", "set", "model.api_key", "hunter2-secret", "--json").out
+    assert "api_key: hunter2-secret" in file.read_text()
+
+
+def test_a_link_to_the_settings_stays_a_link(kept, home, tmp_path):
+    dotfile = write_file(tmp_path / "dotfiles/kept.yaml", FILE)
+    home.mkdir()
+    (home / "config.yaml").symlink_to(dotfile)
+    assert kept("config", "set", "model.name", "opus").code == 0
+    assert (home / "config.yaml").is_symlink()
+    assert "name: opus" in dotfile.read_text()
+
+
+def test_changes_at_the_same_time_are_all_kept(environment, file, workspace):
+    names = ["tokens", "overlap"]
+    keys = [*(f"memory_search.chunking.{name}" for name in names), "memory_search.cache.max_entries", "tools.max_steps"]
+    env = {**environment, "KEPT_WORKSPACE": str(workspace)}
+    running = [subprocess.Popen([KEPT, "config", "set", key, "77"], env=env, stdout=subprocess.DEVNULL) for key in keys]
+    assert [process.wait(60) for process in running] == [0] * len(keys)
+    assert file.read_text().count(": 77") == len(keys)
+
+
+def test_broken_settings_are_not_changed(kept, home):
+    file = write_file(home / "config.yaml", "agents: [\n")
+    assert kept("config", "set", "model.name", "x").code == 2
+    assert file.read_text() == "agents: [\n"
+
+
+# unset
+
+
+def test_unset_removes_one_setting_and_keeps_the_comments_around_it(kept, file):
+    ended = kept("config", "unset", "gateway.http.port")
+    assert ended.code == 0
+    assert "8737 (default)" in ended.out
+    assert file.read_text() == FILE.replace("    port: 8000\n", "")
+    ended = kept("config", "unset", "gateway.http.port")
+    assert (ended.code, "is not in" in ended.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["model.name", "x"], ["memory_search.query.hybrid.match", "all"], ["session.reset.by_channel.a.mode", "none"]],
+)
+def test_what_set_has_added_unset_removes_without_a_trace(kept, home, args):
+    before = FILE.replace("{max_results: 8}      # small screen", "\n        max_results: 8")
+    file = write_file(home / "config.yaml", before)
+    kept("config", "set", *args)
+    assert file.read_text() != before
+    kept("config", "unset", args[0])
+    assert file.read_text() == before
+
+
+def test_a_group_with_a_comment_in_it_is_not_removed(kept, home):
+    file = write_file(home / "config.yaml", "agents:\n  defaults:\n    model:\n      # why\n      name: x\n")
+    kept("config", "unset", "model.name")
+    assert "# why" in file.read_text()
+    assert kept("config", "get", "model.name").out == "null\n"
+
+
+# any file
+
+keys = st.sampled_from(
+    ["model.name", "model.tools", "memory_search.query.max_results", "gateway.http.port", "workspace"]
+)
+values = {"model.name": "no", "model.tools": False, "workspace": "~/x y # z"}
+styles = st.sampled_from([{}, {"default_flow_style": True}, {"indent": 4}, {"default_style": '"'}])
+
+
+@settings(max_examples=60)
+@given(start=st.lists(keys, unique=True), changes=st.lists(st.tuples(keys, st.booleans()), max_size=6), style=styles)
+def test_any_change_gives_exactly_that_change(start, changes, style):
+    tree: dict = {}
+    for key in start:
+        put(tree, key, values.get(key, 7))
+    text = yaml.safe_dump(tree, **style)
+    for key, remove in changes:
+        path = find_path(yaml.safe_load(text), key.split("."), agent=None)
+        if remove and path in leaves(yaml.safe_load(text)):
+            text = remove_value(text, path)
+            expected = None
+        else:
+            expected = values.get(key, 9)
+            text = set_value(text, path, expected, agent=None)
+        found = leaves(yaml.safe_load(text))
+        assert found.get(path) == expected
+
+
+def put(tree: dict, key: str, value: object) -> None:
+    *groups, last = find_path({}, key.split("."), agent=None)
+    for group in groups:
+        tree = tree.setdefault(group, {})
+    tree[last] = value
+
+
+def leaves(tree: object, at: tuple = ()) -> dict:
+    if not isinstance(tree, dict):
+        return {} if tree is None else {at: tree}
+    return {path: value for key, inner in tree.items() for path, value in leaves(inner, (*at, key)).items()}
+
+
+# edit
+
+
+@pytest.fixture
+def editor(environment: dict[str, str], tmp_path: Path):
+    """Return an environment whose editor runs a line of Python with the text of the file as `text`."""
+
+    def of(line: str) -> dict[str, str]:
+        script = write_file(
+            tmp_path / "editor.py",
+            f"import sys\npath = sys.argv[1]\ntext = open(path).read()\n{line}\nopen(path, 'w').write(text)\n",
+        )
+        return {**environment, "EDITOR": f"{sys.executable} {script}"}
+
+    return of
+
+
+def test_edit_saves_what_is_valid(kept, file, editor):
+    ended = kept("config", "edit", env=editor("text = text.replace('8000', '9000')"))
+    assert (ended.code, ended.out) == (0, f"Saved {file}.\n")
+    assert file.read_text() == FILE.replace("8000", "9000")
+    assert kept("config", "edit", env=editor("pass")).out == "Nothing was changed.\n"
+    assert os.listdir(file.parent) == ["config.yaml"]
+
+
+def test_edit_can_repair_broken_settings(kept, home, editor):
+    file = write_file(home / "config.yaml", "agents: [\n")
+    assert kept("config", "edit", env=editor("text = 'agents: {}'")).code == 0
+    assert file.read_text() == "agents: {}"
+
+
+def test_edit_without_a_terminal_leaves_the_file_as_it_was_and_keeps_the_text(kept, file, editor):
+    ended = kept("config", "edit", env=editor("text = text.replace('port:', 'prot:')"))
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "Did you mean" in ended.err or "prot" in ended.err
+    assert file.read_text() == FILE
+    (draft,) = file.parent.glob("config-draft-*")
+    assert str(draft) in ended.err
+    assert "prot: 8000" in draft.read_text()
+
+
+@pytest.mark.parametrize(("typed", "port"), [(b"y\n", "9000"), (b"n\n", "8000")])
+def test_edit_asks_whether_to_go_on_with_broken_settings(file, editor, typed, port):
+    line = "text = text.replace('8000', '[') if '8000' in text else text.replace('[', '9000')"
+    shown = without_styles(run_on_terminal(["config", "edit"], editor(line), typed=typed))
+    assert "Edit it again?" in shown
+    assert f"port: {port}\n" in file.read_text()
+
+
+def test_an_editor_that_fails_changes_nothing(kept, file, editor):
+    ended = kept("config", "edit", env=editor("sys.exit(3)"))
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert file.read_text() == FILE
+    assert os.listdir(file.parent) == ["config.yaml"]
+
+
+# out of range
+
+
+def test_a_number_out_of_range_is_reported_once_and_not_silently_clamped(kept, home, workspace):
+    file = write_file(home / "config.yaml", "agents: {defaults: {memory_search: {query: {min_score: 7}}}}\n")
+    write_file(workspace / "MEMORY.md", "lighthouse\n")
+    notice = f"memory_search.query.min_score: 7 is out of range (0 to 1); 1.0 is used (user file {file})."
+    for args in (["search", "lighthouse"], ["add", "x"], ["config", "path"], ["status"], ["index"]):
+        ended = kept(*args)
+        assert (ended.out + ended.err).count("out of range") == 1, args
+        assert ended.err.startswith(f"Note: {notice}\n"), args
+    assert kept("search", "lighthouse", "--json").json["degraded"] == [notice]
+    assert kept("status", "--json").json["degraded"] == [notice]
+    with Memory.open(workspace, home=home) as memory:
+        assert [memory.search("lighthouse").degraded for _ in range(2)] == [(notice,), ()]
+
+
+def test_a_number_out_of_range_in_any_layer_names_the_layer(home):
+    environ = {"KEPT_SESSION__RESET__DAILY_HOUR": "99", "KEPT_GATEWAY__HTTP__PORT": "-1"}
+    notices = load_config(home=str(home), environ=environ, settings={"tools.max_steps": 5000}).config.notices
+    assert notices == (
+        "tools.max_steps: 5000 is out of range (0 to 1,000); 1000 is used (flags).",
+        "session.reset.daily_hour: 99 is out of range (0 to 23); 23 is used (environment).",
+        "gateway.http.port: -1 is out of range (0 to 65,535); 0 is used (environment).",
+    )
+
+
+# looking
+
+
+def test_explain_and_get_show_a_branch_by_any_part_of_its_name(kept):
+    names = [row["setting"] for row in kept("config", "explain", "query", "--json").json]
+    assert names
+    assert all(name.startswith("memory_search.query.") for name in names)
+    assert kept("config", "get", "query.max_results").out == "6\n"
+    assert kept("config", "get", "hybrid.mat").out == "any\n"
+    assert [row["setting"] for row in kept("config", "get", "token", "--json").json["settings"]] == [
+        "gateway.mcp.token", "gateway.http.token", "gateway.telegram.token",
+    ]  # fmt: skip
+    ended = kept("config", "explain", "zzzz")
+    assert ended.code == 2
+    assert len(ended.err) < 200
+    assert "Did you mean 'query'?" in kept("config", "get", "qurey").err
+    assert kept("--set", "foo=1", "status").err.startswith("Error: foo: there is no such setting. ")
