@@ -445,6 +445,7 @@ def recall(
     all_fit = sum(sizes.values()) <= budget.files
     shown = {name for name, size in sizes.items() if all_fit and size <= budget.file}  # those that are shown whole
     first_line = view.messages[0].line if view.messages else 0
-    hits = [hit for hit in result if hit.path not in shown and not (hit.path == path and hit.end_line >= first_line)]
+    unseen = (hit for hit in result.hits if not (hit.path == path and hit.end_line >= first_line))
+    hits = [hit for hit in unseen if hit.path not in shown]
     passages = (RecalledPassage(hit.snippet, hit.citation, hit.timestamp[:10], hit.source) for hit in hits[:limit])
     return TurnMaterial(recalled=tuple(passages), problems=result.degraded)

@@ -246,28 +246,8 @@ def format_entry(entry: AnyEntry) -> bytes:
     """Return an entry as one line, with its line break."""
     if isinstance(entry, UnknownEntry):
         return entry.raw + b"\n"
-    kind, fields = _body_fields(entry.body)
-    tree = {
-        "type": kind,
-        "id": entry.id,
-        "parentId": entry.parent_id,
-        "timestamp": format_time(entry.timestamp),
-        **fields,
-        **entry.extra,
-    }
-    return to_json(tree) + b"\n"
-
-
-def to_json(tree: Any) -> bytes:
-    try:
-        return _readable.encode(tree).encode("utf-8")
-    except UnicodeEncodeError:
-        return _escaping.encode(tree).encode("ascii")  # half of a surrogate pair has no UTF-8
-    except (TypeError, ValueError, RecursionError) as exc:
-        raise EntryRefused(f"The entry cannot be written as JSON ({exc}).") from exc
-
-
-def _body_fields(body: Body) -> tuple[str, dict[str, Any]]:
+    body = entry.body
+    fields: dict[str, Any]
     match body:
         case Message(role, content, sender, model, usage, metadata):
             is_plain = len(content) == 1 and isinstance(content[0], Text)
@@ -278,22 +258,33 @@ def _body_fields(body: Body) -> tuple[str, dict[str, Any]]:
                 "content": body.text if is_plain else [_block_fields(block) for block in content],
                 **_present(model=model, usage=counts, metadata=metadata or None),
             }
-            return "message", {"message": message}
+            kind, fields = "message", {"message": message}
         case SessionStart():
-            start: dict[str, Any] = {"version": body.version, "key": body.key}
-            start |= _present(predecessor=body.predecessor, compactions=body.compactions or None)
-            return "session", start | _present(state=body.state or None, metadata=body.metadata or None)
+            kind, fields = "session", {"version": body.version, "key": body.key}
+            fields |= _present(predecessor=body.predecessor, compactions=body.compactions or None)
+            fields |= _present(state=body.state or None, metadata=body.metadata or None)
         case CompactionEntry():
-            numbers = _present(tokensBefore=body.tokens_before, tokensAfter=body.tokens_after)
-            more = _present(receipt=body.receipt, metadata=body.metadata or None)
-            kept = {"firstKeptId": body.first_kept_id, "source": body.source}
-            return "compaction", {"summary": body.summary, **kept, **numbers, **more}
+            kind = "compaction"
+            fields = {"summary": body.summary, "firstKeptId": body.first_kept_id, "source": body.source}
+            fields |= _present(tokensBefore=body.tokens_before, tokensAfter=body.tokens_after)
+            fields |= _present(receipt=body.receipt, metadata=body.metadata or None)
         case ResetEntry():
-            return "reset", {"reason": body.reason, **_present(successor=body.successor)}
+            kind, fields = "reset", {"reason": body.reason, **_present(successor=body.successor)}
         case StateEntry():
-            return "state", {"name": body.name, "value": body.value}
+            kind, fields = "state", {"name": body.name, "value": body.value}
         case _:
             assert_never(body)
+    head = {"type": kind, "id": entry.id, "parentId": entry.parent_id, "timestamp": format_time(entry.timestamp)}
+    return to_json({**head, **fields, **entry.extra}) + b"\n"
+
+
+def to_json(tree: Any) -> bytes:
+    try:
+        return _readable.encode(tree).encode("utf-8")
+    except UnicodeEncodeError:
+        return _escaping.encode(tree).encode("ascii")  # half of a surrogate pair has no UTF-8
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise EntryRefused(f"The entry cannot be written as JSON ({exc}).") from exc
 
 
 def _block_fields(block: Block) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class Toolbox:
             progress=request.progress,
         )
         if leave_out:
-            hits = tuple(hit for hit in result if not leave_out(hit))
+            hits = tuple(hit for hit in result.hits if not leave_out(hit))
             result = replace(result, hits=hits[: spare - _SPARE_HITS])
         return ToolOutcome(search_text(result), result_json(result))
 
