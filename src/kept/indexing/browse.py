@@ -163,7 +163,7 @@ def find_note(service: IndexService, name: str, now: dt.datetime) -> str | None:
             raise _ambiguous(name, sorted(matches))
     if day:
         raise NoteNotFound(
-            f"There is no daily note of {day:%Y-%m-%d} ({daily_name(day)}).",
+            f"There is no daily note of {day:%Y-%m-%d} ({daily_name(service.workspace, day)}).",
             hint=f"'kept search {day:%Y-%m-%d}' lists everything from that day.",
         )
     return None

@@ -17,9 +17,6 @@ from kept.workspace.workspace import Workspace
 if TYPE_CHECKING:
     from kept.search.pipeline import IndexSearchResult
 
-if TYPE_CHECKING:
-    from kept.search.pipeline import IndexSearchResult
-
 RESCAN_AFTER_S = 5.0
 """The kernel does not see every change (such as another machine's, on a network file system), so its signal is
 trusted for a limited time."""
@@ -32,7 +29,8 @@ class Freshness:
     False for a caller that watches the folders itself.
     """
 
-    def __init__(self, *, uses_signal: bool = True) -> None:
+    def __init__(self, *, uses_signal: bool = True, endings: tuple[str, ...] = (".md",)) -> None:
+        self._endings = endings
         self._uses_signal = uses_signal
         self._signal: ChangeSignal | None = None
         self._scanned_before = False
@@ -49,7 +47,7 @@ class Freshness:
     def scan(self, scan: Callable[[], Scan]) -> Scan:
         """Scan the files, and from the second time on watch their folders for changes."""
         if self._uses_signal and self._scanned_before and self._signal is None:
-            self._signal = ChangeSignal()
+            self._signal = ChangeSignal(self._endings)
         self._scanned_before = True
         self._in_step = False  # until a sync has indexed what this scan sees
         if self._signal is not None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kept.chunking.markdown import HEADING_JOIN, HEADING_MARKS, CutNote, is_fine
-from kept.indexing.note_times import entry_heading, note_timestamp_ms, parse_entry_time, to_timestamp_ms
+from kept.indexing.note_times import entry_heading, parse_entry_time, to_timestamp_ms
 from kept.records import Chunk
 from kept.store.note_tables import ALIAS, FILE, HEADING, TITLE, WHOLE_NOTE, LinkRow, NoteRow, TagRow
 from kept.words.name_keys import name_key, tag_key, tag_levels
@@ -16,15 +16,16 @@ _FIRST_HEADING = r"# +([^\n]{1,200}?)(?: +#+)? *(?:\n|$)"
 _MAX_KEY_CHARS = 400
 
 
-def make_note_row(path: str, cut: CutNote, *, day: dt.date | None, mtime_ns: int) -> NoteRow:
-    """Return the row of a note. ``day`` is the date of a daily note."""
+def make_note_row(path: str, cut: CutNote, *, day: dt.date | None, file_timestamp_ms: int) -> NoteRow:
+    """Return the row of a note. ``day`` is the date of a daily note, ``file_timestamp_ms`` the time that its file
+    tells."""
     properties = cut.properties
     created_ms = to_timestamp_ms(properties.created)
     heading = _first_heading(cut)
     name = path.rpartition("/")[2].rpartition(".")[0]
     return NoteRow(
         title=properties.title or heading or name,
-        timestamp_ms=note_timestamp_ms(path, mtime_ns) if created_ms is None else created_ms,
+        timestamp_ms=file_timestamp_ms if created_ms is None else created_ms,
         is_dated=created_ms is not None or day is not None,
         updated_ms=to_timestamp_ms(properties.updated),
         names=tuple(_iter_names(cut, name, heading)),

@@ -6,25 +6,21 @@ import datetime as dt
 import re
 
 from kept.chunking.markdown import HEADING_JOIN
-from kept.workspace.daily import DAILY_NOTE
+from kept.workspace.daily import KEPTS_OWN, DailyNotes
 
 # 15:09, 9:05 am, 15:09:30; not 15:09 inside a longer number.
 _ENTRY = r"(\d{1,2}):(\d{2})(?::(\d{2}))?(?![\d:])(?:\s?([AaPp])\.?[Mm]\b)?"
 
 
-def daily_date(path: str) -> dt.date | None:
-    match = DAILY_NOTE.search(path)
-    if not match:
-        return None
-    try:
-        return dt.date.fromisoformat(match.group(1))
-    except ValueError:
-        return None
+def daily_date(path: str, daily: DailyNotes = KEPTS_OWN) -> dt.date | None:
+    """Return the day of a daily note, or None. ``daily`` is where the workspace has them."""
+    found = daily.find_day(path)
+    return found[0] if found else None
 
 
-def note_timestamp_ms(path: str, mtime_ns: int) -> int:
+def note_timestamp_ms(path: str, mtime_ns: int, daily: DailyNotes = KEPTS_OWN) -> int:
     """Return when a note was written as far as its file tells: the day it is named after, else its last change."""
-    day = daily_date(path)
+    day = daily_date(path, daily)
     timestamp_ms = None if day is None else to_timestamp_ms(dt.datetime(day.year, day.month, day.day))
     return mtime_ns // 1_000_000 if timestamp_ms is None else timestamp_ms
 

@@ -19,6 +19,7 @@ from kept.records import Preview, SourceFile
 from kept.store.generation import FileRow
 from kept.store.index import META_RECIPE, Index
 from kept.values import frozen
+from kept.workspace.daily import get_daily_notes
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.scan import Scan
 from kept.workspace.workspace import Workspace
@@ -232,6 +233,7 @@ class SyncPlanner:
             size=ChunkSize(self.settings.chunking.tokens, self.settings.chunking.overlap),
             identity=identity.key if identity else stored.get("identity"),
             model=identity.model if identity else stored.get("model"),
+            daily=get_daily_notes(self.workspace),
         )
 
     def why_rebuild(self, *, force: bool = False) -> str | None:
@@ -242,11 +244,13 @@ class SyncPlanner:
         current = self.recipe().fingerprint()
         if stored is None or stored == current or (self.vectors is not None and self.vectors.pauses()):
             return None
-        changed = [key for key in current if stored.get(key) != current[key]]
+        changed = [key for key in {**stored, **current} if stored.get(key) != current.get(key)]
         if "identity" in changed:
             return f"the embedder changed from {stored.get('model') or 'none'} to {current['model'] or 'none'}"
         if "tokens" in changed or "overlap" in changed:
             return "the size of chunks changed"
+        if changed == ["daily"]:
+            return "the vault has its daily notes elsewhere, or names them differently"
         return "this version of Kept indexes differently"
 
     def preview(self, *, force: bool = False) -> Preview:

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 from kept.chunking.markdown import CHUNKER_VERSION, ChunkSize, CutNote, cut_note, note_name
 from kept.chunking.utterances import TRANSCRIPT_CHUNKER_VERSION
-from kept.indexing.note_times import daily_date, entry_timestamp_ms
+from kept.indexing.note_times import daily_date, entry_timestamp_ms, note_timestamp_ms
 from kept.records import Chunk, SourceFile
 from kept.redact import REDACTION_VERSION
 from kept.store.generation import SCHEMA_VERSION, FileRow, FileWrite, NewChunk
 from kept.values import frozen
 from kept.words.segment import SEGMENTER_VERSION, segment, segment_context
+from kept.workspace.daily import KEPTS_OWN, DailyNotes
 from kept.workspace.files import NoteText
 
 CUT_PLAINLY = "too many lines, headings or nested blocks; cut by lines, without its headings"
@@ -26,9 +27,13 @@ class Recipe:
     size: ChunkSize
     identity: str | None
     model: str | None
+    daily: DailyNotes = KEPTS_OWN
 
     def fingerprint(self) -> dict[str, object]:
+        # Only if it differs: an index that was built before vaults could be adopted stays as it is.
+        daily = {} if self.daily.format == KEPTS_OWN.format else {"daily": [self.daily.folder, self.daily.format]}
         return {
+            **daily,
             "schema": SCHEMA_VERSION,
             "chunker": CHUNKER_VERSION,
             "transcript_chunker": TRANSCRIPT_CHUNKER_VERSION,
@@ -51,14 +56,16 @@ class PreparedFile:
 def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns: int) -> PreparedFile:
     from kept.indexing.note_rows import make_note_row
 
-    day = daily_date(file.path)
+    day = daily_date(file.path, recipe.daily)
     model = recipe.model or "none"
     chunks: list[NewChunk] = []
     embed_texts: dict[bytes, str] = {}
     cut = cut_note(note.text, name=file.path, size=recipe.size)
     warning = note.warning or (CUT_PLAINLY if cut.plain else None) or _warning(cut)
     row = replace(file_row(file, note, checked_ns=checked_ns), warning=warning)
-    about = make_note_row(file.path, cut, day=day, mtime_ns=note.mtime_ns)
+    about = make_note_row(
+        file.path, cut, day=day, file_timestamp_ms=note_timestamp_ms(file.path, note.mtime_ns, recipe.daily)
+    )
     for chunk in cut.chunks:
         digest = sha256_hex(chunk.text)
         embed_hash = sha256(chunk.embed_text)

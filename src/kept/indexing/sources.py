@@ -10,7 +10,7 @@ from kept.records import Problem, SourceFile
 from kept.sessions.transcript_paths import CITED_FOLDER, cite_transcript, is_transcript, iter_transcripts
 from kept.text import utf8_safe
 from kept.workspace.scan import Scan, scan_workspace
-from kept.workspace.workspace import Workspace, is_markdown
+from kept.workspace.workspace import Workspace
 
 
 def scan_sources(workspace: Workspace, sessions_folder: str, settings: MemorySearchSettings) -> Scan:
@@ -32,7 +32,7 @@ def cite_source(absolute: str, workspace: Workspace, sessions_folder: str) -> st
     name = os.path.basename(absolute)
     if os.path.dirname(absolute) == sessions_folder and is_transcript(name):
         return cite_transcript(name)
-    return workspace.cite(absolute) if is_markdown(absolute) and workspace.is_indexed(absolute) else None
+    return workspace.cite(absolute) if workspace.is_note_file(absolute) and workspace.is_indexed(absolute) else None
 
 
 def scan_transcripts(folder: str) -> Scan:

@@ -204,7 +204,8 @@ class SyncRun:
                 changed += generation.remove_file(source, path)
             for row in batch.touched:
                 is_note = row.source == "memory"
-                generation.touch_file(row, note_timestamp_ms(row.path, row.mtime_ns) if is_note else None)
+                daily = target.recipe.daily
+                generation.touch_file(row, note_timestamp_ms(row.path, row.mtime_ns, daily) if is_note else None)
             for prepared in batch.prepared:
                 write = prepared.write
                 changed += generation.replace_file(write)

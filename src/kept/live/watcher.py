@@ -14,6 +14,7 @@ from threading import Event
 from kept.live.reporting import Watching
 from kept.live.schedule import PendingChanges
 from kept.sessions.transcript_paths import is_transcript_citation
+from kept.workspace.ignored import is_ignore_file
 from kept.workspace.scan import Scan
 
 _MAX_STEP_S = 0.25
@@ -86,7 +87,12 @@ class KernelWatch:
             cited = self._cite(path)
             if cited is not None and is_transcript_citation(cited):
                 transcripts += 1
-            elif cited is not None or is_watched or (kind != self._deleted and os.path.isdir(path)):
+            elif (
+                cited is not None
+                or is_watched
+                or is_ignore_file(os.path.basename(path))
+                or (kind != self._deleted and os.path.isdir(path))
+            ):
                 notes += 1
             else:
                 continue

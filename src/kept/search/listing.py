@@ -16,16 +16,18 @@ from kept.search.pipeline import WINDOW_LINES, IndexSearchResult, make_hit
 from kept.search.selection import Windows
 from kept.store.file_list import entry_rows
 from kept.store.index import Index
-from kept.workspace.daily import DAILY_NOTE
+from kept.workspace.daily import DailyNotes
 
 _PARTS = (ScorePart("listed", 1.0, "from that time"),)
 _Row = tuple[int, str, str, int]
 """Row, source, path and timestamp of a chunk."""
 
 
-def list_hits(index: Index, filters: Filter, *, max_results: int) -> tuple[IndexSearchResult, int]:
+def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: int) -> tuple[IndexSearchResult, int]:
     """Return the latest entries of a time, oldest first, and how many there are in all."""
-    entries = sorted(_iter_entries(entry_rows(index.live, filters)), key=lambda entry: (entry[3], entry[2], entry[0]))
+    entries = sorted(
+        _iter_entries(entry_rows(index.live, filters), daily), key=lambda entry: (entry[3], entry[2], entry[0])
+    )
     latest = entries[-max_results:]
     chunks = index.live.get_chunks(row for row, *_ in latest)
     windows = Windows(chunks, partial(index.live.chunks_around, lines=WINDOW_LINES), {}, filters)
@@ -36,11 +38,11 @@ def list_hits(index: Index, filters: Filter, *, max_results: int) -> tuple[Index
     return IndexSearchResult(tuple(hits), ()), len(entries)
 
 
-def _iter_entries(rows: list[_Row]) -> Iterator[_Row]:
+def _iter_entries(rows: list[_Row], daily: DailyNotes) -> Iterator[_Row]:
     """Yield the first chunk of each entry. Rows are in the order of their files."""
     for (source, path), group in groupby(rows, key=itemgetter(1, 2)):
         chunks = list(group)
-        if source == "memory" and (DAILY_NOTE.search(path) or chunks[0][3] != chunks[-1][3]):
+        if source == "memory" and (daily.find_day(path) or chunks[0][3] != chunks[-1][3]):
             yield from chunks
         else:
             yield chunks[0]

@@ -1,16 +1,21 @@
 """The files of a workspace that are part of a system prompt, and those that tools may write.
 
 Everything that a tool writes may have been suggested by others: by a note, a web page, a message in a group.
-So a tool must not write what a model later reads as instructions. Tools write MEMORY.md, which is shown as data, and
-notes below memory/. All other files belong to the person, who changes them with an editor or `kept add --to`.
+So a tool must not write what a model later reads as instructions. Tools write MEMORY.md, which is shown as data, notes
+below memory/, and a vault's daily notes. All other files belong to the person, who changes them with an editor or
+`kept add --to`.
 """
 
 from __future__ import annotations
 
 import os
 from functools import cache
+from typing import TYPE_CHECKING
 
 from kept.errors import PathRefused
+
+if TYPE_CHECKING:
+    from kept.workspace.workspace import Workspace
 
 INSTRUCTING = ("SOUL.md", "AGENTS.md")
 """Shown verbatim: the person's own instructions."""
@@ -32,13 +37,26 @@ def is_persons_own(path: str) -> bool:
     return _fold(path.replace("\\", "/").rpartition("/")[2]) in _folded()
 
 
-def require_tool_may_write(root: str, absolute: str, shown: str) -> None:
-    """Raise PathRefused unless a tool may write the note at ``absolute`` in the workspace ``root``."""
-    relative = os.path.relpath(absolute, root).replace(os.sep, "/")
-    if is_persons_own(relative) or _is_linked_to_persons_own(root, absolute):
+def require_tool_may_write(workspace: Workspace, absolute: str, shown: str) -> None:
+    """Raise PathRefused unless a tool may write the note at ``absolute``."""
+    relative = os.path.relpath(absolute, workspace.root).replace(os.sep, "/")
+    if is_persons_own(relative) or _is_linked_to_persons_own(workspace.root, absolute):
         raise refusal(shown)
-    if relative not in LONG_TERM and not relative.startswith(f"{MEMORY_FOLDER}/"):
-        raise PathRefused(f"{shown}: tools write only MEMORY.md and notes below memory/.")
+    if relative in LONG_TERM or relative.startswith(f"{MEMORY_FOLDER}/") or _is_daily_note(workspace, relative):
+        return
+    daily = ", daily notes" if workspace.layout == "vault" else ""
+    raise PathRefused(f"{shown}: tools write only MEMORY.md{daily} and notes below memory/.")
+
+
+def _is_daily_note(workspace: Workspace, relative: str) -> bool:
+    """Return whether a note is in a vault's own place for daily notes, under the name of a day."""
+    if workspace.layout == "kept" or relative.startswith("../"):
+        return False
+    from kept.workspace.daily import get_daily_notes
+
+    daily = get_daily_notes(workspace)
+    found = daily.find_day(relative)
+    return found is not None and (not daily.folder or relative.startswith(f"{daily.folder}/"))
 
 
 def refusal(shown: str) -> PathRefused:

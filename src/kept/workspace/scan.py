@@ -6,13 +6,24 @@ import errno
 import os
 import stat
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from kept.limits import int64
 from kept.records import Problem, SourceFile
 from kept.text import utf8_safe
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace, find_name_fault, is_markdown, is_visible
+from kept.workspace.workspace import (
+    MEMORY_FOLDER,
+    ROOT_NOTES,
+    Workspace,
+    find_name_fault,
+    is_skipped_folder,
+    is_visible,
+)
+
+if TYPE_CHECKING:
+    from kept.workspace.ignored import IgnoreRules
 
 _Entry = tuple[str, str, os.stat_result | None]
 """Absolute path of a file or folder, the path it is cited by, and its state, which is None for a folder."""
@@ -31,8 +42,11 @@ def scan_workspace(workspace: Workspace, *, max_bytes: int) -> Scan:
     """Return the notes of a workspace. Symbolic links are excluded, and a file with two names is listed once."""
     with OpenWorkspace(workspace) as opened:
         walk = _Walk(workspace, opened, max_bytes)
-        walk.root_notes()
-        walk.memory_folder()
+        if workspace.layout == "vault":
+            walk.vault()
+        else:
+            walk.root_notes()
+            walk.memory_folder()
         for extra in workspace.extra_paths:
             walk.extra(extra)
     return Scan(tuple(walk.files.values()), tuple(walk.problems), tuple(walk.folders))
@@ -47,6 +61,15 @@ class _Walk:
         self.files: dict[tuple[int, int], SourceFile] = {}
         self.problems: list[Problem] = []
         self.folders: list[str] = []
+        self.rules: IgnoreRules | None = None
+        """Patterns that leave out files and folders, during the walk through a vault."""
+
+    def vault(self) -> None:
+        from kept.workspace.ignored import IgnoreRules
+
+        self.rules = IgnoreRules(self.opened, self.workspace.root, report=self.problem)
+        self.folder(self.workspace.root)
+        self.rules = None
 
     def root_notes(self) -> None:
         root = self.workspace.root
@@ -77,7 +100,7 @@ class _Walk:
             self.problem(path, "extra path is a symbolic link, which is not followed")
         elif stat.S_ISDIR(mode):
             self.folder(path)
-        elif is_markdown(path):
+        elif self.workspace.is_note_file(path):
             self.folders.append(os.path.dirname(path))
             self.single(path)
         else:
@@ -117,21 +140,23 @@ class _Walk:
     def list_entries(self, handle: int, path: str, cited: str) -> list[_Entry]:
         """Return the entries of an open folder. States are read through its handle, so no link can redirect them."""
         entries: list[_Entry] = []
+        hidden: list[str] = []
+        endings = self.workspace.endings
         with os.scandir(handle) as listing:
             for entry in listing:
                 name = entry.name
                 if not is_visible(name):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
+                    hidden.append(name)
+                elif entry.is_dir(follow_symlinks=False):
                     entries.append((path + name, cited + name, None))
-                elif is_markdown(name):
+                elif name.lower().endswith(endings):
                     try:
                         entries.append((path + name, cited + name, entry.stat(follow_symlinks=False)))
                     except FileNotFoundError:
                         continue
                     except OSError as exc:
                         self.problem(path + name, f"cannot be looked at ({exc.strerror})")
-        return entries
+        return entries if self.rules is None else _select(self.rules, path[:-1], entries, hidden)
 
     def single(self, absolute: str) -> None:
         """Add a note that is known by name, without listing its folder."""
@@ -163,3 +188,14 @@ class _Walk:
     def problem(self, path: str, reason: str) -> None:
         shown = utf8_safe(self.workspace.cite(path))
         self.problems.append(Problem(shown, reason))
+
+
+def _select(rules: IgnoreRules, folder: str, entries: list[_Entry], hidden: list[str]) -> list[_Entry]:
+    """Return the entries of a vault's folder that are not left out. ``hidden`` are the names that begin with a dot."""
+    rules.enter(folder, hidden)
+    return [
+        entry
+        for entry in entries
+        if not (entry[2] is None and is_skipped_folder(entry[1]))
+        and not rules.is_ignored(folder, entry[0].rpartition(os.sep)[2], is_folder=entry[2] is None)
+    ]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 
 from kept.sessions.transcript_paths import is_transcript
-from kept.workspace.workspace import is_markdown
+from kept.workspace.ignored import is_ignore_file
 
 
 class ChangeSignal:
@@ -16,7 +16,8 @@ class ChangeSignal:
     in another thread, this can replace a scan. Only Linux has it; elsewhere `available` is false.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, endings: tuple[str, ...] = (".md",)) -> None:
+        self._endings = endings
         self._inotify: INotify | None = None
         self._watched: set[str] = set()
         if sys.platform == "linux":
@@ -64,7 +65,8 @@ class ChangeSignal:
             about_folder = event.mask & (flags.ISDIR | flags.Q_OVERFLOW | flags.DELETE_SELF | flags.MOVE_SELF)
             if event.mask & (flags.DELETE_SELF | flags.MOVE_SELF | flags.IGNORED):
                 self._watched.clear()  # a folder is gone: all are watched again after the next scan
-            if about_folder or is_markdown(event.name) or is_transcript(event.name):
+            name = event.name
+            if about_folder or name.lower().endswith(self._endings) or is_transcript(name) or is_ignore_file(name):
                 seen = True
         return seen
 
