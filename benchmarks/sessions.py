@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kept.sessions.entries import Message
-from kept.sessions.entry_json import format_entry
+from kept.sessions.entries import Message, format_entry
 from kept.sessions.store import SessionStore
 
 KEPT = str(Path(sys.executable).with_name("kept"))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 
-from kept.search.date_locale import DateLocale
 from kept.search.date_reader import read_times
+from kept.search.periods import DateLocale
 from tests.support.time_expressions import NOW, TIME_EXPRESSIONS
 
 

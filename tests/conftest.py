@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from kept import Memory
-from kept.net import retry
+from kept.net import client
 from kept.testing import FakeEmbedder
 from tests.support.commands import Outcome, run_kept
 from tests.support.fake_time import FakePace
@@ -42,7 +42,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
 @pytest.fixture(autouse=True)
 def closed_breaker() -> None:
     """Forget failed calls of earlier tests in this process."""
-    retry.BREAKER.reset_all()
+    client.BREAKER.reset_all()
 
 
 @pytest.fixture

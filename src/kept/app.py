@@ -99,8 +99,7 @@ def open_dispatcher(
 ) -> Dispatcher:
     """Return a dispatcher for an agent and the commands. ``more_status`` returns further lines for /status."""
     from kept.agent.agent import Agent
-    from kept.responder.commands import Commands
-    from kept.responder.dispatcher import Dispatcher, IndexCadence
+    from kept.responder.dispatcher import Commands, Dispatcher, IndexCadence
 
     agent = Agent(memory, sessions, model)
     commands = Commands(agent, memory, sessions, more_status=more_status)

@@ -1,10 +1,11 @@
-"""Time as a value that is passed in, so that tests can freeze it, and random ids."""
+"""Time as a value that is passed in, so that tests can freeze it; random ids; delays between attempts."""
 
 from __future__ import annotations
 
 import datetime as dt
 import os
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 DAY_MS = 86_400_000
@@ -35,3 +36,42 @@ class SystemClock:
 def new_id() -> str:
     """Return 64 random bits in hexadecimal: P(collision) is about 3e-8 for a million ids."""
     return os.urandom(8).hex()  # importing `secrets` would cost `kept add` 10 ms
+
+
+class Backoff:
+    """Delays between attempts: each twice as long as the last, up to ``longest_s``.
+
+    It hands out delays and never sleeps, so the caller chooses between `time.sleep` and `asyncio.sleep`, and tests
+    need no clock:
+
+        backoff = Backoff(0.5, 8.0)
+        while True:
+            try:
+                return send()
+            except Busy:
+                await asyncio.sleep(backoff.next_s())
+
+    ``jitter`` is the share of a delay that is random, so that clients turned away together do not return together.
+    """
+
+    def __init__(
+        self, first_s: float, longest_s: float, *, jitter: float = 0.5, random: Callable[[], float] | None = None
+    ) -> None:
+        self._first_s = self._delay_s = first_s
+        self._longest_s = longest_s
+        self._jitter = jitter
+        if random is None:
+            from random import random as random_share  # imported here: it would cost every search a few milliseconds
+
+            random = random_share
+        self._random = random
+
+    def next_s(self) -> float:
+        """Return the delay before the next attempt, in seconds."""
+        delay_s = min(self._longest_s, self._delay_s)
+        self._delay_s = 2 * delay_s
+        return delay_s * (1 - self._jitter + self._jitter * self._random())
+
+    def reset(self) -> None:
+        """Start again at the first delay. Call it after a success."""
+        self._delay_s = self._first_s

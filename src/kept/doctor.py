@@ -1,25 +1,30 @@
 """Checks of one agent's memory, and repair of everything that can be derived again.
 
-Notes are never changed. In a transcript only an incomplete last line is repaired, as its next writer would do.
+Notes are never changed. In a transcript only an incomplete last line is repaired, as its next writer would do. In the
+inbox, the ledgers and the batch book, unreadable records are found and moved into quarantine.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
-from kept.config import LoadedConfig
+from kept.clock import Clock
+from kept.config import Config, LoadedConfig
 from kept.config.agents import agents_sharing_workspace
-from kept.damage import count_quarantined, find_faults, mend_faults
-from kept.database_files import database_files
-from kept.errors import KeptError, SessionError, SessionNotFound, StoreError
+from kept.durable import DAMAGED_ENDING, Fault, count_set_aside, locked
+from kept.errors import KeptError, LockBusy, SessionError, SessionNotFound, StoreError
+from kept.indexing.batch_book import BatchBookFile
 from kept.indexing.sources import scan_transcripts
+from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
 from kept.memory import Memory
 from kept.records import Progress
+from kept.responder.inbox import Inbox
 from kept.sessions.transcript import Transcript, faults_of
-from kept.sqlite import checksum_vfs
+from kept.sqlite import checksum_vfs, database_files
 from kept.store.integrity import check_index
 from kept.values import frozen
 
@@ -241,3 +246,78 @@ def _embedder(memory: Memory) -> Iterator[Check]:
     else:
         embedder.embed(["Does it work?"], role="query")
         yield Check("embedder", True, f"{embedder.identity.provider}, {embedder.identity.model} works")
+
+
+# unreadable records
+
+
+def find_faults(config: Config, clock: Clock) -> list[Fault]:
+    """Return the records that cannot be read. Change nothing."""
+    faults: list[Fault] = []
+    faults += _read(config.paths.inbox, lambda: _inbox_faults(config, clock))
+    for ledger in _ledgers(config, clock):
+        faults += _read(ledger.path, ledger.faults)
+    book = BatchBookFile(config.paths.batches)
+    faults += _read(book.path, lambda: _book_faults(book))
+    return faults
+
+
+def mend_faults(config: Config, clock: Clock) -> None:
+    """Move unreadable records into quarantine. A record that cannot be moved now is found again the next time."""
+    for ledger in _ledgers(config, clock):
+        _try(ledger.mend)
+    _try(lambda: _mend_book(BatchBookFile(config.paths.batches)))
+    _try(lambda: _mend_inbox(config, clock))
+
+
+def count_quarantined(config: Config) -> dict[str, int]:
+    """Return the number of quarantined lines by file."""
+    folder = config.paths.folder
+    names = (
+        sorted(name for name in os.listdir(folder) if name.endswith(DAMAGED_ENDING)) if os.path.isdir(folder) else []
+    )
+    paths = [os.path.join(folder, name) for name in names]
+    return {path: count_set_aside(path.removesuffix(DAMAGED_ENDING)) for path in paths if os.path.isfile(path)}
+
+
+def _ledgers(config: Config, clock: Clock) -> Sequence[Ledger[Any]]:
+    return open_embedding_ledger(config, clock), open_model_ledger(config, clock)
+
+
+def _inbox_faults(config: Config, clock: Clock) -> list[Fault]:
+    return Inbox(config.paths.inbox, clock=clock, read_only=True).faults
+
+
+def _book_faults(book: BatchBookFile) -> list[Fault]:
+    book.read()
+    return book.faults
+
+
+def _mend_book(book: BatchBookFile) -> None:
+    if _book_faults(book):
+        book.change(lambda unchanged: unchanged)
+
+
+def _mend_inbox(config: Config, clock: Clock) -> None:
+    """Open the inbox, which mends it, unless a gateway is running: that did the same when it started."""
+    if _inbox_faults(config, clock):
+        try:
+            with locked(os.path.join(config.home, "gateway.lock"), wait_s=0, purpose="mending the inbox"):
+                Inbox(config.paths.inbox, clock=clock)
+        except LockBusy:
+            pass
+
+
+def _read(path: str, find: Callable[[], list[Fault]]) -> list[Fault]:
+    """Return the faults of a file. A file that cannot be opened is one fault, so that the others are still checked."""
+    try:
+        return find()
+    except KeptError as exc:
+        return [Fault(path, None, exc.message)]
+
+
+def _try(mend: Callable[[], None]) -> None:
+    try:
+        mend()
+    except KeptError:
+        pass

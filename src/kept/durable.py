@@ -1,18 +1,35 @@
-"""The only ways to change a file that matters: an atomic write, a durable append, and cutting off a torn end.
+"""Files that matter: changes that survive a crash, locks between processes, and quarantine of damaged records.
 
-New files and folders are private. With ``dir_fd``, only the last part of a path is looked up, in that open folder; the
-rest is for messages. So a caller that has checked a folder writes into it, even if it is renamed meanwhile.
+A file changes only by an atomic write, a durable append, or by cutting off a torn end. New files and folders are
+private. With ``dir_fd``, only the last part of a path is looked up, in that open folder; the rest is for messages. So a
+caller that has checked a folder writes into it, even if it is renamed meanwhile.
+
+Locks are held by the kernel: released the moment the holder exits, however it died.
+
+Records that cannot be read are kept beside their file, and the other records still work:
+
+    FILE.damaged    copies of whole lines that are malformed
+    FILE.torn       the start of a line that a crash cut short, moved there
+
+To move them, the caller holds the lock of the file, if it has one. Readers without a lock skip such records and change
+nothing.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
-from kept.errors import WriteFailed
+from kept.errors import LockBusy, LockMissing, WorkspaceError, WriteFailed
+from kept.values import frozen
+
+# changes that survive a crash
 
 OPEN_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 """Flags to open a folder for looking up and changing names, on Linux without the right to list them."""
@@ -23,7 +40,7 @@ _APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEX
 def write_atomic(path: str, data: bytes, *, dir_fd: int | None = None, mtime_ns: int | None = None) -> None:
     """Replace a file atomically: write a temporary file beside it, fsync, rename, fsync the folder."""
     name = os.path.basename(path)
-    with _reporting(path), _folder_of(path, dir_fd) as folder:
+    with _writing_in_folder(path, dir_fd) as folder:
         temporary = f".kept-{os.urandom(8).hex()}.tmp"  # not derived from the name, which may have the maximum length
         try:
             _write_new(temporary, folder, _mode_of(name, folder), data, mtime_ns)
@@ -41,8 +58,12 @@ def append_durably(path: str, data: bytes, *, dir_fd: int | None = None, break_l
     (hard links) is replaced by a longer copy, so that the other names keep the old text.
     """
     name = os.path.basename(path)
-    with _reporting(path), _folder_of(path, dir_fd) as folder:
-        handle, is_new = _open_to_append(name, folder)
+    with _writing_in_folder(path, dir_fd) as folder:
+        is_new = False
+        try:
+            handle = os.open(name, _APPEND, dir_fd=folder)
+        except FileNotFoundError:
+            handle, is_new = os.open(name, _APPEND | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder), True
         try:
             state = os.fstat(handle)
             if not stat.S_ISREG(state.st_mode):
@@ -50,7 +71,12 @@ def append_durably(path: str, data: bytes, *, dir_fd: int | None = None, break_l
             if break_links and state.st_nlink > 1:
                 write_atomic(path, _read_all(name, folder) + data, dir_fd=folder)
                 return
-            _append_or_cut_back(handle, state.st_size, data)
+            try:
+                _write_all(handle, data)
+                os.fsync(handle)
+            except OSError:
+                os.ftruncate(handle, state.st_size)
+                raise
         except OSError:
             if is_new:
                 _remove_quietly(name, folder)
@@ -63,8 +89,8 @@ def append_durably(path: str, data: bytes, *, dir_fd: int | None = None, break_l
 
 def cut_durably(path: str, size: int) -> None:
     """Truncate a file and return when that is on disk. The caller holds a lock and has saved the removed bytes."""
-    with _reporting(path):
-        handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with _writing_in_folder(path, None) as folder:
+        handle = os.open(os.path.basename(path), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         try:
             os.ftruncate(handle, size)
             os.fsync(handle)
@@ -107,26 +133,20 @@ def make_folder_in(folder: int, name: str) -> None:
 
 
 @contextmanager
-def _folder_of(path: str, dir_fd: int | None) -> Iterator[int]:
-    """Yield the open folder of a file. Without ``dir_fd``, create the folder if it is missing."""
-    if dir_fd is not None:
+def _writing_in_folder(path: str, dir_fd: int | None) -> Iterator[int]:
+    """Yield the open folder of a file, created if it is missing, or ``dir_fd``. Translate errors into WriteFailed."""
+    handle = None
+    try:
+        if dir_fd is None:
+            folder = os.path.dirname(os.path.abspath(path))
+            make_private_folder(folder)
+            handle = dir_fd = os.open(folder, OPEN_FOLDER)
         yield dir_fd
-        return
-    folder = os.path.dirname(os.path.abspath(path))
-    make_private_folder(folder)
-    handle = os.open(folder, OPEN_FOLDER)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
-@contextmanager
-def _reporting(path: str) -> Iterator[None]:
-    try:
-        yield
     except OSError as exc:
         raise WriteFailed(f"{path}: could not be written ({exc.strerror}).") from exc
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def _write_new(name: str, folder: int, mode: int, data: bytes, mtime_ns: int | None) -> None:
@@ -139,23 +159,6 @@ def _write_new(name: str, folder: int, mode: int, data: bytes, mtime_ns: int | N
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _open_to_append(name: str, folder: int) -> tuple[int, bool]:
-    """Return the handle, and whether the file is new."""
-    try:
-        return os.open(name, _APPEND, dir_fd=folder), False
-    except FileNotFoundError:
-        return os.open(name, _APPEND | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder), True
-
-
-def _append_or_cut_back(handle: int, size: int, data: bytes) -> None:
-    try:
-        _write_all(handle, data)
-        os.fsync(handle)
-    except OSError:
-        os.ftruncate(handle, size)
-        raise
 
 
 def _read_all(name: str, folder: int) -> bytes:
@@ -183,3 +186,178 @@ def _remove_quietly(name: str, folder: int) -> None:
         os.unlink(name, dir_fd=folder)
     except OSError:
         pass
+
+
+# locks between processes
+
+_POLL_S = 0.01
+
+
+class _LockHandle:
+    """An open lock file. A forked child closes its copies without releasing the lock."""
+
+    open: ClassVar[set[_LockHandle]] = set()
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.open.add(self)
+
+    def close(self) -> None:
+        if self in self.open:  # not in a child that was forked meanwhile
+            self.open.discard(self)
+            fcntl.flock(self.number, fcntl.LOCK_UN)  # closing is not enough while a child has a copy
+            os.close(self.number)
+
+
+def _close_copies() -> None:
+    while _LockHandle.open:
+        os.close(_LockHandle.open.pop().number)
+
+
+os.register_at_fork(after_in_child=_close_copies)
+
+
+@contextmanager
+def locked(path: str, *, wait_s: float, purpose: str, create: bool = True, shared: bool = False) -> Iterator[int]:
+    """Hold a lock on a file or a folder. Locking a folder leaves no lock file behind.
+
+    Yields the file descriptor that holds the lock, so that the caller can check whether the path still names that file.
+    Any number of processes can hold a ``shared`` lock at once; it excludes exclusive ones.
+    """
+    # A folder may be named through a link. A lock file is never created or held through one.
+    if not create:
+        flags = os.O_RDONLY | os.O_NOFOLLOW
+    else:
+        flags = os.O_RDONLY | os.O_DIRECTORY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    try:
+        handle = _LockHandle(os.open(path, flags | os.O_CLOEXEC, 0o600))
+    except FileNotFoundError as exc:
+        raise LockMissing(f"{path}: does not exist.") from exc
+    except OSError as exc:
+        raise _cannot_lock(path, exc) from exc
+    try:
+        mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(handle.number, mode | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise LockBusy(f"Another process is {purpose}.", path=path) from None
+                time.sleep(_POLL_S)
+        yield handle.number
+    finally:
+        handle.close()
+
+
+@contextmanager
+def claimed(path: str) -> Iterator[bool]:
+    """Yield True if the name could be claimed exclusively. Never waits, and leaves no file behind."""
+    handle = _claim(path)
+    try:
+        yield handle is not None
+    finally:
+        if handle is not None and handle in _LockHandle.open:
+            os.unlink(path)  # before closing: a process that opened it meanwhile sees that the name changed
+            handle.close()
+
+
+def _claim(path: str) -> _LockHandle | None:
+    while True:
+        try:
+            handle = _LockHandle(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        except OSError as exc:
+            raise _cannot_lock(path, exc) from exc
+        try:
+            fcntl.flock(handle.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.close()
+            return None
+        try:
+            if os.path.samestat(os.fstat(handle.number), os.stat(path)):
+                return handle
+        except FileNotFoundError:
+            pass
+        handle.close()  # the holder unlinked the name in between: try again
+
+
+def _cannot_lock(path: str, exc: OSError) -> WorkspaceError:
+    return WorkspaceError(f"{path}: cannot be locked ({exc.strerror}).", hint="Check its permissions.")
+
+
+# quarantine of records that cannot be read
+
+DAMAGED_ENDING = ".damaged"
+TORN_ENDING = ".torn"
+
+
+@frozen
+class Fault:
+    """A record that cannot be used, or a field of one that is ignored."""
+
+    path: str
+    line: int | None
+    """Counted from 1; None if the file does not consist of lines."""
+    reason: str
+
+    def __str__(self) -> str:
+        position = "" if self.line is None else f", line {self.line}"
+        return f"{os.path.basename(self.path)}{position}: {self.reason}"
+
+
+def set_aside(path: str, records: Iterable[bytes]) -> str:
+    """Copy records into FILE.damaged, each once. Return the path of that file."""
+    beside = path + DAMAGED_ENDING
+    known = set(_read_or_empty(beside).splitlines())
+    fresh = [raw for raw in dict.fromkeys(records) if raw not in known]
+    if fresh:
+        append_durably(beside, b"".join(raw + b"\n" for raw in fresh))
+    return beside
+
+
+def set_file_aside(path: str, content: bytes) -> str:
+    """Append the whole of a file to FILE.damaged. Return the path of that file."""
+    beside = path + DAMAGED_ENDING
+    known = _read_or_empty(beside)
+    if not known or content not in known:
+        append_durably(beside, (b"\n" if known and not known.endswith(b"\n") else b"") + content)
+    return beside
+
+
+def move_torn_end(path: str, start: int, torn: bytes) -> str:
+    """Move the bytes from ``start`` on into FILE.torn. Return the path of that file."""
+    beside = path + TORN_ENDING
+    append_durably(beside, torn + b"\n")
+    cut_durably(path, start)
+    return beside
+
+
+def mend_end(path: str, is_whole: Callable[[bytes], bool]) -> None:
+    """Make sure that the next append starts a new line.
+
+    A last line without a line break gets one if it is whole, and is moved into FILE.torn otherwise.
+    """
+    data = _read_or_empty(path)
+    start = data.rfind(b"\n") + 1
+    if start == len(data):
+        return
+    if is_whole(data[start:]):
+        append_durably(path, b"\n")
+    else:
+        move_torn_end(path, start, data[start:])
+
+
+def count_set_aside(path: str) -> int:
+    """Return the number of lines in FILE.damaged."""
+    return len(_read_or_empty(path + DAMAGED_ENDING).splitlines())
+
+
+def _read_or_empty(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
+    except OSError as exc:
+        raise WriteFailed(f"{path}: cannot be read ({exc.strerror}).") from exc

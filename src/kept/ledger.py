@@ -15,13 +15,10 @@ from typing import Any, Generic, TypeVar
 
 from kept.clock import Clock
 from kept.config import Config
-from kept.durable import append_durably, make_private_folder, write_atomic
+from kept.durable import Fault, append_durably, locked, make_private_folder, mend_end, set_aside, write_atomic
 from kept.errors import KeptError, WorkspaceError
-from kept.limits import MAX_COUNT, is_amount
-from kept.lock import locked
-from kept.quarantine import Fault, mend_end, set_aside
+from kept.limits import MAX_COUNT, is_amount, is_utf8
 from kept.records import Heal, ModelSpending, Spending
-from kept.text import is_utf8
 
 COMPACT_ABOVE_BYTES = 256_000
 _LOCK_WAIT_S = 5.0

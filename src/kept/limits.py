@@ -1,12 +1,20 @@
-"""The range of values that every part of Kept can store and show. Readers of files and providers check against it."""
+"""The range of values that every part of Kept can store and show, and the size of a text.
+
+Readers of files and providers check numbers, times and JSON against it. Text is made fit for it: valid UTF-8, one line,
+a limited length. Tokens are estimated without a tokenizer: four characters each, one in dense scripts.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
 import math
+import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, TypeGuard
+
+# numbers and times
 
 MAX_COUNT = 10**12
 """The largest believable count in a file. Sums of millions of them still fit a 64-bit column."""
@@ -89,3 +97,79 @@ def is_deep(tree: Any, max_depth: int) -> bool:
 def _groups_in(tree: Any) -> Iterator[Any]:
     values = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
     return (value for value in values if isinstance(value, dict | list))
+
+
+# text
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line, each run of white space as a single space."""
+    return " ".join(text.split())
+
+
+def printable_line(text: str) -> str:
+    """Return a text as one line without control characters, such as those a terminal would obey."""
+    return one_line("".join(char if char.isprintable() else " " for char in text))
+
+
+def clip(text: str, max_chars: int) -> str:
+    """Return a text of at most ``max_chars`` characters, with an ellipsis where it was cut."""
+    return text if len(text) <= max_chars else text[: max_chars - 1].rstrip() + "…"
+
+
+def is_utf8(text: str) -> bool:
+    """Return whether a text can be encoded. A lone surrogate, which JSON and argv can hold, cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def utf8_safe(text: str) -> str:
+    """Return a text with its surrogate pairs joined and U+FFFD in place of each lone surrogate."""
+    return text if is_utf8(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def utf8_safe_tree(value: Any) -> Any:
+    """Return a JSON value whose texts and names are all `utf8_safe`."""
+    match value:
+        case str():
+            return utf8_safe(value)
+        case dict():
+            return {utf8_safe_tree(name): utf8_safe_tree(inner) for name, inner in value.items()}
+        case list():
+            return [utf8_safe_tree(inner) for inner in value]
+        case _:
+            return value
+
+
+# tokens
+
+CHARS_PER_TOKEN = 4
+
+
+@cache
+def _dense_script() -> re.Pattern[str]:
+    """Return the pattern, compiled on first use: that takes milliseconds, and a search does not need it.
+
+    These are nearly the ranges of `words.segment.UNSPACED`. They must not change with it: chunking depends on them,
+    and has its own `CHUNKER_VERSION`.
+    """
+    return re.compile(
+        "[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+        "\uf900-\ufaff\U00020000-\U0003ffff]"
+    )
+
+
+def weigh(text: str) -> int:
+    """Return the length in quarter tokens. These add up exactly, unlike tokens rounded for each part."""
+    if text.isascii():
+        return len(text)
+    dense = len(_dense_script().findall(text))
+    return len(text) + dense * (CHARS_PER_TOKEN - 1)
+
+
+def estimate_tokens(text: str) -> int:
+    """Return the length in tokens, rounded up."""
+    return -(-weigh(text) // CHARS_PER_TOKEN)

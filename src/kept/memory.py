@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from kept.clock import Clock, SystemClock
 from kept.config import Config, QuerySettings, load_config
 from kept.config.schema import BuiltInProvider
-from kept.errors import NoteNotFound, UsageError
+from kept.errors import NoteNotFound, PathRefused, UsageError
+from kept.limits import is_utf8
 from kept.records import (
     Filter,
     Listing,
@@ -26,7 +27,6 @@ from kept.records import (
     TagList,
     Written,
 )
-from kept.text import is_utf8
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -138,11 +138,11 @@ class Memory:
         from kept.sessions.transcript_paths import is_transcript_citation
 
         if is_transcript_citation(path):
-            from kept.sessions.passage import read_transcript
+            from kept.sessions.spoken import read_transcript
 
             return read_transcript(self.config.paths.sessions, path, start=start, lines=lines)
         from kept.workspace.notes import read_passage
-        from kept.workspace.workspace import may_be_title
+        from kept.workspace.workspace import is_markdown, may_be_title
 
         max_bytes = self.settings.max_file_bytes
         if may_be_title(path):
@@ -151,6 +151,11 @@ class Memory:
             path = find_note(self.index_service, path, self.clock.now()) or path
             if "." not in path:
                 raise NoteNotFound(f"No note has the path, name or title '{path}'.")
+        elif "/" in path and not is_markdown(path):
+            try:  # memory/ideas is memory/ideas.md
+                return read_passage(self.workspace, f"{path}.md", start=start, lines=lines, max_bytes=max_bytes)
+            except (NoteNotFound, PathRefused):
+                pass
         return read_passage(self.workspace, path, start=start, lines=lines, max_bytes=max_bytes)
 
     # the index
@@ -325,7 +330,7 @@ class Memory:
 
         Nothing from a date may still be found by a search: other notes may mention the date.
         """
-        from kept.search.only_time import narrow_filter, read_time_query
+        from kept.search.query_dates import narrow_filter, read_time_query
 
         now = self.clock.now()
         is_empty = not query.strip() and (filters.since_ms is not None or filters.until_ms is not None)
@@ -364,7 +369,7 @@ class Memory:
 
 
 def _tag_keys(tags: str | Iterable[str]) -> tuple[str, ...]:
-    from kept.words.name_keys import tag_key
+    from kept.words.segment import tag_key
 
     names = [tags] if isinstance(tags, str) else list(tags)
     for name in names:

@@ -1,32 +1,296 @@
-"""Opens a derived SQLite file, and translates SQLite's errors into ours.
+"""Derived SQLite files: forks of a process that uses them, replacing a damaged one, connections, and errors.
 
-The search index and the session catalogue use this. ``noun`` is how an error message names the file: "index" or
-"session catalogue".
+The search index and the session catalogue use this.
+
+A fork copies one thread, and every lock as it is at that moment. A lock that another thread holds is never released in
+the child, including SQLite's own locks, and SQLite forbids a child to use its parent's connections. So a fork waits
+until no thread is inside a database; the child starts with free locks and drops the connections. If the wait timed
+out, the child refuses to use a database, since that could hang.
+
+SQLite finds a database's log (``-wal``) and shared memory (``-shm``) by name. A new database must therefore never meet
+the log or the shared memory of the old one, and a process must never open them for the wrong database.
+
+``noun`` is how an error message names the file: "index" or "session catalogue".
 """
 
 from __future__ import annotations
 
 import os
+import re
+import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import apsw
 
-from kept.database_files import create_private, opening
-from kept.durable import make_private_folder
+from kept.durable import locked, make_private_folder, sync_folder
 from kept.errors import (
+    ForkedWhileBusy,
+    LockBusy,
     StoreBusy,
     StoreDamaged,
     StoreError,
     StoreFull,
     StoreTooNew,
     StoreUnavailable,
+    WorkspaceError,
 )
-from kept.forking import require_usable
-from kept.text import is_utf8
+from kept.limits import is_utf8
+
+# forking a process that has databases open
+
+FORK_WAIT_S = 5.0
+"""Longest wait of a fork for other threads. A sync of many notes takes longer."""
+_POLL_S = 0.001
+
+
+class Forkable(Protocol):
+    def after_fork(self) -> None:
+        """Drop what belongs to the parent. Called in the child."""
+
+
+class DatabaseLock:
+    """A reentrant lock around the use of a database. A thread that forks goes before all others."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._owner = 0
+        self._depth = 0
+        _locks.add(self)
+
+    def __enter__(self) -> None:
+        me = threading.get_ident()
+        while _forking not in (0, me) and self._owner != me:
+            time.sleep(_POLL_S)
+        self._lock.acquire()
+        self._owner = me
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._owner = 0
+        self._lock.release()
+
+    def acquire_within(self, timeout_s: float) -> bool:
+        if not self._lock.acquire(timeout=max(0.0, timeout_s)):
+            return False
+        self._owner = threading.get_ident()
+        self._depth += 1
+        return True
+
+    def renew(self) -> None:
+        """In the child, free the lock unless the thread that forked holds it: other threads do not exist here."""
+        if self._owner != threading.get_ident():
+            self._lock, self._owner, self._depth = threading.RLock(), 0, 0
+
+
+_locks: weakref.WeakSet[DatabaseLock] = weakref.WeakSet()
+_members: weakref.WeakSet[Any] = weakref.WeakSet()
+_forgotten: list[object] = []
+_turn = threading.Lock()
+_forking = 0
+"""The thread that is about to fork."""
+_locked_for_fork: list[DatabaseLock] = []
+_is_busy = False
+"""True if a thread is still inside a database while this process forks."""
+_was_busy = False
+"""True if that was so in the parent when this process was forked."""
+
+
+def register_forkable(member: Forkable) -> None:
+    _members.add(member)
+
+
+def forget_connection(connection: object) -> None:
+    """Keep a connection of the parent from being closed here, when it is garbage-collected."""
+    try:
+        import ctypes
+    except ImportError:
+        _forgotten.append(connection)  # until the process ends
+    else:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+def require_usable() -> None:
+    """Raise ForkedWhileBusy in a child in which SQLite may hang."""
+    if _was_busy:
+        raise ForkedWhileBusy("This process was forked while another thread was using the memory.")
+
+
+def _before_fork() -> None:
+    global _forking, _is_busy
+    _turn.acquire()
+    _forking = threading.get_ident()
+    deadline = time.monotonic() + FORK_WAIT_S
+    for lock in [*_locks]:
+        if lock.acquire_within(deadline - time.monotonic()):
+            _locked_for_fork.append(lock)
+        else:
+            _is_busy = True
+
+
+def _after_fork_in_parent() -> None:
+    global _forking, _is_busy
+    _release_locks()
+    _forking, _is_busy = 0, False
+    _turn.release()
+
+
+def _after_fork_in_child() -> None:
+    global _forking, _turn, _was_busy
+    _was_busy = _was_busy or _is_busy
+    _release_locks()
+    for lock in [*_locks]:
+        lock.renew()
+    for member in [*_members]:
+        member.after_fork()
+    _forking, _turn = 0, threading.Lock()
+
+
+def _release_locks() -> None:
+    while _locked_for_fork:
+        _locked_for_fork.pop().__exit__()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+
+
+# the files of a database
+
+KEPT_ASIDE = 2
+"""Number of damaged files that are kept for examination."""
+_LOGS = ("-shm", "-wal")
+_OPEN_WAIT_S = 5.0
+_REPLACE_WAIT_S = 30.0
+
+
+def file_number(path: str) -> tuple[int, int] | None:
+    """Return device and inode of the file at a path, or None. They tell whether a file was replaced."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino
+
+
+def database_files(path: str) -> tuple[str, ...]:
+    return (path, f"{path}-wal", f"{path}-shm")
+
+
+def delete_database(path: str) -> None:
+    """Delete a database that is not open. The main file goes last, so that no log is left without it."""
+    for part in reversed(database_files(path)):
+        _unlink(part)
+
+
+def create_private(path: str) -> None:
+    """Create an empty file that only its owner can read, unless the file exists.
+
+    The file gets its name after it was closed: closing a file drops every lock that this process holds on it,
+    including those of SQLite on another connection.
+    """
+    if os.path.exists(path):
+        return
+    temporary = f"{path}.{os.urandom(6).hex()}.tmp"
+    os.close(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    try:
+        _link(temporary, path)
+    except FileExistsError:
+        pass  # another process was faster
+    finally:
+        _unlink(temporary)
+
+
+@contextmanager
+def opening(path: str) -> Iterator[None]:
+    """Keep other processes from replacing the database while its files are opened one after the other."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(
+                locked(os.path.dirname(path), wait_s=_OPEN_WAIT_S, purpose="replacing it", create=False, shared=True)
+            )
+        except LockBusy as exc:
+            raise StoreBusy(f"{path}: {exc.message}") from exc
+        except (WorkspaceError, OSError):
+            pass  # a folder that cannot be locked here cannot be locked to replace the database either
+        yield
+
+
+def replace_damaged(path: str, replacement: str | None) -> str:
+    """Rename a damaged database and move its replacement, if any, to its path. Return the new name of the old one.
+
+    Processes that have the old database open keep its file, log and shared memory under the new names, and SQLite
+    notices the move: closing it deletes nothing. The caller holds the lock that writers of this database take.
+
+    The log is moved first. After a crash in between, the damaged file has no log and is found damaged again; the new
+    file never meets the log of the old one.
+    """
+    aside = f"{path}.damaged-{max(_numbers(path), default=0) + 1}"
+    folder = os.path.dirname(path)
+    try:
+        with locked(folder, wait_s=_REPLACE_WAIT_S, purpose="opening it"):
+            if replacement is not None:
+                _link(path, aside)
+            for ending in _LOGS:
+                _rename(path + ending, aside + ending)
+            if replacement is not None:
+                os.replace(replacement, path)
+            else:
+                _rename(path, aside)
+            sync_folder(folder)
+    except LockBusy as exc:
+        raise StoreBusy(f"{path}: {exc.message}") from exc
+    except OSError as exc:
+        raise StoreUnavailable(f"{path}: the damaged file could not be replaced ({exc.strerror}).") from exc
+    except WorkspaceError as exc:
+        raise StoreUnavailable(exc.message) from exc
+    for older in damaged_files(path)[:-KEPT_ASIDE]:
+        delete_database(older)
+    return aside
+
+
+def damaged_files(path: str) -> list[str]:
+    """Return the damaged files that were moved aside, oldest first."""
+    return [f"{path}.damaged-{number}" for number in sorted(_numbers(path))]
+
+
+def _numbers(path: str) -> set[int]:
+    pattern = re.compile(re.escape(os.path.basename(path)) + r"\.damaged-(\d{1,9})(?:-wal|-shm)?")
+    matches = (pattern.fullmatch(name) for name in os.listdir(os.path.dirname(path)))
+    return {int(match.group(1)) for match in matches if match}
+
+
+def _link(path: str, other: str) -> None:
+    try:
+        os.link(path, other)
+    except FileExistsError:
+        raise
+    except FileNotFoundError:
+        pass
+    except OSError:  # a file system without hard links
+        os.rename(path, other)
+
+
+def _rename(path: str, other: str) -> None:
+    try:
+        os.rename(path, other)
+    except FileNotFoundError:
+        pass
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+# connections
 
 BUSY_TIMEOUT_MS = 5_000
 _WAL_TRIES = 50
@@ -99,7 +363,16 @@ def _prepare(db: apsw.Connection, migrations: str) -> None:
     if checksum_vfs():
         # Space for a checksum on every page. Only an empty file can get it; on any other this changes nothing.
         db.reserve_bytes("main", _CHECKSUM_BYTES)
-    _switch_to_wal(db)
+    # With write-ahead logging, readers continue while one process writes. Several processes may switch a new file at
+    # once. SQLite reports that as busy without waiting, so this waits.
+    for attempt in range(_WAL_TRIES):
+        try:
+            db.pragma("journal_mode", "WAL")
+            break
+        except apsw.BusyError:
+            if attempt == _WAL_TRIES - 1:
+                raise
+            time.sleep(0.02)
     # Derived data: a power cut may lose the last commits, and the next sync repeats them.
     db.pragma("synchronous", "NORMAL")
     # Scans of packed vectors and merges of the full-text index stay in memory.
@@ -108,21 +381,6 @@ def _prepare(db: apsw.Connection, migrations: str) -> None:
     # Without a limit the log keeps the size of the largest rebuild forever.
     db.pragma("journal_size_limit", 16_000_000)
     migrate(db, migrations)
-
-
-def _switch_to_wal(db: apsw.Connection) -> None:
-    """Switch to write-ahead logging, so that readers continue while one process writes.
-
-    Several processes may switch a new file at once. SQLite reports that as busy without waiting, so this waits.
-    """
-    for attempt in range(_WAL_TRIES):
-        try:
-            db.pragma("journal_mode", "WAL")
-            return
-        except apsw.BusyError:
-            if attempt == _WAL_TRIES - 1:
-                raise
-            time.sleep(0.02)
 
 
 @cache

@@ -41,14 +41,11 @@ def _refuse_unsupported(cls: type) -> None:
 
 
 def _init_once(self: Any, *args: Any, **kwargs: Any) -> None:
-    """Compile the real `__init__` when the first instance of a class is created, then call it."""
+    """Compile the real `__init__` when the first instance of a class is created, then call it.
+
+    It is like the one that `dataclass` generates: one argument per field, with its default if any.
+    """
     cls = type(self)
-    cls.__init__ = _compile_init(cls)
-    cls.__init__(self, *args, **kwargs)
-
-
-def _compile_init(cls: type) -> Any:
-    """Return an `__init__` like the one `dataclass` generates: one argument per field, with its default if any."""
     names: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
     arguments, body = [], []
     for spec in dataclasses.fields(cls):
@@ -64,7 +61,8 @@ def _compile_init(cls: type) -> Any:
             arguments.append(name)
         body.append(f"    _set(self, {name!r}, {value})\n")
     exec(f"def __init__(self, {', '.join(arguments)}):\n{''.join(body) or '    pass'}", names)
-    return names["__init__"]
+    cls.__init__ = names["__init__"]
+    cls.__init__(self, *args, **kwargs)
 
 
 def _values(self: Any) -> tuple[Any, ...]:

@@ -88,7 +88,7 @@ def test_after_300_turns_and_many_compactions_every_fact_is_found_though_no_flus
 
 
 def tokens_of(request):
-    from kept.llm.requests import count_tokens
+    from kept.llm.base import count_tokens
 
     return count_tokens(request)
 

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kept.agent.agent import Agent
+from kept.agent.agent import GAVE_UP, LAST_STEP, Agent
 from kept.agent.events import GroupLine, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted, to_messages
 from kept.agent.session_log import SessionLog
-from kept.agent.turn import GAVE_UP, LAST_STEP
-from kept.context.turns import NO_RESULT
+from kept.context.context import NO_RESULT
+from kept.durable import locked
 from kept.errors import BudgetExhausted, ContextOverflow, ModelFailed, ModelUnavailable, TranscriptUnwritable
 from kept.llm.base import Finished, ModelUsage, TextPart, ToolOutput, ToolUse
-from kept.lock import locked
 from kept.sessions.entries import Message, Text, ToolCall, ToolResult
 from kept.testing import ScriptedChat, Stall
 from kept.tools import Toolbox

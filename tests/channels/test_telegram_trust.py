@@ -9,7 +9,7 @@ import pytest
 import telegram
 
 from kept.channels.telegram_messages import AddressedMessage, Allowed, OverheardMessage, Person, read_message
-from kept.responder.commands import find_command
+from kept.responder.dispatcher import find_command
 from kept.testing import ScriptedChat
 from tests.support.responders import asked
 from tests.support.telegram_bot import bot

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kept.chunking.blocks import ChunkingBudget
 from kept.chunking.markdown import ChunkSize, chunk_markdown, cut_note
 from kept.chunking.properties import read_properties
+from kept.limits import weigh
 from kept.records import Chunk
-from kept.tokens import weigh
 
 SMALL = ChunkSize(tokens=16, overlap=4)
 

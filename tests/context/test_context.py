@@ -9,19 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.config.schema import CompactionSettings, ContextSettings
-from kept.context.budget import plan_budget
-from kept.context.build import ContextMaterial, RecalledPassage, WorkspaceFile, build_context
-from kept.context.compaction_plan import NothingToCompact, find_safe_cuts, plan_compaction
+from kept.context.compaction_plan import NothingToCompact, find_safe_cuts, plan_compaction, split_transcript
+from kept.context.context import (
+    ContextMaterial,
+    RecalledPassage,
+    TurnOptions,
+    WorkspaceFile,
+    build_context,
+    make_turns,
+    plan_budget,
+    shorten,
+    shorten_lines,
+)
 from kept.context.fence import Fence
-from kept.context.transcript_text import split_transcript
-from kept.context.trim import shorten, shorten_lines
-from kept.context.turns import TurnOptions, make_turns
 from kept.context.view import build_view
-from kept.llm.base import ToolOutput, ToolSpec, ToolUse
-from kept.llm.requests import turn_text
+from kept.limits import estimate_tokens
+from kept.llm.base import ToolOutput, ToolSpec, ToolUse, turn_text
 from kept.prompts import get_prompt
 from kept.sessions.entries import CompactionEntry, Message, StateEntry, Text, ToolCall, ToolResult
-from kept.tokens import estimate_tokens
 from tests.support.context_strategies import lines_of, messages, said_of, view
 
 NOW = dt.datetime(2026, 3, 14, 15, 9, tzinfo=dt.UTC)

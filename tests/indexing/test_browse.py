@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
-from kept.tools.catalogue import get_tool
 
 from kept import Memory, Message, SessionStore, Toolbox
 from kept.errors import EmptyQuery, NoteNotFound, PathRefused, UsageError
 from kept.testing import FrozenClock
+from kept.tools.tool_definitions import get_tool
 from tests.support.workspaces import open_memory, paths, write_note
 
 MONDAY = dt.datetime(2026, 11, 16, 3, 41)
@@ -305,7 +305,7 @@ def test_a_tool_lists_a_time_too(tmp_path, diary):
     say(tmp_path, "2026-11-15T18:00", "is the heron back?")
     text, data = run_tool(diary, tmp_path, "memory_search", query="what did I do yesterday?")
     assert text.startswith("2 entries from that time, oldest first:\n> time: yesterday = 2026-11-15\n")
-    assert "[1] memory/2026-11-15.md#L1-L5 (2026-11-15 00:00)" in text
+    assert "[1] memory/2026-11-15.md#L1-L5 (2026-11-15 09:00)" in text
     assert data["period"]["text"] == "yesterday = 2026-11-15"
     assert [(hit["score"], hit["listed"]) for hit in data["results"]] == [(1.0, True)] * 2
     _, talks = run_tool(diary, tmp_path, "sessions_search", query="yesterday")

@@ -18,13 +18,12 @@ from kept.app import open_model
 from kept.config import load_config
 from kept.errors import ContextOverflow, ModelFailed, ModelUnavailable
 from kept.llm.base import ChatModel, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
-from kept.llm.claude_cli import TOOLS, ClaudeCli
-from kept.llm.process import OutputLimits
-from kept.llm.requests import CLOSING, render_conversation
+from kept.llm.claude_cli import CLOSING, TOOLS, ClaudeCli, OutputLimits, render_conversation
 from kept.tools.tool_definitions import TOOLS as CATALOGUE
 from tests.support.chat_requests import ask, end_of, request, text_of
 from tests.support.chat_server import Call, Fails, ModelServer, Says, Stalls, anthropic_error
 from tests.support.repository import NODE_PROGRAMS
+from tests.support.waiting import wait_until
 
 REAL = NODE_PROGRAMS / "claude"
 
@@ -242,7 +241,7 @@ def test_a_silent_program_is_stopped_with_everything_it_started(stand_in):
     stand_in.says(delta("Half an"), sleep=True)
     with pytest.raises(ModelFailed, match="sent nothing for"):
         ask(model_of(stand_in.program, timeout_s=3), "Hello?")
-    assert not is_running(stand_in.child)
+    wait_until(lambda: not is_running(stand_in.child), "the end of the killed program")
 
 
 def test_whoever_stops_listening_stops_the_program(stand_in):
@@ -257,7 +256,7 @@ def test_whoever_stops_listening_stops_the_program(stand_in):
 
     with pytest.raises(KeyError):
         asyncio.run(listen())
-    assert not is_running(stand_in.child)
+    wait_until(lambda: not is_running(stand_in.child), "the end of the killed program")
 
 
 def test_a_program_that_never_ends_its_line_is_stopped(stand_in):

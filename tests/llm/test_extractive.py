@@ -7,9 +7,9 @@ import datetime as dt
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kept.limits import estimate_tokens
 from kept.llm.base import ToolOutput, ToolUse, Turn
 from kept.llm.extractive import ExtractiveChat, SpokenLine, extract_summary, salient_facts, split_sentences
-from kept.tokens import estimate_tokens
 from tests.support.chat_requests import SEARCH, ask, end_of, request, text_of, tools_of
 
 NOON = dt.datetime(2026, 3, 14, 12, tzinfo=dt.UTC)

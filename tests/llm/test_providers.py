@@ -11,9 +11,8 @@ import pytest
 from kept.config import load_config
 from kept.errors import ContextOverflow, ModelFailed, ModelRefused, ModelUnavailable
 from kept.llm.base import MALFORMED, ChatModel, ChatRequest, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
-from kept.llm.bounded import AnswerLimits, BoundedAnswer
 from kept.llm.registry import make_model
-from kept.llm.streaming import with_idle_timeout
+from kept.llm.streaming import AnswerLimits, BoundedAnswer, with_idle_timeout
 from tests.support.chat_requests import SEARCH, ask, end_of, request, text_of, tools_of
 from tests.support.chat_server import (
     Breaks,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kept.net.endpoint import parse_endpoint
-from kept.net.loopback import is_loopback
+from kept.net.endpoint import is_loopback, parse_endpoint
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "localhost", "::1", "[::1]"])

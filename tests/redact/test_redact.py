@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.redact import REDACTED, Redactor, redact
+from kept.redact import OTHERS, REDACTED, STEMS, Redactor, redact
 from kept.redact.formats import PREFIXES, SHAPES
-from kept.redact.names import OTHERS, STEMS
 from kept.redact.surroundings import RULES
 from tests.support.redaction_cases import INNOCUOUS, SECRETS
 

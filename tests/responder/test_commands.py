@@ -10,7 +10,7 @@ import pytest
 
 from kept.agent.events import Inbound
 from kept.clock import SystemClock
-from kept.responder.commands import HELP, NAMES, Command, CommandCall, Commands, parse_command
+from kept.responder.dispatcher import HELP, NAMES, Command, CommandCall, Commands, find_command
 from kept.responder.forget import split_passages
 from kept.testing import ScriptedChat
 from kept.workspace.removal import LineRemoval, remove_passages
@@ -57,7 +57,7 @@ def say(harness: ResponderHarness, *lines: str) -> list[str]:
     ],
 )
 def test_what_is_a_command(text, expected):
-    assert parse_command(text) == expected
+    assert find_command(Inbound("1", text)) == expected
 
 
 def test_every_command_in_the_help_is_there_and_none_asks_the_model(harness):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kept.agent.events import GroupLine
-from kept.responder.answer_runner import GroupHistory
+from kept.responder.conversation_queue import GroupHistory
 from tests.support.session_strategies import NOW
 
 

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.responder.reply_split import split_reply, utf16_length
+from kept.responder.channel import split_reply, utf16_length
 
 LINES = st.lists(
     st.one_of(

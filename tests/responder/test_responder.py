@@ -17,11 +17,10 @@ from kept.errors import (
     NotSent,
     QueueFull,
 )
-from kept.responder.answer_runner import EventReplay
-from kept.responder.channel import PullChannel
+from kept.responder.channel import PullChannel, ResponderTiming
+from kept.responder.conversation_queue import EventReplay
 from kept.responder.dispatcher import Dispatcher
 from kept.responder.inbox import message_status
-from kept.responder.timing import ResponderTiming
 from kept.testing import ScriptedChat, Stall
 from tests.support.responders import RecordingChannel, ResponderHarness, asked, crash, reply_to, running_responder, tell
 from tests.support.waiting import PATIENCE_S, wait_until_async

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.search.date_locale import DateLocale
+from kept.search.periods import DateLocale
 from kept.search.query_dates import find_periods
 from kept.testing import FrozenClock
 from tests.support.workspaces import open_memory, paths, write_note

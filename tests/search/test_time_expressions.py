@@ -8,10 +8,11 @@ import time
 import pytest
 
 from kept.errors import UsageError
+from kept.search import date_words
 from kept.search.date_filter import parse_when
-from kept.search.date_locale import DateLocale, current_locale
 from kept.search.date_reader import read_times
-from kept.search.only_time import read_time_query
+from kept.search.periods import DateLocale, current_locale
+from kept.search.query_dates import may_name_time, read_time_query
 from tests.support.time_expressions import NOW, TIME_EXPRESSIONS
 
 LOCALE = DateLocale()
@@ -36,6 +37,13 @@ def interval(text: str, now: dt.datetime = NOW, locale: DateLocale = LOCALE) -> 
 def test_the_table_is_long():
     assert len(TIME_EXPRESSIONS) >= 200
     assert len({expression for expression, _, _ in TIME_EXPRESSIONS}) == len(TIME_EXPRESSIONS)
+
+
+def test_no_expression_is_passed_over_before_the_grammar_is_loaded():
+    """A query without a word that tells of a time is not read at all."""
+    assert [expression for expression, _, _ in TIME_EXPRESSIONS if not may_name_time(expression)] == []
+    assert [" ".join(phrase) for phrase in date_words.RELATIVE if not may_name_time(" ".join(phrase))] == []
+    assert not may_name_time("which port does the staging database use?")
 
 
 @pytest.mark.parametrize(("expression", "start", "end"), TIME_EXPRESSIONS)

@@ -9,8 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.errors import EntryRefused, SessionKeyInvalid
-from kept.sessions.entries import Entry, Message, StateEntry, Text, UnknownBlock, UnknownEntry
-from kept.sessions.entry_json import DamagedEntry, format_entry, parse_entry
+from kept.sessions.entries import (
+    DamagedEntry,
+    Entry,
+    Message,
+    StateEntry,
+    Text,
+    UnknownBlock,
+    UnknownEntry,
+    format_entry,
+    parse_entry,
+)
 from kept.sessions.session_key import SessionKey, parse_key
 from tests.support.session_strategies import entries, texts
 

@@ -8,7 +8,7 @@ import pytest
 
 from kept.config import ResetOverrideSettings, ResetSettings, load_config
 from kept.sessions.entries import MODEL, CompactionEntry, StateEntry
-from kept.sessions.freshness import policy_for, staleness
+from kept.sessions.record import policy_for, staleness
 from kept.testing import FrozenClock
 from tests.support.session_strategies import NOW, open_sessions, say
 

@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from kept.cli.root import cli
-from kept.sessions.entries import Entry, Message
-from kept.sessions.entry_json import format_entry
+from kept.sessions.entries import Entry, Message, format_entry
 from kept.sessions.store import SessionStore
 from tests.support.read_counter import ReadCounter
 from tests.support.session_strategies import NOW, open_sessions

@@ -37,8 +37,8 @@ from kept.sessions.entries import (
     TokenUsage,
     ToolCall,
     ToolResult,
+    format_entry,
 )
-from kept.sessions.entry_json import format_entry
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Position
 from kept.sqlite import checksum_vfs, immediate

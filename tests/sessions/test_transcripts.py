@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from kept.errors import SessionNotFound, TranscriptTooNew
-from kept.sessions.entries import Entry, Message, StateEntry, Text, TokenUsage, ToolCall, UnknownEntry
-from kept.sessions.entry_json import parse_entry
+from kept.sessions.entries import Entry, Message, StateEntry, Text, TokenUsage, ToolCall, UnknownEntry, parse_entry
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Position, Transcript
 from tests.support.session_strategies import open_sessions, said, say

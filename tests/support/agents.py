@@ -92,6 +92,6 @@ def reply(events: list[AgentEvent]) -> Reply:
 
 def shown(request: Any) -> str:
     """Return everything that a model was sent, as one text."""
-    from kept.llm.requests import turn_text
+    from kept.llm.base import turn_text
 
     return "\n".join((request.system, *map(turn_text, request.turns)))

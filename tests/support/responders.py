@@ -12,12 +12,10 @@ from kept import Memory, SessionStore
 from kept.agent.agent import Agent
 from kept.agent.events import Inbound
 from kept.llm.base import ChatRequest
-from kept.responder.channel import Channel, PullChannel
-from kept.responder.commands import Commands
-from kept.responder.dispatcher import Dispatcher, IndexCadence
+from kept.responder.channel import Channel, PullChannel, ResponderTiming
+from kept.responder.dispatcher import Commands, Dispatcher, IndexCadence
 from kept.responder.inbox import AnswerRun, Inbox
 from kept.responder.responder import Responder
-from kept.responder.timing import ResponderTiming
 from kept.sessions.entries import Message
 from kept.sessions.session_key import SessionKey
 from kept.testing import FakeEmbedder, ScriptedChat

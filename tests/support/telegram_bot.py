@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from kept import Memory, SessionStore
 from kept.channels.gateway import Gateway
-from kept.responder.timing import ResponderTiming
+from kept.responder.channel import ResponderTiming
 from kept.testing import ScriptedChat
 from tests.support.responders import asked
 from tests.support.telegram_server import TOKEN, BotApi

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kept.agent.recall import read_files
+from kept.agent.agent import read_files
 from kept.config import load_config
 from kept.memory import Memory
 from tests.support.files import write_file
@@ -60,7 +60,7 @@ def test_doctor_says_when_agents_share_a_workspace(kept, home, tmp_path):
     (check,) = [check for check in ended.json["checks"] if check["name"] == "agents"]
     assert check["detail"].startswith(f"main, alice, bob share {tmp_path / 'ours'}")
     assert (check["ok"], check["warning"], ended.code) == (True, True, 0)
-    assert "give each a 'workspace' of its own" in kept("doctor", env=ALONE).out
+    assert "set a 'workspace' for each in agents.list" in kept("doctor", env=ALONE).out
 
 
 def test_doctor_says_nothing_where_every_agent_has_its_own(kept, home):

@@ -155,7 +155,7 @@ def test_the_lock_of_a_killed_process_is_gone_with_it(tmp_path):
         memory.sync()
     script = """
         import sys
-        from kept.lock import locked
+        from kept.durable import locked
         with locked(sys.argv[1], wait_s=1, purpose="testing"):
             print("locked", flush=True)
             sys.stdin.read()

@@ -62,8 +62,8 @@ memory.close()
 """
 
 BUSY = """
-from kept import forking
-forking.WAIT_S = 0.01
+from kept import sqlite
+sqlite.FORK_WAIT_S = 0.01
 memory = Memory.open(workspace, home=home, embedder=FakeEmbedder())
 inside, done = threading.Event(), threading.Event()
 
@@ -83,7 +83,7 @@ print(child(lambda: memory.search("parrot7").hits[0].path))
 """
 
 LOCKED = """
-from kept.lock import locked
+from kept.durable import locked
 path = home + ".lock"
 reading, writing = os.pipe()
 with locked(path, wait_s=0, purpose="testing"):

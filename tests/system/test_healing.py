@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import apsw
 import pytest
 
-from kept.database_files import damaged_files, file_number
 from kept.doctor import examine, repair
 from kept.errors import StoreDamaged
 from kept.sessions.catalogue import Catalogue
 from kept.sessions.store import SessionStore
+from kept.sqlite import damaged_files, file_number
 from kept.store.index import Index, connect
 from kept.store.integrity import check_file
 from kept.testing import FakeEmbedder

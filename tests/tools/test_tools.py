@@ -13,7 +13,7 @@ from kept.sessions.entries import Message, StateEntry
 from kept.sessions.store import SessionStore
 from kept.testing import FrozenClock
 from kept.tools import TOOLS, Toolbox, definitions, get_tool, plain_functions
-from kept.tools.arguments import check_arguments
+from kept.tools.tool_definitions import check_arguments
 from kept.tools.toolbox import HANDLERS
 from tests.support.files import write_file
 

@@ -15,17 +15,18 @@ from kept.records import Hit, Passage, Problem, SearchResult, Status, Written
 from kept.sessions.entries import Message, StateEntry
 from kept.sessions.store import SessionStore
 from kept.tools import Toolbox, plain_functions
-from kept.tools.citation import from_citation, show_citation, show_name
 from kept.tools.tool_text import (
     error_text,
+    from_citation,
     passage_text,
     search_text,
     sessions_text,
+    show_citation,
+    show_name,
     status_text,
     written_text,
 )
-from kept.workspace.prompt_files import INFORMING, INSTRUCTING, LONG_TERM, PERSONS_OWN, is_persons_own
-from kept.workspace.workspace import ROOT_NOTES
+from kept.workspace.workspace import INFORMING, INSTRUCTING, LONG_TERM, PERSONS_OWN, ROOT_NOTES, is_persons_own
 from tests.support.files import tree_of, write_file
 
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.words.folding import fold
-from kept.words.segment import normalise, segment, segment_run, split_scripts
+from kept.words.segment import fold, normalise, segment, segment_run, split_scripts
 
 
 def test_text_in_plain_letters_is_stored_as_it_is():

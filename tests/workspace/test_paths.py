@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from kept import Memory
 from kept.clock import SystemClock
+from kept.durable import locked
 from kept.errors import NoteTooLarge, PathRefused, WorkspaceError
-from kept.lock import locked
 from kept.records import Written
 from kept.testing import FakeEmbedder
-from kept.tools.citation import from_citation
+from kept.tools.tool_text import from_citation
 from kept.workspace.adopt import adopt_notes
 from kept.workspace.removal import LineRemoval, remove_passages
 from kept.workspace.workspace import Workspace

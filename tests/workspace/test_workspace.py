@@ -17,7 +17,7 @@ from kept import Memory
 from kept.durable import write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WorkspaceMissing
 from kept.testing import FrozenClock
-from kept.workspace.files import read_note
+from kept.workspace.opened import read_note
 from tests.support.files import tree_of, write_file
 
 EXTRA = "memory_search.extra_paths"
@@ -683,7 +683,7 @@ def test_a_writer_that_was_killed_holds_no_lock(memory, workspace):
         [
             sys.executable,
             "-c",
-            "import sys; from kept.lock import locked\n"
+            "import sys; from kept.durable import locked\n"
             "with locked(sys.argv[1], wait_s=5, purpose='testing'): print('held', flush=True); sys.stdin.readline()",
             workspace,
         ],

@@ -3,37 +3,43 @@
     plan → receipt → flush, unless one has been done → summary → entry appended to the transcript
 
 Messages stay in the transcript, word for word. Before they leave the context, they are indexed; the receipt records
-which lines left, their hash, and whether a search finds them. If several processes compact the same session, one of
-them does it.
+which lines left, their hash, and whether a search finds them. The summary is written by the model, or extracted if that
+fails. If several processes compact the same session, one of them does it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeGuard
 
 from kept.agent.events import CompactionResult
 from kept.agent.flush import FlushResult, flush_and_record, is_flush_due
-from kept.agent.services import AgentServices
-from kept.agent.session_log import SessionLog, hash_lines, run_to_end
-from kept.agent.summary import ConversationSummary, summarise
-from kept.context.compaction_plan import CompactionPlan, NothingToCompact, plan_compaction
-from kept.context.trim import shorten
+from kept.agent.services import AgentServices, add_usage, ask, is_empty_answer, read_in_pieces, usage_fields
+from kept.agent.session_log import SessionLog, run_to_end
+from kept.context.compaction_plan import CompactionPlan, NothingToCompact, TranscriptPiece, plan_compaction
+from kept.context.context import shorten
+from kept.context.fence import make_fence
 from kept.context.view import ConversationView, LoggedMessage
-from kept.errors import KeptError
-from kept.lock import claimed
+from kept.durable import claimed
+from kept.errors import KeptError, ModelError, ModelFailed
+from kept.limits import estimate_tokens
+from kept.llm.base import ChatRequest, ModelUsage, Turn
 from kept.memory import Memory
+from kept.prompts import get_prompt
 from kept.sessions.entries import CompactionEntry, Entry
 from kept.sessions.transcript import Transcript
 from kept.sessions.transcript_paths import cite_transcript, find_cited_path
-from kept.tokens import estimate_tokens
 from kept.values import frozen
 
 CLAIM_ENDING = ".compacting"
 _MIN_GAIN_DIVISOR = 10
 """A compaction that saves less than a tenth is not worth a summary: it would soon be due again."""
+_MAX_EXCESS = 2
+"""A summary is cut if it is this many times as long as the prompt asks for."""
+_EXTRACTS_HEADING = "Extracts, picked without a model:"
 
 Reason = Literal["threshold", "overflow", "asked for"]
 
@@ -46,6 +52,21 @@ class CompactionRequest:
     halvings: int = 0
     """Number of times to halve the kept part, after a request was still too long."""
     instructions: str | None = None
+
+
+@frozen
+class ConversationSummary:
+    text: str
+    source: Literal["model", "extractive"]
+    model: str | None = None
+    reason: str | None = None
+    """Reason why the model wrote no summary."""
+    usage: ModelUsage = ModelUsage()
+
+    def metadata(self) -> dict[str, Any]:
+        if self.source == "extractive":
+            return {"reason": self.reason} if self.reason else {}
+        return {"prompt": get_prompt("summary").label, "model": self.model, "usage": usage_fields(self.usage)}
 
 
 async def compact(services: AgentServices, log: SessionLog, request: CompactionRequest) -> CompactionResult:
@@ -85,13 +106,10 @@ async def _flush_once(
     if not services.flushes:
         return None
     if not is_flush_due(view):
-        return FlushResult("written" if _wrote_facts(view) else "nothing", view.flushed_line)
+        value = view.flush.value if view.flush else None
+        wrote_facts = isinstance(value, dict) and value.get("outcome") == "written"
+        return FlushResult("written" if wrote_facts else "nothing", view.flushed_line)
     return await flush_and_record(services, log, view, removed)
-
-
-def _wrote_facts(view: ConversationView) -> bool:
-    value = view.flush.value if view.flush else None
-    return isinstance(value, dict) and value.get("outcome") == "written"
 
 
 def _with_open_question(summary: ConversationSummary, plan: CompactionPlan, limit_tokens: int) -> ConversationSummary:
@@ -135,6 +153,68 @@ def _append(
     if entry is None:
         return CompactionResult(False, "another process has compacted this session", flushed=flushed)
     return CompactionResult(True, request.reason, summary.source, before, after, flushed)
+
+
+# summaries
+
+
+async def summarise(
+    services: AgentServices, path: str, earlier: str, removed: Sequence[LoggedMessage], *, focus: str | None = None
+) -> ConversationSummary:
+    """Return one summary of an earlier summary and the messages that leave the context now. Never fails."""
+    budget = services.budget
+    if not services.model.writes:
+        return _extract(earlier, removed, budget.summary, None)
+    writer = _SummaryWriter(services, path, earlier, focus)
+    try:
+        await read_in_pieces(removed, budget.window // 2, writer.read)
+    except ModelError as exc:
+        return _extract(earlier, removed, budget.summary, exc.message)
+    text = shorten(writer.text.strip(), budget.summary * _MAX_EXCESS, "the summary was longer than it may be")
+    return ConversationSummary(text, "model", services.model.name, usage=writer.usage)
+
+
+class _SummaryWriter:
+    """Summarises a conversation piece by piece. Each summary includes the one before."""
+
+    def __init__(self, services: AgentServices, path: str, earlier: str, focus: str | None) -> None:
+        self.services = services
+        self.path = path
+        self.text = earlier
+        self.focus = focus
+        self.usage = ModelUsage()
+
+    async def read(self, piece: TranscriptPiece) -> None:
+        fence = make_fence(self.services.secret, f"summary:{self.path}", [piece.text, self.text])
+        blocks = [fence.block("summary", self.text, of="what came before")] if self.text.strip() else []
+        blocks.append(fence.block("conversation", piece.text, source=self.path))
+        budget = self.services.budget.summary
+        focus = f"\n\nThe person asks for this in particular: {self.focus}" if self.focus else ""
+        system = get_prompt("summary").fill(marker=fence.marker, budget=str(budget), focus=focus)
+        turns = (Turn.of("user", "\n".join(blocks)),)
+        request = ChatRequest(system, turns, max_tokens=budget * _MAX_EXCESS, purpose="summary")
+        answer = await ask(self.services, request)
+        self.usage = add_usage(self.usage, answer.end.usage)
+        if is_empty_answer(answer.text):
+            raise ModelFailed("The model gave no summary.")
+        self.text = answer.text
+
+
+def _extract(
+    earlier: str, removed: Sequence[LoggedMessage], budget_tokens: int, reason: str | None
+) -> ConversationSummary:
+    """Return the most salient sentences verbatim, below the earlier summary."""
+    from kept.llm.extractive import SpokenLine, extract_summary
+
+    lines = [
+        SpokenLine(message.text, message.speaker or message.role, logged.entry.timestamp, f"L{logged.line}")
+        for logged in removed
+        if (message := logged.message).role in ("user", "assistant") and message.text.strip()
+    ]
+    before = shorten(earlier, budget_tokens // 2, "older extracts are in the transcript") if earlier else ""
+    extracts = extract_summary(lines, budget_tokens // 2) or f"{len(removed)} messages in which nothing stands out."
+    text = "\n\n".join(filter(None, (before.removeprefix(_EXTRACTS_HEADING).strip(), extracts)))
+    return ConversationSummary(f"{_EXTRACTS_HEADING}\n\n{text}", "extractive", reason=reason)
 
 
 # receipts
@@ -215,3 +295,13 @@ def verify_receipt(memory: Memory, sessions_folder: str, receipt: Mapping[str, A
         return None
     missing = _find_missing(memory, receipt["path"], ranges)
     return f"{len(missing)} lines are no longer in the index" if missing else None
+
+
+def hash_lines(path: str, ranges: Iterable[tuple[int, int]]) -> str:
+    """Return the SHA-256 of some lines of a transcript, byte for byte. A range is its first and last line."""
+    digest = hashlib.sha256()
+    line_ranges = list(ranges)
+    for line in Transcript(path).iter_raw():
+        if any(first <= line.number <= last for first, last in line_ranges):
+            digest.update(line.raw)
+    return digest.hexdigest()

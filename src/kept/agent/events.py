@@ -6,10 +6,8 @@ import datetime as dt
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from kept.context.turns import GROUP
-from kept.context.view import ANSWERS, INBOUND
-from kept.sessions.entries import Message, Text
-from kept.sessions.entry_json import format_time
+from kept.context.view import ANSWERS, GROUP, INBOUND
+from kept.sessions.entries import Message, Text, format_time
 from kept.values import frozen
 
 _RESERVED_METADATA = (INBOUND, ANSWERS, GROUP)
@@ -106,18 +104,17 @@ class AnsweringAgent(Protocol):
 
 def to_messages(inbound: Sequence[Inbound], group: Sequence[GroupLine]) -> list[Message]:
     """Return inbound messages as entries of a transcript. The lines of the group are stored with the first."""
-    return [_to_message(item, group if index == 0 else ()) for index, item in enumerate(inbound)]
-
-
-def _to_message(inbound: Inbound, group: Sequence[GroupLine]) -> Message:
-    metadata: dict[str, Any] = {
-        name: value for name, value in (inbound.metadata or {}).items() if name not in _RESERVED_METADATA
-    }
-    metadata[INBOUND] = inbound.id
-    if inbound.timestamp:
-        metadata["sent"] = format_time(inbound.timestamp)
-    if group:
-        metadata[GROUP] = [
-            {"sender": line.sender, "text": line.text, "timestamp": format_time(line.timestamp)} for line in group
-        ]
-    return Message("user", (Text(inbound.text),), sender=inbound.sender, metadata=metadata)
+    messages: list[Message] = []
+    for message in inbound:
+        metadata: dict[str, Any] = {
+            name: value for name, value in (message.metadata or {}).items() if name not in _RESERVED_METADATA
+        }
+        metadata[INBOUND] = message.id
+        if message.timestamp:
+            metadata["sent"] = format_time(message.timestamp)
+        if group and not messages:
+            metadata[GROUP] = [
+                {"sender": line.sender, "text": line.text, "timestamp": format_time(line.timestamp)} for line in group
+            ]
+        messages.append(Message("user", (Text(message.text),), sender=message.sender, metadata=metadata))
+    return messages

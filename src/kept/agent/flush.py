@@ -12,12 +12,10 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from kept.agent.model_call import add_usage, ask, read_in_pieces, retry, usage_fields
-from kept.agent.no_reply import is_empty_answer
-from kept.agent.services import AgentServices
+from kept.agent.services import AgentServices, add_usage, ask, is_empty_answer, read_in_pieces, retry, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
-from kept.context.fence import Fence, clean_line, make_fence
-from kept.context.transcript_text import TranscriptPiece
+from kept.context.compaction_plan import TranscriptPiece
+from kept.context.fence import clean_line, make_fence
 from kept.context.view import ConversationView, LoggedMessage, flush_succeeded
 from kept.errors import KeptError, ModelError
 from kept.llm.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn
@@ -147,10 +145,6 @@ class Fact:
     first_line: int
     last_line: int
 
-    def as_item(self, path: str) -> str:
-        """Return the fact as a list item of a note, with its source."""
-        return f"- {self.text} (from {cite(path, self.first_line, self.last_line)})"
-
 
 class _FactReader:
     """Asks the model for facts, piece by piece. Facts of earlier pieces are kept if a later piece fails."""
@@ -163,24 +157,22 @@ class _FactReader:
 
     async def read(self, piece: TranscriptPiece) -> None:
         fence = make_fence(self.services.secret, f"flush:{self.path}", [piece.text])
+        now = self.services.clock.now()
+        system = get_prompt("flush").fill(marker=fence.marker, date=f"{now:%A}, {now:%Y-%m-%d}")
+        tools = (_TOOL,) if self.services.model.runs_tools else ()
         turns = [Turn.of("user", fence.block("conversation", piece.text, source=self.path))]
         facts: list[Fact] = []
         for _ in range(MAX_STEPS):
-            answer = await ask(self.services, self._request(fence, turns))
-            self.usage = add_usage(self.usage, answer.usage)
+            request = ChatRequest(system, tuple(turns), tools, purpose="flush")
+            answer = await ask(self.services, request)
+            self.usage = add_usage(self.usage, answer.end.usage)
             if not answer.uses:
                 # A text after tool calls only confirms them.
                 facts += [] if facts else parse_facts(answer.text, piece)
                 break
             facts += [fact for use in answer.uses if (fact := _fact_from_call(use, piece))]
-            turns += [Turn("assistant", answer.uses), Turn("user", tuple(map(_tool_output, answer.uses)))]
+            turns += [Turn("assistant", tuple(answer.uses)), Turn("user", tuple(map(_tool_output, answer.uses)))]
         self.facts += facts
-
-    def _request(self, fence: Fence, turns: Sequence[Turn]) -> ChatRequest:
-        now = self.services.clock.now()
-        system = get_prompt("flush").fill(marker=fence.marker, date=f"{now:%A}, {now:%Y-%m-%d}")
-        tools = (_TOOL,) if self.services.model.runs_tools else ()
-        return ChatRequest(system, tuple(turns), tools, purpose="flush")
 
 
 def _tool_output(use: ToolUse) -> ToolOutput:
@@ -251,7 +243,7 @@ async def _write_new_facts(services: AgentServices, path: str, facts: Sequence[F
     new = await asyncio.to_thread(select_new_facts, services.memory, facts)
     if not new:
         return [], None
-    text = "\n".join(fact.as_item(path) for fact in new)
+    text = "\n".join(f"- {fact.text} (from {cite(path, fact.first_line, fact.last_line)})" for fact in new)
     written = await retry(lambda: run_to_end(services.memory.add, text, by_tool=True), services.new_backoff())
     return new, written.citation
 

@@ -7,14 +7,13 @@ in a thread: reads with `asyncio.to_thread`, writes with `run_to_end`.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from kept.context.view import INBOUND, ConversationView, LoggedMessage, build_view
+from kept.context.view import INBOUND, ConversationView, build_view
 from kept.sessions.entries import Body, CompactionEntry, Entry, Message, ToolCall, ToolResult
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Position, Transcript, TranscriptLine
@@ -55,6 +54,8 @@ class SessionLog:
         self._lock = threading.Lock()
         self._lines: list[TranscriptLine] = []
         self._view: ConversationView | None = None
+        self._end = Position()
+        """Position up to which the transcript was read."""
 
     def view(self) -> ConversationView:
         """Return the state of the conversation, with what other processes have added."""
@@ -63,16 +64,15 @@ class SessionLog:
     def _read(self) -> tuple[ConversationView, Position]:
         """Return the state of the conversation, and the position up to which the transcript was read for it."""
         with self._lock:
-            if self._lines and os.path.getsize(self.absolute) < self._lines[-1].end:
-                self._lines, self._view = [], None
-            new = list(Transcript(self.absolute).iter_lines(self._end()))
+            if self._lines and os.path.getsize(self.absolute) < self._end.offset:  # it was replaced by a shorter file
+                self._lines, self._view, self._end = [], None, Position()
+            new = list(Transcript(self.absolute).iter_lines(self._end))
             if new or self._view is None:
                 self._lines += new
                 self._view = build_view(self._lines)
-            return self._view, self._end()
-
-    def _end(self) -> Position:
-        return Position(self._lines[-1].end, self._lines[-1].number) if self._lines else Position()
+            if new:
+                self._end = Position(new[-1].end, new[-1].number)
+            return self._view, self._end
 
     def is_new_notice(self, text: str) -> bool:
         """Return whether a notice has not been given in this session yet, and remember it."""
@@ -109,31 +109,8 @@ class SessionLog:
         return entries[0] if entries else None
 
 
-def hash_lines(path: str, ranges: Iterable[tuple[int, int]]) -> str:
-    """Return the SHA-256 of some lines of a transcript, byte for byte. A range is its first and last line."""
-    digest = hashlib.sha256()
-    line_ranges = list(ranges)
-    for line in Transcript(path).iter_raw():
-        if any(first <= line.number <= last for first, last in line_ranges):
-            digest.update(line.raw)
-    return digest.hexdigest()
-
-
 def _ends_at(transcript: Transcript, position: Position) -> bool:
     return next(transcript.iter_lines(position), None) is None
-
-
-def find_answer(view: ConversationView, ids: Sequence[str]) -> LoggedMessage | None:
-    """Return the last answer to any of these messages."""
-    for answer in reversed(view.answers):
-        if set(ids) & set(answer.answered_ids):
-            return answer
-    return None
-
-
-def unanswered_ids(view: ConversationView, ids: Sequence[str]) -> list[str]:
-    answered = {answered_id for answer in view.answers for answered_id in answer.answered_ids}
-    return [message_id for message_id in dict.fromkeys(ids) if message_id not in answered]
 
 
 def find_open_calls(view: ConversationView) -> list[ToolCall]:

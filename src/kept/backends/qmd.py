@@ -17,15 +17,13 @@ from typing import Any
 
 from kept.backends.program import find_program, run_program
 from kept.config import Config
-from kept.durable import make_private_folder, write_atomic
+from kept.durable import locked, make_private_folder, write_atomic
 from kept.errors import BackendFailed, KeptError
 from kept.indexing.note_times import note_timestamp_ms
-from kept.limits import is_amount
-from kept.lock import locked
+from kept.limits import is_amount, one_line, utf8_safe
 from kept.records import Hit, Passage, ScorePart, SourceFile
 from kept.search.query import parse_query
 from kept.search.snippet import make_snippet
-from kept.text import one_line, utf8_safe
 from kept.values import frozen
 from kept.workspace.daily import get_daily_notes
 from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace

@@ -17,12 +17,12 @@ from kept.bench.dataset import BenchDocument, BenchSet, span_id
 from kept.bench.metrics import ReturnedHit
 from kept.config import Config
 from kept.durable import make_private_folder
+from kept.limits import estimate_tokens
 from kept.records import Hit
 from kept.search.confidence import PARTS_OUTSIDE_THRESHOLD
 from kept.sessions.entries import ROLES, Entry, Message, Role, SessionStart
 from kept.sessions.session_key import SessionKey
 from kept.sessions.store import SessionStore
-from kept.tokens import estimate_tokens
 from kept.values import frozen
 from kept.workspace.workspace import MEMORY_FOLDER
 

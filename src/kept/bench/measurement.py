@@ -15,9 +15,9 @@ from kept.bench.threshold import Probe, ProbeSet, ThresholdPoint, make_random_qu
 from kept.bench.variants import BASELINES, KEPT, embedder_for, hits_to_ask_for, text_for, with_variant
 from kept.config import Config
 from kept.embedding.base import Embedder
+from kept.limits import estimate_tokens
 from kept.memory import Memory
 from kept.records import Status
-from kept.tokens import estimate_tokens
 from kept.values import frozen
 
 Progress = Callable[[int, int, str], None]

@@ -15,15 +15,13 @@ from kept.app import open_dispatcher, open_memory, open_sessions
 from kept.channels import http
 from kept.channels.telegram import TelegramChannel, find_token
 from kept.config import LoadedConfig
-from kept.durable import make_private_folder
+from kept.durable import locked, make_private_folder
 from kept.errors import ConfigError, LockBusy, WriteFailed
-from kept.lock import locked
 from kept.memory import Memory
 from kept.net.serving import ServerLimits
-from kept.responder.channel import Channel, PullChannel
+from kept.responder.channel import Channel, PullChannel, ResponderTiming
 from kept.responder.inbox import Inbox
 from kept.responder.responder import Responder
-from kept.responder.timing import ResponderTiming
 from kept.sessions.store import SessionStore
 
 if TYPE_CHECKING:

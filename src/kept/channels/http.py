@@ -12,13 +12,12 @@ from kept.agent.events import AgentEvent, Inbound, Notice, Reply, ReplyDelta, To
 from kept.clock import Clock, new_id
 from kept.config import HttpSettings
 from kept.errors import ChannelUnavailable, KeptError, MessageRefused, status_of
+from kept.limits import utf8_safe
 from kept.net import serving
-from kept.net.guard import App, Guard
-from kept.net.serving import ServerLimits
+from kept.net.serving import App, Guard, ServerLimits
 from kept.responder.inbox import AcceptedMessage, AnswerRun, message_status
 from kept.responder.responder import Responder
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
-from kept.text import utf8_safe
 from kept.values import frozen
 
 if TYPE_CHECKING:
@@ -144,10 +143,13 @@ class HttpEndpoints:
         message_id = body.get("id", None) or new_id()
         if not isinstance(message_id, str) or not _ID.fullmatch(message_id):
             raise MessageRefused("'id' has to be up to 128 letters, digits, '.', '_', ':' and '-'.")
+        text = body.get("text")
+        if not isinstance(text, str) or not text.strip():
+            raise MessageRefused("'text' is missing.", hint='Such as {"user": "ada", "text": "Hello"}.')
         wants_events = "text/event-stream" in request.headers.get("accept", "")
         return PostedMessage(
             SessionKey(self._agent_id, NAME, DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, conversation or user or ""),
-            Inbound(message_id, _text(body), user, self._clock.now()),
+            Inbound(message_id, utf8_safe(text), user, self._clock.now()),
             stream=_flag(body, "stream", default=wants_events),
             wait=_flag(body, "wait", default=True),
         )
@@ -244,13 +246,6 @@ def _name(body: dict[str, Any], field: str) -> str | None:
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARS:
         raise MessageRefused(f"'{field}' has to be a text of at most {MAX_NAME_CHARS} characters.")
     return value
-
-
-def _text(body: dict[str, Any]) -> str:
-    text = body.get("text")
-    if not isinstance(text, str) or not text.strip():
-        raise MessageRefused("'text' is missing.", hint='Such as {"user": "ada", "text": "Hello"}.')
-    return utf8_safe(text)
 
 
 def _flag(body: dict[str, Any], field: str, *, default: bool) -> bool:

@@ -23,6 +23,7 @@ from kept.channels.telegram_messages import (
     read_message,
 )
 from kept.config import Config
+from kept.durable import set_aside
 from kept.errors import (
     ChannelUnavailable,
     ConfigError,
@@ -32,10 +33,8 @@ from kept.errors import (
     NotSent,
     QueueFull,
 )
-from kept.quarantine import set_aside
-from kept.responder.reply_split import utf16_length
+from kept.responder.channel import ResponderTiming, utf16_length
 from kept.responder.responder import Responder
-from kept.responder.timing import ResponderTiming
 from kept.sessions.session_key import SessionKey
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import GroupLine, Inbound
+from kept.limits import one_line
 from kept.sessions.entries import FORWARDED, QUOTED
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
-from kept.text import one_line
 from kept.values import frozen
 
 if TYPE_CHECKING:

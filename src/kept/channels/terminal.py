@@ -10,8 +10,7 @@ from typing import Protocol
 from kept.agent.events import AgentEvent, Inbound, Reply
 from kept.clock import Clock, new_id
 from kept.errors import SessionNotFound, UsageError
-from kept.responder.commands import find_command
-from kept.responder.dispatcher import Dispatcher
+from kept.responder.dispatcher import Dispatcher, find_command
 from kept.sessions.session_key import SessionKey, parse_key
 from kept.sessions.store import SessionStore
 

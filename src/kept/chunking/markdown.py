@@ -18,8 +18,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kept.chunking.blocks import BudgetExceeded, ChunkingBudget, parse_blocks
+from kept.limits import CHARS_PER_TOKEN, weigh
 from kept.records import Chunk
-from kept.tokens import CHARS_PER_TOKEN, weigh
 from kept.values import frozen
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import click
 from kept.cli.output import echo, echo_exactly, json_option, print_json, style
 from kept.cli.root import Globals
 from kept.errors import NoteNotFound
-from kept.tools.citation import from_citation
 from kept.tools.record_json import passage_json
+from kept.tools.tool_text import from_citation
 from kept.workspace.daily import find_next_part
 
 

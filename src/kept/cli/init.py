@@ -12,7 +12,7 @@ from kept.config import Config
 from kept.config.layers import default_workspace
 from kept.durable import write_atomic
 from kept.errors import UsageError
-from kept.text import is_utf8
+from kept.limits import is_utf8
 from kept.workspace.notes import create_note
 from kept.workspace.workspace import Workspace
 

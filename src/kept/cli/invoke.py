@@ -13,7 +13,7 @@ import click
 from kept.cli.output import echo, json_text, style
 from kept.cli.streams import guard_streams, hide_secrets
 from kept.errors import KeptError, status_of
-from kept.text import one_line
+from kept.limits import one_line
 
 INTERRUPTED = 130
 UNEXPECTED = 70

@@ -7,8 +7,8 @@ import click
 from kept.cli.output import echo, json_option, plural, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.records import NoteLink, NoteLinks
-from kept.tools.citation import from_citation
 from kept.tools.record_json import links_json
+from kept.tools.tool_text import from_citation
 
 
 @click.command("links")

@@ -23,6 +23,7 @@ from kept.cli.output import (
 )
 from kept.cli.root import Globals
 from kept.cli.streams import read_stdin
+from kept.limits import clip, one_line
 from kept.redact import redact
 from kept.sessions.entries import (
     AnyEntry,
@@ -39,13 +40,13 @@ from kept.sessions.entries import (
     ToolCall,
     ToolResult,
     UnknownEntry,
+    format_entry,
+    format_time,
 )
-from kept.sessions.entry_json import format_entry, format_time
 from kept.sessions.record import SessionRecord
 from kept.sessions.spoken import call_text, result_text
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Damage, TranscriptLine
-from kept.text import clip, one_line
 
 _SHORT = 100
 _SPEAKERS = {"user": "You", "assistant": "Agent", "tool": "Tool", "system": "System"}

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from kept.context.fence import clean_lines
 from kept.errors import KeptError
 from kept.memory import Memory
-from kept.tools.citation import show_name
-from kept.tools.tool_text import quote
+from kept.tools.tool_text import quote, show_name
 from kept.workspace.daily import daily_parts
 
 if TYPE_CHECKING:

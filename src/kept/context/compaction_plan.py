@@ -1,15 +1,24 @@
-"""Choose what a compaction removes from the context and what it keeps. Pure."""
+"""Choose what a compaction removes from the context and what it keeps. Pure.
+
+`split_transcript` renders what leaves as plain text with line numbers, for a model that summarises it or extracts
+facts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 
+from kept.context.context import shorten
 from kept.context.view import ConversationView, LoggedMessage
-from kept.llm.base import Part, TextPart, ToolOutput, ToolUse, Turn
-from kept.llm.requests import turn_text
-from kept.sessions.entries import Message, Text, ToolCall, ToolResult
-from kept.tokens import estimate_tokens
+from kept.limits import estimate_tokens, one_line
+from kept.llm.base import Part, TextPart, ToolOutput, ToolUse, Turn, turn_text
+from kept.sessions.entries import Attachment, Message, Text, ToolCall, ToolResult
+from kept.sessions.spoken import call_text, result_text
 from kept.values import frozen
+
+_TOOL_TOKENS = 200
+_LABELS = {"user": "Person", "assistant": "Assistant", "tool": "Tool", "system": "Remark"}
 
 
 @frozen
@@ -45,7 +54,7 @@ def plan_compaction(
     return CompactionPlan(
         removed=messages[:cut],
         kept=messages[cut:],
-        first_kept_id=messages[cut].id if cut < len(messages) else None,
+        first_kept_id=messages[cut].entry.id if cut < len(messages) else None,
         tokens_before=estimate_tokens(view.summary) + sum(sizes),
         tokens_kept=sum(sizes[cut:]),
         open_question=_find_open_question(messages, cut),
@@ -125,3 +134,60 @@ def _find_open_question(messages: Sequence[LoggedMessage], cut: int) -> str | No
         return None
     last = questions[-1]
     return f"{last.speaker}: {last.text}" if last.forwarded_from else last.text
+
+
+# as text
+
+
+@frozen
+class TranscriptPiece:
+    """Consecutive messages of a transcript as text, with their line numbers."""
+
+    first_line: int
+    last_line: int
+    text: str
+
+
+def split_transcript(messages: Sequence[LoggedMessage], budget_tokens: int) -> list[TranscriptPiece]:
+    """Return a conversation in as few pieces as fit the budget. A message that does not fit is shown in part."""
+    pieces: list[TranscriptPiece] = []
+    texts: list[tuple[int, str]] = []
+    size = 0
+    for logged in messages:
+        text = shorten(_render_message(logged), budget_tokens, "the rest is in the transcript")
+        if not text:
+            continue
+        tokens = estimate_tokens(text) + 1
+        if texts and size + tokens > budget_tokens:
+            pieces.append(_join(texts))
+            texts, size = [], 0
+        texts.append((logged.line, text))
+        size += tokens
+    return [*pieces, _join(texts)] if texts else pieces
+
+
+def _join(texts: Sequence[tuple[int, str]]) -> TranscriptPiece:
+    return TranscriptPiece(texts[0][0], texts[-1][0], "\n".join(text for _, text in texts))
+
+
+def _render_message(logged: LoggedMessage) -> str:
+    """Render a message, such as "L12 [2026-03-14 15:09] Ann: …". Further lines are indented."""
+    blocks = [text for text in _iter_blocks(logged) if text.strip()]
+    if not blocks:
+        return ""
+    speaker = one_line(logged.message.speaker) or _LABELS[logged.message.role]
+    text = "\n  ".join("\n".join(blocks).splitlines())
+    return f"L{logged.line} [{logged.entry.timestamp:%Y-%m-%d %H:%M}] {speaker}: {text}"
+
+
+def _iter_blocks(logged: LoggedMessage) -> Iterator[str]:
+    for block in logged.message.content:
+        match block:
+            case Text(text):
+                yield text
+            case ToolCall(name=name, arguments=arguments):
+                yield shorten(call_text(name, json.dumps(arguments, ensure_ascii=False)), _TOOL_TOKENS, "cut")
+            case ToolResult(text=text, is_error=is_error):
+                yield shorten(result_text(text, is_error=is_error), _TOOL_TOKENS, "cut")
+            case Attachment(media_type, name):
+                yield f"[attached: {name or media_type}]"

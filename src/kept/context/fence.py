@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cache
 
-from kept.text import clip, one_line
+from kept.limits import clip, one_line
 from kept.values import frozen
 
 BAR = "|"
@@ -55,7 +55,12 @@ class Fence:
         """Return a text as a block of data, with its attributes in the first line. None means unknown."""
         if not self.marker:
             return "\n".join(clean_lines(text))
-        known = "".join(f", {name} {quote(value)}" for name, value in attributes.items() if value is not None)
+        # Names that others chose, such as a path or a sender: each as a JSON string on one line.
+        known = "".join(
+            f", {name} {json.dumps(clean_line(value, _ATTRIBUTE_CHARS), ensure_ascii=False)}"
+            for name, value in attributes.items()
+            if value is not None
+        )
         lines = (f"{BAR} {line}".rstrip(" ") for line in clean_lines(text))
         return "\n".join((f"[data {self.marker} begins: {kind}{known}]", *lines, f"[data {self.marker} ends]"))
 
@@ -78,7 +83,12 @@ def make_fence(secret: bytes, purpose: str, texts: Iterable[str]) -> Fence:
 
 def clean_lines(text: str) -> list[str]:
     """Return the lines of a text without invisible characters, and with tokens of chat templates escaped."""
-    return [_TEMPLATE.sub(_escape, _visible(line)) for line in _LINE_END.split(text)]
+    lines = []
+    for line in _LINE_END.split(text):
+        is_plain = line.isascii() and line.isprintable()
+        visible = line if is_plain else "".join(map(_visible_char, line))
+        lines.append(_TEMPLATE.sub(r"\g<0>\\", visible))
+    return lines
 
 
 def clean_line(text: str, max_chars: int) -> str:
@@ -86,26 +96,11 @@ def clean_line(text: str, max_chars: int) -> str:
     return clip(one_line(" ".join(clean_lines(text))), max_chars)
 
 
-def quote(text: str) -> str:
-    """Return a name that others chose, such as a path or a sender, as a JSON string on one line."""
-    return json.dumps(clean_line(text, _ATTRIBUTE_CHARS), ensure_ascii=False)
-
-
 def skeleton(text: str) -> str:
     """Return the letters and digits of a text in lower case and normal width, to find a disguised marker."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     return re.sub(r"[^0-9a-z]+", "", text.lower())
-
-
-def _escape(match: re.Match[str]) -> str:
-    return f"{match[0]}\\"
-
-
-def _visible(line: str) -> str:
-    if line.isascii() and line.isprintable():
-        return line
-    return "".join(map(_visible_char, line))
 
 
 @cache

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kept.sessions.branches import active_branch
 from kept.sessions.entries import FLUSH, CompactionEntry, Entry, Message, StateEntry, UnknownEntry
+from kept.sessions.record import active_branch
 from kept.sessions.transcript import Damage, TranscriptLine
 from kept.values import frozen
 
@@ -13,6 +13,8 @@ INBOUND = "inbound"
 """Metadata of a message: its id in the channel."""
 ANSWERS = "answers"
 """Metadata of an answer: channel ids of the messages that it answers."""
+GROUP = "group"
+"""Metadata of a message: messages of its group before it."""
 
 
 @frozen
@@ -22,10 +24,6 @@ class LoggedMessage:
     line: int
     entry: Entry
     message: Message
-
-    @property
-    def id(self) -> str:
-        return self.entry.id
 
     @property
     def inbound_id(self) -> str | None:
@@ -61,11 +59,8 @@ class ConversationView:
 
     @property
     def summary(self) -> str:
-        return (
-            self.compaction.body.summary
-            if self.compaction and isinstance(self.compaction.body, CompactionEntry)
-            else ""
-        )
+        body = self.compaction.body if self.compaction else None
+        return body.summary if isinstance(body, CompactionEntry) else ""
 
     @property
     def compaction_id(self) -> str | None:
@@ -77,51 +72,41 @@ def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
     numbers = {id(line.content): line.number for line in lines}
     branch = active_branch([line.content for line in lines if not isinstance(line.content, Damage)])
     entries = [entry for entry in branch if not isinstance(entry, UnknownEntry)]
-    at, compaction = _find_last_compaction(entries)
-    first = _first_kept(entries, at, compaction)
+    compactions = [index for index, entry in enumerate(entries) if isinstance(entry.body, CompactionEntry)]
+    last = compactions[-1] if compactions else -1
+    first = _first_kept(entries, last) if compactions else 0
     messages = [
         LoggedMessage(numbers[id(entry)], entry, entry.body) for entry in entries if isinstance(entry.body, Message)
     ]
     from_line = numbers[id(entries[first])] if first < len(entries) else 0
+    flushes = [
+        (index, entry.body)
+        for index, entry in enumerate(entries)
+        if isinstance(entry.body, StateEntry) and entry.body.name == FLUSH
+    ]
     return ConversationView(
         messages=tuple(logged for logged in messages if first < len(entries) and logged.line >= from_line),
-        compaction=compaction,
-        compactions=sum(isinstance(entry.body, CompactionEntry) for entry in entries),
-        flush=_find_last_flush(entries[at + 1 :]),
-        flushed_line=_last_flushed_line(entries),
+        compaction=entries[last] if compactions else None,
+        compactions=len(compactions),
+        flush=flushes[-1][1] if flushes and flushes[-1][0] > last else None,
+        flushed_line=max((_flushed_line(flush) for _, flush in flushes), default=0),
         answers=tuple(logged for logged in messages if logged.message.role == "assistant" and logged.answered_ids),
         inbound=tuple(logged for logged in messages if logged.message.role == "user" and logged.inbound_id is not None),
     )
 
 
-def _find_last_compaction(entries: Sequence[Entry]) -> tuple[int, Entry | None]:
-    for at in range(len(entries) - 1, -1, -1):
-        if isinstance(entries[at].body, CompactionEntry):
-            return at, entries[at]
-    return -1, None
-
-
-def _first_kept(entries: Sequence[Entry], at: int, compaction: Entry | None) -> int:
+def _first_kept(entries: Sequence[Entry], at: int) -> int:
     """Return the index of the first entry that the compaction at ``at`` kept, or the one after it if it kept none."""
-    if compaction is None or not isinstance(compaction.body, CompactionEntry):
-        return 0
-    kept_id = compaction.body.first_kept_id
+    body = entries[at].body
+    kept_id = body.first_kept_id if isinstance(body, CompactionEntry) else None
     indexes = (index for index, entry in enumerate(entries[:at]) if kept_id is not None and entry.id == kept_id)
     return next(indexes, at + 1)
 
 
-def _find_last_flush(entries: Sequence[Entry]) -> StateEntry | None:
-    flushes = [entry.body for entry in entries if isinstance(entry.body, StateEntry) and entry.body.name == FLUSH]
-    return flushes[-1] if flushes else None
-
-
-def _last_flushed_line(entries: Sequence[Entry]) -> int:
-    last = 0
-    for entry in entries:
-        if isinstance(entry.body, StateEntry) and entry.body.name == FLUSH and flush_succeeded(entry.body):
-            line = entry.body.value.get("throughLine") if isinstance(entry.body.value, dict) else None
-            last = max(last, line) if isinstance(line, int) else last
-    return last
+def _flushed_line(flush: StateEntry) -> int:
+    """Return the last line that a flush has read, 0 if it failed."""
+    line = flush.value.get("throughLine") if isinstance(flush.value, dict) and flush_succeeded(flush) else None
+    return max(0, line) if isinstance(line, int) else 0
 
 
 def flush_succeeded(flush: StateEntry) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from kept.config import LocalModelSettings
 from kept.embedding.base import Embedder
 from kept.errors import EmbedderUnavailable
-from kept.text import utf8_safe
+from kept.limits import utf8_safe
 from kept.values import frozen
 
 _SAMPLE_BYTES = 1 << 20

@@ -14,12 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from kept.config.agent_paths import workspace_key
-from kept.durable import make_private_folder, write_atomic
+from kept.durable import Fault, locked, make_private_folder, set_file_aside, write_atomic
 from kept.errors import WriteFailed
-from kept.limits import is_count, strict_json
-from kept.lock import locked
-from kept.quarantine import Fault, set_file_aside
-from kept.text import is_utf8
+from kept.limits import is_count, is_utf8, strict_json
 from kept.values import frozen
 
 VERSION = 1

@@ -57,7 +57,7 @@ def list_period(
 
 def describe_filter(filters: Filter) -> str:
     """Return the time of a filter for people."""
-    from kept.search.only_time import describe_period
+    from kept.search.query_dates import describe_period
 
     return describe_period(_local(filters.since_ms), _local(filters.until_ms))
 
@@ -171,7 +171,7 @@ def find_note(service: IndexService, name: str, now: dt.datetime) -> str | None:
 
 def _find_day(name: str, now: dt.datetime) -> dt.date | None:
     from kept.search.date_filter import find_period
-    from kept.search.only_time import describe_period
+    from kept.search.query_dates import describe_period
 
     period = find_period(name, now.replace(tzinfo=None))
     if period is None:
@@ -195,7 +195,6 @@ def _stem(path: str) -> str:
 
 
 def _plain(name: str) -> str:
-    from kept.words.folding import fold
-    from kept.words.segment import normalise
+    from kept.words.segment import fold, normalise
 
     return fold(normalise(name)).casefold().strip()

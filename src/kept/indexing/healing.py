@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 
-from kept.database_files import delete_database, file_number, replace_damaged
 from kept.errors import StoreDamaged
 from kept.records import Heal
+from kept.sqlite import delete_database, file_number, replace_damaged
 from kept.store.index import Index
 from kept.store.integrity import FILE, Finding, check_file
 from kept.store.repair import mend_in_place, salvage

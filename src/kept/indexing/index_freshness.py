@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from kept.errors import KeptError
 from kept.records import Dropped, Hit
 from kept.workspace.notes import read_passage
-from kept.workspace.scan import Scan
-from kept.workspace.watch import ChangeSignal
+from kept.workspace.scan import ChangeSignal, Scan
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def _is_current(hit: Hit, workspace: Workspace, sessions_folder: str, max_bytes:
     text = hit.snippet.strip("…").strip()
     try:
         if hit.source == "sessions":
-            from kept.sessions.passage import still_says
+            from kept.sessions.spoken import still_says
 
             return still_says(sessions_folder, hit.path, start=hit.start_line, end=hit.end_line, text=text)
         lines = hit.end_line - hit.start_line + 1

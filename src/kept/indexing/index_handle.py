@@ -9,10 +9,10 @@ from kept.clock import Clock
 from kept.config import Config
 from kept.embedding.base import Embedder
 from kept.embedding.registry import EmbedderChain, chain_of, choose_chain
-from kept.forking import forget
 from kept.indexing.planner import SyncPlanner
 from kept.indexing.source_reader import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceReader
 from kept.indexing.vectorise import Vectoriser
+from kept.sqlite import forget_connection
 from kept.store.index import Index, find_index_path, open_index
 from kept.store.vectors import VectorLimits
 from kept.values import frozen
@@ -20,7 +20,7 @@ from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.indexing.batch_runner import BatchRunner
-    from kept.net.retry import RetryPolicy
+    from kept.net.client import RetryPolicy
 
 
 @frozen
@@ -135,7 +135,7 @@ class IndexHandle:
     def forget_parent(self) -> None:
         """In a forked child, drop what belongs to the parent: the connection, a model's threads, open sockets."""
         if self._index is not None:
-            forget(self._index)
+            forget_connection(self._index)
         self._index = self._vectors = self._batch_runner = None
         self._chain = self._embedder = None
 

@@ -10,7 +10,7 @@ from kept.chunking.markdown import HEADING_JOIN, HEADING_MARKS, CutNote, is_fine
 from kept.indexing.note_times import entry_heading, parse_entry_time, to_timestamp_ms
 from kept.records import Chunk
 from kept.store.note_tables import ALIAS, FILE, HEADING, TITLE, WHOLE_NOTE, LinkRow, NoteRow, TagRow
-from kept.words.name_keys import name_key, tag_key, tag_levels
+from kept.words.segment import name_key, tag_key, tag_levels
 
 _FIRST_HEADING = r"# +([^\n]{1,200}?)(?: +#+)? *(?:\n|$)"
 _MAX_KEY_CHARS = 400

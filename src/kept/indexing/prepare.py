@@ -15,7 +15,7 @@ from kept.store.generation import SCHEMA_VERSION, FileRow, FileWrite, NewChunk
 from kept.values import frozen
 from kept.words.segment import SEGMENTER_VERSION, segment, segment_context
 from kept.workspace.daily import KEPTS_OWN, DailyNotes
-from kept.workspace.files import NoteText
+from kept.workspace.opened import NoteText
 
 CUT_PLAINLY = "too many lines, headings or nested blocks; cut by lines, without its headings"
 

@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from kept.clock import Clock
 from kept.config import Config, QuerySettings
-from kept.database_files import file_number
+from kept.durable import locked
 from kept.embedding.base import Embedder
 from kept.errors import ConfigError, EmbeddingError, LockBusy, StoreDamaged, StoreError
-from kept.forking import DatabaseLock, register
 from kept.indexing.index_freshness import Freshness, drop_outdated
 from kept.indexing.index_handle import IndexHandle, IndexLimits
 from kept.indexing.planner import SyncPlanner, should_sync
 from kept.indexing.sync_run import SyncRun
 from kept.indexing.usage import spent_since, usage_of
 from kept.ledger import open_embedding_ledger, open_heal_ledger
-from kept.lock import locked
 from kept.records import Filter, Preview, Progress, SearchResult, SourceFile, Status, SyncReport, Usage
-from kept.sqlite import heal_and_retry
+from kept.sqlite import DatabaseLock, file_number, heal_and_retry, register_forkable
 from kept.store.generation import Generation
 from kept.store.index import Index
 from kept.store.integrity import check_pages_if_quick
@@ -69,7 +67,7 @@ class IndexService:
         self._reranker: CrossEncoder | None = None
         self._freshness = Freshness(uses_signal=uses_signal, endings=workspace.endings)
         self._folders: tuple[str, ...] = ()
-        register(self)
+        register_forkable(self)
 
     def clone(self) -> IndexService:
         """Return a service of the same index with the same embedders and its own connection.
@@ -292,6 +290,10 @@ class IndexService:
 
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
         """Bring the index up to date. ``force`` rebuilds it."""
+        # Imported already here, as threads that search after a sync may be forked: a child that is forked during an
+        # import waits for it forever.
+        import kept.search.pipeline  # noqa: F401
+
         self.require_usable()
         with self._lock:
             report = self._healing(self._sync_by_request, force=force, progress=progress)

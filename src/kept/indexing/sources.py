@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 
 from kept.config import MemorySearchSettings
-from kept.limits import int64
+from kept.limits import int64, utf8_safe
 from kept.records import Problem, SourceFile
 from kept.sessions.transcript_paths import CITED_FOLDER, cite_transcript, is_transcript, iter_transcripts
-from kept.text import utf8_safe
 from kept.workspace.scan import Scan, scan_workspace
 from kept.workspace.workspace import Workspace
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kept.clock import Clock
+from kept.durable import locked
 from kept.errors import EmbeddingError, EmbeddingFailed, StoreDamaged
 from kept.indexing.note_times import note_timestamp_ms
 from kept.indexing.planner import SyncPlanner
 from kept.indexing.prepare import PreparedFile
 from kept.indexing.source_reader import FileBatch, SyncTarget
 from kept.indexing.vectorise import Vectors
-from kept.lock import locked
 from kept.records import Problem, Progress, SyncReport
 from kept.store.index import META_RECIPE
 from kept.store.kernels import quantise

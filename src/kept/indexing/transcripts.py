@@ -19,11 +19,22 @@ from kept.indexing.prepare import PreparedFile, Recipe, chunk_id, date_in_words,
 from kept.limits import int64
 from kept.records import SourceFile
 from kept.redact import redact
-from kept.sessions.checkpoint import ReadEnd, TranscriptCheckpoint, extend_hash, has_only_grown
 from kept.sessions.entries import Entry, SessionStart
 from kept.sessions.session_key import SessionKey
 from kept.sessions.spoken import Utterance, find_utterance, starts_conversation, storable_text
-from kept.sessions.transcript import Damage, FileState, Position, RawLine, Transcript, is_message, parse_line
+from kept.sessions.transcript import (
+    Damage,
+    FileState,
+    Position,
+    RawLine,
+    ReadEnd,
+    Transcript,
+    TranscriptCheckpoint,
+    extend_hash,
+    has_only_grown,
+    is_message,
+    parse_line,
+)
 from kept.sessions.transcript_paths import find_cited_path
 from kept.store.generation import FileRow, FileWrite, Generation, NewChunk
 from kept.values import frozen

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from kept.config import MemorySearchSettings
 from kept.embedding.base import Embedder
 from kept.embedding.registry import find_price
+from kept.limits import estimate_tokens
 from kept.records import Preview, Spending, Usage
-from kept.tokens import estimate_tokens
 
 
 def usage_of(embedder: Embedder | None) -> Usage:

@@ -1,14 +1,11 @@
 """An index that keeps itself current: `LiveIndex`, for `kept watch` and for every program that stays up.
 
-`live_index` runs a thread. Of all processes with such a thread, one wins the lock in `leadership` and runs the loop in
-`leader`: `watch_supervisor` notices changes with a watch from `watcher`, `schedule` decides when a sync is due, and
-`reporting` holds the state that others see.
+`live_index` runs a thread. Of all processes with such a thread, one wins a lock and leads: `watcher` notices changes,
+and `schedule` decides when a sync is due.
 """
 
 from __future__ import annotations
 
-from kept.live.leadership import find_watcher
-from kept.live.live_index import LiveIndex
-from kept.live.reporting import LiveEvent, LiveState
+from kept.live.live_index import LiveEvent, LiveIndex, LiveState, find_watcher
 
 __all__ = ["LiveEvent", "LiveIndex", "LiveState", "find_watcher"]

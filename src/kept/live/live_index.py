@@ -1,23 +1,334 @@
-"""LiveIndex: a thread that keeps the index current as long as a program runs."""
+"""LiveIndex: a thread that keeps the index current as long as a program runs.
+
+Others see its state and its events. Of several processes, the one that holds a lock is the leader and keeps the index
+current. It waits for changes and syncs when a sync is due, until the lead is lost. The kernel drops the lock when the
+process ends.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from threading import Event
 from types import TracebackType
+from typing import Any, Literal
 
-from kept.errors import KeptError
-from kept.forking import register
+from kept.config import Config
+from kept.durable import locked, make_private_folder
+from kept.errors import KeptError, LockBusy, WorkspaceError
 from kept.indexing.service import IndexService
-from kept.live.leader import LeaderLoop, describe_unexpected
-from kept.live.leadership import Leadership, lock_path
-from kept.live.reporting import LiveEvent, LiveReporter, LiveState
-from kept.live.schedule import LiveTiming
+from kept.live.schedule import LiveTiming, PendingChanges, SyncSchedule
+from kept.live.watcher import Watching, WatchSupervisor
 from kept.memory import Memory
+from kept.records import SyncReport
+from kept.sqlite import file_number, register_forkable
+from kept.values import frozen
 
 log = logging.getLogger(__name__)
+
+# what others see
+
+Role = Literal["stopped", "starting", "leader", "standby"]
+"""The leader does the work. The others stand by, and one of them takes over when the leader is gone."""
+
+
+@frozen
+class LiveState:
+    role: Role = "stopped"
+    watching: Watching = "nothing"
+    leader_pid: int | None = None
+    """Process that does the work, if known."""
+    files: int = 0
+    chunks: int = 0
+    syncs: int = 0
+    waiting: int = 0
+    """Changes that were noticed and are not indexed yet."""
+    syncing: bool = False
+    completed: int = 0
+    total: int = 0
+    """Files of the running sync that are done, and all of them, as far as it reports them."""
+    last_change: str | None = None
+    """Note or transcript whose change was noticed last."""
+    last_sync: str | None = None
+    """When the last sync ended (ISO 8601)."""
+    problem: str | None = None
+    """Why the last sync was not complete. It is retried."""
+
+
+EventKind = Literal["role", "synced", "notice", "problem"]
+
+
+@frozen
+class LiveEvent:
+    """A new role, a completed sync, or a message for the user."""
+
+    kind: EventKind
+    state: LiveState
+    message: str = ""
+    report: SyncReport | None = None
+    succeeds: bool = False
+    """True if this process leads from now on and stood by before."""
+
+
+class LiveReporter:
+    """Holds the state of a live index for other threads and reports events to a listener."""
+
+    def __init__(self, listener: Callable[[LiveEvent], None] | None) -> None:
+        self._listener = listener
+        self._notices: set[str] = set()
+        self.reset()
+
+    def reset(self) -> None:
+        self._lock = threading.Lock()
+        self._state = LiveState()
+
+    def state(self) -> LiveState:
+        with self._lock:
+            return self._state
+
+    def update(self, **fields: Any) -> None:
+        with self._lock:
+            self._state = replace(self._state, **fields)
+
+    def set_role(self, role: Role, *, leader_pid: int | None = None) -> None:
+        before = self.state()
+        if (before.role, before.leader_pid) == (role, leader_pid):
+            return
+        self.update(role=role, leader_pid=leader_pid, watching="nothing", waiting=0, syncing=False)
+        self.emit("role", succeeds=before.role == "standby" and role == "leader")
+
+    def report_problem(self, message: str) -> None:
+        """Report a problem, unless it is the current one: a failure that repeats is one event."""
+        if self.state().problem != message:
+            self.update(problem=message)
+            self.emit("problem", message)
+
+    def report_notice(self, message: str) -> None:
+        """Report a message once."""
+        if message not in self._notices:
+            self._notices.add(message)
+            log.info("%s", message)
+            self.emit("notice", message)
+
+    def emit(
+        self, kind: EventKind, message: str = "", *, report: SyncReport | None = None, succeeds: bool = False
+    ) -> None:
+        if self._listener is not None:
+            self._listener(LiveEvent(kind, self.state(), message, report, succeeds))
+
+
+# leadership
+
+_MAX_DIGITS = 20
+
+
+def lock_path(config: Config) -> str:
+    """Return the path of the lock. Each index has one, that is each pair of agent and workspace."""
+    return config.paths.watcher_lock(config.workspace)
+
+
+def find_watcher(config: Config) -> int | None:
+    """Return the id of the process that keeps this index current, or None.
+
+    The number in the file counts only while a process holds the lock.
+    """
+    path = lock_path(config)
+    if not os.path.exists(path):
+        return None
+    try:
+        with locked(path, wait_s=0, purpose="watching", create=False):
+            return None
+    except LockBusy:
+        return _read_pid(path)
+    except WorkspaceError:
+        return None
+
+
+def _read_pid(path: str) -> int | None:
+    try:
+        with open(path, "rb") as file:
+            digits = file.read(_MAX_DIGITS).strip()
+    except OSError:
+        return None
+    return int(digits) if digits.isdigit() else None
+
+
+class Leadership:
+    """The lock of the leader, held from `take` until `release` or the end of the process."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lock = ExitStack()
+        self._file: tuple[int, int] | None = None
+
+    def take(self) -> bool:
+        """Try to take the lead. Return whether this process leads now."""
+        try:
+            make_private_folder(os.path.dirname(self.path))
+            handle = self._lock.enter_context(locked(self.path, wait_s=0, purpose="watching"))
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        except LockBusy:
+            return False
+        except OSError as exc:
+            self.release()
+            raise WorkspaceError(f"{self.path}: cannot be locked ({exc.strerror}).") from exc
+        state = os.fstat(handle)
+        self._file = (state.st_dev, state.st_ino)
+        return True
+
+    def is_leader(self) -> bool:
+        """Return whether this process still leads. If the lock file was deleted, another process can create a new
+        one and lead as well, so this one does not any more."""
+        return self._file is not None and file_number(self.path) == self._file
+
+    def find_leader(self) -> int | None:
+        return _read_pid(self.path)
+
+    def release(self) -> None:
+        self._lock.close()
+        self._file = None
+
+
+# the loop of the leader
+
+_MAX_WATCH_SETUPS = 5
+
+
+class _SyncStopped(Exception):
+    """Ends a running sync between two batches of files, because the program ends."""
+
+
+class LeaderLoop:
+    """One lead. `run` returns when ``stop`` is set or the lock is lost; ``ready`` is set after the first sync."""
+
+    def __init__(
+        self,
+        service: IndexService,
+        leadership: Leadership,
+        reporter: LiveReporter,
+        timing: LiveTiming,
+        *,
+        stop: Event,
+        ready: Event,
+        watches: bool,
+    ) -> None:
+        self._service = service
+        self._settings = service.settings.sync
+        self._leadership = leadership
+        self._reporter = reporter
+        self._tick_s = timing.tick_s
+        self._stop = stop
+        self._ready = ready
+        self._watches = watches
+        self._schedule = SyncSchedule(self._settings, timing)
+        self._supervisor = WatchSupervisor(service, stop, timing, enabled=watches, report_notice=reporter.report_notice)
+
+    def run(self) -> None:
+        if not (self._watches or self._settings.on_session_start):
+            self._schedule.note_sync(time.monotonic(), took_s=0.0, ok=True)
+        try:
+            for warning in self._service.embedder_warnings:
+                self._reporter.report_notice(warning)
+            while not self._stop.is_set() and self._leadership.is_leader():
+                if self._is_due() or self._supervisor.may_retry_kernel():
+                    self._sync_and_watch()
+                else:
+                    self._wait_for_changes()
+        finally:
+            self._supervisor.close()
+            self._leadership.release()
+            self._ready.set()
+
+    def _is_due(self) -> bool:
+        now_s = time.monotonic()
+        if now_s >= self._schedule.next_sync_at():
+            return True
+        if now_s < self._schedule.next_measuring_at():
+            return False
+        try:
+            is_enough = self._service.growth_reached()
+        except KeptError as exc:
+            self._reporter.report_problem(exc.message)
+            is_enough = True  # the sync reports what is wrong
+        if not is_enough:
+            self._schedule.note_small_growth()
+        return is_enough
+
+    def _wait_for_changes(self) -> None:
+        wake_at_s = min(self._schedule.next_sync_at(), self._schedule.next_measuring_at())
+        timeout_s = min(self._tick_s, max(0.0, wake_at_s - time.monotonic()))
+        changes, lag_s = self._supervisor.wait(timeout_s)
+        if changes:
+            self._schedule.note_change(changes, time.monotonic() - lag_s)
+            self._reporter.update(last_change=changes.latest or self._reporter.state().last_change)
+        if self._supervisor.roots_changed():
+            self._schedule.note_change(PendingChanges(notes=1), time.monotonic())
+        self._reporter.update(waiting=self._schedule.waiting)
+
+    def _sync_and_watch(self) -> None:
+        """Sync, and watch the folders that the sync listed. If they were not watched during the sync, sync again:
+        they may have changed meanwhile."""
+        for _ in range(_MAX_WATCH_SETUPS):
+            listed = self._sync()
+            if self._stop.is_set() or not listed or not self._supervisor.needs_new_watch():
+                break
+            self._supervisor.set_up()
+        else:  # folders come and go faster than they can be watched
+            self._schedule.note_change(PendingChanges(notes=1), time.monotonic())
+        self._reporter.update(watching=self._supervisor.mode)
+        self._ready.set()
+
+    def _sync(self) -> bool:
+        """Sync and report. Return whether the folders were listed."""
+        started = time.monotonic()
+        self._reporter.update(syncing=True, completed=0, total=0)
+        report, problem = self._try_to_sync()
+        syncs = self._reporter.state().syncs
+        if report is not None:
+            syncs += 1
+            now = self._service.clock.now().isoformat(timespec="seconds")
+            self._reporter.update(files=report.files, chunks=report.chunks, last_sync=now, syncs=syncs)
+        now_s = time.monotonic()
+        self._schedule.note_sync(now_s, took_s=now_s - started, ok=problem is None)
+        self._reporter.update(syncing=False, waiting=0)
+        if problem:
+            self._reporter.report_problem(problem)
+        else:
+            self._reporter.update(problem=None)
+        if report is not None and (report.indexed or report.removed or report.rebuilt or syncs == 1):
+            self._reporter.emit("synced", report=report)
+        return report is not None
+
+    def _try_to_sync(self) -> tuple[SyncReport | None, str | None]:
+        """Return the report, or None, and the problem, or None."""
+        try:
+            report = self._service.sync_background(progress=self._report_progress)
+        except _SyncStopped:
+            return None, None
+        except KeptError as exc:
+            return None, f"{exc.message} {exc.hint}".strip()
+        except Exception as exc:  # the thread must survive whatever one sync meets
+            log.info("a sync failed", exc_info=True)
+            return None, describe_unexpected(exc)
+        return report, report.failures[0] if report.failures else None
+
+    def _report_progress(self, completed: int, total: int, label: str) -> None:
+        if self._stop.is_set():
+            raise _SyncStopped
+        self._reporter.update(completed=completed, total=total)
+
+
+def describe_unexpected(exc: Exception) -> str:
+    return f"Unexpected error: {type(exc).__name__}: {exc}"
+
+
+# the thread
 
 
 class LiveIndex:
@@ -50,7 +361,7 @@ class LiveIndex:
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
-        register(self)
+        register_forkable(self)
 
     def after_fork(self) -> None:
         """In a forked child, drop the thread and the lead, which are the parent's. The child can start its own."""

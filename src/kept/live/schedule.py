@@ -86,9 +86,8 @@ class SyncSchedule:
     _rest_until_s: float = 0.0
     _failures: int = 0
 
-    @property
-    def quiet_s(self) -> float:
-        return self.settings.watch_debounce_ms / 1000
+    def __post_init__(self) -> None:
+        self._quiet_s = self.settings.watch_debounce_ms / 1000
 
     @property
     def waiting(self) -> int:
@@ -110,41 +109,27 @@ class SyncSchedule:
     def note_small_growth(self) -> None:
         self._measured_at_s = self._talk.last_s
 
-    def is_due(self, now_s: float) -> bool:
-        return now_s >= self.next_sync_at()
-
-    def needs_measuring(self, now_s: float) -> bool:
-        """Return whether the growth of the conversations has to be measured, to decide if a sync is due."""
-        return now_s >= self._measure_at()
-
     def next_sync_at(self) -> float:
-        """Return when a sync is due, by what is known now."""
+        """Return when a sync is due, by what is known now: after a change, by the interval, or to retry."""
         if self._synced_at_s is None:
             return float("-inf")
         notes_at = self._settled_at(self._notes) if self._notes.count else float("inf")
-        pause_s = max(self.timing.talk_quiet_s, self.quiet_s)
+        pause_s = max(self.timing.talk_quiet_s, self._quiet_s)
         talk_at = self._talk.last_s + pause_s if self._talk.count else float("inf")
         due_at = max(min(notes_at, talk_at), self._rest_until_s)
-        return min(due_at, self._next_round_at(self._synced_at_s))
+        if self.settings.interval_minutes:
+            due_at = min(due_at, self._synced_at_s + self.settings.interval_minutes * self.timing.minute_s)
+        if self._failures:
+            retry_s = self.timing.retry_s[min(self._failures, len(self.timing.retry_s)) - 1]
+            due_at = min(due_at, self._synced_at_s + retry_s)
+        return due_at
 
-    def wake_at(self) -> float:
-        """Return when to sync or to measure next, unless something changes before."""
-        return min(self.next_sync_at(), self._measure_at())
-
-    def _measure_at(self) -> float:
+    def next_measuring_at(self) -> float:
+        """Return when to measure the growth of the conversations, to decide if a sync is due."""
         if not self._talk.count or self._measured_at_s == self._talk.last_s:
             return float("inf")
         return max(self._rest_until_s, self._settled_at(self._talk))
 
     def _settled_at(self, changes: _ChangeCount) -> float:
-        quiet_s = self.quiet_s * (SINGLE_CHANGE_SHARE if changes.count == 1 else 1.0)
-        return min(changes.last_s + quiet_s, changes.first_s + self.quiet_s * MAX_SETTLE_FACTOR)
-
-    def _next_round_at(self, synced_at_s: float) -> float:
-        """Return when to sync without a change: by the interval in the settings, or to retry after a failure."""
-        rounds = [float("inf")]
-        if self.settings.interval_minutes:
-            rounds.append(synced_at_s + self.settings.interval_minutes * self.timing.minute_s)
-        if self._failures:
-            rounds.append(synced_at_s + self.timing.retry_s[min(self._failures, len(self.timing.retry_s)) - 1])
-        return min(rounds)
+        quiet_s = self._quiet_s * (SINGLE_CHANGE_SHARE if changes.count == 1 else 1.0)
+        return min(changes.last_s + quiet_s, changes.first_s + self._quiet_s * MAX_SETTLE_FACTOR)

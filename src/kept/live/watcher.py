@@ -1,7 +1,7 @@
 """Noticing changes: through the kernel (watchfiles) or, if it refuses, by scanning the folders from time to time.
 
 Only the folders that a sync has listed are watched, each without its subfolders: neither a symbolic link nor a large
-folder of other files can lead the watch astray. When folders come or go, the watch is set up again.
+folder of other files can lead the watch astray. When folders come or go, `WatchSupervisor` sets the watch up again.
 """
 
 from __future__ import annotations
@@ -9,13 +9,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection
+from functools import partial
 from threading import Event
+from typing import Literal
 
-from kept.live.reporting import Watching
-from kept.live.schedule import PendingChanges
+from kept.indexing.service import IndexService
+from kept.indexing.sources import cite_source
+from kept.live.schedule import LiveTiming, PendingChanges
 from kept.sessions.transcript_paths import is_transcript_citation
-from kept.workspace.ignored import is_ignore_file
+from kept.sqlite import file_number
 from kept.workspace.scan import Scan
+from kept.workspace.workspace import IGNORE_FILES
+
+Watching = Literal["nothing", "kernel", "polling"]
+"""How changes are noticed: by the kernel, by scanning the folders again and again, or not."""
 
 _MAX_STEP_S = 0.25
 _MIN_STEP_S = 0.01
@@ -69,19 +76,9 @@ class KernelWatch:
         changes, self._first = self._first, set()
         while not changes and changes is not None and time.monotonic() < deadline:
             changes = self._next()
-        return self._sort(changes or set())
-
-    def _next(self) -> set[tuple[int, str]] | None:
-        """Return the changes of one step, or None if the watch was stopped."""
-        try:
-            return next(self._batches, None)  # type: ignore[return-value]
-        except RuntimeError as exc:
-            raise OSError(str(exc)) from exc
-
-    def _sort(self, changes: set[tuple[int, str]]) -> PendingChanges:
         notes = transcripts = removed = 0
         latest = ""
-        for kind, path in changes:
+        for kind, path in changes or ():
             is_watched = path in self.folders
             self.is_stale = self.is_stale or is_watched
             cited = self._cite(path)
@@ -90,7 +87,7 @@ class KernelWatch:
             elif (
                 cited is not None
                 or is_watched
-                or is_ignore_file(os.path.basename(path))
+                or os.path.basename(path) in IGNORE_FILES
                 or (kind != self._deleted and os.path.isdir(path))
             ):
                 notes += 1
@@ -99,6 +96,13 @@ class KernelWatch:
             removed += kind == self._deleted
             latest = cited or latest
         return PendingChanges(notes, transcripts, removed, latest)
+
+    def _next(self) -> set[tuple[int, str]] | None:
+        """Return the changes of one step, or None if the watch was stopped."""
+        try:
+            return next(self._batches, None)  # type: ignore[return-value]
+        except RuntimeError as exc:
+            raise OSError(str(exc)) from exc
 
     def close(self) -> None:
         self._batches.close()
@@ -161,3 +165,102 @@ class NoWatch:
 
 
 Watch = KernelWatch | PollingWatch | NoWatch
+
+
+# the watch of an index
+
+_INSTALL_HINT = "To be notified at once, install: pip install 'kept[watch]'"
+_LIMITS_HINT = "Raising fs.inotify.max_user_instances and fs.inotify.max_user_watches may help."
+
+
+class WatchSupervisor:
+    """The current watch. ``enabled`` is False for an index that is synced by the interval only."""
+
+    def __init__(
+        self,
+        service: IndexService,
+        stop: Event,
+        timing: LiveTiming,
+        *,
+        enabled: bool,
+        report_notice: Callable[[str], None],
+    ) -> None:
+        self._service = service
+        self._stop = stop
+        self._report_notice = report_notice
+        self._timing = timing
+        self._enabled = enabled
+        self._watch: Watch = NoWatch(stop)
+        self._kernel_retry_at_s: float | None = None
+        self._roots = (service.workspace.root, *service.workspace.extra_paths)
+        self._root_files = self._identify_roots()
+
+    def wait(self, timeout_s: float) -> tuple[PendingChanges, float]:
+        """Wait for changes. Return them, and how long ago they may have happened."""
+        try:
+            changes = self._watch.wait(timeout_s)
+        except OSError as exc:
+            self._watch.close()
+            self._watch = self._poll(str(exc))
+            return PendingChanges(notes=1), 0.0  # changes may have been missed
+        return changes, self._watch.lag_s
+
+    def roots_changed(self) -> bool:
+        """Return whether the workspace or an extra path is another folder than before: it may have been replaced, or
+        a link may lead elsewhere. The watch is set up again after the next sync."""
+        before, self._root_files = self._root_files, self._identify_roots()
+        if self._root_files == before:
+            return False
+        self._watch.is_stale = self._enabled
+        return True
+
+    def needs_new_watch(self) -> bool:
+        """Return whether the last sync listed other folders than are watched."""
+        if not self._enabled:
+            return False
+        if isinstance(self._watch, PollingWatch):
+            return self.may_retry_kernel()
+        return self._watch.is_stale or self._watch.folders != frozenset(self._service.folders())
+
+    def may_retry_kernel(self) -> bool:
+        """Return whether to ask the kernel again: another process may have freed its watches."""
+        is_polling = isinstance(self._watch, PollingWatch) and self._kernel_retry_at_s is not None
+        return is_polling and time.monotonic() >= (self._kernel_retry_at_s or 0.0)
+
+    def set_up(self) -> None:
+        """Watch the folders that the last sync listed."""
+        self._watch.close()
+        self._watch = self._make_watch()
+
+    @property
+    def mode(self) -> Watching:
+        return self._watch.mode
+
+    def close(self) -> None:
+        self._watch.close()
+
+    def _make_watch(self) -> Watch:
+        folders = self._service.folders()
+        if not folders:  # nothing could be listed yet
+            return NoWatch(self._stop)
+        quiet_s = self._service.settings.sync.watch_debounce_ms / 1000
+        sessions_folder = self._service.config.paths.sessions
+        cite = partial(cite_source, workspace=self._service.workspace, sessions_folder=sessions_folder)
+        try:
+            return KernelWatch(folders, cite, self._stop, quiet_s=quiet_s)
+        except FileNotFoundError:  # deleted since; the next sync lists the folders that exist
+            return NoWatch(self._stop)
+        except ImportError:
+            return self._poll("the package 'watchfiles' is missing", hint=_INSTALL_HINT, retry=False)
+        except OSError as exc:
+            return self._poll(str(exc))
+
+    def _poll(self, reason: str, *, hint: str = _LIMITS_HINT, retry: bool = True) -> Watch:
+        self._kernel_retry_at_s = time.monotonic() + self._timing.kernel_retry_s if retry else None
+        self._report_notice(
+            f"The kernel does not report changes ({reason}), so folders are scanned from time to time. {hint}"
+        )
+        return PollingWatch(self._service.scan, self._stop, poll_s=self._timing.poll_s)
+
+    def _identify_roots(self) -> tuple[tuple[int, int] | None, ...]:
+        return tuple(file_number(root) for root in self._roots)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from kept.errors import ContextOverflow
+from kept.limits import MAX_TOKENS, count_or_zero, utf8_safe
 from kept.llm.base import (
     ChatRequest,
     Finished,
@@ -17,17 +18,16 @@ from kept.llm.base import (
     TextPart,
     ToolOutput,
     ToolUse,
-    Turn,
+    tidy_turns,
+    usage_or_estimate,
 )
-from kept.llm.model_service import ModelService, error_fields
-from kept.llm.requests import tidy_turns, usage_or_estimate
 from kept.llm.streaming import (
+    ModelService,
     RawEvents,
     SdkChat,
+    error_fields,
     parse_arguments,
-    read_count,
 )
-from kept.text import utf8_safe
 
 DEFAULT_MAX_TOKENS = 8_192
 _INVALID_ID_CHARS = re.compile(r"[^A-Za-z0-9_-]")
@@ -75,7 +75,16 @@ class AnthropicChat(SdkChat):
         body: dict[str, Any] = {
             "model": self.name,
             "max_tokens": request.max_tokens or self.max_output_tokens or DEFAULT_MAX_TOKENS,
-            "messages": [_message(turn) for turn in tidy_turns(request.turns)],
+            "messages": [
+                {
+                    "role": turn.role,
+                    # The API requires tool results before any other content of their turn.
+                    "content": [
+                        _block(part) for part in sorted(turn.parts, key=lambda part: not isinstance(part, ToolOutput))
+                    ],
+                }
+                for turn in tidy_turns(request.turns)
+            ],
         }
         if request.system.strip():
             # Tools and system prompt come first and rarely change, so the provider can cache them.
@@ -88,12 +97,6 @@ class AnthropicChat(SdkChat):
                 for tool in request.tools
             ]
         return body
-
-
-def _message(turn: Turn) -> dict[str, Any]:
-    # The API requires tool results before any other content of their turn.
-    parts: Iterable[Part] = sorted(turn.parts, key=lambda part: not isinstance(part, ToolOutput))
-    return {"role": turn.role, "content": [_block(part) for part in parts]}
 
 
 def _block(part: Part) -> dict[str, Any]:
@@ -131,8 +134,11 @@ class AnthropicStreamReader:
                 _update_usage(self._usage, event.message.usage)
             case "content_block_start" if event.content_block.type == "tool_use":
                 self._open_calls[event.index] = (event.content_block.id, event.content_block.name, [])
-            case "content_block_delta":
-                return self._read_delta(event.index, event.delta)
+            case "content_block_delta" if event.delta.type == "input_json_delta":
+                self._open_calls[event.index][2].append(event.delta.partial_json)
+            case "content_block_delta" if event.delta.type == "text_delta":
+                self._texts.append(utf8_safe(event.delta.text))
+                return TextDelta(self._texts[-1])
             case "content_block_stop" if event.index in self._open_calls:
                 call_id, name, pieces = self._open_calls.pop(event.index)
                 self._calls += 1
@@ -142,21 +148,17 @@ class AnthropicStreamReader:
                 _update_usage(self._usage, event.usage)
         return None
 
-    def _read_delta(self, index: int, delta: Any) -> ModelEvent | None:
-        if delta.type == "input_json_delta":
-            self._open_calls[index][2].append(delta.partial_json)
-        if delta.type != "text_delta":
-            return None
-        self._texts.append(utf8_safe(delta.text))
-        return TextDelta(self._texts[-1])
-
     def finish(self) -> Finished:
         """Return the last event. Raise ModelError if the answer is incomplete."""
         if self._reason is None or self._open_calls:
             raise self._service.broke_off()
         if self._reason == "model_context_window_exceeded" and not self._texts and not self._calls:
             raise ContextOverflow(f"{self._service.label}: the request leaves no room for an answer.")
-        usage = usage_or_estimate(_total_usage(self._usage), self._request, "".join(self._texts))
+        counts = self._usage
+        cached = counts.get("cache_read_input_tokens", 0)
+        total = counts.get("input_tokens", 0) + cached + counts.get("cache_creation_input_tokens", 0)
+        usage = ModelUsage(total, counts.get("output_tokens", 0), cached)
+        usage = usage_or_estimate(usage, self._request, "".join(self._texts))
         return Finished(_REASONS.get(self._reason, "end"), usage)
 
 
@@ -165,10 +167,4 @@ def _update_usage(usage: dict[str, int], counts: Any) -> None:
     for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
         count = getattr(counts, name, None)
         if count is not None:
-            usage[name] = read_count(count)
-
-
-def _total_usage(usage: Mapping[str, int]) -> ModelUsage:
-    cached = usage.get("cache_read_input_tokens", 0)
-    total = usage.get("input_tokens", 0) + cached + usage.get("cache_creation_input_tokens", 0)
-    return ModelUsage(total, usage.get("output_tokens", 0), cached)
+            usage[name] = count_or_zero(count, MAX_TOKENS)

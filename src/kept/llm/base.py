@@ -1,10 +1,13 @@
-"""Requests and events of a chat model, and the protocol that every model implements."""
+"""Requests and events of a chat model, the protocol that every model implements, and the size of a request."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import json
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, Protocol
 
+from kept.limits import estimate_tokens, utf8_safe, utf8_safe_tree
 from kept.values import frozen
 
 NO_REPLY = "NO_REPLY"
@@ -117,3 +120,59 @@ class ChatModel(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+# tidying and measuring
+
+
+def tidy_turns(turns: Iterable[Turn]) -> list[Turn]:
+    """Drop blank texts, which providers refuse, and merge consecutive turns of one role."""
+    tidy: list[Turn] = []
+    for turn in turns:
+        texts = (part for part in turn.parts if not isinstance(part, TextPart) or part.text.strip())
+        parts = tuple(map(_make_sendable, texts))
+        if parts and tidy and tidy[-1].role == turn.role:
+            tidy[-1] = Turn(turn.role, tidy[-1].parts + parts)
+        elif parts:
+            tidy.append(Turn(turn.role, parts))
+    return tidy
+
+
+def _make_sendable(part: Part) -> Part:
+    """Replace lone surrogates: a transcript may hold them, they have no UTF-8, and one would end its conversation."""
+    match part:
+        case TextPart(text):
+            return TextPart(utf8_safe(text))
+        case ToolUse():
+            arguments = utf8_safe_tree(dict(part.arguments))
+            return ToolUse(utf8_safe(part.id), utf8_safe(part.name), arguments)
+        case ToolOutput():
+            return replace(part, call_id=utf8_safe(part.call_id), text=utf8_safe(part.text))
+
+
+def count_tokens(request: ChatRequest) -> int:
+    """Estimate how many tokens of the model's window a request fills."""
+    texts = [request.system]
+    texts += [_part_text(part) for turn in request.turns for part in turn.parts]
+    texts += [f"{tool.name} {tool.description} {json.dumps(dict(tool.parameters))}" for tool in request.tools]
+    return sum(map(estimate_tokens, texts))
+
+
+def turn_text(turn: Turn) -> str:
+    """Return everything in a turn that counts towards its size."""
+    return "\n".join(_part_text(part) for part in turn.parts)
+
+
+def _part_text(part: Part) -> str:
+    match part:
+        case TextPart(text) | ToolOutput(text=text):
+            return text
+        case ToolUse():
+            return f"{part.name} {json.dumps(dict(part.arguments), ensure_ascii=False, default=str)}"
+
+
+def usage_or_estimate(usage: ModelUsage, request: ChatRequest, answer: str) -> ModelUsage:
+    """Return the provider's token counts, with estimates for those it did not report or that cannot be true."""
+    if usage.input and (usage.output or not answer):
+        return usage
+    return ModelUsage(usage.input or count_tokens(request), usage.output or estimate_tokens(answer), usage.cached)

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 
+from kept.limits import CHARS_PER_TOKEN, estimate_tokens, one_line, weigh
 from kept.llm.base import (
     NO_REPLY,
     ChatRequest,
@@ -24,11 +25,9 @@ from kept.llm.base import (
     ToolOutput,
     ToolUse,
     Turn,
+    count_tokens,
 )
-from kept.llm.requests import count_tokens
 from kept.redact import redact
-from kept.text import one_line
-from kept.tokens import CHARS_PER_TOKEN, estimate_tokens, weigh
 from kept.values import frozen
 
 SUMMARY_TOKENS = 2_000

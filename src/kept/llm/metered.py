@@ -13,10 +13,9 @@ from contextlib import aclosing
 
 from kept.errors import BudgetExhausted, KeptError
 from kept.ledger import Ledger, tokens_of_day
-from kept.llm.base import ChatModel, ChatRequest, Finished, ModelEvent, ModelUsage, Purpose, TextDelta
-from kept.llm.requests import count_tokens
+from kept.limits import estimate_tokens
+from kept.llm.base import ChatModel, ChatRequest, Finished, ModelEvent, ModelUsage, Purpose, TextDelta, count_tokens
 from kept.records import ModelSpending
-from kept.tokens import estimate_tokens
 
 BACKGROUND_SHARE = 0.8
 """Share of a day's budget that flushes and summaries may use; the rest is for replies."""
@@ -53,7 +52,16 @@ class MeteredChat:
         finally:
             # An answer that broke off after some text has been charged for; a call that failed at once has not.
             actual = usage or ModelUsage(estimate if output_tokens else 0, output_tokens)
-            spending = self._line(request.purpose, day, actual, -estimate, failures=int(usage is None))
+            spending = ModelSpending(
+                self.provider,
+                self.name,
+                request.purpose,
+                day,
+                input=actual.input - estimate,
+                output=actual.output,
+                cached=actual.cached,
+                failures=int(usage is None),
+            )
             await asyncio.shield(asyncio.to_thread(self._record, spending))
 
     async def close(self) -> None:
@@ -86,18 +94,6 @@ class MeteredChat:
                 f"{spent:,} of today's {budget:,} tokens are used; the rest is kept for replies, so no {purpose} was "
                 "requested."
             )
-
-    def _line(self, purpose: Purpose, day: str, usage: ModelUsage, correction: int, *, failures: int) -> ModelSpending:
-        return ModelSpending(
-            self.provider,
-            self.name,
-            purpose,
-            day,
-            input=usage.input + correction,
-            output=usage.output,
-            cached=usage.cached,
-            failures=failures,
-        )
 
     def _record(self, spending: ModelSpending) -> None:
         problem = self._ledger.record(spending)

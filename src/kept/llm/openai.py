@@ -6,16 +6,26 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from kept.llm.base import ChatRequest, Finished, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
-from kept.llm.model_service import ModelService, error_fields
-from kept.llm.requests import tidy_turns, usage_or_estimate
+from kept.limits import MAX_TOKENS, count_or_zero, utf8_safe
+from kept.llm.base import (
+    ChatRequest,
+    Finished,
+    ModelUsage,
+    TextDelta,
+    TextPart,
+    ToolOutput,
+    ToolUse,
+    Turn,
+    tidy_turns,
+    usage_or_estimate,
+)
 from kept.llm.streaming import (
+    ModelService,
     RawEvents,
     SdkChat,
+    error_fields,
     parse_arguments,
-    read_count,
 )
-from kept.text import utf8_safe
 
 _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
     "stop": "end",
@@ -173,7 +183,7 @@ class OpenAIStreamReader:
 def _read_usage(usage: Any) -> ModelUsage:
     details = getattr(usage, "prompt_tokens_details", None)
     return ModelUsage(
-        read_count(getattr(usage, "prompt_tokens", None)),
-        read_count(getattr(usage, "completion_tokens", None)),
-        read_count(getattr(details, "cached_tokens", None)),
+        count_or_zero(getattr(usage, "prompt_tokens", None), MAX_TOKENS),
+        count_or_zero(getattr(usage, "completion_tokens", None), MAX_TOKENS),
+        count_or_zero(getattr(details, "cached_tokens", None), MAX_TOKENS),
     )

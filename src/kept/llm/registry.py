@@ -9,8 +9,7 @@ from kept.config import ProviderKeys
 from kept.config.schema import ModelSettings
 from kept.errors import ModelUnavailable
 from kept.llm.base import ChatModel
-from kept.llm.model_service import ANTHROPIC, OPENAI, Home, get_service
-from kept.llm.streaming import SdkChat
+from kept.llm.streaming import ANTHROPIC, OPENAI, Home, SdkChat, get_service
 
 if TYPE_CHECKING:
     from kept.llm.claude_cli import KeptServer

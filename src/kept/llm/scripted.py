@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 
-from kept.llm.base import ChatRequest, Finished, ModelEvent, ModelUsage, TextDelta, ToolUse
-from kept.llm.requests import count_tokens
-from kept.tokens import estimate_tokens
+from kept.limits import estimate_tokens
+from kept.llm.base import ChatRequest, Finished, ModelEvent, ModelUsage, TextDelta, ToolUse, count_tokens
 from kept.values import frozen
 
 

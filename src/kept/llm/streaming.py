@@ -1,4 +1,8 @@
-"""Streams of chat models: idle timeout, tool arguments, and the base class of models that use a provider's SDK."""
+"""Chat models that are called through a provider's SDK: the account, errors, limits of an answer, and the stream.
+
+The SDKs join an event from its lines and copy it each time, so an endless event would take quadratic time. It must not
+reach them.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,190 @@ import json
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, NoReturn
 
-from kept.errors import ModelFailed
-from kept.limits import MAX_TOKENS, count_or_zero
+from kept.config import KEY_VARIABLES, ProviderKeys
+from kept.config.schema import ModelSettings
+from kept.errors import ContextOverflow, ModelError, ModelFailed, ModelRefused, ModelUnavailable
+from kept.limits import utf8_safe
 from kept.llm.base import MALFORMED, ChatRequest, ModelEvent, TextDelta
-from kept.llm.bounded import AnswerLimits
-from kept.llm.model_service import ModelService
-from kept.text import utf8_safe
+from kept.net import ProviderAccount, choose_account
+from kept.net.client import CONTEXT_OVERFLOW
+from kept.values import frozen
+
+# the service, and the meaning of its errors
+
+_NO_CREDIT = re.compile(r"insufficient_quota|billing|credit balance|exceeded your current quota", re.IGNORECASE)
+_PASSING = (408, 409, 425, 429)
+_PASSING_TYPES = re.compile(r"overloaded|api_error|rate_limit|timeout|server_error|unavailable", re.IGNORECASE)
+
+
+@frozen
+class ModelService:
+    """A chat model of a provider, and the meaning of its errors."""
+
+    provider: str
+    label: str
+    """Name of the provider in messages."""
+    name: str
+    """Name of the model."""
+    account: ProviderAccount
+
+    def key_hint(self) -> str:
+        variables = f"{' or '.join(KEY_VARIABLES[self.provider])}, or " if self.account.is_home else ""
+        return f"Set {variables}agents.defaults.model.api_key in config.yaml."
+
+    def explain(self, status: int | None, kind: str, message: str) -> ModelError:
+        """Return the error that a reply means.
+
+        ``kind`` is the provider's type or code. An error without a status arrived inside a stream.
+        """
+        detail = self.account.clean_message(message)
+        if CONTEXT_OVERFLOW.search(f"{kind} {message}") or status == 413:
+            return ContextOverflow(f"{self.label}: the request is longer than the model takes ({detail}).")
+        if status in (401, 403) or kind in ("authentication_error", "permission_error"):
+            return ModelUnavailable(f"{self.label} does not accept the key ({detail}).", hint=self.key_hint())
+        if status == 402 or _NO_CREDIT.search(f"{kind} {message}"):
+            return ModelUnavailable(f"{self.label}: the account is used up ({detail}).", hint="Check its billing.")
+        if status == 404:
+            return ModelUnavailable(
+                f"{self.label} does not know the model '{self.name}' ({detail}).",
+                hint="Check model.name and model.base_url.",
+            )
+        if status is None or status in _PASSING or status >= 500 or _PASSING_TYPES.search(kind):
+            return ModelFailed(f"{self.label} cannot answer at the moment ({detail}).", hint="Try again in a moment.")
+        return ModelRefused(f"{self.label} does not accept the request ({detail}).", hint="Check model.name.")
+
+    def unreachable(self) -> ModelError:
+        return ModelFailed(
+            f"{self.label} cannot be reached, or the connection broke.",
+            hint="Check that the network is up, and model.base_url."
+            if self.account.is_home
+            else "Check that it is running.",
+        )
+
+    def garbled(self) -> ModelError:
+        return ModelFailed(f"{self.label} answered in a way that cannot be understood.", hint="Try again in a moment.")
+
+    def broke_off(self) -> ModelError:
+        return ModelFailed(f"{self.label} broke off before the end of its answer.", hint="Try again in a moment.")
+
+
+@frozen
+class Home:
+    """A provider's own address and default model."""
+
+    provider: str
+    label: str
+    url: str
+    model: str
+    """Used unless the settings name another."""
+
+
+ANTHROPIC = Home("anthropic", "Anthropic", "https://api.anthropic.com", "claude-sonnet-5-5")
+OPENAI = Home("openai", "OpenAI", "https://api.openai.com/v1", "gpt-5.4-mini")
+
+
+def get_service(home: Home, settings: ModelSettings, keys: ProviderKeys) -> ModelService:
+    """Return the configured model of a provider. Raise ModelUnavailable if its name or its key is missing."""
+    account = choose_account(
+        home.url,
+        base_url=settings.base_url,
+        api_key=settings.api_key,
+        environment_key=keys.find(home.provider),
+        setting="model.base_url",
+    )
+    label = home.label if account.is_home else f"The model at {account.endpoint.origin}"
+    name = settings.name or (home.model if account.is_home else "")
+    if not name:
+        raise ModelUnavailable(f"{label} needs a model's name.", hint="Set agents.defaults.model.name in config.yaml.")
+    service = ModelService(home.provider, label, name, account)
+    if account.is_home and not account.key:
+        raise ModelUnavailable(f"There is no API key for {label}.", hint=service.key_hint())
+    if not account.has_valid_key:
+        raise ModelUnavailable(f"The API key for {label} has characters that no key has.", hint=service.key_hint())
+    return service
+
+
+def error_fields(body: Any) -> tuple[str, str]:
+    """Return the type or code of an error, and its message. Servers nest them differently; a missing one is empty."""
+    inner = body.get("error", body) if isinstance(body, Mapping) else body
+    if not isinstance(inner, Mapping):
+        return "", str(inner or "")
+    kind = " ".join(str(inner[name]) for name in ("type", "code") if inner.get(name))
+    return kind, str(inner.get("message") or "")
+
+
+# limits of an answer
+
+HINT = "Check model.name and model.base_url."
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+_TAIL_BYTES = max(map(len, _EVENT_ENDS)) - 1
+
+
+@frozen
+class AnswerLimits:
+    total_bytes: int = 64_000_000
+    event_bytes: int = 4_000_000
+    event_lines: int = 1_000
+
+
+class BoundedAnswer:
+    """Counts an answer piece by piece. Raises ModelFailed once a limit is exceeded."""
+
+    def __init__(self, label: str, limits: AnswerLimits) -> None:
+        self._label = label
+        self._limits = limits
+        self._total = 0
+        self._event = 0
+        self._lines = 0
+        self._tail = b""
+
+    def add(self, piece: bytes) -> None:
+        seam = self._tail + piece  # an event may end between two pieces
+        end = max(seam.rfind(sign) + len(sign) if sign in seam else 0 for sign in _EVENT_ENDS)
+        begun = seam[end:] if end else piece
+        self._total += len(piece)
+        self._event = len(begun) + (0 if end else self._event)
+        self._lines = begun.count(b"\n") + begun.count(b"\r") + (0 if end else self._lines)
+        self._tail = seam[-_TAIL_BYTES:]
+        limits = self._limits
+        if self._total > limits.total_bytes or self._event > limits.event_bytes or self._lines > limits.event_lines:
+            raise ModelFailed(f"{self._label} sent more than can be an answer.", hint=HINT)
+
+
+def _bounding(label: str, limits: AnswerLimits) -> Callable[[Any], Awaitable[None]]:
+    """Return a hook that bounds what is read of a response. It is made here because importing httpx2 takes long."""
+    import httpx2
+
+    class BoundedStream(httpx2.AsyncByteStream):
+        def __init__(self, stream: httpx2.AsyncByteStream, encoding: str) -> None:
+            self._stream = stream
+            self._encoding = encoding
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            if self._encoding != "identity":
+                # It was not asked for, and a few bytes can unpack to any number.
+                raise ModelFailed(f"{label} sent a compressed answer ({self._encoding}).", hint=HINT)
+            answer = BoundedAnswer(label, limits)
+            async for piece in self._stream:
+                answer.add(piece)
+                yield piece
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    async def bound(response: httpx2.Response) -> None:
+        stream = response.stream
+        assert isinstance(stream, httpx2.AsyncByteStream)
+        response.stream = BoundedStream(stream, response.headers.get("content-encoding", "identity"))
+
+    return bound
+
+
+# streams
 
 MAX_ANSWER_CHARS = 2_000_000
 """No model writes this much. A server that does is not a model."""
@@ -90,11 +268,6 @@ def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(word)
 
 
-def read_count(value: Any) -> int:
-    """Return a token count that a server reports, or 0 if it cannot be true."""
-    return count_or_zero(value, MAX_TOKENS)
-
-
 class SdkChat(ABC):
     """Chat model that is called through its provider's SDK."""
 
@@ -152,11 +325,19 @@ class SdkChat(ABC):
         """Return the HTTP client for the SDK.
 
         It follows no redirect, which would take the key elsewhere, and uses a proxy from the environment only for
-        addresses outside this machine.
+        addresses outside this machine. It sends the SDK's own headers and the account's credentials, and nothing else:
+        the SDKs add headers from environment variables (organization, project, custom headers) whatever the address is;
+        here the settings alone decide what is sent where.
         """
         import httpx2
 
-        from kept.llm.bounded_stream import bounding
+        credentials = {"Authorization": f"Bearer {self.api_key}", **self.account.basic_auth()}
+
+        async def set_headers(request: httpx2.Request) -> None:
+            for name in set(request.headers):
+                if not _SENT_HEADERS.fullmatch(name):
+                    del request.headers[name]
+            request.headers.update(credentials)
 
         return httpx2.AsyncClient(
             follow_redirects=False,
@@ -164,21 +345,10 @@ class SdkChat(ABC):
             timeout=httpx2.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S),
             headers={"accept-encoding": "identity"},
             event_hooks={
-                "request": [self._set_headers],
-                "response": [bounding(self.service.label, self.answer_limits)],
+                "request": [set_headers],
+                "response": [_bounding(self.service.label, self.answer_limits)],
             },
         )
-
-    async def _set_headers(self, request: Any) -> None:
-        """Send the SDK's own headers and the account's credentials, and nothing else.
-
-        The SDKs add headers from environment variables (organization, project, custom headers) whatever the address is;
-        here the settings alone decide what is sent where.
-        """
-        for name in set(request.headers):
-            if not _SENT_HEADERS.fullmatch(name):
-                del request.headers[name]
-        request.headers.update({"Authorization": f"Bearer {self.api_key}", **self.account.basic_auth()})
 
     @abstractmethod
     def make_client(self) -> Any:

@@ -13,7 +13,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from kept.text import utf8_safe_tree
+from kept.limits import utf8_safe_tree
 
 Item = SessionMessage | Exception
 

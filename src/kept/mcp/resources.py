@@ -12,7 +12,7 @@ from urllib.parse import quote
 from kept.errors import NoteNotFound
 from kept.memory import Memory
 from kept.records import SourceFile
-from kept.tools.citation import NOTES, decode, show_name, uri_of
+from kept.tools.tool_text import NOTES, decode, show_name, uri_of
 from kept.values import frozen
 from kept.workspace.daily import DailyNotes, daily_name, daily_parts, get_daily_notes
 from kept.workspace.scan import scan_workspace

@@ -152,7 +152,7 @@ class MemoryServer:
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         from kept.mcp.resources import DAILY, MIME_TYPE
-        from kept.tools.citation import NOTES
+        from kept.tools.tool_text import NOTES
 
         note = types.ResourceTemplate(
             uri_template=NOTES + "{+path}", name="note", title="A note by its path", mime_type=MIME_TYPE

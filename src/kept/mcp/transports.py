@@ -108,7 +108,7 @@ def run_http(
     import anyio
     from mcp.server.transport_security import TransportSecuritySettings
 
-    from kept.net.guard import Guard
+    from kept.net.serving import Guard
 
     limits, sessions = limits or ServerLimits(), sessions or SessionLimits()
     hint = "Choose another address: --http 127.0.0.1:8739."

@@ -1,21 +1,200 @@
-"""HTTP calls with retries: JSON and files, to and from one endpoint."""
+"""HTTP calls to one endpoint, with retries: JSON and files.
+
+A circuit breaker leaves an endpoint alone that is down. Replies that are not the answer are read here too: errors,
+redirects, requests to wait.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import random
+import re
 import threading
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import IO, Any
 
-from kept.errors import BadAnswer, EndpointDown, RemoteError
-from kept.net import retry
-from kept.net.answers import REDIRECTS, HttpReply, classify_failure, is_file_redirect, retry_after_s, summarise
+from kept.clock import Backoff
+from kept.errors import BadAnswer, ConfigError, EndpointDown, Overloaded, QuotaExhausted, RemoteError, RequestRefused
+from kept.limits import clip, printable_line
 from kept.net.endpoint import MAX_DETAIL_CHARS, parse_endpoint, request_headers, secrets_in
-from kept.net.retry import CircuitBreaker, RetryPolicy, Timeouts
-from kept.net.transport import MAX_ANSWER_BYTES, HttpRequest, NoReply, Transport
+from kept.net.transport import MAX_ANSWER_BYTES, HttpReply, HttpRequest, NoReply, Transport
 from kept.redact import Redactor
-from kept.text import clip, printable_line
+from kept.values import frozen
+
+# timeouts and retries
+
+LONGEST_RETRY_AFTER_S = 60.0
+OPEN_S = 60.0
+
+
+@frozen
+class Timeouts:
+    """Limits of one call: an attempt from first to last byte, and all attempts with the pauses between them."""
+
+    attempt_s: float
+    total_s: float
+
+
+QUERY_TIMEOUTS = Timeouts(60.0, 60.0)
+"""For queries, for which a user waits: an attempt that used up the time is not repeated."""
+DOCUMENT_TIMEOUTS = Timeouts(120.0, 480.0)
+
+
+@frozen
+class RetryPolicy:
+    """Number of attempts and their delays, with the clock and the random source. Tests hand in their own clock."""
+
+    attempts: int = 3
+    first_delay_s: float = 0.5
+    longest_delay_s: float = 8.0
+    sleep: Callable[[float], None] = time.sleep
+    monotonic: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    random: Callable[[], float] = random.random
+
+    def backoff(self) -> Backoff:
+        return Backoff(self.first_delay_s, self.longest_delay_s, random=self.random)
+
+
+class CircuitBreaker:
+    """Endpoints that are down. Calls to them fail at once, so that one outage costs one wait, not one per search."""
+
+    def __init__(self, open_s: float = OPEN_S) -> None:
+        self._open_s = open_s
+        self._down: dict[str, tuple[float, str]] = {}
+
+    def check(self, endpoint: str, *, now_s: float) -> None:
+        """Raise EndpointDown while the circuit of an endpoint is open."""
+        until_s, reason = self._down.get(endpoint, (now_s, ""))
+        if now_s < until_s:
+            raise EndpointDown(
+                f"{reason} It is not called again for {until_s - now_s:.0f} s.",
+                hint="Check that the service is running and that the network is up.",
+            )
+
+    def trip(self, endpoint: str, reason: str, *, now_s: float) -> None:
+        self._down[endpoint] = (now_s + self._open_s, reason)
+
+    def reset(self, endpoint: str) -> None:
+        self._down.pop(endpoint, None)
+
+    def reset_all(self) -> None:
+        self._down.clear()
+
+
+BREAKER = CircuitBreaker()
+"""Default breaker of clients that are not handed one, so that all memories of a process share it."""
+
+
+# replies that are not the answer: errors, redirects, requests to wait
+
+CONTEXT_OVERFLOW = re.compile(
+    r"prompt (?:is )?too long|context.{0,3}(?:length|window|size|limit)|maximum (?:context|model length)"
+    r"|too long to fit|request_too_large|max_tokens must be at least 1, got -|input token count|inputs?`? tokens \+"
+    r"|reduce the length of|tokens must be reduced|too large for model",
+    re.IGNORECASE,
+)
+"""Wordings of Anthropic, OpenAI, Ollama, llama.cpp, vLLM and others for "longer than the model's context"."""
+
+_TOO_LARGE = re.compile(
+    CONTEXT_OVERFLOW.pattern
+    + r"|max_tokens_per_request|too many tokens|token limit|tokens? per (?:request|batch)|max.{0,30}tokens|exceeds the"
+    r"|tokens.{0,30}exceed|too (?:large|long)|request size|batch size",
+    re.IGNORECASE,
+)
+"""Adds the limits of a batch of texts. Only for embeddings: a chat model also complains about `max_tokens`."""
+
+_BAD_KEY = re.compile(r"api.?key.{0,20}(not valid|invalid|expired|not found)|API_KEY_INVALID", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
+_RETRY_INFO = re.compile(rb'"retryDelay"\s*:\s*"([0-9.]+)s"')
+
+REDIRECTS = (301, 302, 303, 307, 308)
+
+
+def is_file_redirect(reply: HttpReply) -> bool:
+    """Return whether a reply redirects to an address that a file may be fetched from: HTTPS, or this machine."""
+    if reply.status not in REDIRECTS:
+        return False
+    try:
+        endpoint = parse_endpoint(reply.headers.get("location", ""))
+    except ConfigError:
+        return False
+    return endpoint.is_loopback or endpoint.origin.startswith("https:")
+
+
+def classify_failure(reply: HttpReply, message: str, *, detail: str) -> RemoteError:
+    """Return the error that a reply with a failure status means. ``detail`` is the service's message."""
+    status = reply.status
+    if status == 402 or b"insufficient_quota" in reply.body or _is_daily_quota(reply):
+        return QuotaExhausted(message, status=status, detail=detail)
+    if status == 413 or (status in (400, 422, 500) and _TOO_LARGE.search(detail)):
+        return RequestRefused(message, status=413, detail=detail)
+    if status in (401, 403) or (status == 400 and _BAD_KEY.search(detail)):
+        return RequestRefused(message, status=401, detail=detail)
+    if status in (408, 425, 429) or status >= 500:
+        return Overloaded(message, hint="Try again later; nothing is lost.")
+    return RequestRefused(message, status=status, detail=detail)
+
+
+def _is_daily_quota(reply: HttpReply) -> bool:
+    """Tell Gemini's daily quota from its quota per minute: both are 429, but only the latter is worth a retry."""
+    return reply.status == 429 and b"PerDay" in reply.body
+
+
+def retry_after_s(reply: HttpReply, *, now: float) -> float | None:
+    """Return the pause that a service asks for, in seconds, or None."""
+    wait = reply.headers.get("retry-after", "").strip()
+    retry_info = _RETRY_INFO.search(reply.body)
+    if not wait and retry_info:
+        wait = retry_info.group(1).decode()
+    try:
+        wait_s = float(wait)
+    except ValueError:
+        try:
+            wait_s = parsedate_to_datetime(wait).timestamp() - now
+        except (ValueError, TypeError, OverflowError):
+            return None
+    is_nan = wait_s != wait_s
+    return None if is_nan else min(max(0.0, wait_s), LONGEST_RETRY_AFTER_S)
+
+
+def summarise(reply: HttpReply) -> str:
+    """Return the content of a reply in one line: the message of an error, the title of a web page."""
+    text = reply.body.decode("utf-8", "replace").strip()
+    try:
+        summary = _message_in(json.loads(text))
+    except (ValueError, RecursionError):
+        summary = text
+        if text.startswith("<") or "<html" in text[:1000].lower():
+            title = _TITLE.search(text)
+            summary = f"a web page, '{printable_line(title.group(1))}'" if title else "a web page"
+    return printable_line(summary) or _phrase(reply.status)
+
+
+def _message_in(tree: Any) -> str:
+    """Return the text of an error. Providers use different keys for it."""
+    if isinstance(tree, list) and tree:
+        return _message_in(tree[0])
+    if not isinstance(tree, dict):
+        return tree if isinstance(tree, str) else ""
+    for name in ("error", "detail", "message", "msg"):
+        if tree.get(name):
+            return _message_in(tree[name])
+    return ""
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "no reason given"
+
+
+# calls
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +219,8 @@ class HttpClient:
         self.endpoint = parse_endpoint(base_url)
         self._headers = request_headers(self.endpoint, headers or {})
         self._redact = Redactor([*secrets, *secrets_in(self.endpoint, self._headers)])
-        self.policy = policy or retry.RetryPolicy()
-        self._breaker = breaker or retry.BREAKER
+        self.policy = policy or RetryPolicy()
+        self._breaker = breaker or BREAKER
         self._max_bytes = max_bytes
         self._transport = Transport(self.endpoint)
         self._lock = threading.Lock()

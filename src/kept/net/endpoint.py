@@ -1,16 +1,32 @@
-"""Addresses and headers of a service, with their secrets kept apart."""
+"""Addresses, headers and credentials of a service, with their secrets kept apart."""
 
 from __future__ import annotations
 
 import base64
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from kept.errors import ConfigError
-from kept.net.loopback import is_loopback
-from kept.text import clip, printable_line
+from kept.limits import clip, printable_line
+from kept.redact import Redactor
 from kept.values import frozen
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]", "::1")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine. DNS decides on other names, even "127.example.com", so they are not."""
+    if host in LOOPBACK_HOSTS:
+        return True
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
 
 MAX_DETAIL_CHARS = 200
 """Maximum length of a service's text in our messages."""
@@ -95,3 +111,67 @@ def secrets_in(endpoint: Endpoint, headers: Mapping[str, str]) -> Iterable[str]:
     yield endpoint.query
     for _, value in parse_qsl(endpoint.query):
         yield value
+
+
+@frozen
+class ProviderAccount:
+    """Address of a provider, with the key and the headers for it."""
+
+    base_url: str = field(repr=False)
+    api_key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    is_home: bool = False
+    """True if this is the provider's own address, and not a compatible server."""
+
+    @property
+    def key(self) -> str | None:
+        """Key without the white space that copying it may have added, or None."""
+        return (self.api_key or "").strip() or None
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return parse_endpoint(self.base_url)
+
+    @property
+    def has_credentials(self) -> bool:
+        return self.key is not None or any(map(is_auth_header, self.headers))
+
+    @property
+    def has_valid_key(self) -> bool:
+        """Return whether the key, if there is one, can be sent as a header."""
+        return self.key is None or fits_header(self.key)
+
+    def basic_auth(self) -> dict[str, str]:
+        """Return the header for a user and password that are part of the address."""
+        header = request_headers(self.endpoint, {}).get("authorization")
+        return {"Authorization": header} if header else {}
+
+    def query(self) -> dict[str, object]:
+        """Return the parameters that are part of the address."""
+        return dict(parse_qsl(self.endpoint.query))
+
+    def clean_message(self, text: str) -> str:
+        """Return text of the provider in a form that may be shown: one short line without secrets."""
+        redact = Redactor([self.key or "", *secrets_in(self.endpoint, self.headers)])
+        return clip(redact(printable_line(text)), MAX_DETAIL_CHARS)
+
+
+def choose_account(
+    home_url: str,
+    *,
+    base_url: str | None,
+    api_key: str | None,
+    environment_key: str | None,
+    headers: Mapping[str, str] | None = None,
+    setting: str = "memory_search.remote.base_url",
+) -> ProviderAccount:
+    """Return the account for a configured address, or for the provider's own.
+
+    A key from the environment belongs to the provider's own endpoint and is sent nowhere else. Another endpoint gets
+    the key that the configuration names for it, or none: many need none.
+    """
+    endpoint = parse_endpoint(base_url or home_url, setting=setting)
+    is_home = endpoint.origin == parse_endpoint(home_url).origin
+    return ProviderAccount(
+        base_url or home_url, api_key or (environment_key if is_home else None), headers or {}, is_home
+    )

@@ -41,7 +41,8 @@ class LimitedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open.pop(self, None)
-        self._cancel_deadline()
+        if self._deadline is not None:
+            self._deadline.cancel()
         super().connection_lost(exc)
 
     def _make_room(self) -> bool:
@@ -63,15 +64,11 @@ class LimitedProtocol(H11Protocol):
         if phase is self._phase or self.transport.is_closing():
             return
         self._phase = phase
-        self._cancel_deadline()
+        if self._deadline is not None:
+            self._deadline.cancel()
         timeout_s = {h11.IDLE: self.limits.head_s, h11.SEND_BODY: self.limits.body_s}.get(phase)
         if timeout_s is not None:
             self._deadline = self.loop.call_later(timeout_s, self.transport.abort)
-
-    def _cancel_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
 
 
 def limited_protocol(limits: ServerLimits) -> type[LimitedProtocol]:

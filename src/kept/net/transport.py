@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from kept.errors import BadAnswer
-from kept.net.answers import HttpReply
 from kept.net.endpoint import Endpoint
 from kept.values import frozen
 
@@ -31,6 +30,13 @@ class HttpRequest:
     sink: IO[bytes] | None = None
     """File that receives the body of an answer too long to be held in memory."""
     max_bytes: int = MAX_ANSWER_BYTES
+
+
+@frozen
+class HttpReply:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 class NoReply(Exception):

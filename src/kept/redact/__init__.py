@@ -1,15 +1,14 @@
 """Removes secrets from a text before it is indexed, shown or sent away.
 
 `formats` recognises keys by their own format, `surroundings` by the text around them, and `assignments` by their names,
-which are in `names`; `secret_values` tells a secret from a word, a number or a path. All of them report `spans` of the
-original text, so that a text can be cut after redaction.
+which are below. All of them report spans of the original text, so that a text can be cut after redaction.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-
-from kept.redact.names import has_name
+from functools import cache
 
 REDACTION_VERSION = 2
 """Incremented when more is redacted, so that existing indexes are rebuilt without it."""
@@ -22,6 +21,15 @@ _SURROUNDINGS = ("://", "auth", " -", "bearer", "basic ", "net user", "pass:", "
 _MIN_KNOWN_CHARS = 4
 _MARGIN = 512
 """Number of characters read beyond a cut. A secret is recognised within this many."""
+
+Span = tuple[int, int]
+"""Start and end of a secret."""
+
+
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern on first use. Most texts need none of them."""
+    return re.compile(pattern)
 
 
 def redact(text: str, *, limit: int | None = None) -> str:
@@ -44,36 +52,34 @@ def redact(text: str, *, limit: int | None = None) -> str:
     return "".join((*parts, text[done:limit])) if parts else text[:limit]
 
 
-def find_secrets(text: str) -> list[tuple[int, int]]:
+def find_secrets(text: str) -> list[Span]:
     """Return the spans of the secrets in a text, in order and without overlaps."""
     lower = text.lower()
     if len(lower) != len(text):  # some letters become two characters in lower case
         lower = "".join([char.lower() if len(char.lower()) == 1 else char for char in text])
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(_find(text, lower)):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
-
-
-def _find(text: str, lower: str) -> Iterator[tuple[int, int]]:
-    """Yield spans, unsorted. Import a table only if the text can match it: most queries match none, and users wait."""
+    spans: list[Span] = []
+    # Import a table only if the text can match it: most queries match none, and users wait.
     # Keys have no spaces, so only long words are searched: a fraction of the text.
     words = " ".join([word for word in text.split() if len(word) >= _MIN_KEY_CHARS])
     if words or "PRIVATE KEY" in text:
         from kept.redact.formats import find_keys
 
-        yield from find_keys(text, words)
+        spans += find_keys(text, words)
     if any(keyword in lower for keyword in _SURROUNDINGS):
         from kept.redact.surroundings import find_by_surroundings
 
-        yield from find_by_surroundings(text, lower)
+        spans += find_by_surroundings(text, lower)
     if has_name(lower):
         from kept.redact.assignments import find_named
 
-        yield from find_named(text, lower)
+        spans += find_named(text, lower)
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
 
 
 class Redactor:
@@ -86,7 +92,6 @@ class Redactor:
 
     def __call__(self, text: str) -> str:
         from kept.redact.formats import REPEATED
-        from kept.redact.spans import compiled
 
         for secret in self._secrets:
             text = text.replace(secret, REDACTED)
@@ -102,6 +107,93 @@ def _forms(secret: str) -> Iterator[str]:
 
         yield quote(secret, safe="")
         yield dumps(secret)[1:-1]
+
+
+# names of secrets: the words after which one is expected, in English and other languages
+
+STEMS = ("pass", "pwd", "pw", "psk", "secret", "cred", "token", "key", "phpsess", "jsession")
+"""Parts of words, in lower case. Every English name contains one."""
+
+PASSWORDS = r"pass[ _-]?(?:word|wort|wd|phrase|code|ord|key)|passe|pwd|psk(?![a-z])"
+"""Names that mean a password without further context. 'pass' and 'pw' need some."""
+SHORT_PASSWORDS = r"pass|pw"
+SECRETS = r"secret|credentials?|creds|token(?!s|i[sz])|phpsessid|jsessionid"
+KEY_KINDS = tuple(
+    """
+    api access account auth encryption encrypt decryption license licence master private secret service shared signing
+    signature subscription client app application consumer deploy webhook session storage admin root jwt hmac aes server
+    """.split()
+)
+"""A key is a secret after one of these words: 'the key idea' is not."""
+
+OTHER_PASSWORDS: tuple[str, ...] = (
+    # German, Dutch, Scandinavian, Finnish
+    "kennwort", "wachtwoord", "lösenord", "losenord", "adgangskode", "kodeord", "salasana",
+    # French, Spanish, Portuguese, Romanian, Italian; 'mot de passe' and 'palavra-passe' end in 'passe'
+    "mdp", "contraseña", "contrasena", "senha", "parolă", "parola",
+    # Slavic, Hungarian, Turkish, Greek
+    "hasło", "haslo", "heslo", "lozinka", "jelszó", "jelszo", "şifre", "sifre", "geslo",
+    "пароль", "парола", "лозинка", "κωδικός", "συνθηματικό",
+    # Hebrew, Arabic, Persian, Hindi, Bengali
+    "סיסמה", "סיסמא", "كلمة المرور", "كلمة السر", "رمز عبور", "گذرواژه", "पासवर्ड", "পাসওয়ার্ড",
+    # Thai, Vietnamese, Indonesian, Malay
+    "รหัสผ่าน", "พาสเวิร์ด", "mật khẩu", "mat khau", "kata sandi", "kata laluan",
+    # Chinese, Japanese, Korean
+    "密码", "密碼", "口令", "パスワード", "暗証", "비밀번호", "패스워드", "암호",
+)  # fmt: skip
+OTHER_SECRETS: tuple[str, ...] = (
+    "api-schlüssel", "api schlüssel", "zugangsschlüssel", "clé api", "clé secrète", "clave api", "clave secreta",
+    "chave de api", "chiave api", "jeton", "klucz api", "токен", "ключ api", "api-ключ", "секретный ключ",
+    "密钥", "密鑰", "令牌", "apiキー", "トークン", "シークレット", "토큰", "api 키", "โทเค็น", "คีย์ api",
+)  # fmt: skip
+
+OTHERS: dict[str, bool] = dict.fromkeys(OTHER_PASSWORDS, True) | dict.fromkeys(OTHER_SECRETS, False)
+"""Names in other languages; True for those of a password."""
+OTHERS_ASCII = tuple([stem for stem in OTHERS if stem.isascii()])
+OTHERS_BEYOND_ASCII = tuple([stem for stem in OTHERS if not stem.isascii()])
+_LETTERS = f"[{''.join(sorted({max(stem) for stem in OTHERS_BEYOND_ASCII}))}]"
+"""One letter of each name: in a long text, one search replaces one per name."""
+_LONG = 400
+
+
+def has_name(lower: str) -> bool:
+    """Return whether a text in lower case may name a secret."""
+    for stem in STEMS:
+        if stem in lower and (stem != "key" or _has_key(lower)):
+            return True
+    return bool(find_others(lower))
+
+
+def is_kind(before: str) -> bool:
+    """Return whether a text ends with a kind of key, such as 'api'."""
+    return before.rstrip(" _-").endswith(KEY_KINDS)
+
+
+def _has_key(lower: str) -> bool:
+    *heads, _ = lower.split("key")
+    return any(is_kind(head) for head in heads)
+
+
+def find_others(lower: str) -> list[str]:
+    """Return the names in other languages that a text contains."""
+    stems = [stem for stem in OTHERS_ASCII if stem in lower]
+    if not lower.isascii() and (len(lower) < _LONG or compiled(_LETTERS).search(lower)):
+        stems += [stem for stem in OTHERS_BEYOND_ASCII if stem in lower]
+    return stems
+
+
+IS = r"(?:is|was|now|ist|lautet|est|es|è|é|är|er|je|jest|là|adalah|это)(?![A-Za-z])|是|为|為|は|คือ"
+"""Verbs between a name and its secret in a sentence."""
+
+METADATA = (
+    r"(?:\As?|[_.-]|(?<=[a-z])(?=[A-Z]))"
+    r"(?i:limit|count|type|ur[il]|endpoint|file|path|dir|folder|length|len|size|min|max|ids?(?![a-z])|names?|arn|expir|ttl"
+    r"|budget|per|env|version|polic|at(?![a-z])|date|age(?![a-z])|rotat|last|reset|requir|enabled|disabled|field|label"
+    r"|hint|prompt|index|usage|used|cost|price|rate|window|total|space|process|provider|manager|store|strength|regex"
+    r"|pattern|format|scope|algorithm|header|prefix|suffix|less|error|status|valid|class|method|service|helper|ring"
+    r"|board|change|updat|generator|check|verif|protect|input|column|ref(?![a-z])|kind|source|mode|public)"
+)
+"""Suffixes of a name whose value describes a secret, as in 'token_limit' or 'password_file'."""
 
 
 __all__ = ["REDACTED", "REDACTION_VERSION", "Redactor", "find_secrets", "redact"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kept.redact.spans import Span, compiled
+from kept.redact import Span, compiled
 from kept.values import frozen
 
 _MIXED = r"(?=[A-Za-z_-]{0,60}[0-9])"

@@ -7,7 +7,7 @@ import binascii
 import re
 from collections.abc import Callable, Iterator
 
-from kept.redact.spans import Span, compiled
+from kept.redact import Span, compiled
 from kept.values import frozen
 
 _QUOTE = r"(?:\\{0,63}[\"'`])?"

@@ -1,14 +1,15 @@
-"""Messages that wait for an answer: the queue of one conversation, and the limits of all queues together."""
+"""State of conversations in memory: the queue of each and the limits of all, events of an answer, group messages."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Sequence
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Sequence
 
+from kept.agent.events import AgentEvent, GroupLine
 from kept.config import ResponderSettings
 from kept.errors import ConversationFull, QueueFull
-from kept.responder.commands import Command, find_command
+from kept.responder.dispatcher import Command, find_command
 from kept.responder.inbox import AcceptedMessage, AnswerRun
 from kept.values import frozen
 
@@ -131,3 +132,63 @@ class QueueLimits:
                 await released.wait()
             else:
                 return
+
+
+class EventReplay:
+    """Events of one answer. Every follower gets all of them, however late it comes."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+        self._events: list[AgentEvent] = []
+        self._changed = asyncio.Event()
+        """Set and replaced at every change, so that each follower waits for the change after the last one it saw."""
+
+    def add(self, event: AgentEvent) -> None:
+        self._events.append(event)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def end(self) -> None:
+        self.ended.set()
+        self._changed.set()
+
+    async def follow(self, *, heartbeat_s: float | None = None) -> AsyncIterator[AgentEvent | None]:
+        """Yield all events from the first until the end, and None after ``heartbeat_s`` without one."""
+        seen = 0
+        while True:
+            while seen < len(self._events):
+                seen += 1
+                yield self._events[seen - 1]
+            if self.ended.is_set():
+                return
+            try:
+                await asyncio.wait_for(self._changed.wait(), heartbeat_s)
+            except TimeoutError:
+                yield None
+
+
+class GroupHistory:
+    """Messages in groups since the last reply that were not addressed to the agent. In memory only, and bounded.
+
+    When there are too many conversations, the one that has been silent the longest is dropped.
+    """
+
+    def __init__(self, *, max_messages: int, max_conversations: int = 1_000) -> None:
+        self._max_messages = max_messages
+        self._max_conversations = max_conversations
+        self._lines: OrderedDict[str, deque[GroupLine]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def add(self, key: str, line: GroupLine) -> None:
+        if self._max_messages <= 0:
+            return
+        self._lines.setdefault(key, deque(maxlen=self._max_messages)).append(line)
+        self._lines.move_to_end(key)
+        if len(self._lines) > self._max_conversations:
+            self._lines.popitem(last=False)
+
+    def take(self, key: str) -> Sequence[GroupLine]:
+        """Remove and return the messages of a group. Later ones belong to the next answer."""
+        return self._lines.pop(key, ())

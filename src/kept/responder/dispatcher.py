@@ -1,21 +1,262 @@
-"""Routes messages to a command or to the agent. The terminal and the gateway share it."""
+"""Routes messages to a command or to the agent. The terminal and the gateway share it.
+
+Messages that begin with a slash are commands. They are answered without a model.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import difflib
 import logging
-from collections.abc import AsyncGenerator, Sequence
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from kept.agent.events import AgentEvent, AnsweringAgent, GroupLine, Inbound, Reply
-from kept.errors import KeptError
+from kept.agent.events import AgentEvent, AnsweringAgent, CompactionResult, GroupLine, Inbound, Reply
+from kept.errors import EmptyNote, KeptError, SessionNotFound
+from kept.limits import clip
 from kept.memory import Memory
-from kept.responder.commands import Command, CommandCall, Commands
+from kept.records import Hit, Written
+from kept.responder import forget
+from kept.sessions.entries import FORWARDED
+from kept.sessions.record import SessionRecord
 from kept.sessions.session_key import SessionKey
 from kept.sessions.store import SessionStore
+from kept.values import frozen
+from kept.workspace.removal import Removed
 
 log = logging.getLogger(__name__)
+
+
+# commands
+
+_COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:\s+(.*))?\Z", re.DOTALL)
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_MAX_HITS = 5
+_SNIPPET_CHARS = 300
+
+HELP = """\
+/new [TEXT] – start a new conversation; the old one is kept
+/reset – the same
+/compact [FOCUS] – replace the conversation so far with a summary
+/status – this conversation, the model, the memory
+/memory QUERY – search the memory
+/remember TEXT – add it to long-term memory
+/forget QUERY – show what the notes say about it, and remove it after you confirm
+/stop – stop answering
+/help – this list"""
+NAMES = tuple(line.split()[0].lstrip("/") for line in HELP.splitlines())
+
+
+@frozen
+class Command:
+    name: str
+    rest: str
+
+
+@frozen
+class CommandCall:
+    """Command in a conversation. ``message_id`` recognises one that was executed before a crash."""
+
+    command: Command
+    session_id: str
+    message_id: str
+
+
+def find_command(message: Inbound) -> Command | None:
+    """Return the command in a message. A forwarded text never is one: another person wrote it.
+
+    A path such as /etc/hosts is not one. Neither is /help@name: a channel with such names removes its own before this.
+    """
+    match = _COMMAND.match(message.text.strip())
+    if match is None or FORWARDED in (message.metadata or {}):
+        return None
+    return Command(match[1].lower(), (match[2] or "").strip())
+
+
+class Commands:
+    """Executes commands. ``more_status`` returns further lines for /status, such as the queue of a gateway."""
+
+    def __init__(
+        self,
+        agent: AnsweringAgent,
+        memory: Memory,
+        sessions: SessionStore,
+        *,
+        more_status: Callable[[], list[str]] = list,
+    ) -> None:
+        self._agent = agent
+        self._memory = memory
+        self._sessions = sessions
+        self._more_status = more_status
+
+    async def run(self, call: CommandCall) -> str:
+        """Return the reply to a command. Errors become replies."""
+        handlers: dict[str, Callable[[CommandCall], Awaitable[str]]] = {
+            "new": self._new,
+            "reset": self._new,
+            "compact": self._compact,
+            "status": self._status,
+            "memory": self._search,
+            "remember": self._remember,
+            "forget": self._forget,
+            "stop": self._stop,
+            "help": self._help,
+        }
+        handler = handlers.get(call.command.name)
+        if handler is None:
+            return _unknown_command(call.command.name)
+        try:
+            return await handler(call)
+        except KeptError as exc:
+            return f"{exc.message} {exc.hint}".strip()
+
+    async def start_session(self, call: CommandCall) -> SessionRecord:
+        """End the session and return the next one. Called again after a crash, return the one that was begun then."""
+        return await asyncio.to_thread(self._start_session, call)
+
+    def _start_session(self, call: CommandCall) -> SessionRecord:
+        old = self._sessions.get(call.session_id)
+        if old.successor:
+            try:
+                successor = self._sessions.get(old.successor)
+            except SessionNotFound:
+                successor = None
+            if successor is not None and successor.metadata.get("inbound") == call.message_id:
+                return successor
+        return self._sessions.reset(old.id, metadata={**old.metadata, "inbound": call.message_id})
+
+    async def _new(self, call: CommandCall) -> str:
+        await self.start_session(call)
+        return f"This is a new conversation. The old one is kept as session {call.session_id}."
+
+    async def _compact(self, call: CommandCall) -> str:
+        return _describe_compaction(await self._agent.compact(call.session_id, instructions=call.command.rest or None))
+
+    async def _status(self, call: CommandCall) -> str:
+        return "\n".join([*await asyncio.to_thread(self._status_lines, call.session_id), *self._more_status()])
+
+    def _status_lines(self, session_id: str) -> list[str]:
+        record, status = self._sessions.get(session_id), self._memory.status()
+        model = self._memory.config.agent.model
+        return [
+            f"Agent {status.agent}, model {model.name or 'default'} ({model.provider or 'none'}).",
+            f"Session {record.id}: {record.messages} messages, {record.tokens_context:,} tokens in context, "
+            f"{record.compactions} compactions.",
+            f"Memory: {status.files} files, {status.chunks} passages.",
+            *status.degraded,
+        ]
+
+    async def _search(self, call: CommandCall) -> str:
+        query = call.command.rest
+        if not query:
+            return "Say what to search for: /memory QUERY."
+        results = await asyncio.to_thread(lambda: self._memory.search(query, max_results=_MAX_HITS))
+        hits = [_describe_hit(number, hit) for number, hit in enumerate(results.hits, 1)]
+        return "\n\n".join([*(hits or ["The memory has nothing about that."]), *results.degraded])
+
+    async def _remember(self, call: CommandCall) -> str:
+        try:
+            written = await asyncio.to_thread(self._write_note, call.command.rest)
+        except EmptyNote:
+            return "Say what to remember: /remember TEXT."
+        return f"Kept in {written.citation}." if written else "That is in long-term memory already."
+
+    def _write_note(self, text: str) -> Written | None:
+        """Return None if the note has this line already: it may have been written before a crash."""
+        if text and "\n" not in text:
+            try:
+                note = self._memory.read("MEMORY.md", lines=1_000_000).text
+            except KeptError:
+                note = ""
+            if any(line.removeprefix("- ") == text.removeprefix("- ") for line in note.split("\n")):
+                return None
+        return self._memory.add(text, to="memory")
+
+    async def _forget(self, call: CommandCall) -> str:
+        rest = call.command.rest
+        words = rest.lower().replace(",", " ").split()
+        if not words:
+            return "Say what to forget: /forget QUERY. You will see what would go before anything is removed."
+        if words in (["no"], ["yes"]) or all(map(_NUMBER.fullmatch, words)):
+            return await asyncio.to_thread(self._confirm_forget, call.session_id, words)
+        return await asyncio.to_thread(self._propose_forget, call.session_id, rest)
+
+    def _propose_forget(self, session_id: str, query: str) -> str:
+        matches, transcript_hits = forget.find_matches(self._memory, query)
+        remark = _describe_transcript_hits(transcript_hits)
+        if not matches:
+            return "\n\n".join(["The notes say nothing about that.", *remark])
+        forget.save_proposal(self._sessions, session_id, matches)
+        passages = [f"{number}. {match.citation}\n{match.text}" for number, match in enumerate(matches, 1)]
+        choices = "/forget yes removes it" if len(matches) == 1 else _CHOICES
+        return "\n\n".join(["This would go:", *passages, f"{choices}; /forget no keeps it.", *remark])
+
+    def _confirm_forget(self, session_id: str, words: list[str]) -> str:
+        removals = forget.find_proposal(self._sessions, session_id)
+        if not removals:
+            return "There is nothing to confirm. Start with /forget QUERY."
+        if words == ["no"]:
+            forget.drop_proposal(self._sessions, session_id)
+            return "Nothing was forgotten."
+        numbers = range(1, len(removals) + 1) if words == ["yes"] else [int(word) for word in words]
+        if any(not 1 <= number <= len(removals) for number in numbers):
+            return f"Choose from 1 to {len(removals)}. Nothing was forgotten."
+        removed = forget.forget(self._memory, [removals[number - 1] for number in dict.fromkeys(numbers)])
+        if not removed.failures:
+            forget.drop_proposal(self._sessions, session_id)
+        return _describe_removal(removed, self._memory.config.paths.forgotten)
+
+    async def _stop(self, call: CommandCall) -> str:
+        return "Stopped."  # the responder has cancelled what came before
+
+    async def _help(self, call: CommandCall) -> str:
+        return HELP
+
+
+_CHOICES = "/forget yes removes all of it, /forget 1 2 only those"
+
+
+def _unknown_command(name: str) -> str:
+    similar = difflib.get_close_matches(name, NAMES, n=1)
+    hint = f" Did you mean /{similar[0]}?" if similar else ""
+    return f"There is no command /{name}.{hint} /help lists all commands."
+
+
+def _describe_hit(number: int, hit: Hit) -> str:
+    text = hit.snippet.strip()
+    return f"{number}. {hit.citation}\n{clip(text, _SNIPPET_CHARS)}"
+
+
+def _describe_transcript_hits(hits: list[Hit]) -> list[str]:
+    if not hits:
+        return []
+    citations = ", ".join(hit.citation for hit in hits)
+    return [
+        f"Conversations are not changed, and searches still find them: {citations}. "
+        "'kept sessions delete' deletes a whole conversation."
+    ]
+
+
+def _describe_removal(removed: Removed, copy_path: str) -> str:
+    lines: list[str] = []
+    if removed.gone:
+        count = len(removed.gone)
+        lines.append(f"Forgotten: {count} {'passage' if count == 1 else 'passages'}. A copy is kept in {copy_path}.")
+    lines += (f"{removal.path}: changed since then, and left as it is." for removal in removed.changed)
+    lines += map(str, removed.failures)
+    return "\n".join(lines)
+
+
+def _describe_compaction(result: CompactionResult) -> str:
+    if not result.done:
+        return f"Nothing was compacted: {result.reason}."
+    remark = " The summary was written without a model." if result.source == "extractive" else ""
+    return f"Compacted from {result.tokens_before:,} to {result.tokens_after:,} tokens.{remark}"
+
+
+# routing
 
 
 class Dispatcher:

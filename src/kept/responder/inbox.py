@@ -16,26 +16,22 @@ Only one process has an inbox open for writing: it holds the gateway's lock.
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import logging
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from kept.agent.events import Inbound
-from kept.backoff import Backoff
 from kept.clock import Clock, SystemClock, new_id
 from kept.config import Config
+from kept.durable import Fault
 from kept.errors import MessageConflict, WriteFailed
 from kept.limits import is_time
-from kept.quarantine import Fault
 from kept.responder.inbox_file import InboxFile, Record
-from kept.responder.timing import ResponderTiming
 from kept.sessions.session_key import SessionKey
 from kept.values import frozen
 
@@ -354,32 +350,6 @@ def _run_records(run: AnswerRun) -> list[Record]:
     if run.sending:
         records.append({"type": "sending", "part": run.settled})
     return [{**record, "turn": run.id} for record in records]
-
-
-class InboxWriter:
-    """Changes an inbox from the event loop: in one thread, one change after another."""
-
-    def __init__(self, timing: ResponderTiming) -> None:
-        self._timing = timing
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kept-inbox")
-
-    def write(self, change: Callable[[], T]) -> asyncio.Future[T]:
-        """Start a change. To keep it going when the caller is cancelled, await it through `asyncio.shield`."""
-        return asyncio.get_running_loop().run_in_executor(self._thread, change)
-
-    async def write_until_done(self, change: Callable[[], T]) -> T:
-        """Make a change that has to be on disk before the next step. Retry for as long as the disk is full."""
-        backoff: Backoff | None = None
-        while True:
-            try:
-                return await asyncio.shield(self.write(change))
-            except WriteFailed as exc:
-                log.error("the inbox cannot be written; trying again (%s)", exc.message)
-                backoff = backoff or self._timing.backoff()
-                await asyncio.sleep(backoff.next_s())
-
-    def close(self) -> None:
-        self._thread.shutdown()
 
 
 @frozen

@@ -13,10 +13,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from kept.durable import append_durably, write_atomic
+from kept.durable import Fault, append_durably, move_torn_end, set_aside, write_atomic
 from kept.errors import ConfigError, SessionKeyInvalid, WorkspaceError, WriteFailed
 from kept.limits import MAX_TOKENS, is_count, is_deep, is_time, strict_json
-from kept.quarantine import Fault, move_torn_end, set_aside
 from kept.sessions.session_key import parse_key
 
 Record = dict[str, Any]

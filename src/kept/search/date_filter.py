@@ -6,8 +6,7 @@ import datetime as dt
 import re
 
 from kept.errors import UsageError
-from kept.search.date_locale import DateLocale, current_locale
-from kept.search.periods import Period, to_ms
+from kept.search.periods import DateLocale, Period, current_locale, is_ambiguous_date, to_ms
 
 _AGO = r"(\d{1,6})\s*(h|d|w|m|y)"
 _UNIT_HOURS = {"h": 1, "d": 24, "w": 24 * 7, "m": 24 * 30, "y": 24 * 365}
@@ -32,11 +31,13 @@ def parse_when(when: When, *, now: dt.datetime, end: bool = False, locale: DateL
             return _day_to_ms(when, end=end)
         moment = _parse_short(when.strip().lower(), now, end=end)
         if moment is None:
-            moment = _parse_words(when, now, locale or current_locale(), end=end)
+            moment = _parse_words(when, now, locale, end=end)
     except (ValueError, OverflowError):
         moment = None
     if moment is None:
-        raise _not_a_date(str(when), locale or current_locale())
+        if is_ambiguous_date(str(when), locale or current_locale()):
+            raise UsageError(f"'{when}' may begin with the day or with the month.", hint="Write it as 2026-03-01.")
+        raise UsageError(f"'{when}' is not a date.", hint=_HINT)
     return moment
 
 
@@ -63,7 +64,7 @@ def _parse_short(text: str, now: dt.datetime, *, end: bool) -> int | None:
     return _to_ms(moment if moment.tzinfo else moment.astimezone())
 
 
-def _parse_words(text: str, now: dt.datetime, locale: DateLocale, *, end: bool) -> int | None:
+def _parse_words(text: str, now: dt.datetime, locale: DateLocale | None, *, end: bool) -> int | None:
     period = find_period(text, now, locale)
     if period is None and (clock := re.search(_CLOCK, text.lower())):
         day = find_period(text[: clock.start()], now, locale)
@@ -79,7 +80,7 @@ def find_period(text: str, now: dt.datetime, locale: DateLocale | None = None) -
 
     if re.fullmatch(r"\s*(?:19|20)\d\d\s*", text):
         text = f"in {text}"
-    read = read_times(text, now, locale or current_locale())
+    read = read_times(text, now, locale)
     if len(read.mentions) != 1:
         return None
     mention = read.mentions[0]
@@ -96,14 +97,6 @@ def _at_clock(day: dt.datetime, clock: re.Match[str]) -> dt.datetime:
     if half in ("am", "pm"):
         hour = hour % 12 + (12 if half == "pm" else 0)
     return day.replace(hour=hour, minute=minute)
-
-
-def _not_a_date(text: str, locale: DateLocale) -> UsageError:
-    from kept.search.numeric_dates import is_ambiguous_date
-
-    if is_ambiguous_date(text, locale):
-        return UsageError(f"'{text}' may begin with the day or with the month.", hint="Write it as 2026-03-01.")
-    return UsageError(f"'{text}' is not a date.", hint=_HINT)
 
 
 def _day_to_ms(day: dt.date, *, end: bool) -> int:

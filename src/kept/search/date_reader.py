@@ -1,7 +1,9 @@
 """Reading the times that a text names: "last week", "on 3 May 2023", "two months ago", 01/15/2024.
 
-Everything is relative to the local time of the clock. `date_grammar` reads words and `numeric_dates` digits; here a
-text is cut into tokens for them, and neighbours that are one expression are joined.
+Everything is relative to the local time of the clock. A text is cut into tokens, dates in digits first; the grammar
+(`WordReader`) reads them from left to right, with the words in `date_words`; and neighbours that are one expression are
+joined. An ambiguous word counts only in the place of a date: "in May", not "may I". A date without a year is the last
+one; those of earlier years count half.
 """
 
 from __future__ import annotations
@@ -12,19 +14,54 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from kept.search import date_words
-from kept.search.date_grammar import TimeMention, Token, WordReader
-from kept.search.date_locale import DateLocale
-from kept.search.numeric_dates import find_numeric
-from kept.search.periods import Period, TimeReading, day_of, week_of
+from kept.search.periods import (
+    DateLocale,
+    Period,
+    TimeReading,
+    current_locale,
+    day_of,
+    days_from,
+    find_numeric,
+    last_occurrences,
+    month_of,
+    quarter_of,
+    read_ago,
+    shift,
+    week_of,
+    year_of,
+)
 from kept.values import frozen
-from kept.words.folding import fold
-from kept.words.segment import normalise
+from kept.words.segment import fold, normalise
 
 _WORD = r"[^\W_]+"
 _MAX_CHARS = 1_000
 """A longer text is not a question about a time."""
 _JOINING = frozenset("the of on in de del den dem der el la le il".split())
 _ONE_DAY = dt.timedelta(days=1)
+_DAY_ENDINGS = ("", "st", "nd", "rd", "th", "er", "e")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_LONGEST_PHRASE = max(map(len, date_words.RELATIVE))
+_LONGEST_PART = max(map(len, date_words.PARTS))
+
+
+@frozen
+class Token:
+    """A word, or a whole date in digits, which already has its reading."""
+
+    text: str
+    start: int
+    end: int
+    is_capital: bool = False
+    reading: TimeReading | None = None
+
+
+@frozen
+class TimeMention:
+    """A time expression: the tokens from ``first`` up to but not including ``last``."""
+
+    first: int
+    last: int
+    reading: TimeReading
 
 
 @frozen
@@ -40,8 +77,9 @@ class TimeText:
         return self.text[self.tokens[mention.first].start : self.tokens[mention.last - 1].end]
 
 
-def read_times(text: str, now: dt.datetime, locale: DateLocale) -> TimeText:
+def read_times(text: str, now: dt.datetime, locale: DateLocale | None = None) -> TimeText:
     """Return the times that a text names, in order."""
+    locale = locale or current_locale()
     text = normalise(text[:_MAX_CHARS])
     folded = fold(text)
     tokens = tuple(_iter_tokens(folded, now, locale))
@@ -90,6 +128,301 @@ def _iter_unspaced(word: str, start: int) -> Iterator[Token]:
 def _unspaced_words() -> re.Pattern[str]:
     words = {**date_words.unspaced_relative(), **date_words.unspaced_weekdays()}
     return re.compile("|".join(sorted(words, key=len, reverse=True)))
+
+
+# the grammar
+
+
+class WordReader:
+    """Reads tokens from left to right. The longest expression at a place counts."""
+
+    def __init__(self, tokens: Sequence[Token], now: dt.datetime, locale: DateLocale) -> None:
+        self.tokens = tokens
+        self.words = [token.text for token in tokens]
+        self.now = now
+        self.today = now.date()
+        self.locale = locale
+
+    def read(self) -> list[TimeMention]:
+        mentions: list[TimeMention] = []
+        at = 0
+        while at < len(self.words):
+            try:
+                mention = self._read_at(at)
+            except (ValueError, OverflowError):  # a day that does not exist, or before the year 1
+                mention = None
+            if mention and (not mentions or mention.first >= mentions[-1].last):
+                mentions.append(mention)
+                at = max(at + 1, mention.last)
+            else:
+                at += 1
+        return mentions
+
+    def _read_at(self, at: int) -> TimeMention | None:
+        word, token = self.words[at], self.tokens[at]
+        if token.reading:
+            return TimeMention(at, at + 1, token.reading)
+        if relative := self._relative(at):
+            return relative
+        if word in date_words.MONTHS and (month := self._month(at)):
+            return month
+        if word in date_words.UNITS:
+            return self._quarter_by_ordinal(at) or self._units(at)
+        if word in date_words.WEEKDAYS:
+            return self._weekday(at)
+        if not word.isascii():
+            return self._unspaced(at)
+        return self._numbered(at)
+
+    def _word(self, at: int) -> str:
+        return self.words[at] if 0 <= at < len(self.words) else ""
+
+    # relative to today
+
+    def _relative(self, at: int) -> TimeMention | None:
+        for length in range(min(_LONGEST_PHRASE, len(self.words) - at), 0, -1):
+            offset = date_words.RELATIVE.get(tuple(self.words[at : at + length]))
+            if offset and not self._is_other_word(at, length):
+                return self._with_part(at, at + length, self._period(*offset))
+        return None
+
+    def _is_other_word(self, at: int, length: int) -> bool:
+        """Return whether "hier" is German for here, or "morgen" a greeting."""
+        if length > 1:
+            return False
+        if self.words[at] == "hier":
+            return not date_words.GERMAN.isdisjoint(self.words)
+        return self.words[at] == "morgen" and self._word(at - 1) in date_words.GREETINGS
+
+    def _with_part(self, first: int, last: int, reading: TimeReading) -> TimeMention:
+        """Return a day, or the part of it that the next words name."""
+        if reading.kind not in ("day", "weekday", "date", "recurring"):
+            return TimeMention(first, last, reading)
+        for length in range(min(_LONGEST_PART, len(self.words) - last), 0, -1):
+            part = date_words.PARTS.get(tuple(self.words[last : last + length]))
+            if part:
+                narrowed = _part_of_day(reading.periods[0].start, part)
+                return TimeMention(first, last + length, TimeReading("span", (narrowed,)))
+        return TimeMention(first, last, reading)
+
+    def _period(self, unit: str, number: int) -> TimeReading:
+        """Return the period ``number`` units from now: ("week", -1) is last week."""
+        today = self.today
+        if unit in date_words.PART_HOURS:
+            return TimeReading("span", (_part_of_day(day_of(shift(today, "day", number)).start, unit),))
+        match unit:
+            case "day":
+                return TimeReading("day", (day_of(shift(today, "day", number)),))
+            case "week":
+                return TimeReading("week", (week_of(shift(today, "week", number), self.locale.first_weekday),))
+            case "weekend":
+                saturday = shift(today, "week", number) + dt.timedelta(days=5 - today.weekday())
+                return TimeReading("span", (days_from(saturday, 2),))
+            case "month":
+                month = shift(today.replace(day=1), "month", number)
+                return TimeReading("month", (month_of(month.year, month.month),))
+            case "quarter":
+                month = shift(today.replace(day=1), "quarter", number)
+                return TimeReading("month", (quarter_of(month.year, (month.month + 2) // 3),))
+            case _:
+                return TimeReading("year", (year_of(today.year + number),))
+
+    def _unspaced(self, at: int) -> TimeMention | None:
+        word = self.words[at]
+        if offset := date_words.unspaced_relative().get(word):
+            return TimeMention(at, at + 1, self._period(*offset))
+        if weekday := date_words.unspaced_weekdays().get(word):
+            number, week = weekday
+            if week is None:
+                return TimeMention(at, at + 1, TimeReading("weekday", (self._last_weekday(number),)))
+            monday = shift(self.today, "week", week) - dt.timedelta(days=self.today.weekday())
+            return TimeMention(at, at + 1, TimeReading("date", (day_of(shift(monday, "day", number)),)))
+        return None
+
+    # weekdays
+
+    def _weekday(self, at: int) -> TimeMention | None:
+        word, before, after = self.words[at], self._word(at - 1), self._word(at + 1)
+        if word in date_words.SHORT_WEEKDAYS and before not in date_words.ON:
+            return None
+        number = date_words.WEEKDAYS[word]
+        first, last = at, at + 1
+        if before in date_words.LAST_DAY or before in date_words.NEXT_DAY or before in date_words.THIS:
+            first = at - 1
+        elif after == "s" or self._qualifies(at + 1):  # "Thursday's", "jueves pasado"
+            last = at + 2
+        day = self._last_weekday(number)
+        beside = {self.words[first], self.words[last - 1]}
+        if not beside.isdisjoint(date_words.NEXT_DAY):
+            day = day_of(self.today + dt.timedelta(days=(number - self.today.weekday() - 1) % 7 + 1))
+        elif before in date_words.THIS:
+            start = week_of(self.today, self.locale.first_weekday).start.date()
+            day = day_of(start + dt.timedelta(days=(number - start.weekday()) % 7))
+        return self._with_part(first, last, TimeReading("weekday", (day,)))
+
+    def _qualifies(self, at: int) -> bool:
+        """Return whether "last" or "next" belongs to the weekday before it, and not to "last week"."""
+        is_other = tuple(self.words[at : at + 2]) in date_words.RELATIVE
+        return not is_other and (self._word(at) in date_words.LAST_DAY or self._word(at) in date_words.NEXT_DAY)
+
+    def _last_weekday(self, weekday: int) -> Period:
+        """Return the last such day before today."""
+        days_back = (self.today.weekday() - weekday - 1) % 7 + 1
+        return day_of(self.today - dt.timedelta(days=days_back))
+
+    # dates
+
+    def _month(self, at: int) -> TimeMention | None:
+        month = date_words.MONTHS[self.words[at]]
+        first, last, day, year = self._day_and_year(at)
+        before = self._word(at - 1)
+        is_date = first < at or (day is not None and self._is_day_after(at)) or year is not None
+        if not is_date and self.words[at] in date_words.AMBIGUOUS and not self._is_month(at):
+            return None
+        if year:
+            period = day_of(dt.date(year, month, day)) if day else month_of(year, month)
+            return self._with_part(first, last, TimeReading("date" if day else "month", (period,)))
+        if day and not is_date:
+            day, last = None, at + 1
+        if before in date_words.NEXT:
+            year = self.today.year + (month <= self.today.month)
+            return TimeMention(at - 1, last, TimeReading("month", (month_of(year, month),)))
+        periods = last_occurrences(month, day, self.today, before=before in date_words.LAST and day is None)
+        return self._with_part(first, last, TimeReading("recurring", periods)) if periods else None
+
+    def _is_month(self, at: int) -> bool:
+        """Return whether an ambiguous word is a month: in "in May", "May last year", or alone."""
+        alone = len(self.words) == 1 and self.tokens[at].is_capital
+        year_follows = date_words.RELATIVE.get(tuple(self.words[at + 1 : at + 3]), ("", 0))[0] == "year"
+        return alone or year_follows or self._word(at - 1) in date_words.IN
+
+    def _day_and_year(self, at: int) -> tuple[int, int, int | None, int | None]:
+        """Return the range of a date around a month, its day and its year."""
+        first, last = at, at + 1
+        before = at - 2 if self._word(at - 1) in date_words.OF else at - 1
+        day = _day_number(self._word(before))
+        if day is not None:
+            first = before
+        elif (day := _day_number(self._word(last))) is not None:
+            last += 1
+        after = last + 1 if self._word(last) in date_words.OF else last
+        year = _year_number(self._word(after))
+        if year is not None:
+            last = after + 1
+        return first, last, day, year
+
+    def _is_day_after(self, at: int) -> bool:
+        """Return whether the number after a month is a day: "May 5" is one, "may 5" may be anything."""
+        return (
+            self.tokens[at].is_capital or self.words[at] not in date_words.AMBIGUOUS or not self._word(at + 1).isdigit()
+        )
+
+    def _numbered(self, at: int) -> TimeMention | None:
+        """Read "in 2024", "Q3 2025", "on the 12th" and "KW 12"."""
+        word, before = self.words[at], self._word(at - 1)
+        if (year := _year_number(word)) is not None:
+            is_year = before in date_words.IN
+            return TimeMention(at, at + 1, TimeReading("year", (year_of(year),))) if is_year else None
+        if word in ("q1", "q2", "q3", "q4"):
+            return self._quarter(at, at + 1, int(word[1]))
+        if word[0].isdigit() and before == "the" and self._word(at - 2) in ("on", "since"):
+            return self._day_of_month(at)
+        return self._calendar_week(at)
+
+    def _day_of_month(self, at: int) -> TimeMention | None:
+        """Read "on the 12th": the last such day, today included."""
+        day = _day_number(self.words[at])
+        if day is None or self.words[at].isdigit():
+            return None
+        month = self.today if day <= self.today.day else shift(self.today.replace(day=1), "month", -1)
+        return TimeMention(at, at + 1, TimeReading("date", (day_of(month.replace(day=day)),)))
+
+    def _quarter_by_ordinal(self, at: int) -> TimeMention | None:
+        """Read "third quarter" and "1. Quartal"."""
+        if date_words.UNITS[self.words[at]] != "quarter":
+            return None
+        word = self._word(at - 1)
+        number = date_words.ORDINALS.get(word) or (int(word) if word in ("1", "2", "3", "4") else None)
+        return self._quarter(at - 1, at + 1, number) if number else None
+
+    def _quarter(self, first: int, last: int, number: int) -> TimeMention:
+        after = last + 1 if self._word(last) in date_words.OF else last
+        if (year := _year_number(self._word(after))) is not None:
+            return TimeMention(first, after + 1, TimeReading("month", (quarter_of(year, number),)))
+        has_begun = number <= (self.today.month + 2) // 3
+        return TimeMention(first, last, TimeReading("month", (quarter_of(self.today.year - (not has_begun), number),)))
+
+    def _calendar_week(self, at: int) -> TimeMention | None:
+        for phrase in date_words.CALENDAR_WEEK:
+            last = at + len(phrase)
+            if tuple(self.words[at:last]) == phrase and self._word(last).isdecimal():
+                year = _year_number(self._word(last + 1))
+                monday = dt.date.fromisocalendar(year or self.today.year, int(self._word(last)), 1)
+                if monday > self.today and year is None:
+                    monday = dt.date.fromisocalendar(self.today.year - 1, int(self._word(last)), 1)
+                return TimeMention(at, last + 1 + (year is not None), TimeReading("week", (days_from(monday, 7),)))
+        return None
+
+    # amounts
+
+    def _units(self, at: int) -> TimeMention | None:
+        """Read "three weeks ago", "vor drei Wochen", "in 3 days" and "the last three weeks"."""
+        unit = date_words.UNITS[self.words[at]]
+        first = at - 2 if self._word(at - 1) == "of" else at - 1  # "a couple of days"
+        number = self._number(first)
+        if number is None:
+            is_past = self._word(at - 1) in ("past", "vergangene")
+            return TimeMention(at - 1, at + 1, self._up_to_now(unit, 1)) if is_past else None
+        if self._word(first - 1) in ("a", "the") and self._word(first) in ("couple", "few"):
+            first -= 1
+        before, after = self._word(first - 1), self._word(at + 1)
+        if after in date_words.AGO_AFTER:
+            return TimeMention(first, at + 2, read_ago(self.now, unit, number))
+        if after in ("yang", "tro") and self._word(at + 2) in date_words.AGO_AFTER:  # "3 hari yang lalu"
+            return TimeMention(first, at + 3, read_ago(self.now, unit, number))
+        if before in date_words.AGO_BEFORE:
+            return TimeMention(first - 1, at + 1, read_ago(self.now, unit, number))
+        if self.words[max(0, first - 3) : first] == ["il", "y", "a"]:
+            return TimeMention(first - 3, at + 1, read_ago(self.now, unit, number))
+        if before in date_words.LAST:
+            return TimeMention(first - 1, at + 1, self._up_to_now(unit, number))
+        if before in date_words.NEXT:
+            return TimeMention(first - 1, at + 1, self._from_now(unit, number))
+        if before in date_words.AHEAD:
+            return TimeMention(first - 1, at + 1, read_ago(self.now, unit, -number))
+        return None
+
+    def _number(self, at: int) -> int | None:
+        word = self._word(at)
+        return int(word) if word.isdecimal() and len(word) < 4 else date_words.NUMBERS.get(word)
+
+    def _up_to_now(self, unit: str, number: int) -> TimeReading:
+        """Return the time from so many units ago until now, the whole of today included."""
+        exact = read_ago(self.now, unit, number).exact
+        assert exact is not None
+        return TimeReading("span", (Period(exact.start, day_of(self.today).end),))
+
+    def _from_now(self, unit: str, number: int) -> TimeReading:
+        exact = read_ago(self.now, unit, -number).exact
+        assert exact is not None
+        return TimeReading("span", (Period(day_of(self.today).start, exact.end),))
+
+
+def _part_of_day(midnight: dt.datetime, part: str) -> Period:
+    first, last = date_words.PART_HOURS[part]
+    return Period(midnight + dt.timedelta(hours=first), midnight + dt.timedelta(hours=last))
+
+
+def _day_number(word: str) -> int | None:
+    """Return the day of a month that a word is: 3, 3rd, 1er."""
+    digits = word.rstrip(_LETTERS)
+    if not digits.isdecimal() or len(digits) > 2 or word[len(digits) :] not in _DAY_ENDINGS:
+        return None
+    return int(digits) if 1 <= int(digits) <= 31 else None
+
+
+def _year_number(word: str) -> int | None:
+    return int(word) if len(word) == 4 and word.isdecimal() and word.startswith(("19", "20")) else None
 
 
 # expressions of two parts

@@ -196,6 +196,8 @@ _RELATIVE = {
 }
 RELATIVE = {tuple(phrase.split()): offset for offset, phrases in _RELATIVE.items() for phrase in phrases.split("|")}
 """Phrases for a period relative to today, as a unit and the number of units from now."""
+TELLING = frozenset((*MONTHS, *WEEKDAYS, *UNITS, *(phrase[-1] for phrase in RELATIVE)))
+"""Every time expression in a script with spaces has one of these words, or a digit."""
 
 _PARTS = {
     "morning": "morning|morgen|fruh|vormittag|por la manana|matin|mattina|de manha|ochtend|утром|morgon|rano",

@@ -19,9 +19,7 @@ from kept.search.query import ParsedQuery, Term, make_phrase
 from kept.search.weights import EXACT_FLOOR
 from kept.store.generation import ChunkRow
 from kept.store.words import WordIndex
-from kept.words.folding import fold
-from kept.words.identifiers import name_parts_in
-from kept.words.segment import is_unspaced, normalise
+from kept.words.segment import fold, is_unspaced, name_parts_in, normalise
 
 MAX_ROWS = 50
 _MAX_TOKENS = 32

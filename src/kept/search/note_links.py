@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from kept.errors import NoteNotFound, UsageError
 from kept.records import NoteLink, NoteLinks
 from kept.store.note_tables import FILE, LinkRow, NoteTables
-from kept.words.name_keys import name_key
+from kept.words.segment import name_key
 
 _MAX_SHOWN = 5
 

@@ -69,8 +69,8 @@ def search_index(
         exact_rows = exact.find_rows(index.words, filters)
         pool = gather_pool(index, vector, query, settings, filters, exact_rows=exact_rows)
         ranked = fuse_pool(pool.candidates(query.text, now_ms=now_ms), settings, vector)
-        periods = find_periods(query.text, _local_time(now_ms))
-        ranked = boost_periods(ranked, periods, now_ms=now_ms)
+        if periods := find_periods(query.text, _local_time(now_ms)):
+            ranked = boost_periods(ranked, periods, now_ms=now_ms)
         signals = read_signals(ranked, pool.terms, passages=pool.passages)
         confidence = estimate_confidence(signals, vector_share=vector_share(settings, vector))
         if reranker:

@@ -13,9 +13,7 @@ from typing import Literal
 
 from kept.errors import EmptyQuery
 from kept.values import frozen
-from kept.words.folding import fold
-from kept.words.identifiers import is_code_name, split_name
-from kept.words.segment import is_unspaced, normalise, segment_run, split_scripts
+from kept.words.segment import fold, is_code_name, is_unspaced, normalise, segment_run, split_name, split_scripts
 from kept.words.stopwords import ENGLISH, is_stopword_run, stopwords_for
 
 MAX_TERMS = 96

@@ -1,45 +1,254 @@
-"""Periods that a query names: "last week", "in March", "on 3 May 2023", "two months ago".
+"""Times in a query: "last week", "in March", "on 3 May 2023", "two months ago".
 
-A chunk from such a period scores a little more. It is not a filter unless the query is nothing but a time
-(`only_time`): people misremember, and an event of March is often told in April.
+A query that is nothing but a time ("yesterday", "what did I do last week", "notes from Wednesday", "12 November") is
+answered by a list of that time. Beside the time it may have words that say nothing about the content: stopwords and
+words such as "notes" or "happened".
+
+In any other query a time is not a filter: people misremember, and an event of March is often told in April. A chunk
+from such a period scores a little more.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kept.clock import DAY_MS
-from kept.records import ScorePart
-from kept.search.date_locale import DateLocale, current_locale
-from kept.search.date_reader import read_times
+from kept.records import Filter, ScorePart
+from kept.search import date_words
 from kept.search.fuse import Scored, rank
-from kept.search.periods import Period, to_ms
 from kept.search.weights import PERIOD_SHARE
+from kept.values import frozen
+from kept.words.segment import is_unspaced
+from kept.words.stopwords import ENGLISH, all_stopwords, is_stopword_run, stopwords_for
 
+if TYPE_CHECKING:
+    from kept.search.date_reader import TimeMention, TimeText
+    from kept.search.periods import DateLocale, Period
+
+_MAX_CHARS = 120
+_QUOTES = '"“„«»「『'
+"""What is quoted is looked for as it is written."""
 _MIN_MARGIN_DAYS, _MAX_MARGIN_DAYS = 2.0, 30.0
 """Bounds of the margin around a period in which a chunk still gains something."""
+
+_GENERAL = frozenset(
+    """
+    notes note entries entry log logs journal diary memory memories conversation conversations chat chats session
+    sessions message messages happened happen happens happening did done doing do write wrote written writing say said
+    saying work worked working talk talked talking discuss discussed go going went show list find give everything all
+    anything things thing whats new learn learned learnt make made add added day days week time get got event events
+    activity activities summary summarize summarise recap review update updates changes changed up s ll ve re d
+    """.split()
+)
+_GENERAL_ELSEWHERE = frozenset(
+    """
+    gemacht passiert geschehen geschrieben gesagt gearbeitet getan notizen notiz eintrage eintrag zeig zeige los
+    hice hicimos hizo paso pasado notas nota hecho escribi dije hacer
+    fait passe ecrit dit note notes fais faite
+    fatto successo scritto detto appunti abbiamo
+    fiz fizemos aconteceu anotacoes
+    gedaan gebeurd geschreven gezegd notities
+    gjorde hande anteckningar gjort
+    robilem robilam zrobilem zrobilam robilismy zdarzylo wydarzylo notatki
+    делал делала делали сделал сделала произошло случилось заметки записи
+    yaptim yaptik oldu notlar lakukan catatan
+    我 我们 做了 做了什么 我做了什么 发生了什么 笔记 的笔记 记录
+    何をした 何をしましたか 何がありましたか のメモ メモ の 뭐했어 한일 메모
+    """.split()
+)
+_SINCE = frozenset("since seit desde depuis dal с sedan od starting".split())
+_UNTIL = frozenset("until till before bis vor hasta avant jusqu fino до antes tot".split())
+_AFTER = frozenset("after nach despues apres dopo после".split())
+_BOUNDS = _SINCE | _UNTIL | _AFTER
+_TO = frozenset("to until till through thru and bis und a hasta y au et al e до и t m".split())
+
+
+@frozen
+class TimeQuery:
+    """A query that is only a time."""
+
+    since: dt.datetime | None
+    """Local time. None has no beginning."""
+    until: dt.datetime | None
+    """The first moment after it, or None."""
+    text: str
+    """How the query was read: "yesterday = 2026-11-15"."""
+    is_calendar: bool
+    """True for "12 November", which notes of other days may mention too; False for "yesterday"."""
+
+    def may_be_mentioned(self, now: dt.datetime) -> bool:
+        """Return whether notes that are not from this time may mention it: a date, or a time to come."""
+        return self.is_calendar or (self.since is not None and self.since > now.replace(tzinfo=None))
+
+
+def may_name_time(text: str) -> bool:
+    """Return whether the grammar of time expressions is worth loading. For most queries it is not."""
+    if not text.isascii() or any(map(str.isdigit, text)):
+        return True
+    return not date_words.TELLING.isdisjoint(re.findall(r"[^\W_]+", text.lower()))
+
+
+# a query that is only a time
+
+
+def read_time_query(query: str, now: dt.datetime, locale: DateLocale | None = None) -> TimeQuery | None:
+    """Return the time that a query asks for, or None if it asks for more than a time."""
+    if len(query) > _MAX_CHARS or any(mark in query for mark in _QUOTES) or not may_name_time(query):
+        return None
+    from kept.search.date_reader import read_times
+
+    text = read_times(query, now, locale)
+    if not 1 <= len(text.mentions) <= 2 or not _is_rest_general(text):
+        return None
+    return _two_times(text) if len(text.mentions) == 2 else _one_time(text)
+
+
+def narrow_filter(filters: Filter, time_query: TimeQuery) -> Filter:
+    """Return a filter that also leaves out everything from other times."""
+    from kept.search.periods import to_ms
+
+    since = (filters.since_ms, time_query.since and to_ms(time_query.since))
+    until = (filters.until_ms, time_query.until and to_ms(time_query.until))
+    return replace(
+        filters,
+        since_ms=max((bound for bound in since if bound is not None), default=None),
+        until_ms=min((bound for bound in until if bound is not None), default=None),
+    )
+
+
+def describe_period(since: dt.datetime | None, until: dt.datetime | None) -> str:
+    """Return a period for people: 2026-11-15, or 2026-11-09 to 2026-11-15."""
+    if since is None:
+        return f"until {_last_moment(until)}" if until else "any time"
+    if until is None:
+        return f"since {_moment(since)}"
+    last = _last_moment(until)
+    if not _is_midnight(since) and len(last) == len("2026-11-15"):
+        last += " 24:00"
+    if since.date() == (until - dt.timedelta(microseconds=1)).date():
+        is_day = _is_midnight(since) and _is_midnight(until)
+        return f"{since:%Y-%m-%d}" if is_day else f"{since:%Y-%m-%d %H:%M} to {last[-5:]}"
+    return f"{_moment(since)} to {last}"
+
+
+def _last_moment(until: dt.datetime) -> str:
+    """Return the end of a period: its last day, or the time of day."""
+    return f"{until - dt.timedelta(days=1):%Y-%m-%d}" if _is_midnight(until) else f"{until:%Y-%m-%d %H:%M}"
+
+
+def _moment(moment: dt.datetime) -> str:
+    return f"{moment:%Y-%m-%d}" if _is_midnight(moment) else f"{moment:%Y-%m-%d %H:%M}"
+
+
+def _is_midnight(moment: dt.datetime) -> bool:
+    return moment.time() == dt.time()
+
+
+def _is_rest_general(text: TimeText) -> bool:
+    """Return whether the words around the times say nothing about the content.
+
+    Stopwords of other languages than English count only beside a time in one: "war" is a stopword in German.
+    """
+    covered = {at for mention in text.mentions for at in range(mention.first, mention.last)}
+    rest = [token.text for at, token in enumerate(text.tokens) if at not in covered]
+    english = date_words.english_words()
+    is_english = all(word in english for at in covered if (word := text.tokens[at].text).isalpha())
+    stopwords = stopwords_for(rest) if is_english else all_stopwords() | _GENERAL_ELSEWHERE
+    return all(_is_general(word, stopwords) for word in rest)
+
+
+def _is_general(word: str, stopwords: frozenset[str]) -> bool:
+    if word in ENGLISH or word in _GENERAL or word in stopwords or word in date_words.ARTICLES or word in _BOUNDS:
+        return True
+    if word.isascii() or not is_unspaced(word):
+        return False
+    return word in _GENERAL_ELSEWHERE or is_stopword_run(word)
+
+
+# one or two times
+
+
+def _one_time(text: TimeText) -> TimeQuery:
+    mention = text.mentions[0]
+    period, words = mention.reading.periods[0], text.expression(mention)
+    before = _word_before(text, mention)
+    since: dt.datetime | None = period.start
+    until: dt.datetime | None = period.end
+    if before in _SINCE:
+        since, until, words = (mention.reading.exact or period).start, None, f"{before} {words}"
+    elif before in _UNTIL:
+        since, until, words = (
+            None,
+            period.start if before in ("before", "vor", "avant") else period.end,
+            f"{before} {words}",
+        )
+    elif before in _AFTER:
+        since, until, words = period.end, None, f"{before} {words}"
+    return _time_query(since, until, words, text.mentions)
+
+
+def _two_times(text: TimeText) -> TimeQuery | None:
+    """Read "from Monday to Wednesday", "between … and …" and "yesterday and today"."""
+    first, second = text.mentions
+    gap = [token.text for token in text.tokens[first.last : second.first]]
+    if not all(word in _TO or word in date_words.ARTICLES for word in gap):
+        return None
+    start, end = first.reading.periods[0].start, second.reading.periods[0].end
+    if start >= end and first.reading.kind == "weekday":  # "from Monday to Friday", said on a Wednesday
+        start -= dt.timedelta(days=7)
+    elif start >= end and len(first.reading.periods) > 1:  # "from November to February"
+        start = first.reading.periods[1].start
+    if start >= end:
+        return None
+    written = text.text[text.tokens[first.first].start : text.tokens[second.last - 1].end]
+    return _time_query(start, end, written, text.mentions)
+
+
+def _time_query(
+    since: dt.datetime | None, until: dt.datetime | None, words: str, mentions: Sequence[TimeMention]
+) -> TimeQuery:
+    meaning = describe_period(since, until)
+    text = words if words == meaning else f"{words} = {meaning}"
+    is_calendar = any(mention.reading.kind in ("date", "recurring", "month", "year") for mention in mentions)
+    return TimeQuery(since, until, text, is_calendar)
+
+
+def _word_before(text: TimeText, mention: TimeMention) -> str:
+    at = mention.first - 1
+    while at >= 0 and text.tokens[at].text in date_words.ARTICLES:
+        at -= 1
+    return text.tokens[at].text if at >= 0 else ""
+
+
+# periods that a query names
 
 
 def find_periods(query: str, now: dt.datetime, locale: DateLocale | None = None) -> list[Period]:
     """Return the periods that a query names."""
-    mentions = read_times(query, now, locale or current_locale()).mentions
-    return [period for mention in mentions for period in mention.reading.periods]
+    if not may_name_time(query):
+        return []
+    from kept.search.date_reader import read_times
+
+    return [period for mention in read_times(query, now, locale).mentions for period in mention.reading.periods]
 
 
 def boost_periods(ranked: Sequence[Scored], periods: Sequence[Period], *, now_ms: int) -> list[Scored]:
     """Add to the score of chunks from these periods or close to them, and rank again."""
-    if not periods:
-        return list(ranked)
+    from kept.search.periods import to_ms
+
     bounds = [(to_ms(period.start), to_ms(period.end), period.weight) for period in periods]
-    return rank(_boost(scored, now_ms - round(scored.candidate.age_days * DAY_MS), bounds) for scored in ranked)
-
-
-def _boost(scored: Scored, timestamp_ms: int, bounds: Sequence[tuple[int, int, float]]) -> Scored:
-    closeness = max(weight * _closeness(timestamp_ms, start, end) for start, end, weight in bounds)
-    gain = min(PERIOD_SHARE * closeness, 1.0 - scored.score)
-    reason = "from that time" if closeness >= 1 else "near that time"
-    return scored.plus(ScorePart("when", gain, reason)) if gain > 0 else scored
+    boosted: list[Scored] = []
+    for scored in ranked:
+        timestamp_ms = now_ms - round(scored.candidate.age_days * DAY_MS)
+        closeness = max(weight * _closeness(timestamp_ms, start, end) for start, end, weight in bounds)
+        gain = min(PERIOD_SHARE * closeness, 1.0 - scored.score)
+        reason = "from that time" if closeness >= 1 else "near that time"
+        boosted.append(scored.plus(ScorePart("when", gain, reason)) if gain > 0 else scored)
+    return rank(boosted)
 
 
 def _closeness(timestamp_ms: int, start_ms: int, end_ms: int) -> float:

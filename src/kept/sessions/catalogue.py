@@ -10,14 +10,13 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import apsw
 
 from kept.clock import SystemClock
-from kept.database_files import file_number, replace_damaged
+from kept.durable import locked
 from kept.errors import (
     KeptError,
     SessionError,
@@ -28,18 +27,34 @@ from kept.errors import (
     TranscriptUnwritable,
     WorkspaceError,
 )
-from kept.forking import DatabaseLock, forget, register
 from kept.ledger import open_heal_ledger
-from kept.limits import int64
-from kept.lock import locked
+from kept.limits import int64, is_utf8, utf8_safe
 from kept.records import Heal, Problem
-from kept.sessions.checkpoint import ReadEnd, has_only_grown
 from kept.sessions.entries import Entry
 from kept.sessions.record import FIELDS, RecordBuilder, SessionRecord
-from kept.sessions.transcript import FileState, Position, Transcript, TranscriptLine, faults_of
+from kept.sessions.transcript import (
+    FileState,
+    Position,
+    ReadEnd,
+    Transcript,
+    TranscriptLine,
+    faults_of,
+    has_only_grown,
+)
 from kept.sessions.transcript_paths import iter_transcripts
-from kept.sqlite import BUSY_TIMEOUT_MS, connect, connect_in_memory, heal_and_retry, immediate, translated
-from kept.text import is_utf8, utf8_safe
+from kept.sqlite import (
+    BUSY_TIMEOUT_MS,
+    DatabaseLock,
+    connect,
+    connect_in_memory,
+    file_number,
+    forget_connection,
+    heal_and_retry,
+    immediate,
+    register_forkable,
+    replace_damaged,
+    translated,
+)
 from kept.values import frozen
 
 log = logging.getLogger(__name__)
@@ -87,12 +102,12 @@ class Catalogue:
         self._folder_state: FileState | None = None
         """State of the folder when every transcript in it was last compared with its row."""
         self._problems: list[Problem] = []
-        register(self)
+        register_forkable(self)
 
     def after_fork(self) -> None:
         """In a forked child, drop the connection: it is the parent's."""
         if self._db is not None:
-            forget(self._db)
+            forget_connection(self._db)
         self._db, self._folder_state = None, None
 
     def close(self) -> None:
@@ -113,13 +128,14 @@ class Catalogue:
     def find(self, session_id: str) -> SessionRecord | None:
         return next(iter(self._select("WHERE id = ? ORDER BY updated_ms DESC LIMIT 1", [session_id])), None)
 
-    def find_file(self, file: str) -> SessionRecord | None:
-        return next(iter(self._select("WHERE file = ?", [file])), None)
-
     def locate(self, session_id: str) -> tuple[str, int] | None:
         """Return the name of a session's transcript and its version: all that appending needs."""
         query = "SELECT file, version FROM sessions WHERE id = ? ORDER BY updated_ms DESC LIMIT 1"
-        return self.run(lambda db: db.execute(query, (_storable(session_id),)).fetchone())
+        located = self.run(lambda db: db.execute(query, (_storable(session_id),)).fetchone())
+        if located is None:
+            self.refresh_names()
+            located = self.run(lambda db: db.execute(query, (_storable(session_id),)).fetchone())
+        return located
 
     def find_by_prefix(self, prefix: str, limit: int) -> list[SessionRecord]:
         return self._select("WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?", [len(prefix), prefix, limit])
@@ -138,11 +154,8 @@ class Catalogue:
         return newest
 
     def _select(self, rest: str, values: Sequence[Any]) -> list[SessionRecord]:
-        def query(db: apsw.Connection) -> list[SessionRecord]:
-            rows = db.execute(f"{_SELECT} {rest}", [_storable(value) for value in values])
-            return [_parse_row(row).record(self.folder) for row in rows]
-
-        return self.run(query)
+        query, storable = f"{_SELECT} {rest}", [_storable(value) for value in values]
+        return self.run(lambda db: [_parse_row(row).record(self.folder) for row in db.execute(query, storable)])
 
     # bringing it up to date
 
@@ -150,7 +163,8 @@ class Catalogue:
         """Compare every transcript with its row, by name, size and time, and read what is new."""
         folder_state = FileState.of(self.folder)
         on_disk = self._scan()
-        known = self.run(_stored_states)
+        rows = self.run(lambda db: list(db.execute("SELECT file, inode, size, mtime_ns FROM sessions")))
+        known = {file: FileState(inode, size, mtime_ns) for file, inode, size, mtime_ns in rows}
         for file, state in on_disk.items():
             if known.get(file) != state:
                 self._read_or_report(file)
@@ -159,23 +173,19 @@ class Catalogue:
             self.run(lambda db: _delete_rows(db, deleted))
         # A transcript that is created within the same tick would not change the folder's time. So a folder that
         # changed a moment ago is compared again next time.
-        self._folder_state = folder_state if folder_state and _is_older_than_tick(folder_state) else None
+        is_older = folder_state is not None and time.time_ns() - folder_state.mtime_ns > _TICK_NS
+        self._folder_state = folder_state if is_older else None
 
     def refresh_names(self) -> None:
         """Refresh if transcripts were created or deleted since the last refresh, as the folder's own time tells."""
         if self._is_new_file() or self._folder_state != FileState.of(self.folder) or self._folder_state is None:
             self.refresh()
 
-    def refresh_one(self, record: SessionRecord) -> SessionRecord:
-        """Return the record as its transcript is now."""
-        file = os.path.basename(record.transcript_path)
+    def refresh_one(self, path: str) -> SessionRecord | None:
+        """Return the record of a transcript as that is now, or None if it is gone."""
+        file = os.path.basename(path)
         self._read(file)
-        return self.find_file(file) or record
-
-    def read_new(self, file: str) -> SessionRecord | None:
-        """Return the record of a transcript that was just created, or None if it is gone again."""
-        self._read(file)
-        return self.find_file(file)
+        return next(iter(self._select("WHERE file = ?", [file])), None)
 
     def _read_or_report(self, file: str) -> None:
         """Read a transcript. One that cannot be read is reported, and the others are still listed."""
@@ -196,7 +206,13 @@ class Catalogue:
             return
         self._repair(transcript)
         state = FileState.of(path) or state
-        builder = row if row is not None and _can_resume(row, transcript, state) else RecordBuilder.begin(file)
+        # A change that did not make the transcript longer was not an append.
+        can_resume = (
+            row is not None
+            and state.size > row.size > 0
+            and has_only_grown(transcript, ReadEnd(row.inode, row.size, row.tail_hash), state)
+        )
+        builder = row if row is not None and can_resume else RecordBuilder.begin(file)
         faults: list[str] = []
         for line in transcript.iter_lines(Position(builder.size, builder.lines), stop=state.size):
             builder.add(line)
@@ -281,20 +297,14 @@ class Catalogue:
             self._db = self._connect()
             self._opened = file_number(self.path)
         assert self._db is not None
-        with self._translated():
-            return action(self._db)
+        try:
+            with translated(self.path, noun=_NOUN):
+                return action(self._db)
+        except (json.JSONDecodeError, TypeError) as exc:  # damage that no checksum of SQLite has noticed
+            raise StoreDamaged(f"{self.path}: the {_NOUN} is damaged ({exc}).") from exc
 
     def _is_new_file(self) -> bool:
         return self._db is None or self._opened != file_number(self.path)
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Translate errors. JSON that cannot be parsed is damage too, which no checksum of SQLite has noticed."""
-        try:
-            with translated(self.path, noun=_NOUN):
-                yield
-        except (json.JSONDecodeError, TypeError) as exc:
-            raise StoreDamaged(f"{self.path}: the {_NOUN} is damaged ({exc}).") from exc
 
     def _connect(self) -> apsw.Connection:
         """Connect to the file. If it cannot be written, use a catalogue in memory, so that sessions can be read."""
@@ -338,33 +348,17 @@ class Catalogue:
         except StoreDamaged:
             return False
         try:
-            with self._translated():
+            with translated(self.path, noun=_NOUN):
                 for row in db.execute(_SELECT):
                     _parse_row(row)
                 return bool(db.execute("PRAGMA quick_check(1)").get == "ok")
-        except StoreDamaged:
+        except (StoreDamaged, json.JSONDecodeError, TypeError):
             return False
         finally:
             db.close()
 
 
-def _can_resume(row: RecordBuilder, transcript: Transcript, state: FileState) -> bool:
-    """Return whether the transcript can be read from where the row stopped. A change that did not make it longer was
-    not an append."""
-    read = ReadEnd(row.inode, row.size, row.tail_hash)
-    return state.size > row.size > 0 and has_only_grown(transcript, read, state)
-
-
-def _is_older_than_tick(state: FileState) -> bool:
-    return time.time_ns() - state.mtime_ns > _TICK_NS
-
-
 # rows
-
-
-def _stored_states(db: apsw.Connection) -> dict[str, FileState]:
-    rows = db.execute("SELECT file, inode, size, mtime_ns FROM sessions")
-    return {file: FileState(inode, size, mtime_ns) for file, inode, size, mtime_ns in rows}
 
 
 def _find_row(db: apsw.Connection, file: str) -> RecordBuilder | None:

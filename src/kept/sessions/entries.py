@@ -1,4 +1,4 @@
-"""Types of the entries of a transcript. Each is one line of the file.
+"""Entries of a transcript: their types, and each as a line of JSON that a person can read.
 
 Entry                  id, parent, time, and one of these bodies:
 ├── SessionStart       the first line: version, key, predecessor
@@ -7,18 +7,25 @@ Entry                  id, parent, time, and one of these bodies:
 ├── ResetEntry         the conversation continues in another session
 └── StateEntry         a setting or an event that has to survive: model, thinking, flush
 UnknownEntry           a line of a kind this version does not know, kept byte for byte
+
+`format_entry` and `parse_entry` are each other's inverse. A line of a known kind with a wrong field is a
+`DamagedEntry`. A count or a time that is out of range damages only itself: it is read as unknown, and `Entry.faults`
+reports it.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import json
 from dataclasses import field, replace
-from typing import Any, Literal
+from typing import Any, Literal, assert_never, cast
 
-from kept.limits import count_or_zero, is_count
+from kept.errors import EntryRefused
+from kept.limits import UNKNOWN_TIME, count_or_zero, is_count, is_deep, is_time, strict_json
 from kept.values import frozen
 
 VERSION = 1
+_MAX_DEPTH = 200
 
 Role = Literal["user", "assistant", "tool", "system"]
 ROLES: tuple[Role, ...] = ("user", "assistant", "tool", "system")
@@ -199,10 +206,262 @@ def drop_invalid_counts(body: Body) -> Body:
             counts = (usage.input, usage.output, usage.context)
             return body if all(map(is_count, counts)) else replace(body, usage=TokenUsage(*map(count_or_zero, counts)))
         case CompactionEntry(tokens_before=before, tokens_after=after):
-            return replace(body, tokens_before=_count_or_none(before), tokens_after=_count_or_none(after))
+            before, after = (count if is_count(count) else None for count in (before, after))
+            return replace(body, tokens_before=before, tokens_after=after)
         case _:
             return body
 
 
-def _count_or_none(value: Any) -> int | None:
-    return value if is_count(value) else None
+# times
+
+
+class DamagedEntry(ValueError):
+    """A line that is not an entry. The message is the reason, without the place: the caller knows that."""
+
+
+def format_time(when: dt.datetime) -> str:
+    """Return a time in ISO 8601, with milliseconds and offset."""
+    return when.isoformat(timespec="milliseconds")
+
+
+def parse_time(text: Any) -> dt.datetime:
+    if not isinstance(text, str):
+        raise DamagedEntry("its timestamp is missing")
+    try:
+        when = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise DamagedEntry(f"its timestamp is not a time ({text[:40]!a})") from None
+    if when.tzinfo is None:
+        raise DamagedEntry(f"its timestamp has no offset ({text[:40]!a})")
+    return when
+
+
+# writing
+
+_readable = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_escaping = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def format_entry(entry: AnyEntry) -> bytes:
+    """Return an entry as one line, with its line break."""
+    if isinstance(entry, UnknownEntry):
+        return entry.raw + b"\n"
+    kind, fields = _body_fields(entry.body)
+    tree = {
+        "type": kind,
+        "id": entry.id,
+        "parentId": entry.parent_id,
+        "timestamp": format_time(entry.timestamp),
+        **fields,
+        **entry.extra,
+    }
+    return to_json(tree) + b"\n"
+
+
+def to_json(tree: Any) -> bytes:
+    try:
+        return _readable.encode(tree).encode("utf-8")
+    except UnicodeEncodeError:
+        return _escaping.encode(tree).encode("ascii")  # half of a surrogate pair has no UTF-8
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise EntryRefused(f"The entry cannot be written as JSON ({exc}).") from exc
+
+
+def _body_fields(body: Body) -> tuple[str, dict[str, Any]]:
+    match body:
+        case Message(role, content, sender, model, usage, metadata):
+            is_plain = len(content) == 1 and isinstance(content[0], Text)
+            counts = usage and {"input": usage.input, "output": usage.output, "context": usage.context}
+            message = {
+                "role": role,
+                **_present(sender=sender),
+                "content": body.text if is_plain else [_block_fields(block) for block in content],
+                **_present(model=model, usage=counts, metadata=metadata or None),
+            }
+            return "message", {"message": message}
+        case SessionStart():
+            start: dict[str, Any] = {"version": body.version, "key": body.key}
+            start |= _present(predecessor=body.predecessor, compactions=body.compactions or None)
+            return "session", start | _present(state=body.state or None, metadata=body.metadata or None)
+        case CompactionEntry():
+            numbers = _present(tokensBefore=body.tokens_before, tokensAfter=body.tokens_after)
+            more = _present(receipt=body.receipt, metadata=body.metadata or None)
+            kept = {"firstKeptId": body.first_kept_id, "source": body.source}
+            return "compaction", {"summary": body.summary, **kept, **numbers, **more}
+        case ResetEntry():
+            return "reset", {"reason": body.reason, **_present(successor=body.successor)}
+        case StateEntry():
+            return "state", {"name": body.name, "value": body.value}
+        case _:
+            assert_never(body)
+
+
+def _block_fields(block: Block) -> dict[str, Any]:
+    match block:
+        case Text(text):
+            return {"type": "text", "text": text}
+        case Thinking(text, signature):
+            return {"type": "thinking", "thinking": text, **_present(signature=signature)}
+        case ToolCall(call_id, name, arguments):
+            return {"type": "toolCall", "id": call_id, "name": name, "arguments": arguments}
+        case ToolResult(call_id, text, name, is_error):
+            optional = _present(toolName=name)
+            return {"type": "toolResult", "toolCallId": call_id, **optional, "isError": is_error, "text": text}
+        case Attachment(media_type, name, path):
+            return {"type": "attachment", "mediaType": media_type, **_present(name=name, path=path)}
+        case UnknownBlock(fields):
+            return fields
+        case _:  # from a caller who does not check types
+            raise EntryRefused(
+                "A message consists of blocks, and this is not a block.",
+                hint='For plain text: Message.of("user", "Hello").',
+            )
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    """Return the fields that have a value. People read these lines too."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+# reading: each field is taken out of the object, so that the rest are fields this version does not know
+
+_REQUIRED: Any = object()
+
+
+def parse_entry(line: bytes) -> AnyEntry:
+    """Parse a line without its line break. Raise DamagedEntry if it is not an entry."""
+    if not line:
+        raise DamagedEntry("it is empty")
+    try:
+        tree = strict_json.decode(line.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise DamagedEntry("it is not UTF-8") from None
+    except (ValueError, RecursionError):
+        raise DamagedEntry("it is not JSON") from None
+    if not isinstance(tree, dict):
+        raise DamagedEntry("it is not an object")
+    if len(line) > 2 * _MAX_DEPTH and line.count(b"[") + line.count(b"{") > _MAX_DEPTH and is_deep(tree, _MAX_DEPTH):
+        raise DamagedEntry("it is nested too deeply")
+    kind = tree.pop("type", None)
+    if not isinstance(kind, str):
+        raise DamagedEntry("it has no type")
+    if kind not in _BODIES:
+        return _parse_unknown(line, kind, tree)
+    faults: list[str] = []
+    entry_id, parent_id = _take(tree, "id", str), _take(tree, "parentId", str, None)
+    timestamp = parse_time(tree.pop("timestamp", None))
+    if not is_time(timestamp):
+        faults.append("its 'timestamp' is not between 1970 and 2200 and is ignored")
+        timestamp = UNKNOWN_TIME
+    body = _BODIES[kind](tree, faults)
+    return Entry(entry_id, parent_id, timestamp, body, tree, tuple(faults))
+
+
+def _parse_unknown(line: bytes, kind: str, tree: dict[str, Any]) -> UnknownEntry:
+    own, parent = tree.get("id"), tree.get("parentId")
+    try:
+        timestamp: dt.datetime | None = parse_time(tree.get("timestamp"))
+    except DamagedEntry:
+        timestamp = None
+    if timestamp is not None and not is_time(timestamp):
+        timestamp = None
+    return UnknownEntry(
+        line, kind, own if isinstance(own, str) else None, parent if isinstance(parent, str) else None, timestamp
+    )
+
+
+def _take(tree: dict[str, Any], name: str, kind: type, default: Any = _REQUIRED) -> Any:
+    """Take a field out of an object. Return the default, if there is one, for a field that is missing or null."""
+    value = tree.pop(name, None)
+    if type(value) is kind:
+        return value
+    if value is not None:
+        raise DamagedEntry(f"its '{name}' is of the wrong kind")
+    if default is _REQUIRED:
+        raise DamagedEntry(f"its '{name}' is missing")
+    return default
+
+
+def _take_count(tree: dict[str, Any], name: str, default: Any, faults: list[str]) -> Any:
+    """Take an optional count. If the value is not one, add a fault and return the default."""
+    value = tree.pop(name, None)
+    if value is None:
+        return default
+    if not is_count(value):
+        faults.append(f"its '{name}' is not a believable number and is ignored")
+        return default
+    return value
+
+
+def _parse_start(tree: dict[str, Any], faults: list[str]) -> SessionStart:
+    key, version = _take(tree, "key", str), _take(tree, "version", int)
+    if not is_count(version):
+        raise DamagedEntry("its 'version' is out of range")
+    return SessionStart(
+        key=key,
+        version=version,
+        predecessor=_take(tree, "predecessor", str, None),
+        compactions=_take_count(tree, "compactions", 0, faults),
+        state=_take(tree, "state", dict, None) or {},
+        metadata=_take(tree, "metadata", dict, None) or {},
+    )
+
+
+def _parse_message(tree: dict[str, Any], faults: list[str]) -> Message:
+    inner = _take(tree, "message", dict)
+    role = _take(inner, "role", str)
+    if role not in ROLES:
+        raise DamagedEntry(f"its role is not one of {', '.join(ROLES)}")
+    content, usage = inner.pop("content", None), _take(inner, "usage", dict, None)
+    if not isinstance(content, str | list):
+        raise DamagedEntry("its 'content' is neither text nor a list")
+    blocks = (Text(content),) if isinstance(content, str) else tuple(map(_parse_block, content))
+    sender, model = _take(inner, "sender", str, None), _take(inner, "model", str, None)
+    if usage is not None:
+        usage = TokenUsage(*[_take_count(usage, name, 0, faults) for name in ("input", "output", "context")])
+    metadata = _take(inner, "metadata", dict, None) or {}
+    if inner:
+        metadata = {**inner, **metadata}
+    return Message(cast("Role", role), blocks, sender, model, usage, metadata)
+
+
+def _parse_block(content: Any) -> Block:
+    if not isinstance(content, dict):
+        raise DamagedEntry("part of its 'content' is not an object")
+    tree = dict(content)
+    match tree.pop("type", None):
+        case "text":
+            return Text(_take(tree, "text", str))
+        case "thinking":
+            return Thinking(_take(tree, "thinking", str), _take(tree, "signature", str, None))
+        case "toolCall":
+            return ToolCall(_take(tree, "id", str), _take(tree, "name", str), _take(tree, "arguments", dict))
+        case "toolResult":
+            call_id, text = _take(tree, "toolCallId", str), _take(tree, "text", str)
+            return ToolResult(call_id, text, _take(tree, "toolName", str, None), _take(tree, "isError", bool, False))
+        case "attachment":
+            media_type, name = _take(tree, "mediaType", str), _take(tree, "name", str, None)
+            return Attachment(media_type, name, _take(tree, "path", str, None))
+        case _:
+            return UnknownBlock(content)
+
+
+def _parse_compaction(tree: dict[str, Any], faults: list[str]) -> CompactionEntry:
+    return CompactionEntry(
+        summary=_take(tree, "summary", str),
+        first_kept_id=_take(tree, "firstKeptId", str, None),
+        tokens_before=_take_count(tree, "tokensBefore", None, faults),
+        tokens_after=_take_count(tree, "tokensAfter", None, faults),
+        source=_take(tree, "source", str, "manual"),
+        receipt=_take(tree, "receipt", dict, None),
+        metadata=_take(tree, "metadata", dict, None) or {},
+    )
+
+
+_BODIES: dict[str, Any] = {
+    "session": _parse_start,
+    "message": _parse_message,
+    "compaction": _parse_compaction,
+    "reset": lambda tree, _: ResetEntry(_take(tree, "reason", str), _take(tree, "successor", str, None)),
+    "state": lambda tree, _: StateEntry(_take(tree, "name", str), tree.pop("value", None)),
+}

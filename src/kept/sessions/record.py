@@ -1,13 +1,20 @@
-"""Record of a session: what the catalogue stores of it, and how that follows from the entries of its transcript."""
+"""Record of a session: what the catalogue stores of it, and how that follows from the entries of its transcript.
+
+Also two rules about sessions, both pure: which branch of the entries continues, and when a session is stale, so that
+the next message starts a new one.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime as dt
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 
+from kept.clock import Clock
+from kept.config import ResetSettings
 from kept.errors import SessionKeyInvalid
 from kept.limits import is_time, time_from_ms
 from kept.sessions.entries import (
@@ -15,6 +22,7 @@ from kept.sessions.entries import (
     MODEL,
     THINKING,
     VERSION,
+    AnyEntry,
     CompactionEntry,
     Entry,
     Message,
@@ -78,11 +86,13 @@ class SessionRecord:
 
     @property
     def model_override(self) -> str | None:
-        return _text(self.state.get(MODEL))
+        model = self.state.get(MODEL)
+        return None if model is None else str(model)
 
     @property
     def thinking_override(self) -> str | None:
-        return _text(self.state.get(THINKING))
+        thinking = self.state.get(THINKING)
+        return None if thinking is None else str(thinking)
 
     @property
     def is_new(self) -> bool:
@@ -216,5 +226,61 @@ def to_ms(when: dt.datetime) -> int:
     return int(when.timestamp() * 1000 + 0.5) if is_time(when) else 0
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
+# branches
+
+
+def active_branch(entries: Sequence[AnyEntry]) -> tuple[AnyEntry, ...]:
+    """Return the entries that lead to the last one, in order. Entries between an entry and its parent are on another
+    branch.
+
+    If the parent of an entry is missing (its line is damaged, or before the part that was read), the entry is taken to
+    follow the previous one, so that nothing is lost.
+    """
+    positions = {entry.id: position for position, entry in enumerate(entries) if entry.id is not None}
+    branch: list[AnyEntry] = []
+    resume = len(entries)
+    for position in range(len(entries) - 1, -1, -1):
+        if position > resume:
+            continue
+        entry = entries[position]
+        branch.append(entry)
+        parent = positions.get(entry.parent_id, -1) if entry.parent_id is not None else -1
+        resume = parent if 0 <= parent < position else position
+    return tuple(reversed(branch))
+
+
+# staleness
+
+Staleness = Literal["idle", "daily"]
+
+
+def policy_for(reset: ResetSettings, *, channel: str, chat_type: str) -> ResetSettings:
+    """Return the policy of a conversation. Its channel overrides its chat type, which overrides the general setting."""
+    policy = reset
+    for override in (reset.by_chat_type.get(chat_type), reset.by_channel.get(channel)):
+        if override is not None:
+            policy = ResetSettings(
+                mode=override.mode or policy.mode,
+                idle_minutes=policy.idle_minutes if override.idle_minutes is None else override.idle_minutes,
+                daily_hour=policy.daily_hour if override.daily_hour is None else override.daily_hour,
+                by_channel=reset.by_channel,
+                by_chat_type=reset.by_chat_type,
+            )
+    return policy
+
+
+def staleness(active: dt.datetime, policy: ResetSettings, clock: Clock) -> Staleness | None:
+    """Return why a session is stale whose last message was at ``active``, or None if it is not."""
+    now = clock.now()
+    match policy.mode:
+        case "none":
+            return None
+        case "idle":
+            return "idle" if now - active >= dt.timedelta(minutes=policy.idle_minutes) else None
+        case "daily":  # the most recent occurrence of the hour, in local time
+            boundary = now.replace(hour=policy.daily_hour, minute=0, second=0, microsecond=0)
+            if boundary > now:
+                boundary -= dt.timedelta(days=1)
+            return "daily" if active < boundary else None
+        case _:
+            assert_never(policy.mode)

@@ -41,7 +41,7 @@ class SessionKey:
 
     def __str__(self) -> str:
         parts = (self.agent_id, self.channel, self.account_id, self.chat_type, self.user_id)
-        return ":".join((_PREFIX, *map(_escape, parts)))
+        return ":".join((_PREFIX, *(_ESCAPED.sub(_escape, part) for part in parts)))
 
 
 def parse_key(text: str, *, agent_id: str) -> SessionKey:
@@ -57,11 +57,7 @@ def parse_key(text: str, *, agent_id: str) -> SessionKey:
     return SessionKey(agent_id, _unescape(channel), DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, user_id)
 
 
-def _escape(part: str) -> str:
-    return _ESCAPED.sub(_escaped, part)
-
-
-def _escaped(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     number = ord(match[0])
     return f"%{number:02X}" if number < 0x100 else f"%u{number:04X}"
 

@@ -1,16 +1,22 @@
 """Utterances: the lines of a transcript as they are indexed and shown, with speaker, time and text.
 
 Secrets are redacted here, before anything is stored or shown. Texts of tools are shortened: their beginning tells
-what happened, and the whole is in the transcript.
+what happened, and the whole is in the transcript. A cited transcript is read back the same way, as it is indexed.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Sequence
-from typing import Any, Literal
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import Literal
 
+from kept.errors import PathRefused, SessionNotFound
+from kept.limits import clip, is_utf8, one_line, utf8_safe
+from kept.records import Passage
 from kept.redact import redact
 from kept.sessions.entries import (
     Attachment,
@@ -24,8 +30,8 @@ from kept.sessions.entries import (
     ToolCall,
     ToolResult,
 )
-from kept.sessions.transcript import TranscriptLine
-from kept.text import clip, one_line, utf8_safe
+from kept.sessions.transcript import Damage, Transcript, TranscriptLine, parse_line
+from kept.sessions.transcript_paths import CITED_FOLDER, is_transcript
 from kept.values import frozen
 
 Kind = Literal["user", "assistant", "tool", "system", "summary"]
@@ -43,6 +49,9 @@ _TOOL_CHARS_READ = (1_000, 4_000)
 """How much of a tool's text is redacted to get `_TOOL_CHARS` of it. More is read if most of it is white space."""
 _LATEST_MS = 253_370_000_000_000
 """Close to the end of the year 9999, the last that can be shown as a date."""
+_DEFAULT_LINES = 200
+_MAX_PASSAGE_CHARS = 60_000
+_MAX_NAME_CHARS = 255
 
 
 @frozen
@@ -123,22 +132,18 @@ def _block_text(block: Block, *, short: bool) -> str:
         case Text(text):
             return _shorten(text) if short else redact(text)
         case ToolCall(name=name, arguments=arguments):
-            return call_text(_shorten(name), _shorten(_arguments_text(arguments))).rstrip()
+            # Without the quotes and braces of JSON, which no query looks for.
+            texts = (
+                f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)}"
+                for key, value in arguments.items()
+            )
+            return call_text(_shorten(name), _shorten(", ".join(texts))).rstrip()
         case ToolResult(text=text, name=name, is_error=is_error):
             return result_text(_shorten(text), is_error=is_error, name=_shorten(name or "")).rstrip()
         case Attachment(media_type, name):
             return f"[{_shorten(name or media_type)}]"
         case _:
             return ""
-
-
-def _arguments_text(arguments: dict[str, Any]) -> str:
-    """Return arguments without the quotes and braces of JSON, which no query looks for."""
-    parts = []
-    for name, value in arguments.items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        parts.append(f"{name}: {text}")
-    return ", ".join(parts)
 
 
 def _shorten(text: str) -> str:
@@ -158,3 +163,71 @@ def storable_text(text: str) -> str:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return utf8_safe(text.replace("\0", "�"))
+
+
+# reading a citation back
+
+
+def read_transcript(folder: str, citation: str, *, start: int = 1, lines: int | None = None) -> Passage:
+    """Return lines of a transcript, fewer if they are long. Lines that say nothing count and are not shown."""
+    first, limit = max(1, start), _DEFAULT_LINES if lines is None else max(1, lines)
+    texts: list[str] = []
+    last, chars, is_truncated = first - 1, 0, False
+    for line in _iter_from(locate_transcript(folder, citation), first):
+        text = _line_text(line)
+        if line.number >= first + limit or (texts and chars + len(text) > _MAX_PASSAGE_CHARS):
+            is_truncated = True
+            break
+        last, chars = line.number, chars + len(text) + 1
+        if text:
+            texts.append(text)
+    return Passage(
+        path=citation,
+        start=first,
+        lines=last - first + 1,
+        text="\n".join(texts),
+        truncated=is_truncated,
+        next_from=last + 1 if is_truncated else None,
+    )
+
+
+def still_says(folder: str, citation: str, *, start: int, end: int, text: str) -> bool:
+    """Return whether these lines of a transcript still contain a text as it was indexed."""
+    lines = takewhile(lambda line: line.number <= end, _iter_from(locate_transcript(folder, citation), start))
+    utterances = (find_utterance(line) for line in lines)
+    return text in show_utterances([utterance for utterance in utterances if utterance is not None])
+
+
+def locate_transcript(folder: str, citation: str) -> Transcript:
+    """Return the cited transcript. Raise PathRefused for anything but a regular file directly in the folder.
+
+    A citation may come from a model or a web page, so it must not lead to any other file.
+    """
+    name = citation.removeprefix(CITED_FOLDER)
+    if "/" in name or "\\" in name or "\0" in name or len(name) > _MAX_NAME_CHARS or not is_transcript(name):
+        raise PathRefused(f"{citation}: not a transcript.", hint="Name one as a search cites it: sessions/….jsonl.")
+    if not is_utf8(name):
+        raise SessionNotFound(f"{citation}: there is no such transcript.")
+    transcript = Transcript(os.path.join(folder, name))
+    if not stat.S_ISREG(transcript.stat().st_mode):
+        raise PathRefused(f"{citation}: symbolic links are not followed.", hint="Name a transcript that is a file.")
+    return transcript
+
+
+def _iter_from(transcript: Transcript, first_line: int) -> Iterator[TranscriptLine]:
+    return (parse_line(raw) for raw in transcript.iter_raw() if raw.number >= first_line)
+
+
+def _line_text(line: TranscriptLine) -> str:
+    utterance = find_utterance(line)
+    if utterance is not None:
+        return utterance.shown
+    match line.content:
+        case Damage(reason=reason):
+            return f"(line {line.number} cannot be read: {reason})"
+        case Entry(body=SessionStart(), timestamp=when):
+            return f"[{when:%Y-%m-%d %H:%M}] (the session begins)"
+        case Entry(body=ResetEntry(), timestamp=when):
+            return f"[{when:%Y-%m-%d %H:%M}] (the session ends)"
+        case _:
+            return ""

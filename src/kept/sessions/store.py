@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 from kept.clock import Clock, SystemClock, new_id
 from kept.config import Config, load_config
-from kept.durable import make_private_folder
+from kept.durable import locked, make_private_folder
 from kept.errors import (
     SessionAmbiguous,
     SessionExists,
@@ -26,10 +26,7 @@ from kept.errors import (
     TranscriptUnwritable,
     UsageError,
 )
-from kept.forking import register
-from kept.lock import locked
 from kept.records import Problem
-from kept.sessions.branches import active_branch
 from kept.sessions.catalogue import Catalogue, CatalogueLimits
 from kept.sessions.entries import (
     MODEL,
@@ -45,14 +42,20 @@ from kept.sessions.entries import (
     drop_invalid_counts,
     whole_ms,
 )
-from kept.sessions.freshness import policy_for, staleness
-from kept.sessions.kept_messages import find_first_kept
-from kept.sessions.record import SessionRecord
+from kept.sessions.record import SessionRecord, active_branch, policy_for, staleness
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
-from kept.sessions.session_removal import purge as purge_transcript
-from kept.sessions.session_removal import rename_deleted, was_deleted
-from kept.sessions.transcript import LOCK_WAIT_S, Damage, Position, Transcript, TranscriptAppend, TranscriptLine
+from kept.sessions.transcript import (
+    LOCK_WAIT_S,
+    Damage,
+    Position,
+    Transcript,
+    TranscriptLine,
+    purge_transcript,
+    rename_deleted,
+    was_deleted,
+)
 from kept.sessions.transcript_paths import transcript_name
+from kept.sqlite import register_forkable
 from kept.values import frozen
 
 _CARRIED_OVER = (MODEL, THINKING)
@@ -104,7 +107,7 @@ class SessionStore:
         self._catalogue = Catalogue(config.paths.catalogue, self.folder, catalogue_limits)
         self._transcripts: OrderedDict[str, Transcript] = OrderedDict()
         self._lock = threading.Lock()
-        register(self)
+        register_forkable(self)
 
     def after_fork(self) -> None:
         """In a forked child, replace the lock: a thread of the parent may have held it."""
@@ -173,7 +176,7 @@ class SessionStore:
         self._catalogue.refresh_names()
         exact = self._catalogue.find(reference)
         if exact is not None:
-            return self._catalogue.refresh_one(exact)
+            return self._catalogue.refresh_one(exact.transcript_path) or exact
         if ":" in reference:
             newest = self._find_newest(parse_key(reference, agent_id=self.agent_id))
             if newest is None:
@@ -185,7 +188,7 @@ class SessionStore:
         if len(candidates) > 1:
             ids = ", ".join(candidate.id for candidate in candidates)
             raise SessionAmbiguous(f"'{reference}' fits more than one session: {ids}.")
-        return self._catalogue.refresh_one(candidates[0])
+        return self._catalogue.refresh_one(candidates[0].transcript_path) or candidates[0]
 
     def recent(self, *, channel: str | None = None, limit: int | None = None) -> list[SessionRecord]:
         """Return the sessions, most recently used first. Of the transcripts, only additions are read."""
@@ -195,7 +198,7 @@ class SessionStore:
     def _find_newest(self, key: SessionKey) -> SessionRecord | None:
         self._catalogue.refresh_names()
         newest = self._catalogue.find_newest(str(key))
-        return None if newest is None else self._catalogue.refresh_one(newest)
+        return newest and (self._catalogue.refresh_one(newest.transcript_path) or newest)
 
     # starting
 
@@ -211,20 +214,19 @@ class SessionStore:
         """Return the current session of a conversation. If it is stale, start a successor that names it."""
         key = self.key(channel, user_id, account_id=account_id, chat_type=chat_type)
         newest = self._find_newest(key)
-        if newest is not None and self._is_current(newest):
+        if newest is not None and self._find_end(newest) is None:
             return newest
         with self._folder_locked():
             newest = self._find_newest(key)  # another process may have been faster
             if newest is None:
                 return self._create(SessionStart(str(key), metadata=dict(metadata or {})), new_id())
-            if self._is_current(newest):
-                return newest
-            return self._succeed(newest, self._staleness(newest) or "idle", metadata)
+            end_reason = self._find_end(newest)
+            return newest if end_reason is None else self._succeed(newest, end_reason, metadata)
 
-    def _is_current(self, record: SessionRecord) -> bool:
-        return record.ended is None and self._staleness(record) is None
-
-    def _staleness(self, record: SessionRecord) -> str | None:
+    def _find_end(self, record: SessionRecord) -> str | None:
+        """Return why the next message cannot continue a session: it has ended, or it is stale. None if it can."""
+        if record.ended is not None:
+            return record.end_reason or "ended"
         policy = policy_for(self.config.agent.session.reset, channel=record.channel, chat_type=record.chat_type)
         return staleness(record.active, policy, self.clock)
 
@@ -300,7 +302,7 @@ class SessionStore:
             if append.transcript.find_last_id() != after:
                 raise SessionExists(f"Session {session_id} has continued here in the meantime.")
             append.add(entries)
-        return self._catalogue.refresh_one(record)
+        return self._catalogue.refresh_one(record.transcript_path) or record
 
     def _create(
         self,
@@ -319,7 +321,7 @@ class SessionStore:
         path = os.path.join(self.folder, transcript_name(session_id, created))
         transcript = Transcript.create(path, [Entry(session_id, None, created, start), *entries])
         self._remember(transcript)
-        record = self._catalogue.read_new(os.path.basename(path))
+        record = self._catalogue.refresh_one(path)
         if record is None:
             raise SessionNotFound(f"{path}: was deleted.")
         return record
@@ -344,41 +346,27 @@ class SessionStore:
         """
         if not bodies:
             return ()
-        file, version = self._locate(session_id)
+        located = self._catalogue.locate(session_id)
+        if located is None:
+            raise SessionNotFound(f"There is no session '{session_id}'.")
+        file, version = located
         _require_known_version(session_id, version)
         with self._transcript(os.path.join(self.folder, file)).appending() as append:
             if append.torn:
                 self._catalogue.report(file, str(append.torn))
             if only_if is not None and not only_if(append.transcript):
                 return ()
-            entries = self._chain(bodies, append, timestamp)
+            when, parent = whole_ms(timestamp or self.clock.now()), append.transcript.find_last_id()
+            entries: list[Entry] = []
+            for body in bodies:
+                entries.append(Entry(new_id(), parent, when, drop_invalid_counts(body)))
+                parent = entries[-1].id
             offset, state = append.add(entries)
             try:
                 self._catalogue.advance(file, entries, offset, state)
             except StoreError as exc:
                 # The entries are on disk. The catalogue catches up when it is next used.
                 log.warning("session %s: the catalogue could not be brought up to date (%s)", session_id, exc.code)
-        return entries
-
-    def _locate(self, session_id: str) -> tuple[str, int]:
-        located = self._catalogue.locate(session_id)
-        if located is None:
-            self._catalogue.refresh_names()
-            located = self._catalogue.locate(session_id)
-        if located is None:
-            raise SessionNotFound(f"There is no session '{session_id}'.")
-        return located
-
-    def _chain(
-        self, bodies: Sequence[Body], append: TranscriptAppend, timestamp: dt.datetime | None
-    ) -> tuple[Entry, ...]:
-        """Return entries of which each is the parent of the next."""
-        when = whole_ms(timestamp or self.clock.now())
-        parent = append.transcript.find_last_id()
-        entries = []
-        for body in bodies:
-            entries.append(Entry(new_id(), parent, when, drop_invalid_counts(body)))
-            parent = entries[-1].id
         return tuple(entries)
 
     def compact(
@@ -402,7 +390,7 @@ class SessionStore:
             raise UsageError("A compaction needs a summary.", hint="Write what the summarised part was about.")
         record = self.get(session_id)
         if first_kept_id is None and keep_messages:
-            first_kept_id = find_first_kept(Transcript(record.transcript_path), record.end, keep_messages)
+            first_kept_id = _find_first_kept(Transcript(record.transcript_path), record.end, keep_messages)
         body = CompactionEntry(
             summary,
             first_kept_id=first_kept_id,
@@ -477,3 +465,24 @@ class SessionStore:
 def _require_known_version(session_id: str, version: int) -> None:
     if version > VERSION:
         raise TranscriptTooNew(f"Session {session_id} has version {version}; this Kept knows versions up to {VERSION}.")
+
+
+def _find_first_kept(transcript: Transcript, end: Position, keep_messages: int) -> str | None:
+    """Return the id of the nearest question at or before the last ``keep_messages`` messages. A compaction by an agent
+    is planned in `context.compaction_plan`.
+
+    Starting at a question keeps tool calls and answers together with what they answer. Without such a question, all
+    messages are kept. Return None if there are none.
+    """
+    read_messages = keep_messages
+    while True:
+        lines = transcript.tail(read_messages, end)
+        entries = [line.content for line in lines if isinstance(line.content, Entry)]
+        messages = [(entry.id, entry.body) for entry in entries if isinstance(entry.body, Message)]
+        candidates = messages[: max(0, len(messages) - keep_messages + 1)]
+        for entry_id, message in reversed(candidates):
+            if message.role == "user":
+                return entry_id
+        if len(messages) < read_messages:
+            return messages[0][0] if messages else None
+        read_messages *= 2

@@ -2,18 +2,27 @@
 
 A line counts once it ends with a line break. A crash may leave a torn end: bytes after the last line break. The next
 writer, or a reader that meets it, repairs it: an entry that lacks only its line break gets one, anything else is cut
-off and kept in a file beside the transcript.
+off and kept in a file beside the transcript. A deleted transcript is renamed, so that a person can restore it by its
+old name, or purged:
+
+20260314T150926Z_ID.jsonl.deleted-20260401T080000
+
+Lines that were read once need not be read again. A reader stores up to where it has read. The next reader checks that
+the transcript still has those bytes and continues after them; if it was changed in any other way, it is read from the
+beginning. The catalogue keeps a `ReadEnd` per transcript, the index a `TranscriptCheckpoint`.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from kept.durable import append_durably, write_atomic
+from kept.durable import TORN_ENDING, append_durably, locked, move_torn_end, sync_folder, write_atomic
 from kept.errors import (
     LockMissing,
     SessionExists,
@@ -23,16 +32,16 @@ from kept.errors import (
     WriteFailed,
 )
 from kept.limits import int64
-from kept.lock import locked
-from kept.quarantine import move_torn_end
-from kept.sessions.entries import AnyEntry, Entry, Message
-from kept.sessions.entry_json import DamagedEntry, format_entry, parse_entry
+from kept.sessions.entries import AnyEntry, DamagedEntry, Entry, Message, format_entry, parse_entry
+from kept.sessions.transcript_paths import parse_transcript_name
 from kept.values import frozen
 
 LOCK_WAIT_S = 30.0
 BLOCK_BYTES = 1 << 16
 _LARGEST_BLOCK = 1 << 22
 _TAIL_BYTES = 512
+_DELETED = ".deleted-"
+_MOST_COPIES = 1_000
 
 
 @frozen
@@ -112,7 +121,7 @@ class Transcript:
     def __init__(self, path: str, *, block_bytes: int = BLOCK_BYTES) -> None:
         self.path = path
         self._block_bytes = block_bytes
-        self._last_entry: tuple[FileState, str | None] | None = None
+        self.last_entry: tuple[FileState, str | None] | None = None
         """State of the file and id of its last entry. Valid as long as the file is in that state."""
 
     # reading
@@ -148,7 +157,7 @@ class Transcript:
             for start, raw in _iter_backwards(file, end.offset, self._block_bytes):
                 if missing <= 0:
                     break
-                older.append(TranscriptLine(number, start, start + len(raw) + 1, _parse(raw, number)))
+                older.append(parse_line(RawLine(number, start, start + len(raw) + 1, raw + b"\n")))
                 missing -= is_message(older[-1])
                 number -= 1
         return _from_message_on([*reversed(older), *newer], messages)
@@ -177,18 +186,15 @@ class Transcript:
     def find_last_id(self) -> str | None:
         """Return the id of the last entry that has one: the parent of the next entry."""
         state = FileState.of(self.path)
-        if self._last_entry is None or self._last_entry[0] != state:
+        if self.last_entry is None or self.last_entry[0] != state:
             with self._open() as file:
                 size = file.seek(0, os.SEEK_END)
                 ids = (_find_id(raw) for _, raw in _iter_backwards(file, size, self._block_bytes))
                 last_id = next(filter(None, ids), None)
             if state is None:
                 return last_id
-            self._last_entry = (state, last_id)
-        return self._last_entry[1]
-
-    def remember_last_entry(self, state: FileState, entry_id: str | None) -> None:
-        self._last_entry = (state, entry_id)
+            self.last_entry = (state, last_id)
+        return self.last_entry[1]
 
     # writing
 
@@ -204,35 +210,33 @@ class Transcript:
     @contextmanager
     def appending(self) -> Iterator[TranscriptAppend]:
         """Hold the transcript's lock. Entries that are appended within stand together at the end of the file."""
-        with self._locked():
-            torn = self._repair_locked()
-            yield TranscriptAppend(self, torn)
-
-    def is_torn(self) -> bool:
-        """Return whether there are bytes after the last whole line, which `repair` would mend."""
-        return not self._ends_with_line_break()
-
-    def repair(self) -> TornLine | None:
-        """Repair a torn end, if there is one. Waits for another process that is writing: its line is not torn."""
-        if self._ends_with_line_break():
-            return None
-        with self._locked():
-            return self._repair_locked()
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
         try:
             with locked(self.path, wait_s=LOCK_WAIT_S, purpose="writing to this session", create=False) as handle:
                 state = FileState.of(self.path)
                 if state is None or state.inode != FileState.from_stat(os.fstat(handle)).inode:
                     raise SessionNotFound(f"{self.path}: was deleted.")  # while this waited for the lock
-                yield
+                yield TranscriptAppend(self, self._repair_locked() if self.is_torn() else None)
         except LockMissing as exc:
             raise SessionNotFound(f"{self.path}: there is no such transcript.") from exc
 
-    def _repair_locked(self) -> TornLine | None:
-        if self._ends_with_line_break():
+    def repair(self) -> TornLine | None:
+        """Repair a torn end, if there is one. Waits for another process that is writing: its line is not torn."""
+        if not self.is_torn():
             return None
+        with self.appending() as append:
+            return append.torn
+
+    def is_torn(self) -> bool:
+        """Return whether there are bytes after the last whole line, which `repair` would mend."""
+        with _unreadable(self.path):
+            handle = _open_unlinked(self.path, os.O_RDONLY)
+        try:
+            size = os.fstat(handle).st_size
+            return size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+        finally:
+            os.close(handle)
+
+    def _repair_locked(self) -> TornLine:
         with self._open() as file:
             size = file.seek(0, os.SEEK_END)
             start, raw = next(_iter_backwards(file, size, self._block_bytes, ends_with_line_break=False))
@@ -243,15 +247,6 @@ class Transcript:
                 return TornLine(len(raw), move_torn_end(self.path, start, raw))
             append_durably(self.path, b"\n")
             return TornLine(len(raw), None)
-
-    def _ends_with_line_break(self) -> bool:
-        with _unreadable(self.path):
-            handle = _open_unlinked(self.path, os.O_RDONLY)
-        try:
-            size = os.fstat(handle).st_size
-            return size == 0 or os.pread(handle, 1, size - 1) == b"\n"
-        finally:
-            os.close(handle)
 
 
 @frozen
@@ -271,12 +266,17 @@ class TranscriptAppend:
         state = FileState.of(path)
         if state is None:
             raise SessionNotFound(f"{path}: was deleted.")
-        self.transcript.remember_last_entry(state, entries[-1].id)
+        self.transcript.last_entry = (state, entries[-1].id)
         return offset, state
 
 
 def parse_line(line: RawLine) -> TranscriptLine:
-    return TranscriptLine(line.number, line.start, line.end, _parse(line.raw[:-1], line.number))
+    content: AnyEntry | Damage
+    try:
+        content = parse_entry(line.raw[:-1])
+    except DamagedEntry as exc:
+        content = Damage(line.number, str(exc))
+    return TranscriptLine(line.number, line.start, line.end, content)
 
 
 def faults_of(line: TranscriptLine) -> tuple[str, ...]:
@@ -302,13 +302,6 @@ def _from_message_on(lines: list[TranscriptLine], messages: int) -> list[Transcr
         if missing <= 0:
             return lines[index:] if messages > 0 else []
     return lines
-
-
-def _parse(raw: bytes, number: int) -> AnyEntry | Damage:
-    try:
-        return parse_entry(raw)
-    except DamagedEntry as exc:
-        return Damage(number, str(exc))
 
 
 def _find_id(raw: bytes) -> str | None:
@@ -373,3 +366,126 @@ def _unwritable() -> Iterator[None]:
         yield
     except WriteFailed as exc:
         raise TranscriptUnwritable(exc.message) from exc
+
+
+# resuming a transcript that has only grown
+
+
+@frozen
+class ReadEnd:
+    """Place after the last line that was read, and how to recognise it."""
+
+    inode: int
+    offset: int
+    tail_hash: int
+    """Hash of the last bytes before the offset (`Transcript.tail_hash`)."""
+
+    @classmethod
+    def of(cls, transcript: Transcript, inode: int, offset: int) -> ReadEnd:
+        return cls(inode, offset, transcript.tail_hash(offset))
+
+
+def has_only_grown(transcript: Transcript, read: ReadEnd, state: FileState) -> bool:
+    """Return whether the transcript is the same file and has the same bytes before the end of what was read.
+
+    Only the last bytes are compared, so that this costs the same for any length. A change further up that keeps the
+    length moves nothing: callers notice it by the file's times, if its size is as it was.
+    """
+    is_same_file = state.inode == read.inode and state.size >= read.offset
+    return is_same_file and transcript.tail_hash(read.offset) == read.tail_hash
+
+
+@frozen
+class TranscriptCheckpoint:
+    """Progress of the index through a transcript.
+
+    The chunks of the last utterances still change, because the next ones will be their context. So three places are
+    kept, in this order::
+
+        resume_at      where to read from next time: some utterances earlier, as context for the lines after final_line
+        final_line     chunks up to here are final and stay in the index; later ones are replaced
+        read.offset    end of the last line that was read
+    """
+
+    read: ReadEnd
+    final_line: int
+    resume_at: Position
+    running_hash: str
+    """Hash of all lines before ``resume_at`` (`extend_hash`)."""
+    key: str
+    """Key of the session. Empty if the first line, which has it, is lost."""
+
+    def to_json(self) -> str:
+        read, resume_at = self.read, self.resume_at
+        fields = {
+            "inode": read.inode,
+            "end": read.offset,
+            "seam": read.tail_hash,
+            "settled": self.final_line,
+            "again": {"offset": resume_at.offset, "lines": resume_at.lines},
+            "chain": self.running_hash,
+            "key": self.key,
+        }
+        return json.dumps(fields, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> TranscriptCheckpoint | None:
+        """Return None for a text that is not a checkpoint: then the transcript is read from the beginning."""
+        try:
+            fields = json.loads(text)
+            return cls(
+                ReadEnd(fields["inode"], fields["end"], fields["seam"]),
+                final_line=fields["settled"],
+                resume_at=Position(fields["again"]["offset"], fields["again"]["lines"]),
+                running_hash=fields["chain"],
+                key=fields["key"],
+            )
+        except (ValueError, TypeError, KeyError):
+            return None
+
+
+def extend_hash(running_hash: str, raw: bytes) -> str:
+    """Return the hash of all lines up to this one, from the hash of those before it ("" before the first).
+
+    Unlike a plain SHA-256 of the file, its state is a short text, so it can be stored and continued at any line.
+    """
+    return hashlib.sha256(running_hash.encode() + raw).hexdigest()
+
+
+# deleting; the caller holds the transcript's lock
+
+
+def rename_deleted(path: str, now: dt.datetime) -> str:
+    """Give a transcript a name that is not a transcript's. Return the new path."""
+    name = f"{path}{_DELETED}{now:%Y%m%dT%H%M%S}"
+    candidates = (name, *(f"{name}.{number}" for number in range(2, _MOST_COPIES)))
+    new_path = next(candidate for candidate in candidates if not os.path.lexists(candidate))
+    with _unremovable(path):
+        os.rename(path, new_path)
+        sync_folder(os.path.dirname(path))
+    return new_path
+
+
+def purge_transcript(path: str) -> None:
+    """Delete a transcript for good, with the torn ends that were cut off it."""
+    with _unremovable(path):
+        os.unlink(path)
+        try:
+            os.unlink(path + TORN_ENDING)
+        except FileNotFoundError:
+            pass
+        sync_folder(os.path.dirname(path))
+
+
+@contextmanager
+def _unremovable(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        raise TranscriptUnwritable(f"{path}: could not be removed ({exc.strerror}).") from exc
+
+
+def was_deleted(folder: str, session_id: str) -> bool:
+    """Return whether a deleted transcript of this session is in the folder."""
+    names = (name.partition(_DELETED) for name in os.listdir(folder))
+    return any(mark and parse_transcript_name(original)[0] == session_id for original, mark, _ in names)

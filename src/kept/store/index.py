@@ -12,9 +12,8 @@ import apsw
 
 from kept import sqlite
 from kept.config.agent_paths import AgentPaths
-from kept.database_files import database_files, file_number
 from kept.errors import StoreDamaged
-from kept.sqlite import immediate, snapshot, translated
+from kept.sqlite import database_files, file_number, immediate, snapshot, translated
 from kept.store.cache import EmbeddingCache
 from kept.store.generation import SCHEMA_VERSION, Generation
 from kept.store.vectors import VectorLimits

@@ -21,9 +21,8 @@ from typing import Any
 
 import apsw
 
-from kept.database_files import create_private, database_files, delete_database
 from kept.errors import StoreDamaged
-from kept.sqlite import checksum_vfs
+from kept.sqlite import checksum_vfs, create_private, database_files, delete_database
 from kept.store.index import META_RECIPE, Index, connect
 from kept.store.integrity import Finding, check_index, is_intact
 from kept.store.kernels import dequantise

@@ -1,11 +1,10 @@
 """The memory as tools for a model, independent of the transport.
 
-tool_definitions, output_schema   the tools: names, descriptions, schemas of their arguments and results
-arguments      checking a call against its schema
-toolbox        running a call on the memory and the conversations
-record_json, tool_text, citation
-               results as data for a program, as text for a model, and how both cite a passage
-functions      the tools as Python functions
+tool_definitions   the tools: names, descriptions, schemas of their arguments and results; checking a call
+toolbox            running a call on the memory and the conversations
+record_json        results as data for a program
+tool_text          results as text for a model, and how they cite a passage
+functions          the tools as Python functions
 
 >>> toolbox = Toolbox(memory, sessions)
 >>> outcome = toolbox.run("memory_search", {"query": "which port is staging on?"})

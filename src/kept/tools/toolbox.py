@@ -10,14 +10,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, UsageError
+from kept.limits import utf8_safe, utf8_safe_tree
 from kept.memory import Memory
 from kept.records import Hit, Progress, SearchResult, TagCount
 from kept.redact import redact
 from kept.search.date_filter import check_order, parse_when
 from kept.sessions.transcript_paths import is_transcript_citation
-from kept.text import utf8_safe, utf8_safe_tree
-from kept.tools.arguments import check_arguments
-from kept.tools.citation import from_citation, from_uri
 from kept.tools.record_json import (
     hit_json,
     links_json,
@@ -27,9 +25,11 @@ from kept.tools.record_json import (
     to_json,
     written_json,
 )
-from kept.tools.tool_definitions import get_tool
+from kept.tools.tool_definitions import check_arguments, get_tool
 from kept.tools.tool_text import (
     error_text,
+    from_citation,
+    from_uri,
     links_text,
     passage_text,
     search_text,
@@ -128,7 +128,7 @@ class Toolbox:
                 "memory_get: give either a path or a date.",
                 hint="For example path: memory/ideas.md, or date: yesterday.",
             )
-        path = arguments["path"] if "path" in arguments else self._daily_path(arguments["date"])
+        path = arguments.get("path") or self._daily_path(arguments["date"])
         path, start, lines = from_citation(path, arguments.get("from"), arguments.get("lines"))
         try:
             passage = self.memory.read(path, start=start or 1, lines=lines)
@@ -241,6 +241,7 @@ def _split_tags(text: str) -> list[str]:
 
 
 def find_day(date: str, now: dt.datetime) -> dt.date:
+    """Return the day of a daily log. It is written as people write it: 2026-03-01, today, yesterday."""
     return dt.datetime.fromtimestamp(parse_when(date, now=now) / 1000).date()
 
 
@@ -250,7 +251,7 @@ def error_outcome(error: KeptError) -> ToolOutcome:
 
 
 def _session_json(record: SessionRecord) -> dict[str, Any]:
-    from kept.sessions.entry_json import format_time
+    from kept.sessions.entries import format_time
 
     title = record.state.get(_TITLE)
     return {

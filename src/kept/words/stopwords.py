@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from kept.words.folding import fold
-from kept.words.segment import normalise
+from kept.words.segment import fold, normalise
 
 _ENOUGH = 2
 """Stopwords of another language that a query needs to be taken for that language."""

@@ -9,16 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from kept.durable import write_atomic
+from kept.durable import locked, write_atomic
 from kept.errors import KeptError
-from kept.lock import locked
 from kept.records import Problem
 from kept.values import frozen
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.prompt_files import is_persons_own
 from kept.workspace.templates import is_untouched_template
-from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace, is_indexed_name, is_markdown
+from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace, is_indexed_name, is_markdown, is_persons_own
 
 _LONGEST_TEMPLATE = 100
 _LONG_TERM_NAMES = ("MEMORY.md", "memory.md")

@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING
 
 from kept.errors import NoteNotFound, WorkspaceError
 from kept.workspace.opened import OpenWorkspace
+from kept.workspace.workspace import IGNORE_FILES, Workspace
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-    from kept.workspace.workspace import Workspace
-
-IGNORE_FILES = (".gitignore", ".keptignore")
 _MAX_BYTES = 256_000
 _MAX_STARS = 4
 """Limit of '*' between two slashes. A pattern becomes a regular expression, which may take the length of a name to the
@@ -28,10 +26,6 @@ power of its '*'; the file may be a stranger's."""
 
 _Chain = tuple[tuple[int, "GitIgnoreSpec"], ...]
 """Patterns for one folder, those of its parents first. The number is the length of the path before which they apply."""
-
-
-def is_ignore_file(name: str) -> bool:
-    return name in IGNORE_FILES
 
 
 def is_ignored(workspace: Workspace, relative: str) -> bool:

@@ -6,19 +6,19 @@ import datetime as dt
 import os
 
 from kept.clock import Clock
-from kept.durable import append_durably, write_atomic
+from kept.durable import append_durably, locked, write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WriteFailed
-from kept.lock import locked
 from kept.records import Passage, Written
 from kept.workspace.daily import daily_parts, get_daily_notes, part_name
-from kept.workspace.files import decode
-from kept.workspace.opened import OpenWorkspace
-from kept.workspace.prompt_files import is_persons_own, refusal, require_tool_may_write
+from kept.workspace.opened import OpenWorkspace, decode
 from kept.workspace.workspace import (
     Workspace,
     find_name_fault,
     has_control_characters,
     is_note_name,
+    is_persons_own,
+    refusal,
+    require_tool_may_write,
     show_path,
 )
 
@@ -112,17 +112,22 @@ def _append(workspace: Workspace, path: str, entry: str, *, opening: str, tight:
     """Append a blank line and the entry, in one write."""
     absolute = workspace.locate(path)
     with OpenWorkspace(workspace) as opened:
-        before = _tail_state(opened, absolute, path, len(entry.encode("utf-8")), max_bytes)
-        if before.size == 0:
+        raw = _read_to_append(opened, absolute, path, len(entry.encode("utf-8")), max_bytes)
+        # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
+        is_half_ended = raw.endswith(b"\r")
+        text, _ = decode(raw.removesuffix(b"\r"))
+        if not raw:
             lead = opening + "\n" if opening else ""
         else:
-            lead = "" if before.ends_with_newline else "\n"
-            if not before.ends_with_blank_line and not (tight and before.ends_in_list and entry.startswith("- ")):
+            lead = "" if text.endswith("\n") and not is_half_ended else "\n"
+            ends_in_list = text.rstrip("\n").rpartition("\n")[2].startswith("- ")
+            has_blank_line = text.endswith("\n\n") and not is_half_ended
+            if not has_blank_line and not (tight and ends_in_list and entry.startswith("- ")):
                 lead += "\n"
         data = (lead + entry).encode("utf-8")
-        _refuse_too_large(path, before.size + len(data), max_bytes)
+        _refuse_too_large(path, len(raw) + len(data), max_bytes)
         append_durably(absolute, data, dir_fd=opened.folder_to_write(absolute), break_links=True)
-    first = before.lines + lead.count("\n") + 1
+    first = text.count("\n") + lead.count("\n") + 1
     return Written(path, first, first + entry.count("\n") - 1)
 
 
@@ -131,31 +136,16 @@ def _refuse_too_large(path: str, size: int, max_bytes: int) -> None:
         raise NoteTooLarge(f"{path}: with this it would have more than the limit of {max_bytes:,} bytes.")
 
 
-class _Tail:
-    """The end of a file, which decides on the white space before an appended entry."""
-
-    def __init__(self, raw: bytes) -> None:
-        # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
-        half = raw.endswith(b"\r")
-        text, _ = decode(raw.removesuffix(b"\r"))
-        self.size = len(raw)
-        self.lines = text.count("\n")
-        self.ends_with_newline = text.endswith("\n") and not half
-        self.ends_with_blank_line = text.endswith("\n\n") and not half
-        last = text.rstrip("\n").rpartition("\n")[2]
-        self.ends_in_list = last.startswith("- ")
-
-
-def _tail_state(opened: OpenWorkspace, absolute: str, path: str, more: int, max_bytes: int) -> _Tail:
-    """Return the end of a note. Raise NoteTooLarge before reading it if ``more`` bytes do not fit."""
+def _read_to_append(opened: OpenWorkspace, absolute: str, path: str, more: int, max_bytes: int) -> bytes:
+    """Return a note, empty if there is none. Raise NoteTooLarge before reading it if ``more`` bytes do not fit."""
     state = opened.find_state(absolute)
     if state is None:
-        return _Tail(b"")
+        return b""
     _refuse_too_large(path, state.st_size + more, max_bytes)
     try:
-        return _Tail(opened.read_found(absolute, max_bytes=max_bytes).raw)
+        return opened.read_found(absolute, max_bytes=max_bytes).raw
     except NoteNotFound:
-        return _Tail(b"")
+        return b""
     except (PathRefused, NoteTooLarge):
         raise
     except WorkspaceError as exc:

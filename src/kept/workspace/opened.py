@@ -1,7 +1,8 @@
-"""Opens the folders of a workspace one part at a time, so that no symbolic link on the way is ever followed.
+"""Reads notes, and opens their folders one part at a time, so that no symbolic link on the way is ever followed.
 
 Checking a path and then opening it leaves a moment in which a folder can be swapped for a link. Here each folder is
 opened in its parent (``openat`` with ``O_NOFOLLOW``), and files are read, written and listed in the open folder.
+A note is read even if its bytes are not valid UTF-8.
 """
 
 from __future__ import annotations
@@ -12,9 +13,89 @@ import stat
 from types import TracebackType
 
 from kept.durable import OPEN_FOLDER, make_folder_in, make_private_folder
-from kept.errors import NoteNotFound, PathRefused, WorkspaceError
-from kept.workspace.files import NoteText, read_note
+from kept.errors import NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError
+from kept.limits import int64
+from kept.values import frozen
 from kept.workspace.workspace import Workspace, is_too_long, show_path
+
+# reading a note
+
+_BOM = b"\xef\xbb\xbf"
+_BLOCK = 1 << 20
+
+
+@frozen
+class NoteText:
+    """A note as it was read: its bytes, its text with '\\n' line ends, and a warning if bytes were replaced."""
+
+    raw: bytes
+    text: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    warning: str | None = None
+
+
+def read_note(absolute: str, *, max_bytes: int, dir_fd: int | None = None) -> NoteText:
+    """Read a note with any encoding. The file itself is never changed.
+
+    The file is opened without following a link, and its size and times come from the open handle, so they belong to
+    the bytes that were read. With ``dir_fd``, only the last part of the path is looked up, in that open folder.
+    """
+    name = absolute if dir_fd is None else os.path.basename(absolute)
+    try:
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=dir_fd)
+    except FileNotFoundError:
+        raise NoteNotFound(f"{absolute}: there is no such note.") from None
+    except OSError as exc:
+        if exc.errno == errno.ELOOP:
+            raise PathRefused(f"{absolute}: symbolic links are not followed.") from None
+        raise WorkspaceError(f"{absolute}: cannot be read ({exc.strerror}).") from exc
+    try:
+        state = os.fstat(handle)
+        raw = _read_regular(handle, state, absolute, max_bytes)
+    except OSError as exc:
+        raise WorkspaceError(f"{absolute}: cannot be read ({exc.strerror}).") from exc
+    finally:
+        os.close(handle)
+    text, warning = decode(raw)
+    return NoteText(raw, text, state.st_size, int64(state.st_mtime_ns), int64(state.st_ctime_ns), warning)
+
+
+def _read_regular(handle: int, state: os.stat_result, absolute: str, max_bytes: int) -> bytes:
+    """Return all bytes. Raise NoteTooLarge if the file has more than ``max_bytes``, or grows beyond that meanwhile."""
+    if not stat.S_ISREG(state.st_mode):
+        raise PathRefused(f"{absolute}: not a file.")
+    if state.st_size > max_bytes:
+        raise NoteTooLarge(f"{absolute}: {state.st_size:,} bytes, more than the limit of {max_bytes:,}.")
+    raw = os.read(handle, state.st_size + 1)
+    if len(raw) == state.st_size:
+        return raw
+    while len(raw) <= max_bytes and (more := os.read(handle, min(max_bytes + 1 - len(raw), _BLOCK))):
+        raw += more
+    if len(raw) > max_bytes:
+        raise NoteTooLarge(f"{absolute}: more than the limit of {max_bytes:,} bytes.")
+    return raw
+
+
+def decode(raw: bytes) -> tuple[str, str | None]:
+    """Decode leniently: strip the BOM, normalise line ends, replace invalid UTF-8. Return the text and a warning."""
+    body = raw.removeprefix(_BOM)
+    warning = None
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        text = body.decode("utf-8", errors="replace")
+        warning = f"not valid UTF-8 at byte {exc.start}; unreadable bytes are shown as �"
+    if "\0" in text:
+        text = text.replace("\0", "�")
+        warning = warning or "contains NUL bytes, shown as �"
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text, warning
+
+
+# opening folders
 
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MAX_OPEN = 32
@@ -36,10 +117,13 @@ class FolderTree:
 
         Raise OSError if the folder does not exist, with ELOOP if a symbolic link is in the way.
         """
-        self._close_below(_count_shared(self._parts, parts))
+        shared = os.path.commonprefix([self._parts, parts])  # noqa: RUF071 - whole parts, since these are tuples
+        self.close(below=len(shared))
         self._parts = parts
         if not self._handles:
-            self._handles.append((0, self._open_base(create)))
+            if create:
+                make_private_folder(self._base)
+            self._handles.append((0, open_folder(self._base, self._flags)))
         depth, handle = self._handles[-1]
         for part in parts[depth:]:
             depth, handle = depth + 1, _open_in(handle, part, create)
@@ -48,24 +132,10 @@ class FolderTree:
             self._handles.append((depth, handle))
         return handle
 
-    def _open_base(self, create: bool) -> int:
-        if create:
-            make_private_folder(self._base)
-        return open_folder(self._base, self._flags)
-
-    def _close_below(self, depth: int) -> None:
-        while self._handles and self._handles[-1][0] > depth:
+    def close(self, *, below: int = -1) -> None:
+        """Close all folders, or those deeper than ``below``."""
+        while self._handles and self._handles[-1][0] > below:
             os.close(self._handles.pop()[1])
-
-    def close(self) -> None:
-        self._close_below(-1)
-
-
-def _count_shared(left: tuple[str, ...], right: tuple[str, ...]) -> int:
-    for count, (mine, other) in enumerate(zip(left, right, strict=False)):
-        if mine != other:
-            return count
-    return min(len(left), len(right))
 
 
 def _open_in(folder: int, name: str, create: bool) -> int:
@@ -161,10 +231,15 @@ class OpenWorkspace:
         folder = absolute.rpartition(os.sep)[0]
         if self._last is None or self._last[0] != folder:
             base = self._workspace.base_of(absolute)
+            if base is None:
+                raise OSError(errno.EXDEV, "outside the workspace")
             if base == absolute:  # an extra path that is a file
                 base = folder
+            if base not in self._trees:
+                self._trees[base] = FolderTree(base, follow=self._may_be_link(base))
+            below = folder[len(base) + 1 :]
             self._last = None
-            self._last = folder, self._open(base, folder, create)
+            self._last = folder, self._trees[base].open(tuple(below.split(os.sep)) if below else (), create=create)
         return self._last[1]
 
     def open_to_list(self, folder: str) -> int:
@@ -178,15 +253,6 @@ class OpenWorkspace:
             return open_folder(folder, _LIST | (0 if self._may_be_link(folder) else os.O_NOFOLLOW))
         # Keep only the parent open: most folders have no subfolders.
         return open_folder(folder.rpartition(os.sep)[2], _LIST | os.O_NOFOLLOW, dir_fd=self.folder_of(folder))
-
-    def _open(self, base: str | None, folder: str, create: bool) -> int:
-        if base is None:
-            raise OSError(errno.EXDEV, "outside the workspace")
-        tree = self._trees.get(base)
-        if tree is None:
-            tree = self._trees[base] = FolderTree(base, follow=self._may_be_link(base))
-        below = folder[len(base) + 1 :]
-        return tree.open(tuple(below.split(os.sep)) if below else (), create=create)
 
     def _may_be_link(self, base: str) -> bool:
         """Return whether a base may be a link. The workspace may; an extra path may not."""

@@ -9,14 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from kept.clock import Clock
-from kept.durable import append_durably, make_private_folder, write_atomic
+from kept.durable import append_durably, locked, make_private_folder, mend_end, write_atomic
 from kept.errors import KeptError, WriteFailed
-from kept.lock import locked
-from kept.quarantine import mend_end
 from kept.values import frozen
-from kept.workspace.files import NoteText
 from kept.workspace.notes import LOCK_WAIT_S
-from kept.workspace.opened import OpenWorkspace
+from kept.workspace.opened import NoteText, OpenWorkspace
 from kept.workspace.workspace import Workspace
 
 _RAW_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")

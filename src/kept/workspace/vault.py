@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from kept.errors import WorkspaceError
-from kept.text import is_utf8
+from kept.limits import is_utf8
 from kept.workspace.daily import DAILY_NOTE, KEPTS_OWN, DailyNotes
 from kept.workspace.date_format import ISO, FormatRefused, parse_format
 from kept.workspace.opened import OpenWorkspace

@@ -1,4 +1,9 @@
-"""A workspace and its rules: the paths a caller may name, and the names that are indexed. Names only, not the disk.
+"""A workspace and its rules: files of a system prompt, paths a caller may name, names that are indexed.
+
+Everything that a tool writes may have been suggested by others: by a note, a web page, a message in a group.
+So a tool must not write what a model later reads as instructions. Tools write MEMORY.md, which is shown as data, notes
+below memory/, and a vault's daily notes. All other files belong to the person, who changes them with an editor or
+`kept add --to`.
 
 Every path from outside passes through `Workspace.locate` and is then opened through `OpenWorkspace`, which follows no
 link. Discovery (`scan.py`) and writing (`notes.py`) use the same rules: `is_visible`, `Workspace.is_note_file`,
@@ -10,18 +15,102 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from kept.durable import make_private_folder
 from kept.errors import PathRefused, WorkspaceError, WorkspaceMissing
-from kept.text import is_utf8
+from kept.limits import is_utf8
 from kept.values import frozen
-from kept.workspace.prompt_files import INSTRUCTING, LONG_TERM
-from kept.workspace.prompt_files import MEMORY_FOLDER as MEMORY_FOLDER
 
 if TYPE_CHECKING:
     from kept.config import Config
     from kept.config.schema import WorkspaceLayout
+
+# files of a prompt
+
+INSTRUCTING = ("SOUL.md", "AGENTS.md")
+"""Shown verbatim: the person's own instructions."""
+LONG_TERM = ("MEMORY.md", "memory.md")
+INFORMING = ("USER.md", *LONG_TERM)
+"""Shown as data."""
+MEMORY_FOLDER = "memory"
+
+_OTHERS = (
+    *("IDENTITY.md", "TOOLS.md", "HEARTBEAT.md", "BOOTSTRAP.md"),
+    *("AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md"),
+)
+"""Instructions for other agents that work in the same folder."""
+PERSONS_OWN = (*INSTRUCTING, "USER.md", *_OTHERS)
+
+
+def is_persons_own(path: str) -> bool:
+    """Return whether a file belongs to the person, being part of a system prompt, in any folder and spelling."""
+    return _fold(path.replace("\\", "/").rpartition("/")[2]) in _folded()
+
+
+def require_tool_may_write(workspace: Workspace, absolute: str, shown: str) -> None:
+    """Raise PathRefused unless a tool may write the note at ``absolute``."""
+    relative = os.path.relpath(absolute, workspace.root).replace(os.sep, "/")
+    if is_persons_own(relative) or _is_linked_to_persons_own(workspace.root, absolute):
+        raise refusal(shown)
+    if relative in LONG_TERM or relative.startswith(f"{MEMORY_FOLDER}/") or _is_daily_note(workspace, relative):
+        return
+    daily = ", daily notes" if workspace.layout == "vault" else ""
+    raise PathRefused(f"{shown}: tools write only MEMORY.md{daily} and notes below memory/.")
+
+
+def _is_daily_note(workspace: Workspace, relative: str) -> bool:
+    """Return whether a note is in a vault's own place for daily notes, under the name of a day."""
+    if workspace.layout == "kept" or relative.startswith("../"):
+        return False
+    from kept.workspace.daily import get_daily_notes
+
+    daily = get_daily_notes(workspace)
+    found = daily.find_day(relative)
+    return found is not None and (not daily.folder or relative.startswith(f"{daily.folder}/"))
+
+
+def refusal(shown: str) -> PathRefused:
+    return PathRefused(
+        f"{shown}: tools cannot write files that are part of a system prompt; write to 'memory' (MEMORY.md) or to a "
+        "daily note instead, or ask the person to change it.",
+        hint="",
+    )
+
+
+def _is_linked_to_persons_own(root: str, absolute: str) -> bool:
+    """Return whether a path is another name of such a file: by a link, or on a file system that ignores case."""
+    target = _identity(absolute)
+    return target is not None and any(target == _identity(os.path.join(root, name)) for name in PERSONS_OWN)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        state = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return state.st_dev, state.st_ino
+
+
+@cache
+def _folded() -> frozenset[str]:
+    return frozenset(map(_fold, PERSONS_OWN))
+
+
+def _fold(name: str) -> str:
+    """Return a name as the most lenient file system compares it.
+
+    Case, width, invisible characters, trailing dots and spaces, and the name of an NTFS stream are dropped.
+    """
+    import unicodedata
+
+    plain = unicodedata.normalize("NFKC", name.partition(":")[0]).casefold()
+    visible = (char for char in plain if unicodedata.category(char) not in ("Cc", "Cf"))
+    return "".join(visible).strip(" .")
+
+
+# names and paths
 
 ROOT_NOTES = (*LONG_TERM, "USER.md", *INSTRUCTING)
 MAX_PATH_BYTES = 4095
@@ -32,6 +121,7 @@ _SURELY_SHORT = MAX_PATH_BYTES // 4
 _SHOWN_CHARS = 300
 _CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"
 _LONGEST_TITLE = 200
+IGNORE_FILES = (".gitignore", ".keptignore")
 _SKIPPED_NAMES = ("node_modules",)
 _SKIPPED_PATHS = ("logseq/bak", "logseq/version-files")
 """Copies of pages that Logseq keeps."""
@@ -53,8 +143,9 @@ def is_visible(name: str) -> bool:
 
 
 def may_be_title(name: str) -> bool:
-    """Return whether a name is not the path of a note, and may be its title or its day instead."""
-    is_path = is_markdown(name) or name.startswith(("/", ".", "~")) or ".." in name
+    """Return whether a name is not the path of a note, and may be its title or its day (2026/11/12) instead."""
+    is_path = is_markdown(name) or name.startswith((".", "~")) or ".." in name
+    is_path = is_path or ("/" in name and not name[0].isdigit())
     return not is_path and len(name) <= _LONGEST_TITLE and bool(name.strip()) and name.isprintable()
 
 
@@ -216,7 +307,12 @@ class Workspace:
         absolute = os.path.normpath(os.path.join(self.root, path))
         if self.base_of(absolute) is None:
             raise PathRefused(f"{shown}: outside the workspace.")
-        _refuse_long(absolute, shown)
+        try:
+            encoded = os.fsencode(absolute)
+        except UnicodeEncodeError:
+            raise PathRefused(f"{shown}: the name is not valid UTF-8.") from None
+        if len(encoded) > MAX_PATH_BYTES or any(len(part) > MAX_NAME_BYTES for part in encoded.split(b"/")):
+            raise PathRefused(f"{shown}: the name is too long.")
         return absolute
 
     def base_of(self, absolute: str) -> str | None:
@@ -231,12 +327,3 @@ def show_path(path: str) -> str:
     """Return a path for a message: on one line, without characters that a terminal or JSON cannot take."""
     shown = path if path.isprintable() else ascii(path)[1:-1]
     return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}…"
-
-
-def _refuse_long(absolute: str, shown: str) -> None:
-    try:
-        encoded = os.fsencode(absolute)
-    except UnicodeEncodeError:
-        raise PathRefused(f"{shown}: the name is not valid UTF-8.") from None
-    if len(encoded) > MAX_PATH_BYTES or any(len(part) > MAX_NAME_BYTES for part in encoded.split(b"/")):
-        raise PathRefused(f"{shown}: the name is too long.")

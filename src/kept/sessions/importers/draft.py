@@ -17,6 +17,7 @@ from kept.sessions.entries import (
     Block,
     Body,
     CompactionEntry,
+    DamagedEntry,
     Entry,
     Message,
     SessionStart,
@@ -24,9 +25,13 @@ from kept.sessions.entries import (
     Text,
     TokenUsage,
     UnknownBlock,
+    format_entry,
+    format_time,
+    parse_entry,
+    parse_time,
+    to_json,
     whole_ms,
 )
-from kept.sessions.entry_json import DamagedEntry, format_entry, format_time, parse_entry, parse_time, to_json
 from kept.sessions.importers.report import Became, KindCount, count_kinds
 from kept.sessions.importers.source import Record, Source, fingerprint
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey

@@ -1,4 +1,4 @@
-"""`kept.text`: UTF-8, one line, a limited length."""
+"""`kept.limits`: UTF-8, one line, a limited length, the estimated number of tokens."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.text import clip, is_utf8, one_line, printable_line, utf8_safe, utf8_safe_tree
+from kept.limits import clip, estimate_tokens, is_utf8, one_line, printable_line, utf8_safe, utf8_safe_tree
 
 
 @given(st.text(alphabet=st.characters(codec=None)), st.integers(1, 40))
@@ -35,3 +35,22 @@ def test_lone_surrogates_are_replaced_and_pairs_are_joined(text, safe):
     assert utf8_safe(text) == safe
     assert is_utf8(text) == (text == safe)
     assert utf8_safe_tree({text: [text, 1, None]}) == {safe: [safe, 1, None]}
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", 0),
+        ("abcd", 1),
+        ("abcde", 2),
+        ("漢字", 2),
+        ("ไทย", 3),
+        ("한국", 2),
+        ("かな", 2),
+        ("漢abcd", 2),
+        ("é" * 4, 1),
+        ("𠀀", 1),
+    ],
+)
+def test_dense_scripts_weigh_a_token_for_each_character(text, tokens):
+    assert estimate_tokens(text) == tokens

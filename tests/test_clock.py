@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kept.backoff import Backoff
+from kept.clock import Backoff
 
 
 def test_delays_double_up_to_the_longest_and_start_again_after_a_reset():

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 
-from kept.lock import claimed
+from kept.durable import claimed
 
 
 def test_a_name_is_claimed_once_and_free_again_afterwards(tmp_path):
