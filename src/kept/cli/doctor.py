@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from kept.app import open_memory
 from kept.cli.output import echo, json_option, print_json, progress_bar, style
 from kept.cli.root import Globals
 from kept.doctor import Check, examine, examine_agents, repair
+from kept.memory import Memory
 
 
 @click.command("doctor")
@@ -21,7 +21,7 @@ def command(ctx: click.Context, fix: bool, as_json: bool) -> None:
     """
     options: Globals = ctx.obj
     loaded = options.load()
-    with open_memory(loaded) as memory, progress_bar("Indexing") as progress:
+    with Memory(loaded.config) as memory, progress_bar("Indexing") as progress:
         checks = examine(memory)
         if fix and any(check.remedy for check in checks):
             checks = repair(memory, checks, progress=progress)

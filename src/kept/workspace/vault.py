@@ -25,6 +25,7 @@ _PERIODIC = "periodic-notes"
 _LOGSEQ_SETTINGS = "logseq/config.edn"
 _LOGSEQ_FOLDER = "journals"
 _LOGSEQ_FORMAT = "yyyy_MM_dd"
+_EDN_COMMENT = r'("(?:[^"\\]|\\.)*")|;[^\n]*'
 _MAX_BYTES = 1_000_000
 _MAX_CHARS = 200
 
@@ -87,8 +88,7 @@ def _has_daily_notes(root: str) -> bool:
 
 
 def _read_logseq(workspace: Workspace) -> DailyNotes:
-    lines = _read(workspace, _LOGSEQ_SETTINGS).split("\n")
-    text = "\n".join(line for line in lines if not line.lstrip().startswith(";"))
+    text = re.sub(_EDN_COMMENT, r"\1", _read(workspace, _LOGSEQ_SETTINGS))
     folder = _edn_text(text, "journals-directory") or _LOGSEQ_FOLDER
     return _checked(LOGSEQ, folder, _from_java(_edn_text(text, "journal/file-name-format") or _LOGSEQ_FORMAT))
 

@@ -125,7 +125,7 @@ IGNORE_FILES = (".gitignore", ".keptignore")
 _SKIPPED_NAMES = ("node_modules",)
 _SKIPPED_PATHS = ("logseq/bak", "logseq/version-files")
 """Copies of pages that Logseq keeps."""
-_NOT_WRITTEN = "Extra paths are searched, never written: put the note into the workspace, or change it with an editor."
+_NOT_WRITTEN = "Name a note of the workspace, or change this one with an editor."
 
 
 def is_markdown(name: str) -> bool:
@@ -229,11 +229,15 @@ class Workspace:
 
     def require(self) -> None:
         if not os.path.isdir(self.root):
-            init = "kept init" if self.agent_id == "main" else f"kept --agent {self.agent_id} init"
             raise WorkspaceMissing(
                 f"There is no workspace at {self.root}.",
-                hint=f"Create it with '{init}', or name another with --workspace.",
+                hint=f"Create it with '{self.init_command}', or name another with --workspace.",
             )
+
+    @property
+    def init_command(self) -> str:
+        """Command that creates the workspace of this agent."""
+        return "kept init" if self.agent_id == "main" else f"kept --agent {self.agent_id} init"
 
     def make(self) -> None:
         """Create the folder unless it exists; and memory/ in it, unless it is a vault."""
@@ -277,7 +281,7 @@ class Workspace:
     def require_own(self, absolute: str, shown: str) -> None:
         """Raise PathRefused if a note is in an extra path only: those are searched, never written."""
         if not self.is_own_note(absolute) and self._is_extra(absolute):
-            raise PathRefused(f"{shown}: is in an extra path.", hint=_NOT_WRITTEN)
+            raise PathRefused(f"{shown}: extra paths are searched, never written.", hint=_NOT_WRITTEN)
 
     def _is_extra(self, absolute: str) -> bool:
         if absolute in self.extra_paths:
