@@ -63,31 +63,46 @@ def test_all_markdown_in_all_folders_is_notes_except_what_is_left_out(workspace)
     }
 
 
-PATTERNS = {
-    ".gitignore": "# comment\n\ndrafts/\n*.secret.md\n/top.md\n!keep.secret.md\n",
-    ".keptignore": "private\n",
-    "a/.gitignore": "here.md\n!b.secret.md\n",
-}
 TREE = (
     "drafts/x.md", "a/drafts/x.md", "a.secret.md", "keep.secret.md", "top.md", "a/top.md", "private/x.md",
-    "a/private.md", "a/here.md", "here.md", "a/b.secret.md", "b.secret.md", "a/deep/here.md", "plain.md",
+    "a/private.md", "a/here.md", "here.md", "a/b.secret.md", "b.secret.md", "a/deep/here.md", "plain.md", "docs/x.md",
+    "docs/drafts/x.md", "a b/c d.md", "[x].md", "x.md", "a/x/y/z.md", "UPPER.MD", "build.md", "build/x.md", "log.md",
 )  # fmt: skip
+PATTERNS = [
+    {
+        ".gitignore": "# comment\n\ndrafts/\n*.secret.md\n/top.md\n!keep.secret.md\n",
+        ".keptignore": "private\n",
+        "a/.gitignore": "here.md\n!b.secret.md\n",
+    },
+    {".gitignore": "/*\n!/docs/\n"},
+    {".gitignore": "*\n!*/\n!x.md\n"},
+    {".gitignore": "a*\n!a/\n"},
+    {".gitignore": "drafts\n!docs/drafts/\n*.md \n!here.md\n"},
+    {".gitignore": "a/**/z.md\n**/drafts\ndocs/*.md\n"},
+    {".gitignore": "\\[x\\].md\n[px]*.md\n?ere.md\n*.MD\n"},
+    {".gitignore": "*.md\n", "a/.gitignore": "!*.md\n", "a/deep/.gitignore": "*\n"},
+    {".gitignore": "build/\nlog\nlog*\n!log.md\n", ".keptignore": "a\n!a/\n/a b/c*\n"},
+    {".gitignore": "*.m[d]\n!x.m?\n"},
+    {".gitignore": "a/**\n!a/here.md\n!a/x/\n"},
+    {".gitignore": "*/\n!a/\n!docs/\n"},
+]
 
 
-def test_patterns_leave_out_what_git_would(workspace):
-    """Compared with git itself, for which .keptignore is one more file of patterns."""
-    for name, text in PATTERNS.items():
-        write_file(workspace / name, text)
+@pytest.mark.parametrize("patterns", PATTERNS, ids=range(len(PATTERNS)))
+def test_patterns_leave_out_what_git_would(workspace, patterns):
+    """Compared with git itself, where the top .keptignore is at the end of the top .gitignore."""
     for name in TREE:
         write_file(workspace / name, "x")
-    git = ["git", "-c", f"core.excludesFile={workspace / '.keptignore'}"]
-    subprocess.run([*git, "init", "-q"], cwd=workspace, check=True)
-    listed = subprocess.run(
-        [*git, "ls-files", "--others", "--exclude-standard", "*.md"], cwd=workspace, check=True, capture_output=True
-    ).stdout.decode()
-    assert sorted(names(workspace)) == sorted(listed.split())
-    one_by_one = [name for name in TREE if not is_ignored(Workspace.at(str(workspace), layout="vault"), name)]
-    assert sorted(one_by_one) == sorted(listed.split())
+    for name, text in patterns.items():
+        write_file(workspace / name, text)
+    found = names(workspace)
+    vault = Workspace.at(str(workspace), layout="vault")
+    assert sorted(name for name in TREE if not is_ignored(vault, name)) == sorted(found)
+    write_file(workspace / ".gitignore", "".join(patterns.get(name, "") for name in (".gitignore", ".keptignore")))
+    subprocess.run(["git", "init", "-q"], cwd=workspace, check=True)
+    list_files = ["git", "ls-files", "-z", "--others", "--exclude-standard", "*.md", "*.MD"]
+    listed = subprocess.run(list_files, cwd=workspace, check=True, capture_output=True).stdout.decode()
+    assert sorted(found) == sorted(filter(None, listed.split("\0")))
 
 
 def test_patterns_of_a_stranger_cost_nothing_and_lead_nowhere(workspace, tmp_path):

@@ -32,29 +32,29 @@ _MAX_NAMES = 6
 
 
 @click.command("init")
-@click.argument("workspace", metavar="[DIR]", required=False)
+@click.argument("folder", required=False)
 @click.option(
     "--layout",
     type=click.Choice(["kept", "vault"]),
-    help="vault: all Markdown in DIR is notes. kept: MEMORY.md and memory/. Default: vault if DIR has Markdown.",
+    help="vault: all Markdown in FOLDER is notes. kept: MEMORY.md and memory/. Default: vault if it has Markdown.",
 )
 @click.option("--no-index", is_flag=True, help="Do not index the notes of a vault now; the first search does it.")
 @json_option
 @click.pass_obj
 def command(
-    options: Globals, workspace: str | None, layout: WorkspaceLayout | None, no_index: bool, as_json: bool
+    options: Globals, folder: str | None, layout: WorkspaceLayout | None, no_index: bool, as_json: bool
 ) -> None:
     """Create a workspace, or adopt a folder of Markdown as it is.
 
-    DIR is the folder of the notes (default: ~/.kept/workspace). A folder that has Markdown, such as an Obsidian or
-    Logseq vault, is indexed with all its folders, and nothing is added to it. If the settings name another workspace,
-    they are changed. Files that exist are not changed.
+    FOLDER is the folder of the notes (default: ~/.kept/workspace). If it has Markdown, such as an Obsidian or Logseq
+    vault, all of it is indexed, in all folders, and nothing is added. If the settings name another workspace, they are
+    changed. Files that exist are not changed.
     """
-    loaded = options.load(workspace=workspace)
+    loaded = options.load(workspace=folder)
     root = loaded.config.workspace
     if not is_utf8(root):
         raise UsageError("The path of the workspace is not valid UTF-8.", hint="Choose a folder with another name.")
-    plan = _plan(loaded, layout, is_named=workspace is not None)
+    plan = _plan(loaded, layout, is_named=folder is not None)
     # Nothing is added to somebody's vault, even if only the environment names it.
     is_foreign = layout is None and not loaded.config.trusts_workspace and plan.content is None
     is_vault = plan.layout == "vault" or (is_foreign and find_layout(root) == "vault")
@@ -64,16 +64,16 @@ def command(
     if plan.content is not None:
         write_atomic(plan.file, plan.content)
         created += [] if loaded.user_file.exists else [loaded.user_file.path]
-    outcome = _look(options, workspace, plan, created)
+    outcome = _look(options, folder, plan, created)
     if as_json:
-        report = _index(options, workspace) if _may_index(outcome, no_index) else None
+        report = _index(options, folder) if _may_index(outcome, no_index) else None
         print_json(_outcome_json(outcome, report))
         return
     _show(outcome)
     if _may_index(outcome, no_index):
         from kept.cli.index import show_report
 
-        report = _index(options, workspace)
+        report = _index(options, folder)
         if report is not None:
             show_report(report)
     _show_next(outcome)
@@ -147,11 +147,11 @@ class InitOutcome:
     is_trusted: bool
 
 
-def _look(options: Globals, workspace: str | None, plan: InitPlan, created: list[str]) -> InitOutcome:
+def _look(options: Globals, folder: str | None, plan: InitPlan, created: list[str]) -> InitOutcome:
     from kept.workspace.daily import get_daily_notes
     from kept.workspace.vault import find_program
 
-    loaded = options.load(workspace=workspace, settings={"workspace_layout": plan.layout})
+    loaded = options.load(workspace=folder, settings={"workspace_layout": plan.layout})
     own = Workspace.of(loaded.config)
     survey = survey_workspace(own, max_bytes=loaded.config.memory_search.max_file_bytes)
     later = options.load().config.workspace
@@ -162,7 +162,7 @@ def _look(options: Globals, workspace: str | None, plan: InitPlan, created: list
         survey=survey if plan.layout == "vault" or survey.missed_markdown() else None,
         daily=get_daily_notes(own),
         program=find_program(own.root) if plan.layout == "vault" else "",
-        overridden_by=later if workspace is not None and not is_same_folder(later, own.root) else None,
+        overridden_by=later if folder is not None and not is_same_folder(later, own.root) else None,
         is_trusted=loaded.config.trusts_workspace,
     )
 
@@ -173,11 +173,11 @@ def _may_index(outcome: InitOutcome, no_index: bool) -> bool:
     return outcome.plan.layout == "vault" and not no_index and settings.provider in _ON_THIS_MACHINE
 
 
-def _index(options: Globals, workspace: str | None) -> SyncReport | None:
+def _index(options: Globals, folder: str | None) -> SyncReport | None:
     from kept.app import open_memory
 
     try:
-        with open_memory(options.load(workspace=workspace)) as memory, progress_bar("Indexing") as progress:
+        with open_memory(options.load(workspace=folder)) as memory, progress_bar("Indexing") as progress:
             return memory.sync(progress=progress)
     except KeptError as exc:  # the workspace is ready; the first search tries again
         warn(f"Not indexed yet: {exc.message}")

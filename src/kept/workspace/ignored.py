@@ -8,23 +8,53 @@ be brought back.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from kept.errors import NoteNotFound, WorkspaceError
+from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import IGNORE_FILES, Workspace
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
 
 _MAX_BYTES = 256_000
 _MAX_STARS = 4
 """Limit of '*' between two slashes. A pattern becomes a regular expression, which may take the length of a name to the
 power of its '*'; the file may be a stranger's."""
 
-_Chain = tuple[tuple[int, "GitIgnoreSpec"], ...]
+
+@frozen
+class Patterns:
+    """Patterns of one folder, the last one first: it decides. Each has a regular expression, and whether what matches
+    is left out."""
+
+    for_folders: tuple[tuple[re.Pattern[str], bool], ...]
+    for_files: tuple[tuple[re.Pattern[str], bool], ...]
+    """Those that can match the name of a note."""
+
+    def decide(self, path: str, *, is_folder: bool) -> bool | None:
+        """Return whether a path, relative to the folder, is left out; None if no pattern matches it.
+
+        The path of a folder ends in '/'.
+        """
+        for regex, is_left_out in self.for_folders if is_folder else self.for_files:
+            if any(_is_exact(match, path) for match in regex.finditer(path)):
+                return is_left_out
+        return None
+
+
+def _is_exact(match: re.Match[str], path: str) -> bool:
+    """Return whether a pattern matches a path itself, not a folder above it, which was decided when it was entered.
+
+    The library marks the slash after the part that matches. Without a mark, a match that ends with the slash of the
+    path is that of `folder/**`, which matches everything in the folder and not the folder itself.
+    """
+    if match.lastgroup is not None:
+        return match.start(match.lastgroup) == len(path) - 1
+    return not (match.end() == len(path) and path.endswith("/"))
+
+
+_Chain = tuple[tuple[int, Patterns], ...]
 """Patterns for one folder, those of its parents first. The number is the length of the path before which they apply."""
 
 
@@ -33,7 +63,7 @@ def is_ignored(workspace: Workspace, relative: str) -> bool:
     folder = workspace.root
     *folders, name = relative.split("/")
     with OpenWorkspace(workspace) as opened:
-        rules = IgnoreRules(opened, workspace.root, report=lambda path, reason: None)
+        rules = IgnoreRules(opened, workspace, report=lambda path, reason: None)
         for part in folders:
             rules.enter(folder, IGNORE_FILES)
             if rules.is_ignored(folder, part, is_folder=True):
@@ -46,23 +76,25 @@ def is_ignored(workspace: Workspace, relative: str) -> bool:
 class IgnoreRules:
     """The patterns of the folders that a walk has entered. ``report`` is called with a path and a reason."""
 
-    def __init__(self, opened: OpenWorkspace, root: str, *, report: Callable[[str, str], None]) -> None:
+    def __init__(self, opened: OpenWorkspace, workspace: Workspace, *, report: Callable[[str, str], None]) -> None:
         self._opened = opened
-        self._root = root
+        self._root = workspace.root
+        self._endings = workspace.endings
         self._report = report
         self._chains: dict[str, _Chain] = {}
 
-    def enter(self, folder: str, names: Iterable[str]) -> None:
-        """Read the ignore files of a folder. Parents are entered first."""
+    def enter(self, folder: str, names: Iterable[str]) -> bool:
+        """Read the ignore files of a folder, and return whether patterns apply to it. Parents are entered first."""
         chain = () if folder == self._root else self._chains.get(os.path.dirname(folder), ())
         text = "\n".join(
             filter(None, (self._read(os.path.join(folder, name)) for name in IGNORE_FILES if name in names))
         )
-        spec = _compile(text) if text else None
-        if spec is not None:
-            chain = (*chain, (len(folder) + 1, spec))
+        patterns = _compile(text, self._endings) if text else None
+        if patterns is not None:
+            chain = (*chain, (len(folder) + 1, patterns))
         if chain:
             self._chains[folder] = chain
+        return bool(chain)
 
     def is_ignored(self, folder: str, name: str, *, is_folder: bool) -> bool:
         """Return whether a file or folder is left out. Its parents are not."""
@@ -70,10 +102,10 @@ class IgnoreRules:
         if not chain:
             return False
         path = f"{folder}{os.sep}{name}{'/' if is_folder else ''}"
-        for start, spec in reversed(chain):
-            is_included = spec.check_file(path[start:]).include
-            if is_included is not None:
-                return is_included
+        for start, patterns in reversed(chain):
+            is_left_out = patterns.decide(path[start:], is_folder=is_folder)
+            if is_left_out is not None:
+                return is_left_out
         return False
 
     def _read(self, path: str) -> str:
@@ -91,28 +123,39 @@ class IgnoreRules:
 
 
 @lru_cache(maxsize=256)
-def _compile(text: str) -> GitIgnoreSpec | None:
+def _compile(text: str, endings: tuple[str, ...]) -> Patterns | None:
     """Return the patterns of a text, or None if it has none. The library is imported only if there are some."""
     lines = [line for line in text.split("\n") if line.strip() and not line.startswith("#")]
-    lines = [line for line in lines if not _has_too_many_stars(line)]
-    if not lines:
+    known = [(line, *pattern) for line in reversed(lines) for pattern in _read_pattern(line)]
+    if not known:
         return None
+    return Patterns(
+        for_folders=tuple((regex, is_left_out) for _, regex, is_left_out in known),
+        for_files=tuple(
+            (regex, is_left_out) for line, regex, is_left_out in known if _may_match_note(line.rstrip(), endings)
+        ),
+    )
+
+
+def _read_pattern(line: str) -> list[tuple[re.Pattern[str], bool]]:
+    """Return the regular expression of a line and whether it leaves out. Empty if git could not read it either."""
+    if _has_too_many_stars(line):
+        return []
     from pathspec import GitIgnoreSpec
 
     try:
-        return GitIgnoreSpec.from_lines(lines)
-    except ValueError:  # git ignores a pattern that it cannot read
-        return GitIgnoreSpec.from_lines(filter(_is_pattern, lines))
-
-
-def _is_pattern(line: str) -> bool:
-    from pathspec import GitIgnoreSpec
-
-    try:
-        GitIgnoreSpec.from_lines([line])
+        patterns = GitIgnoreSpec.from_lines([line]).patterns
     except ValueError:
+        return []
+    return [(item.regex, item.include) for item in patterns if item.regex is not None and item.include is not None]
+
+
+def _may_match_note(line: str, endings: tuple[str, ...]) -> bool:
+    """Return whether a pattern can match the name of a note. Most cannot: `build/`, `*.log`."""
+    if line.endswith("/"):
         return False
-    return True
+    literal = re.split(r"[*?\]\\]", line)[-1].lower()
+    return any(ending.endswith(literal) or literal.endswith(ending) for ending in endings)
 
 
 def _has_too_many_stars(line: str) -> bool:

@@ -72,7 +72,7 @@ class _Walk:
     def vault(self) -> None:
         from kept.workspace.ignored import IgnoreRules
 
-        self.rules = IgnoreRules(self.opened, self.workspace.root, report=self.problem)
+        self.rules = IgnoreRules(self.opened, self.workspace, report=self.problem)
         self.folder(self.workspace.root)
         self.rules = None
 
@@ -194,13 +194,14 @@ class _Walk:
 
 def _select(rules: IgnoreRules, folder: str, entries: list[_Entry], hidden: list[str]) -> list[_Entry]:
     """Return the entries of a vault's folder that are not left out. ``hidden`` are the names that begin with a dot."""
-    rules.enter(folder, hidden)
-    return [
-        entry
-        for entry in entries
-        if not (entry[2] is None and is_skipped_folder(entry[1]))
-        and not rules.is_ignored(folder, entry[0].rpartition(os.sep)[2], is_folder=entry[2] is None)
-    ]
+    has_patterns = rules.enter(folder, hidden)
+    if has_patterns:
+        entries = [
+            entry
+            for entry in entries
+            if not rules.is_ignored(folder, entry[0].rpartition(os.sep)[2], is_folder=entry[2] is None)
+        ]
+    return [entry for entry in entries if entry[2] is not None or not is_skipped_folder(entry[1])]
 
 
 # changes

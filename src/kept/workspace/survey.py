@@ -76,7 +76,7 @@ class _Walker:
         self.workspace = workspace
         self.opened = opened
         self.indexed = indexed
-        self.rules = IgnoreRules(opened, workspace.root, report=lambda path, reason: None)
+        self.rules = IgnoreRules(opened, workspace, report=lambda path, reason: None)
         self.remaining = _MAX_ENTRIES
 
     def iter_left_out(self) -> Iterator[LeftOut]:
