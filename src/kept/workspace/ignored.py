@@ -96,6 +96,10 @@ class IgnoreRules:
             self._chains[folder] = chain
         return bool(chain)
 
+    def may_match_notes(self, folder: str) -> bool:
+        """Return whether a pattern for this folder can match the name of a note. Most can only match other files."""
+        return any(patterns.for_files for _, patterns in self._chains.get(folder, ()))
+
     def is_ignored(self, folder: str, name: str, *, is_folder: bool) -> bool:
         """Return whether a file or folder is left out. Its parents are not."""
         chain = self._chains.get(folder)

@@ -196,10 +196,12 @@ def _select(rules: IgnoreRules, folder: str, entries: list[_Entry], hidden: list
     """Return the entries of a vault's folder that are not left out. ``hidden`` are the names that begin with a dot."""
     has_patterns = rules.enter(folder, hidden)
     if has_patterns:
+        tests_files = rules.may_match_notes(folder)
         entries = [
             entry
             for entry in entries
-            if not rules.is_ignored(folder, entry[0].rpartition(os.sep)[2], is_folder=entry[2] is None)
+            if (entry[2] is not None and not tests_files)
+            or not rules.is_ignored(folder, entry[0].rpartition(os.sep)[2], is_folder=entry[2] is None)
         ]
     return [entry for entry in entries if entry[2] is not None or not is_skipped_folder(entry[1])]
 
