@@ -27,9 +27,10 @@ from kept.bench.threshold import _short_word, _vocabulary, make_foreign_queries,
 from kept.config import load_config
 from kept.memory import Memory
 from kept.records import Filter
-from kept.search.confidence import Signals, estimate_confidence, read_signals
-from kept.search.pipeline import embed_query, fuse_pool, gather_pool, vector_share
+from kept.search.candidates import gather_pool
+from kept.search.pipeline import embed_query
 from kept.search.query import parse_query
+from kept.search.scores import Signals, estimate_confidence, fuse_pool, read_signals, vector_share
 from kept.search.weights import ConfidenceModel
 from kept.words.segment import is_unspaced
 

@@ -24,8 +24,8 @@ from kept.bench.measurement import sample
 from kept.config import Config, load_config
 from kept.memory import Memory
 from kept.records import Filter
-from kept.search.evidence import Evidence
-from kept.search.pipeline import embed_query, gather_pool
+from kept.search.candidates import Evidence, gather_pool
+from kept.search.pipeline import embed_query
 from kept.search.query import parse_query
 from kept.search.weights import EvidenceWeights
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from kept.clock import Clock, SystemClock
-from kept.config import Config, QuerySettings, load_config
+from kept.config import Config, load_config
 from kept.config.schema import BuiltInProvider
 from kept.errors import NoteNotFound, PathRefused, UsageError
 from kept.limits import is_utf8
@@ -30,7 +30,7 @@ from kept.records import (
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from kept.backends.fallback import QmdWithFallback
+    from kept.backends.qmd import QmdWithFallback
     from kept.embedding.base import Embedder
     from kept.indexing.index_handle import IndexLimits
     from kept.indexing.service import IndexService
@@ -201,11 +201,15 @@ class Memory:
         if listed is not None:
             return listed
         parsed = parse_query(query)
-        settings = self._query_settings(max_results, min_score)
+        settings = self.settings.query
+        if max_results is not None:
+            settings = replace(settings, max_results=min(_MOST_RESULTS, max(1, max_results)))
+        if min_score is not None:
+            settings = replace(settings, min_score=min(1.0, max(0.0, min_score)))
         if self._qmd is None:
             result = service.search(parsed, settings, filters, progress=progress)
         else:
-            from kept.backends.fallback import BackendQuery
+            from kept.backends.qmd import BackendQuery
 
             result = self._qmd.search(
                 BackendQuery(query, settings, filters, min_score, "sessions" in self.settings.sources),
@@ -281,8 +285,7 @@ class Memory:
         )
 
     def _make_qmd(self) -> QmdWithFallback:
-        from kept.backends.fallback import QmdWithFallback
-        from kept.backends.qmd import QmdBackend
+        from kept.backends.qmd import QmdBackend, QmdWithFallback
 
         def read(path: str, start: int, lines: int) -> Passage:
             return self.read(path, start=start, lines=lines)
@@ -302,26 +305,28 @@ class Memory:
         tags: str | Iterable[str] = (),
     ) -> Filter:
         _require_text(source=source, path=path, channel=channel)
-        since_ms, until_ms = self._bounds(since, until) if since or until else (None, None)
+        since_ms = until_ms = full_key = None
+        if since or until:
+            from kept.search.date_filter import check_order, parse_when
+
+            now = self.clock.now()
+            since_ms = parse_when(since, now=now) if since else None
+            until_ms = parse_when(until, now=now, end=True) if until else None
+            check_order(since, until, since_ms, until_ms)
+        if session_key:
+            from kept.sessions.session_key import parse_key
+
+            full_key = str(parse_key(session_key, agent_id=self.config.agent_id))
         sources = tuple(self.settings.sources)
         return Filter(
             sources=(source,) if source else sources if len(sources) == 1 else (),
             path=path or None,
             since_ms=since_ms,
             until_ms=until_ms,
-            session_key=self._full_key(session_key) if session_key else None,
+            session_key=full_key,
             channel=channel or None,
             tags=_tag_keys(tags) if tags else (),
         )
-
-    def _bounds(self, since: When | None, until: When | None) -> tuple[int | None, int | None]:
-        from kept.search.date_filter import check_order, parse_when
-
-        now = self.clock.now()
-        since_ms = parse_when(since, now=now) if since else None
-        until_ms = parse_when(until, now=now, end=True) if until else None
-        check_order(since, until, since_ms, until_ms)
-        return since_ms, until_ms
 
     def _list_time(
         self, query: str, filters: Filter, max_results: int | None, progress: Progress | None
@@ -353,19 +358,6 @@ class Memory:
         from kept.indexing.browse import explain_no_hits
 
         return replace(result, degraded=(*result.degraded, *explain_no_hits(self.index_service, filters)))
-
-    def _query_settings(self, max_results: int | None, min_score: float | None) -> QuerySettings:
-        settings = self.settings.query
-        if max_results is not None:
-            settings = replace(settings, max_results=min(_MOST_RESULTS, max(1, max_results)))
-        if min_score is not None:
-            settings = replace(settings, min_score=min(1.0, max(0.0, min_score)))
-        return settings
-
-    def _full_key(self, session_key: str) -> str:
-        from kept.sessions.session_key import parse_key
-
-        return str(parse_key(session_key, agent_id=self.config.agent_id))
 
 
 def _tag_keys(tags: str | Iterable[str]) -> tuple[str, ...]:

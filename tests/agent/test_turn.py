@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kept.agent.agent import GAVE_UP, LAST_STEP, Agent
-from kept.agent.events import GroupLine, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted, to_messages
+from kept.agent.events import GroupLine, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
 from kept.agent.session_log import SessionLog
 from kept.context.context import NO_RESULT
 from kept.durable import locked
@@ -506,5 +506,5 @@ def test_a_message_that_another_process_adds_meanwhile_is_not_added_twice(tmp_pa
             return real(session_id, bodies, **more)
 
         at.sessions.append_all = append_all
-        log.add_inbound(to_messages([Inbound(str(number), "x") for number in (1, 2, 3)], ()))
+        log.receive([Inbound(str(number), "x") for number in (1, 2, 3)])
         assert [message.metadata["inbound"] for message in at.messages(session)] == ["1", "2", "3"]

@@ -20,8 +20,7 @@ DATA = Path(__file__).parent / "data"
 def measured(tmp_path_factory):
     """Both sets, measured once for all that is asked of the outcome."""
     from kept.bench.json_report import sets_shape
-    from kept.bench.measurement import MeasurePlan
-    from kept.bench.parallel import measure_sets, read_sets
+    from kept.bench.measurement import MeasurePlan, measure_sets, read_sets
     from kept.config import load_config
 
     config = load_config(home=str(tmp_path_factory.mktemp("home")), environ={}).config

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kept.chunking.blocks import ChunkingBudget
-from kept.chunking.markdown import ChunkSize, chunk_markdown, cut_note
+from kept.chunking.markdown import ChunkingBudget, ChunkSize, chunk_markdown, cut_note
 from kept.chunking.properties import read_properties
 from kept.limits import weigh
 from kept.records import Chunk

@@ -16,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from kept.embedding.bpe import PieceEncoder, read_pieces
-from kept.embedding.static import MODEL_FOLDER, TOKENIZER_FILE, StaticEmbedder
-from kept.store import kernels
+from kept.embedding.static import MODEL_FOLDER, TOKENIZER_FILE, PieceEncoder, StaticEmbedder, read_pieces
+from kept.store import vectors
 
 TOKENIZER = os.path.join(MODEL_FOLDER, TOKENIZER_FILE)
 REFERENCE = Tokenizer.from_file(TOKENIZER)
@@ -239,21 +238,21 @@ def test_simd_and_numpy_measure_the_same_distances(data):
     dims = data.draw(st.sampled_from([8, 64, 256, 13]))
     code = st.binary(min_size=dims, max_size=dims)
     query, codes = data.draw(code), b"".join(data.draw(st.lists(code, max_size=5)))
-    assert list(kernels.cosine_distances(query, codes)) == pytest.approx(
-        list(kernels.numpy_cosine_distances(query, codes)), abs=2e-3
+    assert list(vectors.cosine_distances(query, codes)) == pytest.approx(
+        list(vectors.numpy_cosine_distances(query, codes)), abs=2e-3
     )
     if dims % 8 == 0:
-        assert list(kernels.hamming_distances(query, codes)) == list(kernels.numpy_hamming_distances(query, codes))
+        assert list(vectors.hamming_distances(query, codes)) == list(vectors.numpy_hamming_distances(query, codes))
 
 
 @given(st.lists(st.floats(0, 2), max_size=50), st.integers(1, 10))
 def test_the_smallest_distances_are_found_with_and_without_numpy(values, limit):
     distances = memoryview(array("d", values))
     expected = sorted(values)[:limit]
-    with_numpy = kernels.smallest(distances, limit)
+    with_numpy = vectors.smallest(distances, limit)
     numpy = sys.modules.pop("numpy")
     try:
-        without = kernels.smallest(distances, limit)
+        without = vectors.smallest(distances, limit)
     finally:
         sys.modules["numpy"] = numpy
     for found in (with_numpy, without):
@@ -261,7 +260,7 @@ def test_the_smallest_distances_are_found_with_and_without_numpy(values, limit):
         assert all(values[at] == value for value, at in found)
 
 
-@pytest.mark.parametrize("measure", [kernels.cosine_distances, kernels.numpy_cosine_distances])
+@pytest.mark.parametrize("measure", [vectors.cosine_distances, vectors.numpy_cosine_distances])
 def test_a_vector_of_nothing_is_near_to_nothing(measure):
     nothing, something = bytes(16), bytes([3] * 16)
     assert list(measure(nothing, nothing + something)) == [1.0, 1.0]
@@ -271,7 +270,7 @@ def test_a_vector_of_nothing_is_near_to_nothing(measure):
 
 @given(st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=64))
 def test_a_code_points_where_its_vector_points(values):
-    code = array("b", kernels.quantise(struct.pack(f"<{len(values)}f", *values)))
+    code = array("b", vectors.quantise(struct.pack(f"<{len(values)}f", *values)))
     largest = max(map(abs, values))
     assert max(map(abs, code)) == (127 if largest else 0)
     for value, number in zip(values, code, strict=True):
@@ -280,7 +279,7 @@ def test_a_code_points_where_its_vector_points(values):
 
 @given(st.lists(COMPONENTS, min_size=1, max_size=40))
 def test_sign_bits_say_which_components_are_positive(values):
-    bits = kernels.sign_bits(array("b", values).tobytes())
+    bits = vectors.sign_bits(array("b", values).tobytes())
     assert len(bits) == -(-len(values) // 8)
     read = "".join(f"{byte:08b}" for byte in bits)
     assert [bit == "1" for bit in read[: len(values)]] == [value > 0 for value in values]

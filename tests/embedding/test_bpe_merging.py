@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from kept.embedding.bpe import PieceEncoder
-from kept.embedding.static import StaticEmbedder
+from kept.embedding.static import PieceEncoder, StaticEmbedder
 
 FIRST_PLAIN_PIECE = 259
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import pytest
 
 from kept.embedding.base import Embedder
-from kept.embedding.batch import BatchText, iter_batches, token_bound
 from kept.embedding.gemini import GeminiEmbedder
 from kept.embedding.ollama import OllamaEmbedder, host_url
 from kept.embedding.openai import OpenAIEmbedder
-from kept.embedding.remote import RemoteEmbedder
+from kept.embedding.remote import BatchText, RemoteEmbedder, iter_batches, token_bound
 from kept.embedding.voyage import VoyageEmbedder
 from kept.errors import AccessRefused, EmbedderUnavailable, EmbeddingError, EmbeddingFailed
 from kept.net import DOCUMENT_TIMEOUTS, ProviderAccount, Timeouts

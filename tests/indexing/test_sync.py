@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 
+import pytest
+
 from kept.doctor import examine
+from kept.indexing.sync import SyncRun
 from kept.records import Problem
 from kept.testing import FakeEmbedder
 from tests.support.workspaces import index_path, open_memory, paths, write_note
@@ -333,3 +336,19 @@ def test_a_note_beyond_its_budget_is_found_and_what_became_of_it_is_said(tmp_pat
         assert memory.status().problems == expected
         assert memory.sync(force=True).problems == expected
         assert [check.detail for check in examine(memory) if check.name == "notes"] == [f"memory/log.md: {reason}"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_sync_that_waited_keeps_a_note_that_another_process_indexed_meanwhile(tmp_path, force):
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "memory/old.md", "An otter.")
+    with open_memory(tmp_path) as waiting, open_memory(tmp_path) as other:
+        waiting.sync()
+        planner = waiting.index_service._handle.planner()
+        (workspace / "memory/old.md").unlink()
+        scan = planner.scan()  # the waiting process has looked at the files, and waits for the lock
+        write_note(workspace, "memory/new.md", "A heron.")
+        assert paths(other.search("heron")) == ["memory/new.md"]
+        report = SyncRun(planner, scan, clock=waiting.clock, force=force).run(wait_s=1)
+        assert report.removed == 0
+        assert paths(other.search("heron")) == ["memory/new.md"]

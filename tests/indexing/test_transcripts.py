@@ -13,9 +13,10 @@ from kept import Message, SessionStore
 from kept.config.schema import SessionSyncSettings
 from kept.errors import PathRefused, SessionKeyInvalid, SessionNotFound
 from kept.indexing.index_handle import IndexLimits
-from kept.indexing.planner import Growth, should_sync
+from kept.indexing.note_rows import PreparedFile
 from kept.indexing.sources import scan_transcripts
-from kept.indexing.transcripts import TranscriptChunks, read_chunks
+from kept.indexing.sync import Growth, should_sync
+from kept.indexing.transcripts import read_chunks
 from kept.sessions.entries import (
     Attachment,
     CompactionEntry,
@@ -364,7 +365,7 @@ def count_cut_chunks(memory) -> int:
         with index.reading():
             row = index.live.file_rows()[file.source, file.path]
         pieces = list(read_chunks(file, row, planner.recipe(), checked_ns=0, step_bytes=10**9))
-    return sum(len(piece.prepared.write.chunks) for piece in pieces if isinstance(piece, TranscriptChunks))
+    return sum(len(piece.write.chunks) for piece in pieces if isinstance(piece, PreparedFile))
 
 
 def test_adding_a_turn_to_a_long_conversation_reads_cuts_and_embeds_only_its_end(tmp_path, monkeypatch):

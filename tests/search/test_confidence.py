@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from kept.bench.layout import threshold_score
 from kept.records import ScorePart
-from kept.search.confidence import (
+from kept.search.candidates import Candidate, Evidence, WeightedTerm
+from kept.search.query import Term
+from kept.search.scores import (
+    FusionWeights,
     Signals,
     calibrate,
     confidence_after_reranking,
     estimate_confidence,
+    fuse_weighted,
     read_signals,
 )
-from kept.search.evidence import Candidate, Evidence
-from kept.search.fuse import FusionWeights, fuse_weighted
-from kept.search.keyword import WeightedTerm
-from kept.search.query import Term
 from kept.search.weights import ALL_WORDS_CONFIDENCE
 from tests.support.workspaces import open_memory, paths, write_note
 

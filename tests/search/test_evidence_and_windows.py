@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from kept import Message, SessionStore
 from kept.embedding.base import Calibration
 from kept.records import Filter
-from kept.search.evidence import Candidate, CandidatePool, Evidence
-from kept.search.fuse import FusionWeights, fuse_rrf, fuse_weighted
-from kept.search.keyword import KeywordHit
-from kept.search.selection import Windows
-from kept.search.snippet import MAX_CHARS
+from kept.search.candidates import Candidate, CandidatePool, Evidence, KeywordHit
+from kept.search.scores import FusionWeights, fuse_rrf, fuse_weighted
+from kept.search.selection import MAX_CHARS, Windows
 from kept.search.weights import NOTES, UTTERANCES
 from kept.store.generation import ChunkRow
 from kept.testing import FrozenClock
@@ -111,8 +109,7 @@ def windows_over(chunks: list[ChunkRow], scores: dict[int, float] | None = None,
 
 
 def rows(windows: Windows, row: int) -> list[int]:
-    windows.open(row)
-    return [chunk.row for chunk in windows.get(row)]
+    return [chunk.row for chunk in windows.open(row)]
 
 
 def test_a_window_grows_towards_what_fits_the_query_better_and_no_further_than_a_snippet():
@@ -126,7 +123,7 @@ def test_windows_do_not_overlap_and_cover_what_they_show():
     windows = windows_over(chunks)
     first, second = rows(windows, 5), rows(windows, 9)
     assert not set(first) & set(second)
-    assert all(windows.covers(row) for row in first + second)
+    assert windows.shown == {*first, *second}
 
 
 def test_pieces_of_one_message_are_never_joined():

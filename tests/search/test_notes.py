@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from kept.config import QuerySettings
 from kept.embedding.base import Calibration
-from kept.search.evidence import Candidate, Evidence
-from kept.search.fuse import FusionWeights, demote_further_passages, fuse_weighted
-from kept.search.pipeline import QueryVector, fuse_pool
+from kept.search.candidates import Candidate, Evidence, QueryVector
 from kept.search.query import parse_query
+from kept.search.scores import FusionWeights, demote_further_passages, fuse_pool, fuse_weighted
 from kept.search.weights import FURTHER_PASSAGE_SHARE
 from tests.support.workspaces import open_memory, write_note
 
@@ -58,12 +57,12 @@ def test_the_first_passage_of_every_note_keeps_its_score_and_parts_add_up(drawn)
     for before in ranked:
         candidate = before.candidate
         after = next(scored for scored in demoted if scored.candidate == candidate)
-        is_further = candidate.path in seen and not candidate.is_utterance
+        is_further = candidate.position[0] in seen and not candidate.is_utterance
         expected = before.score * (1 - FURTHER_PASSAGE_SHARE) if is_further else before.score
         assert after.score == pytest.approx(expected)
         assert sum(part.value for part in after.parts()) == pytest.approx(after.score)
         assert after.relevance == before.relevance, "the threshold is not what this is about"
-        seen.update(set() if candidate.is_utterance else {candidate.path})
+        seen.update(set() if candidate.is_utterance else {candidate.position[0]})
     scores = [scored.score for scored in demoted]
     assert scores == sorted(scores, reverse=True)
 

@@ -11,9 +11,9 @@ import pytest
 from kept.config import RerankSettings, load_config
 from kept.errors import ConfigError, EmbeddingFailed
 from kept.records import ScorePart
-from kept.search.evidence import Candidate, Evidence
-from kept.search.fuse import Scored
+from kept.search.candidates import Candidate, Evidence
 from kept.search.rerank import rerank
+from kept.search.scores import Scored
 from tests.support.commands import kept_environment
 from tests.support.embedding_models import write_folder
 from tests.support.reranking_models import ms_marco_folder, write_judge

@@ -9,8 +9,7 @@ import struct
 import pytest
 
 from kept.store.index import Index
-from kept.store.kernels import quantise, sign_bits
-from kept.store.vectors import VectorLimits
+from kept.store.vectors import VectorLimits, quantise, sign_bits
 
 DIMS = 64
 

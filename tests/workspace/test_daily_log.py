@@ -11,7 +11,7 @@ import pytest
 
 from kept.connect.recent import recent_context
 from kept.errors import NoteTooLarge
-from kept.indexing.note_times import daily_date
+from kept.indexing.note_rows import daily_date
 from kept.mcp.resources import list_notes, read_resource
 from kept.sessions.store import SessionStore
 from kept.testing import FrozenClock

@@ -14,6 +14,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from kept.agent.compaction import CompactionRequest, compact
@@ -27,11 +28,10 @@ from kept.agent.events import (
     ReplyDelta,
     ToolEnded,
     ToolStarted,
-    to_messages,
 )
 from kept.agent.flush import flush_and_record, is_early_flush_due
 from kept.agent.services import ATTEMPTS, AgentServices, ModelAnswer, ModelLimits, strip_no_reply
-from kept.agent.session_log import SessionLog, find_open_calls, run_to_end
+from kept.agent.session_log import SessionLog, run_to_end
 from kept.clock import Clock
 from kept.context.context import (
     NO_RESULT,
@@ -42,14 +42,14 @@ from kept.context.context import (
     WorkspaceFile,
     build_context,
 )
-from kept.context.view import ANSWERS, ConversationView, LoggedMessage
+from kept.context.view import ANSWERS, ConversationView
 from kept.errors import ContextOverflow, EmptyQuery, KeptError, ModelError, NoteNotFound
 from kept.limits import estimate_tokens
 from kept.llm.base import ChatModel, ModelUsage, ToolUse
 from kept.memory import Memory
 from kept.prompts import get_prompt
 from kept.records import Hit
-from kept.sessions.entries import Block, Message, Text, TokenUsage, ToolCall, ToolResult
+from kept.sessions.entries import Block, Entry, Message, Text, TokenUsage, ToolCall, ToolResult
 from kept.sessions.store import SessionStore
 from kept.tools.toolbox import LeaveOut, Toolbox, ToolOutcome
 from kept.values import frozen
@@ -156,38 +156,31 @@ class TurnMaterial:
     """Notices for the person about what failed."""
 
 
+@dataclass
 class AgentTurn:
     """Answer to some messages of one session."""
 
-    log: SessionLog
+    services: AgentServices
+    session: AbstractAsyncContextManager[SessionLog]
+    messages: Sequence[Inbound]
+    group: Sequence[GroupLine]
+    log: SessionLog = field(init=False)
     """Set when the turn begins."""
-
-    def __init__(
-        self,
-        services: AgentServices,
-        session: AbstractAsyncContextManager[SessionLog],
-        messages: Sequence[Inbound],
-        group: Sequence[GroupLine],
-    ) -> None:
-        self.services = services
-        self.messages = messages
-        self.group = group
-        self._session = session
-        self._material = TurnMaterial()
-        self._answer = ModelAnswer()
-        """Last answer of the model."""
-        self._ids: list[str] = []
-        """Ids of the messages that this turn answers."""
-        self._texts: list[str] = []
-        """Texts that the model wrote beside its tool calls."""
-        self._overflows = 0
+    _material: TurnMaterial = field(default=TurnMaterial(), init=False)
+    _answer: ModelAnswer = field(default_factory=ModelAnswer, init=False)
+    """Last answer of the model."""
+    _ids: list[str] = field(default_factory=list, init=False)
+    """Ids of the messages that this turn answers."""
+    _texts: list[str] = field(default_factory=list, init=False)
+    """Texts that the model wrote beside its tool calls."""
+    _overflows: int = field(default=0, init=False)
 
     async def run(self) -> AsyncGenerator[AgentEvent, None]:
         """Yield the events of the turn. The last one is a `Reply`.
 
         A compaction that is due runs after the reply, when the next event is requested, of which there is none.
         """
-        async with self._session as self.log:
+        async with self.session as self.log:
             for event in await self._begin():
                 yield event
             if not self._ids:
@@ -219,8 +212,9 @@ class AgentTurn:
         self._ids = [message_id for message_id in dict.fromkeys(ids) if message_id not in answered]
         if not self._ids:
             answers = [answer for answer in view.answers if set(ids) & set(answer.answered_ids)]
-            return [read_reply(answer) for answer in answers[-1:]]
-        await run_to_end(self._receive, view)
+            return [read_reply(answer.entry) for answer in answers[-1:]]
+        new = [message for message in self.messages if message.id in self._ids]
+        await run_to_end(self.log.receive, new, self.group)
         self._material = await asyncio.to_thread(gather_material, self.services, self.log, self.messages)
         context = await asyncio.to_thread(self._build_context)
         problems = (*self._material.problems, *map(str, context.cuts))
@@ -230,14 +224,6 @@ class AgentTurn:
             if result.done:
                 notices.append(Notice("The older part of this conversation has been summarised."))
         return notices
-
-    def _receive(self, view: ConversationView) -> None:
-        """Write the messages to the transcript, after results for tool calls that have none."""
-        results = [ToolResult(call.id, NO_RESULT, call.name, is_error=True) for call in find_open_calls(view)]
-        if results:
-            self.log.add(Message("tool", tuple(results)))
-        new = [message for message in self.messages if message.id in self._ids]
-        self.log.add_inbound(to_messages(new, self.group))
 
     def _build_context(self, remark: str | None = None) -> Context:
         view = self.log.view()
@@ -298,17 +284,13 @@ class AgentTurn:
 
     # tools
 
-    def _record_calls(self) -> None:
-        answer, text = self._answer, self._answer.text
-        texts: tuple[Block, ...] = (Text(text),) if text.strip() else ()
-        calls = tuple(ToolCall(use.id, use.name, dict(use.arguments)) for use in answer.uses)
-        self._texts += [text] if texts else []
-        self.log.add(self._assistant_message((*texts, *calls), answer.end.usage, {}))
-
     async def _use_tools(self, *, refuse: bool) -> AsyncGenerator[AgentEvent, None]:
         """Run tools one after the other: a model may search for what it has just written."""
-        await run_to_end(self._record_calls)
-        uses = self._answer.uses
+        uses, text = self._answer.uses, self._answer.text
+        texts = [text] if text.strip() else []
+        self._texts += texts
+        calls = (ToolCall(use.id, use.name, dict(use.arguments)) for use in uses)
+        await run_to_end(self._record, (*map(Text, texts), *calls), self._answer.end.usage, {})
         results: list[ToolResult] = []
         try:
             for use in () if refuse else uses:
@@ -335,18 +317,14 @@ class AgentTurn:
         if self._answer.uses:
             notice = f"The turn was ended after {self.services.config.agent.tools.max_steps} steps with tools."
             text, usage = GAVE_UP, ModelUsage()
-        reply = await run_to_end(self._record_reply, text, usage)
-        return [Notice(notice), reply] if notice else [reply]
-
-    def _record_reply(self, text: str, usage: ModelUsage) -> Reply:
         metadata: dict[str, Any] = {ANSWERS: list(self._ids)}
         if not text.strip() and self._texts:
             metadata[_REPLY] = self._texts[-1]
-        (entry,) = self.log.add(self._assistant_message((Text(text),), usage, metadata))
-        assert isinstance(entry.body, Message)
-        return read_reply(LoggedMessage(0, entry, entry.body))
+        reply = read_reply(await run_to_end(self._record, (Text(text),), usage, metadata))
+        return [Notice(notice), reply] if notice else [reply]
 
-    def _assistant_message(self, content: tuple[Block, ...], usage: ModelUsage, metadata: dict[str, Any]) -> Message:
+    def _record(self, content: tuple[Block, ...], usage: ModelUsage, metadata: dict[str, Any]) -> Entry:
+        """Write an answer of the model to the transcript."""
         model = self.services.model
         # Claude Code counts its own context, with its own prompt and tools, so ours is estimated.
         counted = usage.input + usage.output if model.runs_tools else 0
@@ -355,7 +333,8 @@ class AgentTurn:
         )
         metadata["prompt"] = get_prompt("system").label
         tokens = TokenUsage(usage.input, usage.output, context)
-        return Message("assistant", content, model=model.name, usage=tokens, metadata=metadata)
+        (entry,) = self.log.add(Message("assistant", content, model=model.name, usage=tokens, metadata=metadata))
+        return entry
 
     def _is_too_long(self, tokens: int) -> bool:
         """Return whether to compact. After a compaction that did not help, wait until the context is a tenth longer."""
@@ -380,11 +359,12 @@ class AgentTurn:
             log.warning("session %s: the conversation could not be compacted (%s)", self.log.session_id, exc.code)
 
 
-def read_reply(answer: LoggedMessage) -> Reply:
+def read_reply(answer: Entry) -> Reply:
     """Return the reply that an entry of the transcript records."""
-    reply = strip_no_reply(answer.message.metadata.get(_REPLY) or answer.message.text)
+    assert isinstance(answer.body, Message)
+    reply = strip_no_reply(answer.body.metadata.get(_REPLY) or answer.body.text)
     is_silent = not reply.strip()
-    return Reply("" if is_silent else reply, answer.entry.id, is_silent)
+    return Reply("" if is_silent else reply, answer.id, is_silent)
 
 
 def run_tool(services: AgentServices, use: ToolUse, leave_out: LeaveOut) -> ToolOutcome:

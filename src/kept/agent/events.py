@@ -6,12 +6,7 @@ import datetime as dt
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from kept.context.view import ANSWERS, GROUP, INBOUND
-from kept.sessions.entries import Message, Text, format_time
 from kept.values import frozen
-
-_RESERVED_METADATA = (INBOUND, ANSWERS, GROUP)
-"""Names with a meaning in transcripts. A channel cannot set them."""
 
 
 @frozen
@@ -100,21 +95,3 @@ class AnsweringAgent(Protocol):
         ...
 
     async def compact(self, session_id: str, *, instructions: str | None = None) -> CompactionResult: ...
-
-
-def to_messages(inbound: Sequence[Inbound], group: Sequence[GroupLine]) -> list[Message]:
-    """Return inbound messages as entries of a transcript. The lines of the group are stored with the first."""
-    messages: list[Message] = []
-    for message in inbound:
-        metadata: dict[str, Any] = {
-            name: value for name, value in (message.metadata or {}).items() if name not in _RESERVED_METADATA
-        }
-        metadata[INBOUND] = message.id
-        if message.timestamp:
-            metadata["sent"] = format_time(message.timestamp)
-        if group and not messages:
-            metadata[GROUP] = [
-                {"sender": line.sender, "text": line.text, "timestamp": format_time(line.timestamp)} for line in group
-            ]
-        messages.append(Message("user", (Text(message.text),), sender=message.sender, metadata=metadata))
-    return messages

@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kept.clock import Backoff, Clock
@@ -115,17 +115,17 @@ class AgentServices:
 # answers
 
 
+@dataclass
 class ModelAnswer:
     """One answer of the model, as far as it has arrived."""
 
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self.uses: list[ToolUse] = []
-        self.end = Finished("end", ModelUsage())
-        self.was_shown = False
-        """True once text has been shown. The call can then not be repeated unnoticed."""
-        self._held_back = ""
-        """End of the text, which could still become NO_REPLY."""
+    pieces: list[str] = field(default_factory=list)
+    uses: list[ToolUse] = field(default_factory=list)
+    end: Finished = Finished("end", ModelUsage())
+    was_shown: bool = False
+    """True once text has been shown. The call can then not be repeated unnoticed."""
+    _held_back: str = ""
+    """End of the text, which could still become NO_REPLY."""
 
     @property
     def text(self) -> str:
@@ -137,7 +137,14 @@ class ModelAnswer:
         match event:
             case TextDelta(text):
                 self.pieces.append(text)
-                shown, self._held_back = _split_showable(self._held_back + text)
+                # Hold back a last line that could still become NO_REPLY, with the blank lines before it: if it does,
+                # they would end the reply.
+                text = self._held_back + text
+                visible = text.rstrip()
+                start = visible.rfind("\n") + 1
+                may_become_no_reply = NO_REPLY.startswith(visible[start:].strip(_WRAPPING))
+                end = len(visible[:start].rstrip()) if may_become_no_reply else len(visible)
+                shown, self._held_back = text[:end], text[end:]
             case ToolUse():
                 self.uses.append(event)
             case Finished():
@@ -145,16 +152,6 @@ class ModelAnswer:
                 shown, self._held_back = strip_no_reply(self._held_back), ""
         self.was_shown = self.was_shown or bool(shown)
         return shown
-
-
-def _split_showable(text: str) -> tuple[str, str]:
-    """Return the text to show now, and the rest: a last line that could still become NO_REPLY."""
-    visible = text.rstrip()
-    start = visible.rfind("\n") + 1
-    # Hold back blank lines before it too: if it is NO_REPLY, they would end the reply.
-    may_become_no_reply = NO_REPLY.startswith(visible[start:].strip(_WRAPPING))
-    end = len(visible[:start].rstrip()) if may_become_no_reply else len(visible)
-    return text[:end], text[end:]
 
 
 def strip_no_reply(text: str) -> str:

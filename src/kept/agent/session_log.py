@@ -11,12 +11,17 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from kept.context.view import INBOUND, ConversationView, build_view
-from kept.sessions.entries import Body, CompactionEntry, Entry, Message, ToolCall, ToolResult
+from kept.agent.events import GroupLine, Inbound
+from kept.context.context import NO_RESULT
+from kept.context.view import ANSWERS, GROUP, INBOUND, ConversationView, build_view
+from kept.sessions.entries import Body, CompactionEntry, Entry, Message, Text, ToolCall, ToolResult, format_time
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Position, Transcript, TranscriptLine
+
+_RESERVED_METADATA = (INBOUND, ANSWERS, GROUP)
+"""Names with a meaning in transcripts. A channel cannot set them."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -53,26 +58,20 @@ class SessionLog:
         self._notices: set[str] = set()
         self._lock = threading.Lock()
         self._lines: list[TranscriptLine] = []
-        self._view: ConversationView | None = None
-        self._end = Position()
-        """Position up to which the transcript was read."""
+        self._view = build_view(())
 
     def view(self) -> ConversationView:
         """Return the state of the conversation, with what other processes have added."""
-        return self._read()[0]
-
-    def _read(self) -> tuple[ConversationView, Position]:
-        """Return the state of the conversation, and the position up to which the transcript was read for it."""
         with self._lock:
-            if self._lines and os.path.getsize(self.absolute) < self._end.offset:  # it was replaced by a shorter file
-                self._lines, self._view, self._end = [], None, Position()
-            new = list(Transcript(self.absolute).iter_lines(self._end))
-            if new or self._view is None:
+            if (
+                self._lines and os.path.getsize(self.absolute) < self._view.end.offset
+            ):  # it was replaced by a shorter file
+                self._lines, self._view = [], build_view(())
+            new = list(Transcript(self.absolute).iter_lines(self._view.end))
+            if new:
                 self._lines += new
                 self._view = build_view(self._lines)
-            if new:
-                self._end = Position(new[-1].end, new[-1].number)
-            return self._view, self._end
+            return self._view
 
     def is_new_notice(self, text: str) -> bool:
         """Return whether a notice has not been given in this session yet, and remember it."""
@@ -85,24 +84,45 @@ class SessionLog:
     def add(self, *bodies: Body) -> tuple[Entry, ...]:
         return self.sessions.append_all(self.session_id, bodies)
 
-    def add_inbound(self, messages: Sequence[Message]) -> None:
-        """Add messages, except those whose channel id is in the transcript, even if another process added it."""
+    def receive(self, inbound: Sequence[Inbound], group: Sequence[GroupLine] = ()) -> None:
+        """Add messages of a channel, except those whose channel id is in the transcript.
+
+        Tool calls without a result get one first. The lines of the group are stored with the first message.
+        """
+        open_calls = find_open_calls(self.view())
+        if open_calls:
+            results = (ToolResult(call.id, NO_RESULT, call.name, is_error=True) for call in open_calls)
+            self.add(Message("tool", tuple(results)))
+        messages: list[Message] = []
+        for message in inbound:
+            own = (message.metadata or {}).items()
+            metadata: dict[str, Any] = {name: value for name, value in own if name not in _RESERVED_METADATA}
+            metadata[INBOUND] = message.id
+            if message.timestamp:
+                metadata["sent"] = format_time(message.timestamp)
+            if group and not messages:
+                metadata[GROUP] = [
+                    {"sender": line.sender, "text": line.text, "timestamp": format_time(line.timestamp)}
+                    for line in group
+                ]
+            messages.append(Message("user", (Text(message.text),), sender=message.sender, metadata=metadata))
+        # Another process may add the same messages between the read and the append, so append only to what was read.
         while True:
-            view, end = self._read()
+            view = self.view()
             known = {logged.inbound_id for logged in view.inbound}
             missing = [message for message in messages if message.metadata[INBOUND] not in known]
-            is_unchanged = partial(_ends_at, position=end)
+            is_unchanged = partial(_ends_at, position=view.end)
             if not missing or self.sessions.append_all(self.session_id, missing, only_if=is_unchanged):
                 return
 
     def add_compaction(self, compaction: CompactionEntry, *, after: str | None) -> Entry | None:
         """Add a compaction, and return its entry. Return None if another compaction came after ``after``."""
-        view, end = self._read()
+        view = self.view()
         if view.compaction_id != after:
             return None
 
         def is_next(transcript: Transcript) -> bool:
-            newer = (line.content for line in transcript.iter_lines(end))
+            newer = (line.content for line in transcript.iter_lines(view.end))
             return not any(isinstance(entry, Entry) and isinstance(entry.body, CompactionEntry) for entry in newer)
 
         entries = self.sessions.append_all(self.session_id, [compaction], only_if=is_next)

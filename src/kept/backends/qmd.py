@@ -1,7 +1,8 @@
-"""Searches notes with the program `qmd` (npm @tobilu/qmd).
+"""Searches notes with the program `qmd` (npm @tobilu/qmd), and with Kept's own index when qmd fails.
 
-It gets its own configuration and index below Kept's home, so that the user's other collections are neither read nor
-changed. Its answers are verified: a hit is shown with the current lines of the note, or dropped.
+qmd gets its own configuration and index below Kept's home, so that the user's other collections are neither read nor
+changed. Its answers are verified: a hit is shown with the current lines of the note, or dropped. It is run without a
+shell, with limits of time and output, and no processes of it are left over.
 """
 
 from __future__ import annotations
@@ -11,19 +12,25 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
-from itertools import islice
+import selectors
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, zip_longest
 from typing import Any
 
-from kept.backends.program import find_program, run_program
-from kept.config import Config
+from kept.clock import Clock
+from kept.config import Config, QuerySettings
 from kept.durable import locked, make_private_folder, write_atomic
 from kept.errors import BackendFailed, KeptError
-from kept.indexing.note_times import note_timestamp_ms
+from kept.indexing.note_rows import note_timestamp_ms
 from kept.limits import is_amount, one_line, utf8_safe
-from kept.records import Hit, Passage, ScorePart, SourceFile
+from kept.records import Dropped, Filter, Hit, Passage, ScorePart, SearchResult, SourceFile
 from kept.search.query import parse_query
-from kept.search.snippet import make_snippet
+from kept.search.selection import make_snippet
 from kept.values import frozen
 from kept.workspace.daily import get_daily_notes
 from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace
@@ -31,6 +38,9 @@ from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace
 INSTALL = "Install it: npm install -g @tobilu/qmd; or set memory_search.qmd.command."
 UPDATE_TIMEOUT_S = 300.0
 EMBED_TIMEOUT_S = 3600.0
+MAX_OUTPUT_BYTES = 8_000_000
+_MAX_ERROR_BYTES = 4_000
+_READ_BYTES = 65_536
 _INDEX_NAME = "kept"
 _STATE_FILE = "updated"
 _WORD = re.compile(r"\w+")
@@ -40,6 +50,10 @@ _RESULTS_PER_HIT = 3
 
 ReadLines = Callable[[str, int, int], Passage]
 """Function that reads lines of a note, from its path, the first line and the number of lines."""
+
+SearchIndex = Callable[[Filter], SearchResult]
+"""Function that searches Kept's own index."""
+_NO_FILTERS = "Answered from Kept's own index: qmd cannot narrow by path, date or tag."
 
 
 @frozen
@@ -240,3 +254,172 @@ def _trim_blank_lines(start: int, text: str) -> tuple[int, int, str]:
 
 def _iso_time(timestamp_ms: int) -> str:
     return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(timespec="seconds")
+
+
+# falling back
+
+
+@frozen
+class BackendQuery:
+    text: str
+    settings: QuerySettings
+    filters: Filter
+    min_score: float | None
+    """Threshold of this query. The configured one is not applied to qmd, which scores on another scale."""
+    with_sessions: bool
+    """True if conversations are searched too."""
+
+
+class QmdWithFallback:
+    """Finds notes with qmd and conversations in Kept's own index. After a failure qmd is left alone for a while."""
+
+    def __init__(self, qmd: QmdBackend, clock: Clock, *, cooldown_s: float) -> None:
+        self.qmd = qmd
+        self._clock = clock
+        self._cooldown_s = cooldown_s
+        self._failure: tuple[int, str] | None = None
+        """Time of the last failure in nanoseconds, and its reason, until qmd works again."""
+
+    def sync(self, files: Iterable[SourceFile]) -> str | None:
+        """Let qmd index the changes. Return the reason if it could not."""
+        try:
+            self.qmd.update(files, complete=True)
+        except KeptError as exc:
+            return f"qmd: {exc.message} {exc.hint}".strip()
+        self._failure = None
+        return None
+
+    def search(
+        self, query: BackendQuery, files: Callable[[], Iterable[SourceFile]] | None, search_index: SearchIndex
+    ) -> SearchResult:
+        """Search notes and conversations. ``files`` lists the notes for an update before the search; None skips it."""
+        started = time.perf_counter()
+        filters = query.filters
+        if filters.sources == ("sessions",) or filters.session_key is not None or filters.channel is not None:
+            return search_index(filters)
+        if filters.path or filters.tags or filters.since_ms is not None or filters.until_ms is not None:
+            return _with_reason(search_index(filters), _NO_FILTERS)
+        notes, failure = self._search_qmd(query, files)
+        if failure is not None:
+            return _with_reason(search_index(filters), f"Answered from Kept's own index: {failure}")
+        with_sessions = query.with_sessions and not filters.sources
+        sessions = search_index(replace(filters, sources=("sessions",))) if with_sessions else None
+        hits = tuple(_interleave(notes, sessions.hits if sessions else ()))
+        limit = query.settings.max_results
+        return SearchResult(
+            hits=hits[:limit],
+            degraded=sessions.degraded if sessions else (),
+            provider="qmd",
+            model=self.qmd.settings.mode,
+            took_ms=(time.perf_counter() - started) * 1000,
+            dropped=tuple(Dropped(hit.citation, hit.score, "beyond max_results") for hit in hits[limit:]),
+        )
+
+    def _search_qmd(
+        self, query: BackendQuery, files: Callable[[], Iterable[SourceFile]] | None
+    ) -> tuple[list[Hit], str | None]:
+        """Return the hits, or the reason why there are none."""
+        if self._failure is not None and self._is_cooling_down(self._failure[0]):
+            return [], self._failure[1]
+        try:
+            if files is not None:
+                self.qmd.update(files(), complete=False)
+            hits = self.qmd.search(query.text, max_results=query.settings.max_results)
+        except KeptError as exc:
+            reason = f"{exc.message} {exc.hint}".strip()
+            self._failure = (self._clock.time_ns(), reason)
+            return [], reason
+        self._failure = None
+        min_score = query.min_score or 0.0
+        return [hit for hit in hits if hit.score >= min_score], None
+
+    def _is_cooling_down(self, failed_ns: int) -> bool:
+        # A clock that was set back ends the pause: it must not last for hours.
+        return 0 <= self._clock.time_ns() - failed_ns < self._cooldown_s * 1_000_000_000
+
+
+def _with_reason(result: SearchResult, reason: str) -> SearchResult:
+    return replace(result, degraded=(reason, *result.degraded))
+
+
+def _interleave(notes: Iterable[Hit], sessions: Iterable[Hit]) -> Iterator[Hit]:
+    """Yield hits of both in turn, the best of each first: their scores cannot be compared."""
+    for pair in zip_longest(notes, sessions):
+        yield from (hit for hit in pair if hit is not None)
+
+
+# running the program
+
+
+def find_program(command: str, *, hint: str) -> str:
+    """Return the absolute path of a program that is named or given by path. Raise BackendFailed if there is none."""
+    path = shutil.which(os.path.expanduser(command))
+    if path is None:
+        raise BackendFailed(f"the program '{command}' is not installed.", hint=hint)
+    return os.path.abspath(path)
+
+
+def run_program(command: Sequence[str], *, env: Mapping[str, str], cwd: str, timeout_s: float) -> bytes:
+    """Return the standard output. The program and its children are killed if it takes too long or prints too much."""
+    name = os.path.basename(command[0])
+    try:
+        process = subprocess.Popen(
+            command,
+            env=dict(env),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # a new process group, which can be killed as one
+        )
+    except (OSError, ValueError) as exc:
+        raise BackendFailed(f"{name} could not be started ({exc}).") from exc
+    try:
+        output, errors = _read(process, name, timeout_s)
+    finally:
+        _kill_group(process)
+    if process.returncode:
+        lines = errors.decode("utf-8", "replace").strip().splitlines()
+        reason = f": {lines[-1][:300]}" if lines else ", without a message."
+        raise BackendFailed(f"{name} failed with exit code {process.returncode}{reason}")
+    return output
+
+
+def _read(process: subprocess.Popen[bytes], name: str, timeout_s: float) -> tuple[bytes, bytes]:
+    """Read output and errors until the program ends. Keep only the last part of the errors."""
+    deadline_s = time.monotonic() + timeout_s
+    assert process.stdout is not None
+    assert process.stderr is not None
+    output, errors = bytearray(), bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ, output)
+        selector.register(process.stderr, selectors.EVENT_READ, errors)
+        while selector.get_map():
+            ready = selector.select(max(0.0, deadline_s - time.monotonic()))
+            if not ready and time.monotonic() >= deadline_s:
+                raise BackendFailed(f"{name} did not answer within {timeout_s:g} s.")
+            for key, _ in ready:
+                piece = os.read(key.fd, _READ_BYTES)
+                if not piece:
+                    selector.unregister(key.fileobj)
+                key.data.extend(piece)
+            del errors[:-_MAX_ERROR_BYTES]
+            if len(output) > MAX_OUTPUT_BYTES:
+                raise BackendFailed(f"{name} printed more than {MAX_OUTPUT_BYTES:,} bytes.")
+    try:
+        process.wait(max(0.0, deadline_s - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        raise BackendFailed(f"{name} did not end within {timeout_s:g} s.") from None
+    return bytes(output), bytes(errors)
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill the program and its children, including those that outlived it."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    process.wait()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()

@@ -1,6 +1,6 @@
 """Measures recall: how often a search returns a passage that answers a query.
 
-`dataset` reads a set, `layout` writes its documents to disk, `query_runner` asks its queries and `metrics` judges the
-hits. `measurement` does all of it for one set, `parallel` for several. `variants` has the baselines, `threshold` the
-cost of a threshold, `starter` makes a set of the user's own notes, and `json_report` is the output of `--json`.
+`dataset` reads a set, `layout` writes its documents to disk, `query_runner` asks its queries in every variant and
+`metrics` judges the hits. `measurement` does all of it, for one set or several. `threshold` has the cost of a
+threshold, `starter` makes a set of the user's own notes, and `json_report` is the output of `--json`.
 """

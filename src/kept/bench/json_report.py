@@ -8,8 +8,8 @@ from typing import Any
 
 from kept.bench.measurement import FigureSummary, SetMeasurement
 from kept.bench.metrics import FIGURES
+from kept.bench.query_runner import KEPT
 from kept.bench.threshold import ALLOWED_LOST, REQUIRED_REFUSED, ThresholdPoint
-from kept.bench.variants import KEPT
 
 
 def sets_shape(measurements: Sequence[SetMeasurement], *, jobs: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from kept.config import Config
 from kept.durable import make_private_folder
 from kept.limits import estimate_tokens
 from kept.records import Hit
-from kept.search.confidence import PARTS_OUTSIDE_THRESHOLD
+from kept.search.scores import PARTS_OUTSIDE_THRESHOLD
 from kept.sessions.entries import ROLES, Entry, Message, Role, SessionStart
 from kept.sessions.session_key import SessionKey
 from kept.sessions.store import SessionStore

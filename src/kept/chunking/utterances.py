@@ -45,7 +45,8 @@ class UtteranceChunk:
 
 @frozen
 class Settled:
-    """Last line whose chunks are final, and the line to read from to cut the lines after it."""
+    """Where indexing resumes when a transcript has grown: the last line whose chunks are final, and the line to read
+    from to cut the lines after it."""
 
     line: int
     resume_line: int
@@ -114,19 +115,11 @@ def _boundary(text: str, start: int, end: int) -> int:
 
 
 def _context(utterances: Sequence[Utterance], at: int) -> str:
-    around = (*_before(utterances, at), *_after(utterances, at))
-    return "\n".join(utterance.with_speaker[:CONTEXT_CHARS] for utterance in around)
-
-
-def _before(utterances: Sequence[Utterance], at: int) -> Sequence[Utterance]:
-    first = at
+    """Return the utterances before and after one, as far as they belong to the same conversation."""
+    first, end = at, at + 1
     while first > 0 and not utterances[first].starts_conversation and at - first < CONTEXT_UTTERANCES:
         first -= 1
-    return utterances[first:at]
-
-
-def _after(utterances: Sequence[Utterance], at: int) -> Sequence[Utterance]:
-    end = at + 1
     while end < len(utterances) and not utterances[end].starts_conversation and end - at <= CONTEXT_UTTERANCES:
         end += 1
-    return utterances[at + 1 : end]
+    around = (*utterances[first:at], *utterances[at + 1 : end])
+    return "\n".join(utterance.with_speaker[:CONTEXT_CHARS] for utterance in around)

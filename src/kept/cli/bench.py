@@ -18,8 +18,7 @@ from kept.tools.record_json import to_json
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from kept.bench.measurement import FigureSummary, SetMeasurement
-    from kept.bench.parallel import Report
+    from kept.bench.measurement import FigureSummary, Report, SetMeasurement
 
 _SHOWN_CATEGORIES = 12
 """Sets with more categories are shown without them."""
@@ -60,8 +59,7 @@ def command(
         make_starter(options, folders, as_json=as_json)
         return
     from kept.bench.json_report import sets_shape
-    from kept.bench.measurement import MeasurePlan
-    from kept.bench.parallel import default_jobs, measure_sets, read_sets
+    from kept.bench.measurement import MeasurePlan, default_jobs, measure_sets, read_sets
 
     changed = setting_pairs(settings) | ({"memory_search.provider": provider} if provider else {})
     config = options.load(settings=changed).config
@@ -139,7 +137,7 @@ def table(title: str, first: str, *columns: str) -> Table:
 def recall_table(measured: Sequence[SetMeasurement]) -> Table:
     from rich.text import Text
 
-    from kept.bench.variants import KEPT
+    from kept.bench.query_runner import KEPT
 
     rows = table("Recall", "set", "n", "R@1", "R@5", "R@10", "R@2k", "all@5", "MRR", "nDCG", "abst.")
     for measurement in measured:

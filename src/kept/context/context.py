@@ -218,7 +218,8 @@ def _answer_turns(logged: LoggedMessage, index: int, results: _Results, options:
             outputs.append(ToolOutput(call_id, NO_RESULT, is_error=True))
             continue
         _, result, result_logged = queue.pop(at)
-        text = _shorten(result.text, result_logged, options)
+        note = f"the full text is in {options.path}#L{result_logged.line}"
+        text = shorten(result.text, options.message_tokens, note)
         block = options.fence.block("result", text, tool=result.name)
         outputs.append(ToolOutput(call_id, block, is_error=result.is_error))
     return Turn("assistant", tuple(parts)), Turn("user", tuple(outputs))
@@ -227,7 +228,10 @@ def _answer_turns(logged: LoggedMessage, index: int, results: _Results, options:
 def _iter_user_parts(logged: LoggedMessage, options: TurnOptions, lead: str) -> Iterator[Part]:
     message, fence = logged.message, options.fence
     group = group_block(message.metadata.get(GROUP), fence)
-    before = (lead, group, _CURRENT_HEADING if lead or group else "", quoted_block(message.metadata.get(QUOTED), fence))
+    quoted, quote = "", message.metadata.get(QUOTED)
+    if isinstance(quote, dict) and str(quote.get("text", "")).strip():
+        quoted = fence.block("quoted", str(quote["text"]), **{"from": str(quote.get("from") or "somebody")})
+    before = (lead, group, _CURRENT_HEADING if lead or group else "", quoted)
     yield from (TextPart(text) for text in before if text)
     text = _message_text(logged, options)
     if not text.strip():
@@ -247,11 +251,8 @@ def _message_text(logged: LoggedMessage, options: TurnOptions) -> str:
             texts.append(block.text)
         elif isinstance(block, Attachment):
             texts.append(f"[attached: {clean_line(block.name or block.media_type, _NAME_CHARS)}]")
-    return _shorten("\n\n".join(texts), logged, options)
-
-
-def _shorten(text: str, logged: LoggedMessage, options: TurnOptions) -> str:
-    return shorten(text, options.message_tokens, f"the full text is in {options.path}#L{logged.line}")
+    note = f"the full text is in {options.path}#L{logged.line}"
+    return shorten("\n\n".join(texts), options.message_tokens, note)
 
 
 def group_block(lines: Any, fence: Fence) -> str:
@@ -267,13 +268,6 @@ def group_block(lines: Any, fence: Fence) -> str:
             text = "\n  ".join(str(line.get("text", "")).splitlines())
             texts.append(f"[{time}] {sender}: {text}")
     return f"{_GROUP_HEADING}\n{fence.block('overheard', chr(10).join(texts))}"
-
-
-def quoted_block(quote: Any, fence: Fence) -> str:
-    """Return the message that another one quotes, as data."""
-    if not isinstance(quote, dict) or not str(quote.get("text", "")).strip():
-        return ""
-    return fence.block("quoted", str(quote["text"]), **{"from": str(quote.get("from") or "somebody")})
 
 
 # the request

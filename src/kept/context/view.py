@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kept.sessions.entries import FLUSH, CompactionEntry, Entry, Message, StateEntry, UnknownEntry
 from kept.sessions.record import active_branch
-from kept.sessions.transcript import Damage, TranscriptLine
+from kept.sessions.transcript import Damage, Position, TranscriptLine
 from kept.values import frozen
 
 INBOUND = "inbound"
@@ -56,11 +56,10 @@ class ConversationView:
     """Complete answers of the whole session that name the messages they answer."""
     inbound: tuple[LoggedMessage, ...]
     """Messages of the whole session that have a channel id."""
-
-    @property
-    def summary(self) -> str:
-        body = self.compaction.body if self.compaction else None
-        return body.summary if isinstance(body, CompactionEntry) else ""
+    summary: str = ""
+    """Summary of the last compaction. Empty if there is none."""
+    end: Position = Position()
+    """Position up to which the transcript was read for this."""
 
     @property
     def compaction_id(self) -> str | None:
@@ -74,6 +73,7 @@ def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
     entries = [entry for entry in branch if not isinstance(entry, UnknownEntry)]
     compactions = [index for index, entry in enumerate(entries) if isinstance(entry.body, CompactionEntry)]
     last = compactions[-1] if compactions else -1
+    compaction = entries[last] if compactions else None
     first = _first_kept(entries, last) if compactions else 0
     messages = [
         LoggedMessage(numbers[id(entry)], entry, entry.body) for entry in entries if isinstance(entry.body, Message)
@@ -86,12 +86,14 @@ def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
     ]
     return ConversationView(
         messages=tuple(logged for logged in messages if first < len(entries) and logged.line >= from_line),
-        compaction=entries[last] if compactions else None,
+        compaction=compaction,
         compactions=len(compactions),
         flush=flushes[-1][1] if flushes and flushes[-1][0] > last else None,
         flushed_line=max((_flushed_line(flush) for _, flush in flushes), default=0),
         answers=tuple(logged for logged in messages if logged.message.role == "assistant" and logged.answered_ids),
         inbound=tuple(logged for logged in messages if logged.message.role == "user" and logged.inbound_id is not None),
+        summary=compaction.body.summary if compaction and isinstance(compaction.body, CompactionEntry) else "",
+        end=Position(lines[-1].end, lines[-1].number) if lines else Position(),
     )
 
 

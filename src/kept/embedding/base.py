@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-import struct
+import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol, runtime_checkable
@@ -72,11 +72,6 @@ def pack_unit_rows(rows: Iterable[Sequence[float]], dims: int) -> Matrix:
         finite = [value if math.isfinite(value) else 0.0 for value in row]
         norm = math.sqrt(math.fsum(value * value for value in finite))
         packed.extend([value / norm for value in finite] if norm > 1e-10 else [0.0] * dims)
-    return Matrix(dims, _little_endian(packed))
-
-
-def _little_endian(values: array[float]) -> bytes:
-    if struct.pack("=H", 1) != struct.pack("<H", 1):
-        values = values[:]
-        values.byteswap()
-    return values.tobytes()
+    if sys.byteorder == "big":  # vectors are stored little-endian
+        packed.byteswap()
+    return Matrix(dims, packed.tobytes())

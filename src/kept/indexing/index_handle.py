@@ -1,26 +1,43 @@
-"""The open index of one workspace and the embedder in use. Opened when needed; the caller holds the lock."""
+"""The open index of one workspace: its embedder, its file, and whether it agrees with the notes and transcripts.
+
+An `IndexHandle` opens and loads when needed; the caller holds the lock. `Freshness` saves scans while nothing changes,
+and `drop_outdated` checks hits of searches without a sync.
+"""
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kept.clock import Clock
 from kept.config import Config
 from kept.embedding.base import Embedder
 from kept.embedding.registry import EmbedderChain, chain_of, choose_chain
-from kept.indexing.planner import SyncPlanner
-from kept.indexing.source_reader import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceReader
+from kept.errors import KeptError
+from kept.indexing.sources import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceReader
+from kept.indexing.sync import SyncPlanner
 from kept.indexing.vectorise import Vectoriser
+from kept.records import Dropped, Hit
 from kept.sqlite import forget_connection
 from kept.store.index import Index, find_index_path, open_index
 from kept.store.vectors import VectorLimits
 from kept.values import frozen
+from kept.workspace.notes import read_passage
+from kept.workspace.scan import ChangeSignal, Scan
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.indexing.batch_runner import BatchRunner
     from kept.net.client import RetryPolicy
+    from kept.search.pipeline import IndexSearchResult
+
+
+RESCAN_AFTER_S = 5.0
+"""The kernel does not see every change (such as another machine's, on a network file system), so its signal is
+trusted for a limited time."""
 
 
 @frozen
@@ -57,10 +74,12 @@ class IndexHandle:
         self.own_embedder = own_embedder
         self.notices: list[str] = []
         """Events to report to the user once."""
-        self._index: Index | None = None
+        self.opened_index: Index | None = None
+        """The index if it is open; `index` opens it."""
         self._chain: EmbedderChain | None = None
         self._embedder: Embedder | None = None
         self._vectors: Vectoriser | None = None
+        """Kept between syncs, because it remembers that the embedder failed a moment ago."""
         self._batch_runner: BatchRunner | None = None
 
     # the embedder
@@ -104,44 +123,44 @@ class IndexHandle:
     @property
     def path(self) -> str:
         """Path of the index, open or not."""
-        index = self._index
+        index = self.opened_index
         if index is not None:
             return index.path
         if self.settings.store.path:
             return os.path.abspath(os.path.expanduser(self.settings.store.path))
         return find_index_path(self.config.paths, self.workspace.root)
 
-    @property
-    def opened_index(self) -> Index | None:
-        return self._index
-
     def index(self) -> Index:
         """Return the index. It is opened again if its file was deleted meanwhile."""
-        if self._index is not None and not self._index.is_current_file():
+        if self.opened_index is not None and not self.opened_index.is_current_file():
             self.close()
             self.notices.append("The index was deleted; it has been rebuilt from the notes.")
-        if self._index is None:
+        if self.opened_index is None:
             if self.settings.store.path:
-                self._index = Index(self.path, self.limits.vectors)
+                self.opened_index = Index(self.path, self.limits.vectors)
             else:
-                self._index = open_index(self.config.paths, self.workspace.root, self.limits.vectors)
-        return self._index
+                self.opened_index = open_index(self.config.paths, self.workspace.root, self.limits.vectors)
+        return self.opened_index
 
     def close(self) -> None:
-        if self._index is not None:
-            self._index.close()
-        self._index = self._vectors = self._batch_runner = None
+        if self.opened_index is not None:
+            self.opened_index.close()
+        self.opened_index = self._vectors = self._batch_runner = None
 
     def forget_parent(self) -> None:
         """In a forked child, drop what belongs to the parent: the connection, a model's threads, open sockets."""
-        if self._index is not None:
-            forget_connection(self._index)
-        self._index = self._vectors = self._batch_runner = None
+        if self.opened_index is not None:
+            forget_connection(self.opened_index)
+        self.opened_index = self._vectors = self._batch_runner = None
         self._chain = self._embedder = None
 
     # what a sync needs
 
     def planner(self) -> SyncPlanner:
+        index, embedder = self.index(), self.embedder
+        if self._vectors is None and embedder is not None:
+            rest_s = self.limits.embedder_rest_s
+            self._vectors = Vectoriser(index, embedder, self.settings.cache, self.clock, rest_s=rest_s)
         reader = SourceReader(
             self.workspace,
             self.clock,
@@ -150,17 +169,7 @@ class IndexHandle:
             batch_chars=self.limits.batch_chars,
             step_bytes=self.limits.step_bytes,
         )
-        return SyncPlanner(
-            self.index(), self.workspace, self.config.paths.sessions, self.settings, reader, self._vectoriser()
-        )
-
-    def _vectoriser(self) -> Vectoriser | None:
-        """Return the embedder's vectors. Kept, because it remembers that the embedder failed a moment ago."""
-        index, embedder = self.index(), self.embedder
-        if self._vectors is None and embedder is not None:
-            rest_s = self.limits.embedder_rest_s
-            self._vectors = Vectoriser(index, embedder, self.settings.cache, self.clock, rest_s=rest_s)
-        return self._vectors
+        return SyncPlanner(index, self.workspace, self.config.paths.sessions, self.settings, reader, self._vectors)
 
     def batch_runner(self) -> BatchRunner | None:
         """Return what runs jobs at the provider's batch API, or None if batches are not used."""
@@ -177,3 +186,79 @@ class IndexHandle:
                 job_texts=self.limits.job_texts,
             )
         return self._batch_runner
+
+
+class Freshness:
+    """Tells whether a search may skip scanning the files: index and files agree until the kernel signals a change.
+
+    The signal is set up by the second scan: a process that searches once should not pay for it. ``uses_signal`` is
+    False for a caller that watches the folders itself.
+    """
+
+    def __init__(self, *, uses_signal: bool = True, endings: tuple[str, ...] = (".md",)) -> None:
+        self._endings = endings
+        self._uses_signal = uses_signal
+        self._signal: ChangeSignal | None = None
+        self._scanned_before = False
+        self._scanned_at = 0.0
+        self.in_step = False
+        """True after a sync that indexed everything, until something changes."""
+
+    def is_fresh(self) -> bool:
+        if not self.in_step or self._signal is None or not self._signal.available:
+            return False
+        if time.monotonic() - self._scanned_at > RESCAN_AFTER_S or self._signal.changed():
+            self.in_step = False
+        return self.in_step
+
+    def scan(self, scan: Callable[[], Scan]) -> Scan:
+        """Scan the files, and from the second time on watch their folders for changes."""
+        if self._uses_signal and self._scanned_before and self._signal is None:
+            self._signal = ChangeSignal(self._endings)
+        self._scanned_before = True
+        self.in_step = False  # until a sync has indexed what this scan sees
+        if self._signal is not None:
+            self._signal.changed()  # discard: the scan sees everything up to now
+        self._scanned_at = time.monotonic()
+        result = scan()
+        while self._signal is not None and self._signal.watch(result.folders):
+            result = scan()  # a folder that was not watched yet may have changed while it was read
+        return result
+
+    def close(self) -> None:
+        if self._signal is not None:
+            self._signal.close()
+        self._signal = None
+        self.in_step = False
+
+
+def drop_outdated(result: IndexSearchResult, workspace: Workspace, config: Config) -> IndexSearchResult:
+    """Drop hits whose file is gone or has another text in these lines: for an index that may lag behind."""
+    current: list[Hit] = []
+    outdated: list[Dropped] = []
+    for hit in result.hits:
+        if _is_current(hit, workspace, config):
+            current.append(hit)
+        else:
+            outdated.append(Dropped(hit.citation, hit.score, "gone from disk"))
+    if not outdated:
+        return result
+    reason = f"{len(outdated)} outdated {'hit was' if len(outdated) == 1 else 'hits were'} left out."
+    return replace(
+        result, hits=tuple(current), dropped=(*result.dropped, *outdated), degraded=(*result.degraded, reason)
+    )
+
+
+def _is_current(hit: Hit, workspace: Workspace, config: Config) -> bool:
+    text = hit.snippet.strip("…").strip()
+    try:
+        if hit.source == "sessions":
+            from kept.sessions.spoken import still_says
+
+            folder = config.paths.sessions
+            return still_says(folder, hit.path, start=hit.start_line, end=hit.end_line, text=text)
+        lines, max_bytes = hit.end_line - hit.start_line + 1, config.memory_search.max_file_bytes
+        passage = read_passage(workspace, hit.path, start=hit.start_line, lines=lines, max_bytes=max_bytes)
+    except KeptError:
+        return False
+    return text in passage.text

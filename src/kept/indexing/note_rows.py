@@ -1,19 +1,152 @@
-"""From a note that was cut to its names, tags and links in the index. Pure."""
+"""From the text of a note to its rows in the index: file, chunks, names, tags and links, with their times. Pure."""
 
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from kept.chunking.markdown import HEADING_JOIN, HEADING_MARKS, CutNote, is_fine
-from kept.indexing.note_times import entry_heading, parse_entry_time, to_timestamp_ms
-from kept.records import Chunk
-from kept.store.note_tables import ALIAS, FILE, HEADING, TITLE, WHOLE_NOTE, LinkRow, NoteRow, TagRow
-from kept.words.segment import name_key, tag_key, tag_levels
+from kept.chunking.markdown import (
+    CHUNKER_VERSION,
+    HEADING_JOIN,
+    HEADING_MARKS,
+    ChunkSize,
+    CutNote,
+    cut_note,
+    is_fine,
+    note_name,
+)
+from kept.chunking.utterances import TRANSCRIPT_CHUNKER_VERSION
+from kept.records import Chunk, SourceFile
+from kept.redact import REDACTION_VERSION
+from kept.store.generation import (
+    ALIAS,
+    FILE,
+    HEADING,
+    SCHEMA_VERSION,
+    TITLE,
+    WHOLE_NOTE,
+    FileRow,
+    FileWrite,
+    LinkRow,
+    NewChunk,
+    NoteRow,
+    TagRow,
+)
+from kept.values import frozen
+from kept.words.segment import SEGMENTER_VERSION, name_key, segment, segment_context, tag_key, tag_levels
+from kept.workspace.daily import KEPTS_OWN, DailyNotes
+from kept.workspace.opened import NoteText
 
+CUT_PLAINLY = "too many lines, headings or nested blocks; cut by lines, without its headings"
+DATE_IN_WORDS = "%Y-%m-%d %A %d %B %Y"
 _FIRST_HEADING = r"# +([^\n]{1,200}?)(?: +#+)? *(?:\n|$)"
 _MAX_KEY_CHARS = 400
+# 15:09, 9:05 am, 15:09:30; not 15:09 inside a longer number.
+_ENTRY = r"(\d{1,2}):(\d{2})(?::(\d{2}))?(?![\d:])(?:\s?([AaPp])\.?[Mm]\b)?"
+
+
+@frozen
+class Recipe:
+    """Everything that determines the index of a text. When it changes, the index is rebuilt."""
+
+    size: ChunkSize
+    identity: str | None
+    model: str | None
+    daily: DailyNotes = KEPTS_OWN
+
+    def fingerprint(self) -> dict[str, object]:
+        # Only if it differs: an index that was built before vaults could be adopted stays as it is.
+        daily = {} if self.daily.format == KEPTS_OWN.format else {"daily": [self.daily.folder, self.daily.format]}
+        return {
+            **daily,
+            "schema": SCHEMA_VERSION,
+            "chunker": CHUNKER_VERSION,
+            "transcript_chunker": TRANSCRIPT_CHUNKER_VERSION,
+            "redaction": REDACTION_VERSION,
+            "segmenter": SEGMENTER_VERSION,
+            "tokens": self.size.tokens,
+            "overlap": self.size.overlap,
+            "identity": self.identity,
+            "model": self.model,
+        }
+
+
+@frozen
+class PreparedFile:
+    write: FileWrite
+    embed_texts: dict[bytes, str]
+    """Texts to embed, by hash."""
+
+
+def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns: int) -> PreparedFile:
+    from kept.chunking.references import TOO_MANY
+
+    day = daily_date(file.path, recipe.daily)
+    model = recipe.model or "none"
+    chunks: list[NewChunk] = []
+    embed_texts: dict[bytes, str] = {}
+    cut = cut_note(note.text, name=file.path, size=recipe.size)
+    properties = cut.properties
+    excess = TOO_MANY if cut.references.is_cut else None
+    warning = note.warning or (CUT_PLAINLY if cut.plain else properties.warning or excess)
+    row = replace(file_row(file, note, checked_ns=checked_ns), warning=warning)
+    file_ms = note_timestamp_ms(file.path, note.mtime_ns, recipe.daily)
+    about = make_note_row(file.path, cut, day=day, file_timestamp_ms=file_ms)
+    # Words around a chunk are found by word only; if they were embedded, renaming a note would cost a call.
+    name = f"{day:{DATE_IN_WORDS}}" if day else note_name(file.path)
+    titles = (name, properties.title, *properties.aliases)
+    for chunk in cut.chunks:
+        digest = sha256(chunk.text).hex()
+        embed_hash = sha256(chunk.embed_text)
+        embed_texts[embed_hash] = chunk.embed_text
+        # The properties are no passage, so their words go with the first one: a search for a tag or a value finds it.
+        own_words = f"{chunk.text} {properties.words}" if properties.words and not chunks else chunk.text
+        context = " ".join(filter(None, (chunk.heading, *titles)))
+        entry_ms = entry_timestamp_ms(day, chunk.heading)
+        chunks.append(
+            NewChunk(
+                id=chunk_id(file, chunk.start_line, chunk.end_line, digest, model),
+                start_line=chunk.start_line,
+                end_line=chunk.end_line,
+                hash=digest,
+                embed_hash=embed_hash,
+                model=model,
+                heading=chunk.heading,
+                text=chunk.text,
+                words=segment(own_words),
+                context_words=segment_context(context, chunk.text),
+                timestamp_ms=about.timestamp_ms if entry_ms is None else entry_ms,
+            )
+        )
+    shared_ms = None if about.is_dated else about.timestamp_ms
+    return PreparedFile(FileWrite(row, tuple(chunks), shared_ms, note=about), embed_texts)
+
+
+def file_row(file: SourceFile, note: NoteText, *, checked_ns: int) -> FileRow:
+    return FileRow(
+        source=file.source,
+        path=file.path,
+        hash=hashlib.sha256(note.raw).hexdigest(),
+        size=note.size,
+        mtime_ns=note.mtime_ns,
+        ctime_ns=note.ctime_ns,
+        checked_ns=checked_ns,
+        warning=note.warning,
+    )
+
+
+def chunk_id(file: SourceFile, start_line: int, end_line: int, digest: str, model: str) -> str:
+    return sha256(f"{file.source}:{file.path}:{start_line}:{end_line}:{digest}:{model}").hex()
+
+
+def sha256(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "replace")).digest()
+
+
+# names, tags and links
 
 
 def make_note_row(path: str, cut: CutNote, *, day: dt.date | None, file_timestamp_ms: int) -> NoteRow:
@@ -21,7 +154,8 @@ def make_note_row(path: str, cut: CutNote, *, day: dt.date | None, file_timestam
     tells."""
     properties = cut.properties
     created_ms = to_timestamp_ms(properties.created)
-    heading = _first_heading(cut)
+    match = re.match(_FIRST_HEADING, cut.chunks[0].text) if cut.chunks else None
+    heading = match[1].strip() if match else None
     name = path.rpartition("/")[2].rpartition(".")[0]
     return NoteRow(
         title=properties.title or heading or name,
@@ -50,11 +184,6 @@ def link_key(name: str) -> str:
     return name_key(name.rstrip("/").rpartition("/")[2])[:_MAX_KEY_CHARS]
 
 
-def _first_heading(cut: CutNote) -> str | None:
-    match = re.match(_FIRST_HEADING, cut.chunks[0].text) if cut.chunks else None
-    return match[1].strip() if match else None
-
-
 def _iter_names(cut: CutNote, name: str, heading: str | None) -> Iterator[tuple[int, str, str]]:
     yield FILE, name_key(name), name
     if "___" in name:  # Logseq's way to write a page's "/" in the name of its file
@@ -69,15 +198,11 @@ def _iter_names(cut: CutNote, name: str, heading: str | None) -> Iterator[tuple[
 
 
 def _iter_tags(path: str, cut: CutNote, day: dt.date | None) -> Iterator[TagRow]:
-    for tag in cut.properties.tags:
-        yield from _tag_rows(tag, WHOLE_NOTE)
-    for found in cut.references.tags:
-        yield from _tag_rows(found.tag, _tagged_lines(path, cut.chunks, found.line, day))
-
-
-def _tag_rows(tag: str, lines: tuple[int, int]) -> Iterator[TagRow]:
-    for level in tag_levels(tag):
-        yield TagRow(tag_key(level), level, lines)
+    tags = [(tag, WHOLE_NOTE) for tag in cut.properties.tags]
+    tags += [(tag.tag, _tagged_lines(path, cut.chunks, tag.line, day)) for tag in cut.references.tags]
+    for tag, lines in tags:
+        for level in tag_levels(tag):
+            yield TagRow(tag_key(level), level, lines)
 
 
 def _tagged_lines(path: str, chunks: Sequence[Chunk], line: int, day: dt.date | None) -> tuple[int, int]:
@@ -112,3 +237,59 @@ def _begins_entry(chunk: Chunk) -> bool:
     """Return whether a chunk begins with a time as its heading: two entries of one minute have equal headings."""
     line = chunk.text.partition("\n")[0]
     return line.startswith("#") and parse_entry_time(HEADING_MARKS.sub("", line)) is not None
+
+
+# times
+
+
+def daily_date(path: str, daily: DailyNotes = KEPTS_OWN) -> dt.date | None:
+    """Return the day of a daily note, or None. ``daily`` is where the workspace has them."""
+    found = daily.find_day(path)
+    return found[0] if found else None
+
+
+def note_timestamp_ms(path: str, mtime_ns: int, daily: DailyNotes = KEPTS_OWN) -> int:
+    """Return when a note was written as far as its file tells: the day it is named after, else its last change."""
+    day = daily_date(path, daily)
+    timestamp_ms = None if day is None else to_timestamp_ms(dt.datetime(day.year, day.month, day.day))
+    return mtime_ns // 1_000_000 if timestamp_ms is None else timestamp_ms
+
+
+def to_timestamp_ms(time: dt.datetime | None) -> int | None:
+    """Return a time in milliseconds, or None if it has none: the year 1 has no local time."""
+    try:
+        return None if time is None else int(time.astimezone().timestamp() * 1000)
+    except (OverflowError, OSError, ValueError):
+        return None
+
+
+def entry_timestamp_ms(day: dt.date | None, heading: str) -> int | None:
+    """Return the time of an entry in a daily note, from the innermost heading that begins with a time, or None."""
+    entry = None if day is None else entry_heading(heading)
+    time = None if entry is None else parse_entry_time(entry.rpartition(HEADING_JOIN)[2])
+    return None if day is None or time is None else to_timestamp_ms(dt.datetime.combine(day, time))
+
+
+def entry_heading(heading: str) -> str | None:
+    """Return the headings down to the innermost one that begins with a time, or None if none does."""
+    titles = heading.split(HEADING_JOIN) if ":" in heading else []
+    for count in range(len(titles), 0, -1):
+        if parse_entry_time(titles[count - 1]) is not None:
+            return HEADING_JOIN.join(titles[:count])
+    return None
+
+
+def parse_entry_time(title: str) -> dt.time | None:
+    """Return the time that a heading begins with: "15:09", "9:05 am Standup". None if there is none."""
+    match = re.match(_ENTRY, title)
+    if match is None:
+        return None
+    hour = int(match[1])
+    if match[4]:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + (12 if match[4] in "Pp" else 0)
+    try:
+        return dt.time(hour, int(match[2]), int(match[3] or 0))
+    except ValueError:
+        return None

@@ -13,24 +13,23 @@ from kept.clock import Clock
 from kept.config import Config, QuerySettings
 from kept.durable import locked
 from kept.embedding.base import Embedder
+from kept.embedding.registry import find_price
 from kept.errors import ConfigError, EmbeddingError, LockBusy, StoreDamaged, StoreError
-from kept.indexing.index_freshness import Freshness, drop_outdated
-from kept.indexing.index_handle import IndexHandle, IndexLimits
-from kept.indexing.planner import SyncPlanner, should_sync
-from kept.indexing.sync_run import SyncRun
-from kept.indexing.usage import spent_since, usage_of
+from kept.indexing.index_handle import Freshness, IndexHandle, IndexLimits, drop_outdated
+from kept.indexing.sync import SyncPlanner, SyncRun, should_sync
+from kept.indexing.vectorise import usage_of
 from kept.ledger import open_embedding_ledger, open_heal_ledger
-from kept.records import Filter, Preview, Progress, SearchResult, SourceFile, Status, SyncReport, Usage
+from kept.records import Filter, Preview, Progress, SearchResult, SourceFile, Spending, Status, SyncReport, Usage
 from kept.sqlite import DatabaseLock, file_number, heal_and_retry, register_forkable
 from kept.store.generation import Generation
 from kept.store.index import Index
-from kept.store.integrity import check_pages_if_quick
 from kept.workspace.scan import Scan
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.embedding.onnx.cross_encoder import CrossEncoder
-    from kept.search.pipeline import IndexSearchResult, QueryVector
+    from kept.search.candidates import QueryVector
+    from kept.search.pipeline import IndexSearchResult
     from kept.search.query import ParsedQuery
 
 T = TypeVar("T")
@@ -144,7 +143,7 @@ class IndexService:
 
     def _close_index(self) -> None:
         self._handle.close()
-        self._freshness.forget()
+        self._freshness.in_step = False
 
     # searching
 
@@ -238,29 +237,23 @@ class IndexService:
             _, is_fresh = self._sync_for_search(None)
         if vector and vector.identity != self._handle.planner().stored_identity():
             vector = None  # rebuilt with another embedder while the query was embedded
-        now_ms = self.clock.time_ns() // 1_000_000
-        reranker, problems = self._find_reranker()
-        result = search_index(self._handle.index(), vector, query, settings, filters, now_ms=now_ms, reranker=reranker)
+        model_path = self.settings.query.rerank.model_path
+        problems = self._load_reranker(model_path) if model_path and self._reranker is None else ()
+        index, now_ms = self._handle.index(), self.clock.time_ns() // 1_000_000
+        result = search_index(index, vector, query, settings, filters, now_ms=now_ms, reranker=self._reranker)
         if problems:
             result = replace(result, degraded=(*problems, *result.degraded))
-        return result if is_fresh else self._drop_outdated(result)
+        return result if is_fresh else drop_outdated(result, self.workspace, self.config)
 
-    def _drop_outdated(self, result: IndexSearchResult) -> IndexSearchResult:
-        sessions, max_bytes = self.config.paths.sessions, self.settings.max_file_bytes
-        return drop_outdated(result, self.workspace, sessions, max_bytes=max_bytes)
-
-    def _find_reranker(self) -> tuple[CrossEncoder | None, tuple[str, ...]]:
-        """Return the model that reranks, loaded once, or None; with the reason if it cannot be loaded."""
-        path = self.settings.query.rerank.model_path
-        if not path or self._reranker:
-            return self._reranker, ()
+    def _load_reranker(self, path: str) -> tuple[str, ...]:
+        """Load the model that reranks. Return the reason if it cannot be loaded."""
         from kept.embedding.onnx.cross_encoder import CrossEncoder
 
         try:
             self._reranker = CrossEncoder(path)
         except EmbeddingError as exc:
-            return None, (f"Not reranked: {exc.message}",)
-        return self._reranker, ()
+            return (f"Not reranked: {exc.message}",)
+        return ()
 
     def list_time(
         self, filters: Filter, *, max_results: int, progress: Progress | None = None
@@ -272,12 +265,12 @@ class IndexService:
             warnings, is_fresh = self._healing(self._sync_for_search, progress)
             result, total = self._healing(self._list_time, filters, max_results)
             if not is_fresh:
-                result = self._drop_outdated(result)
+                result = drop_outdated(result, self.workspace, self.config)
             degraded = dict.fromkeys((*self._take_notices(), *warnings, *result.degraded))
             return replace(result, degraded=tuple(degraded)), total
 
     def _list_time(self, filters: Filter, max_results: int) -> tuple[IndexSearchResult, int]:
-        from kept.search.listing import list_hits
+        from kept.search.pipeline import list_hits
         from kept.workspace.daily import get_daily_notes
 
         if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
@@ -326,6 +319,8 @@ class IndexService:
         )
 
     def _sync_by_request(self, *, force: bool, progress: Progress | None) -> SyncReport:
+        from kept.store.integrity import check_pages_if_quick
+
         check_pages_if_quick(self._handle.index())
         return self._sync_with_fallback(force=force, progress=progress, retry=True)
 
@@ -371,18 +366,32 @@ class IndexService:
             progress=progress,
         )
         report = run.run(wait_s=wait_s)
-        self._freshness.mark_synced(fully=report.ok)
+        self._freshness.in_step = report.ok
         self._record_usage(usage, cached=report.cached, texts=report.embedded)
         return report
 
     def _record_usage(self, before: Usage, *, cached: int = 0, texts: int = 0) -> None:
-        """Record the usage since ``before``. Queries of a local embedder are not recorded."""
+        """Record the usage since ``before``. ``texts`` is the number of embedded texts, for an embedder that does not
+        count them."""
         embedder = self._handle.embedder
-        if embedder is not None:
-            spent = spent_since(before, embedder, self.settings, cached=cached, texts=texts)
-            problem = open_embedding_ledger(self.config, self.clock).record(spent)
-            if problem:
-                self._handle.notices.append(problem)
+        if embedder is None:
+            return
+        now, identity = usage_of(embedder), embedder.identity
+        tokens = now.tokens - before.tokens
+        price = find_price(identity.provider, identity.model, self.settings)
+        spending = Spending(
+            provider=identity.provider,
+            model=identity.model,
+            calls=now.calls - before.calls,
+            texts=(now.texts - before.texts) or texts,
+            tokens=tokens,
+            cached=cached,
+            retries=now.retries - before.retries,
+            cost_usd=None if price is None else price * tokens / 1_000_000,
+        )
+        problem = open_embedding_ledger(self.config, self.clock).record(spending)
+        if problem:
+            self._handle.notices.append(problem)
 
     # reading its state
 
@@ -390,10 +399,7 @@ class IndexService:
         """Return what a sync would do and cost. Changes nothing and asks no provider."""
         self.require_usable()
         with self._lock:
-            return self._healing(self._preview, force=force)
-
-    def _preview(self, *, force: bool) -> Preview:
-        return self._handle.planner().preview(force=force)
+            return self._healing(lambda: self._handle.planner().preview(force=force))
 
     def status(self) -> Status:
         """Return the state of the memory. Changes nothing: a damaged index is reported, not healed."""
@@ -451,7 +457,7 @@ class IndexService:
         return heal_and_retry(partial(action, *args, **kwargs), self._heal)
 
     def _heal(self, damage: StoreDamaged, *, is_certain: bool = False) -> None:
-        from kept.indexing.healing import describe_heal, heal_index
+        from kept.store.repair import describe_heal, heal_index
 
         index, path = self._handle.opened_index, self.path
         opened = index.opened_file if index else None

@@ -10,8 +10,7 @@ from kept.clock import Clock
 from kept.config import Config
 from kept.embedding.base import Identity
 from kept.indexing.batch_book import jobs_under_way
-from kept.indexing.planner import SyncPlanner
-from kept.indexing.sync_run import META_SYNCED
+from kept.indexing.sync import META_SYNCED, SyncPlanner
 from kept.ledger import open_embedding_ledger, open_heal_ledger, open_model_ledger, tokens_of_day
 from kept.records import BatchUnderWay, Problem, Status
 from kept.store.integrity import check_pages_if_quick
@@ -55,7 +54,7 @@ def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock
         counts = index.live.counts()
         cache_entries = index.cache.count()
         warnings = [Problem(path, reason) for path, reason in index.live.note_warnings()]
-    pending = counts.chunks - counts.vectors if planner.embedder is not None else 0
+    pending = counts.chunks - counts.vectors if planner.vectors is not None else 0
     degraded = [*status.degraded]
     if rebuild:
         degraded.append(f"The index will be rebuilt: {rebuild}.")

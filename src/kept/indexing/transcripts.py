@@ -8,16 +8,16 @@ beginning.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from kept.chunking.utterances import Settled, UtteranceChunk, chunk_utterances, find_settled
+from kept.chunking.utterances import UtteranceChunk, chunk_utterances, find_settled
 from kept.errors import SessionError, SessionKeyInvalid
-from kept.indexing.planner import Growth, is_unchanged
-from kept.indexing.prepare import PreparedFile, Recipe, chunk_id, date_in_words, sha256, sha256_hex
+from kept.indexing.note_rows import DATE_IN_WORDS, PreparedFile, Recipe, chunk_id, sha256
+from kept.indexing.sync import Growth, is_unchanged
 from kept.limits import int64
-from kept.records import SourceFile
+from kept.records import Problem, SourceFile
 from kept.redact import redact
 from kept.sessions.entries import Entry, SessionStart
 from kept.sessions.session_key import SessionKey
@@ -37,25 +37,22 @@ from kept.sessions.transcript import (
 )
 from kept.sessions.transcript_paths import find_cited_path
 from kept.store.generation import FileRow, FileWrite, Generation, NewChunk
-from kept.values import frozen
 from kept.words.segment import segment, segment_context
+
+_BEGINNING = TranscriptCheckpoint(ReadEnd(0, 0, 0), final_line=0, resume_at=Position(), running_hash="", key="")
 
 # resuming
 
 
-def _stored_checkpoint(row: FileRow | None) -> TranscriptCheckpoint | None:
-    return None if row is None or row.mark is None else TranscriptCheckpoint.from_json(row.mark)
-
-
-def _find_checkpoint(transcript: Transcript, row: FileRow | None, state: os.stat_result) -> TranscriptCheckpoint | None:
-    """Return the checkpoint to resume from, or None if the transcript is new or has not only grown."""
-    checkpoint = _stored_checkpoint(row)
+def _find_checkpoint(transcript: Transcript, row: FileRow | None, state: os.stat_result) -> TranscriptCheckpoint:
+    """Return the checkpoint to resume from: the beginning if the transcript is new or has not only grown."""
+    checkpoint = TranscriptCheckpoint.from_json(row.mark) if row and row.mark else None
     if row is None or checkpoint is None:
-        return None
+        return _BEGINNING
     times = int64(state.st_mtime_ns), int64(state.st_ctime_ns)
     if state.st_size == row.size and times != (row.mtime_ns, row.ctime_ns):
-        return None  # written to without growing: changed in place, perhaps far from its end
-    return checkpoint if has_only_grown(transcript, checkpoint.read, FileState.from_stat(state)) else None
+        return _BEGINNING  # written to without growing: changed in place, perhaps far from its end
+    return checkpoint if has_only_grown(transcript, checkpoint.read, FileState.from_stat(state)) else _BEGINNING
 
 
 def hash_transcript(file: SourceFile, row: FileRow | None) -> str:
@@ -65,9 +62,9 @@ def hash_transcript(file: SourceFile, row: FileRow | None) -> str:
     return _hash_from(transcript, _find_checkpoint(transcript, row, state), state)
 
 
-def _hash_from(transcript: Transcript, checkpoint: TranscriptCheckpoint | None, state: os.stat_result) -> str:
-    running_hash, resume_at = (checkpoint.running_hash, checkpoint.resume_at) if checkpoint else ("", None)
-    for line in transcript.iter_raw(resume_at, stop=state.st_size):
+def _hash_from(transcript: Transcript, checkpoint: TranscriptCheckpoint, state: os.stat_result) -> str:
+    running_hash = checkpoint.running_hash
+    for line in transcript.iter_raw(checkpoint.resume_at, stop=state.st_size):
         running_hash = extend_hash(running_hash, line.raw)
     return running_hash
 
@@ -79,10 +76,9 @@ def measure_growth(file: SourceFile, row: FileRow | None) -> Growth:
     try:
         transcript = Transcript(file.absolute)
         checkpoint = _find_checkpoint(transcript, row, transcript.stat())
-        read_end = checkpoint.read.offset if checkpoint else 0
         size = messages = 0
-        for line in transcript.iter_raw(checkpoint.resume_at if checkpoint else None):
-            if line.start >= read_end:
+        for line in transcript.iter_raw(checkpoint.resume_at):
+            if line.start >= checkpoint.read.offset:
                 size += len(line.raw)
                 messages += is_message(parse_line(line))
     except SessionError:
@@ -93,53 +89,58 @@ def measure_growth(file: SourceFile, row: FileRow | None) -> Growth:
 # chunks
 
 
-@frozen
-class TranscriptChunks:
-    """Part of a transcript, ready to be stored, and the problems of its lines."""
-
-    prepared: PreparedFile
-    problems: tuple[str, ...]
-
-
 def read_chunks(
     file: SourceFile, row: FileRow | None, recipe: Recipe, *, checked_ns: int, step_bytes: int
-) -> Iterator[TranscriptChunks | FileRow]:
+) -> Iterator[PreparedFile | Problem | FileRow]:
     """Yield what there is to store, in order: chunks after each ``step_bytes`` read, so that an interrupted sync of a
     long transcript resumes in the middle. Yield a row alone if nothing but the file's state has changed."""
     transcript = Transcript(file.absolute)
     state = transcript.stat()
-    checkpoint, stored = _find_checkpoint(transcript, row, state), _stored_checkpoint(row)
-    if row is not None and stored is not None and _hash_from(transcript, checkpoint, state) == row.hash:
+    start = _find_checkpoint(transcript, row, state)
+    stored = TranscriptCheckpoint.from_json(row.mark) if row and row.mark else None
+    if row is not None and stored is not None and _hash_from(transcript, start, state) == row.hash:
         moved = replace(stored, read=replace(stored.read, inode=FileState.from_stat(state).inode))
         yield _make_row(file, state, checked_ns, row.hash, moved, row.warning)
         return
-    reader = _ChunkReader(file, transcript, recipe, state, checked_ns)
-    if checkpoint is not None and row is not None:
-        reader.resume(checkpoint, row)
-    yield from reader.iter_steps(step_bytes)
+    warning = row.warning if row is not None and start is not _BEGINNING else None
+    reader = _ChunkReader(file, transcript, recipe, state, checked_ns, start, warning)
+    step_start = reader.read_end
+    for raw in transcript.iter_raw(start.resume_at, stop=state.st_size):
+        reader.add_line(raw)
+        if reader.read_end - step_start >= step_bytes and reader.read_end < state.st_size:
+            step_start = reader.read_end
+            yield from reader.iter_step(is_last=False)
+    yield from reader.iter_step(is_last=True)
 
 
 class _ChunkReader:
-    """Reads one transcript, from its beginning or from a checkpoint, and cuts it into chunks."""
+    """Cuts the lines of one transcript into chunks, from its beginning or from a checkpoint."""
 
     def __init__(
-        self, file: SourceFile, transcript: Transcript, recipe: Recipe, state: os.stat_result, checked_ns: int
+        self,
+        file: SourceFile,
+        transcript: Transcript,
+        recipe: Recipe,
+        state: os.stat_result,
+        checked_ns: int,
+        start: TranscriptCheckpoint,
+        warning: str | None,
     ) -> None:
         self.file = file
         self.transcript = transcript
         self.recipe = recipe
         self.state = state
         self.checked_ns = checked_ns
-        self.key = ""
-        self.final_line = 0
-        self.resume_at = Position()
-        self.resume_hash = ""
+        self.key = start.key
+        self.final_line = start.final_line
+        self.resume_at = start.resume_at
+        self.resume_hash = start.running_hash
         """Running hash of the lines before ``resume_at``."""
-        self.running_hash = ""
-        self.read_end = 0
-        self.known_end = 0
+        self.running_hash = start.running_hash
+        self.read_end = start.resume_at.offset
+        self.known_end = start.read.offset
         """End of what an earlier sync has read. Damaged lines before it were reported then."""
-        self.warning: str | None = None
+        self.warning = warning
         self.problems: list[str] = []
         self.utterances: list[Utterance] = []
         """Those that are not final yet, after those that are only their context."""
@@ -147,28 +148,7 @@ class _ChunkReader:
         """By line of an utterance: where it starts, and the running hash of the lines before it."""
         self.starts_conversation = False
 
-    def resume(self, checkpoint: TranscriptCheckpoint, row: FileRow) -> None:
-        self.key, self.final_line, self.resume_at = checkpoint.key, checkpoint.final_line, checkpoint.resume_at
-        self.resume_hash = self.running_hash = checkpoint.running_hash
-        self.read_end, self.known_end = checkpoint.resume_at.offset, checkpoint.read.offset
-        self.warning = row.warning
-
-    def iter_steps(self, step_bytes: int) -> Iterator[TranscriptChunks]:
-        step_start = self.read_end
-        for raw in self.transcript.iter_raw(self.resume_at, stop=self.state.st_size):
-            self._add_line(raw)
-            if self.read_end - step_start >= step_bytes and self.read_end < self.state.st_size:
-                step_start = self.read_end
-                chunks = chunk_utterances(self.utterances, after_line=self.final_line)
-                settled = find_settled(self.utterances, after_line=self.final_line)
-                if settled is not None:
-                    # Only final chunks: the next step yields the others, with their whole context.
-                    final = [chunk for chunk in chunks if chunk.line <= settled.line]
-                    yield self._take_step(final, settled, is_last=False)
-        chunks = chunk_utterances(self.utterances, after_line=self.final_line)
-        yield self._take_step(chunks, find_settled(self.utterances, after_line=self.final_line), is_last=True)
-
-    def _add_line(self, raw: RawLine) -> None:
+    def add_line(self, raw: RawLine) -> None:
         line = parse_line(raw)
         hash_before, self.running_hash = self.running_hash, extend_hash(self.running_hash, raw.raw)
         self.read_end = raw.end
@@ -184,43 +164,44 @@ class _ChunkReader:
             self.utterances.append(utterance)
             self.starts[utterance.line] = (Position(raw.start, raw.number - 1), hash_before)
 
-    def _take_step(
-        self, chunks: Sequence[UtteranceChunk], settled: Settled | None, *, is_last: bool
-    ) -> TranscriptChunks:
-        """Return chunks to store after the previous final line, and move that line forward."""
+    def iter_step(self, *, is_last: bool) -> Iterator[PreparedFile | Problem]:
+        """Yield problems and the chunks to store after the previous final line, and move that line forward.
+
+        Before the last step only final chunks: the next step yields the others, with their whole context.
+        """
         after_line = self.final_line
+        chunks = chunk_utterances(self.utterances, after_line=after_line)
+        settled = find_settled(self.utterances, after_line=after_line)
+        if not is_last:
+            if settled is None:
+                return
+            chunks = [chunk for chunk in chunks if chunk.line <= settled.line]
         if settled is not None:
             self.resume_at, self.resume_hash = self.starts[settled.resume_line]
             self.final_line = settled.line
             self.utterances = [utterance for utterance in self.utterances if utterance.line >= settled.resume_line]
             self.starts = {utterance.line: self.starts[utterance.line] for utterance in self.utterances}
-        problems, self.problems = self.problems, []
-        self.warning = self.warning or next(iter(problems), None)
-        row = self._row_so_far()
-        write = FileWrite(
-            # A size that differs from the file's makes the next sync read on, if this one ends here.
-            row if is_last else replace(row, size=self.read_end),
-            tuple(self._new_chunk(chunk) for chunk in chunks),
-            after_line=after_line,
-        )
-        embed_texts = {sha256(chunk.embed_text): chunk.embed_text for chunk in chunks}
-        return TranscriptChunks(PreparedFile(write, embed_texts), tuple(problems))
-
-    def _row_so_far(self) -> FileRow:
+        self.warning = self.warning or next(iter(self.problems), None)
+        yield from (Problem(self.file.path, reason) for reason in self.problems)
+        self.problems = []
         checkpoint = TranscriptCheckpoint(
-            ReadEnd.of(self.transcript, FileState.from_stat(self.state).inode, self.read_end),
+            ReadEnd(FileState.from_stat(self.state).inode, self.read_end, self.transcript.tail_hash(self.read_end)),
             final_line=self.final_line,
             resume_at=self.resume_at,
             running_hash=self.resume_hash,
             key=self.key,
         )
-        return _make_row(self.file, self.state, self.checked_ns, self.running_hash, checkpoint, self.warning)
+        row = _make_row(self.file, self.state, self.checked_ns, self.running_hash, checkpoint, self.warning)
+        if not is_last:  # a size that differs from the file's makes the next sync read on, if this one ends here
+            row = replace(row, size=self.read_end)
+        write = FileWrite(row, tuple(map(self._new_chunk, chunks)), after_line=after_line)
+        yield PreparedFile(write, {sha256(chunk.embed_text): chunk.embed_text for chunk in chunks})
 
     def _new_chunk(self, chunk: UtteranceChunk) -> NewChunk:
-        digest, model = sha256_hex(chunk.text), self.recipe.model or "none"
+        digest, model = sha256(chunk.text).hex(), self.recipe.model or "none"
         key = _parse_key(self.key)
         heading = _heading(key) if key else ""
-        context = f"{heading} {date_in_words(chunk.day)} {chunk.context}"
+        context = f"{heading} {chunk.day:{DATE_IN_WORDS}} {chunk.context}"
         return NewChunk(
             id=chunk_id(self.file, chunk.line, chunk.line, digest, model),
             start_line=chunk.line,

@@ -1,15 +1,17 @@
-"""From texts to vectors, each paid for once: from the cache if it has them, else from the embedder."""
+"""From texts to vectors, each paid for once: from the cache if it has them, else from the embedder; and their cost."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from kept.clock import Clock
-from kept.config import CacheSettings
+from kept.config import CacheSettings, MemorySearchSettings
 from kept.embedding.base import Embedder
+from kept.embedding.registry import find_price
 from kept.errors import EmbeddingError
-from kept.records import Gap
+from kept.limits import estimate_tokens
+from kept.records import Preview, Usage
 from kept.redact import redact
 from kept.store.index import Index
 from kept.values import frozen
@@ -31,9 +33,6 @@ class Vectors:
     pending_reason: str | None = None
     """Reason why some texts have no vector yet."""
 
-    def find(self, key: bytes) -> bytes | None:
-        return self.known.get(key) or self.fresh.get(key)
-
 
 class Vectoriser:
     """One embedder over one index. Refused texts are stored in the index; a failure is remembered for ``rest_s``."""
@@ -45,37 +44,31 @@ class Vectoriser:
         self.clock = clock
         self.rest_s = rest_s
         self.refused = self._stored_refusals()
-        self._failed_at: float | None = None
+        self._rests_until = 0.0
+        """Time up to which a failed embedder is not asked again."""
         self._in_batches: frozenset[bytes] = frozenset()
         """Texts in a provider's batch: paid for, so not asked for again."""
         self._batch_reason = ""
-        self._batches_polled_at: float | None = None
+        self._batches_rest_until = 0.0
 
     # when not to ask
 
     def failed_recently(self) -> bool:
-        return self._is_recent(self._failed_at)
+        return time.monotonic() < self._rests_until
 
     def pauses(self) -> bool:
         """Return whether the embedder should not be asked now: it failed, or its batch was polled, a moment ago."""
-        return self.failed_recently() or self._is_recent(self._batches_polled_at)
+        return time.monotonic() < max(self._rests_until, self._batches_rest_until)
 
     def retry_now(self) -> None:
         """Forget a recent failure, because the user asked for a sync."""
-        self._failed_at = None
-        self._batches_polled_at = None
+        self._rests_until = self._batches_rest_until = 0.0
 
     def await_batches(self, keys: frozenset[bytes], reason: str) -> None:
         """Do not embed these texts for now; they are in a provider's batch."""
         self._in_batches = keys
         self._batch_reason = reason
-        self._batches_polled_at = time.monotonic() if keys else None
-
-    def forget_refusals(self) -> None:
-        self.refused = set()
-
-    def _is_recent(self, moment_s: float | None) -> bool:
-        return moment_s is not None and time.monotonic() - moment_s < self.rest_s
+        self._batches_rest_until = time.monotonic() + self.rest_s if keys else 0.0
 
     # vectors
 
@@ -91,13 +84,17 @@ class Vectoriser:
         try:
             matrix = self.embedder.embed([redact(texts[key]) for key in missing], role="document")
         except EmbeddingError as exc:
-            self._failed_at = time.monotonic()
+            self._rests_until = time.monotonic() + self.rest_s
             return Vectors(known, {}, {}, pending_reason=exc.message)
         gaps = {missing[gap.row]: gap for gap in matrix.gaps}
         fresh = {key: row for key, row in zip(missing, matrix, strict=True) if key not in gaps}
-        return Vectors(
-            known, fresh, self._store_refusals(gaps), pending_reason=self._note_failure(gaps) or batch_reason
-        )
+        refused = {key: gap.reason for key, gap in gaps.items() if not gap.temporary}
+        if refused:
+            self._store_refusals(refused)
+        failure = next((gap.reason for gap in gaps.values() if gap.temporary), None)
+        if failure:
+            self._rests_until = time.monotonic() + self.rest_s
+        return Vectors(known, fresh, refused, pending_reason=failure or batch_reason)
 
     def find_cached(self, texts: Mapping[bytes, str]) -> dict[bytes, bytes]:
         identity = self.embedder.identity
@@ -111,31 +108,22 @@ class Vectoriser:
     def remember(self, vectors: Vectors) -> None:
         """Put new vectors into the cache and mark known ones as used, inside the caller's transaction."""
         if self.cache.enabled:
-            key, now_s = self.embedder.identity.key, self._now_s()
+            key, now_s = self.embedder.identity.key, self.clock.time_ns() // 1_000_000_000
             self.index.cache.put(key, vectors.fresh.items(), now_s=now_s)
             self.index.cache.used(key, vectors.known, now_s=now_s)
 
     def store(self, vectors: Mapping[bytes, bytes]) -> None:
         """Put the vectors of a batch into the cache, durably. Without caching they stay until the sync ends."""
         if vectors:
+            now_s = self.clock.time_ns() // 1_000_000_000
             with self.index.writing():
-                self.index.cache.put(self.embedder.identity.key, vectors.items(), now_s=self._now_s())
+                self.index.cache.put(self.embedder.identity.key, vectors.items(), now_s=now_s)
 
-    def _store_refusals(self, gaps: dict[bytes, Gap]) -> dict[bytes, str]:
-        refused = {key: gap.reason for key, gap in gaps.items() if not gap.temporary}
-        if refused:
-            self.refused |= set(refused)
-            hashes = sorted(key.hex() for key in self.refused)[:MAX_REFUSALS]
-            with self.index.writing():
-                self.index.put_meta(_META_REFUSED, {"identity": self.embedder.identity.key, "hashes": hashes})
-        return refused
-
-    def _note_failure(self, gaps: dict[bytes, Gap]) -> str | None:
-        """Return why the embedder left a text out for now, and remember that it failed."""
-        reason = next((gap.reason for gap in gaps.values() if gap.temporary), None)
-        if reason:
-            self._failed_at = time.monotonic()
-        return reason
+    def _store_refusals(self, refused: Collection[bytes]) -> None:
+        self.refused |= set(refused)
+        hashes = sorted(key.hex() for key in self.refused)[:MAX_REFUSALS]
+        with self.index.writing():
+            self.index.put_meta(_META_REFUSED, {"identity": self.embedder.identity.key, "hashes": hashes})
 
     def _stored_refusals(self) -> set[bytes]:
         match self.index.get_meta(_META_REFUSED):
@@ -143,5 +131,30 @@ class Vectoriser:
                 return {bytes.fromhex(key) for key in hashes}
         return set()
 
-    def _now_s(self) -> int:
-        return self.clock.time_ns() // 1_000_000_000
+
+# usage and cost
+
+
+def usage_of(embedder: Embedder | None) -> Usage:
+    """Return what a provider on the network has used so far. Local embedders do not count: they cost nothing."""
+    usage = getattr(embedder, "usage", None)
+    return usage if isinstance(usage, Usage) else Usage()
+
+
+def price_texts(
+    texts: Mapping[bytes, str], cached: Collection[bytes], embedder: Embedder | None, settings: MemorySearchSettings
+) -> Preview:
+    """Return what it would take to embed the texts that are not in the cache: nothing without an embedder."""
+    identity = embedder.identity if embedder else None
+    missing = [text for key, text in texts.items() if key not in cached] if identity else []
+    tokens = sum(estimate_tokens(text) for text in missing)
+    price = find_price(identity.provider, identity.model, settings) if identity else 0.0
+    return Preview(
+        texts=len(texts),
+        cached=len(cached),
+        to_embed=len(missing),
+        tokens=tokens,
+        provider=identity.provider if identity else "none",
+        model=identity.model if identity else None,
+        cost_usd=None if price is None else price * tokens / 1_000_000,
+    )

@@ -1,24 +1,34 @@
-"""The MCP server: answers the requests that the SDK parses. Everything that touches the disk runs in a thread."""
+"""The MCP server: answers the requests that the SDK parses. Everything that touches the disk runs in a thread.
+
+After the server come the progress of a call, reported by the thread that indexes and sent to the client that waits, and
+the answers to lines on standard input that the SDK cannot read: it would drop them, and the client would wait forever.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import json
 import logging
 import os
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
 import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
 
 from kept import __version__
 from kept.errors import KeptError, status_of
-from kept.mcp.progress import ProgressRelay
+from kept.limits import utf8_safe_tree
 from kept.tools.tool_definitions import TOOLS, Tool
 
 if TYPE_CHECKING:
@@ -79,15 +89,18 @@ class MemoryServer:
             if self._toolbox is not None:
                 self._toolbox.close()
 
-    def _keep_live(self) -> None:
+    def _warm_up(self) -> None:
         """Keep the index current in the background from now on, if there is one. The first search builds it, since a
         call can report its progress to the client."""
-        memory = self.toolbox().memory
-        with self._opening:
-            if self._live is None and os.path.exists(memory.index_service.path):
-                from kept.live import LiveIndex
+        try:
+            memory = self.toolbox().memory
+            with self._opening:
+                if self._live is None and os.path.exists(memory.index_service.path):
+                    from kept.live import LiveIndex
 
-                self._live = LiveIndex(memory).start()
+                    self._live = LiveIndex(memory).start()
+        except KeptError as exc:
+            log.info("the index is not kept current: %s", exc.code)  # the first call reports it to the client
 
     # tools
 
@@ -95,12 +108,6 @@ class MemoryServer:
         # A client that lists the tools is about to use them.
         threading.Thread(target=self._warm_up, name="kept-warm-up", daemon=True).start()
         return types.ListToolsResult(tools=[_tool(tool) for tool in TOOLS])
-
-    def _warm_up(self) -> None:
-        try:
-            self._keep_live()
-        except KeptError as exc:
-            log.info("the index is not kept current: %s", exc.code)  # the first call reports it to the client
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         relay = ProgressRelay(ctx.session.report_progress)
@@ -111,13 +118,17 @@ class MemoryServer:
             # A client that cancels gets its answer at once; the thread finishes the call.
             outcome = await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
             tasks.cancel_scope.cancel()
-        return _result(outcome)
+        content: list[Any] = [types.TextContent(type="text", text=outcome.text)]
+        if outcome.is_error:
+            # No structured content: clients would validate it against the schema of a result.
+            return types.CallToolResult(content=content, is_error=True)
+        return types.CallToolResult(content=content, structured_content=outcome.data)
 
     def _run(self, name: str, arguments: dict[str, Any], relay: ProgressRelay) -> ToolOutcome:
         from kept.tools.toolbox import error_outcome
 
         try:
-            outcome = self.toolbox().run(name, arguments, progress=relay.callback)
+            outcome = self.toolbox().run(name, arguments, progress=relay.report)
             self._warm_up()
             return outcome
         except KeptError as exc:
@@ -229,9 +240,99 @@ def _tool(tool: Tool) -> types.Tool:
     )
 
 
-def _result(outcome: ToolOutcome) -> types.CallToolResult:
-    content: list[Any] = [types.TextContent(type="text", text=outcome.text)]
-    if outcome.is_error:
-        # No structured content: clients would validate it against the schema of a result.
-        return types.CallToolResult(content=content, is_error=True)
-    return types.CallToolResult(content=content, structured_content=outcome.data)
+# progress
+
+
+class ProgressRelay:
+    """Passes the latest report on. The thread never waits: if the client is slow or gone, older reports are dropped."""
+
+    def __init__(self, send: Callable[[float, float, str], Awaitable[None]]) -> None:
+        self._send = send
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._latest: tuple[int, int, str] = (0, 0, "")
+
+    def report(self, completed: int, total: int, label: str) -> None:
+        self._latest = (completed, total, label)
+        try:
+            self._loop.call_soon_threadsafe(self._changed.set)
+        except RuntimeError:
+            pass  # the server has ended
+
+    async def run(self) -> None:
+        """Send reports until cancelled. The protocol requires that progress increases."""
+        sent = 0
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            completed, total, label = self._latest
+            if completed > sent:
+                sent = completed
+                await self._send(completed, total, label)
+
+
+# lines that are not messages
+
+Item = SessionMessage | Exception
+
+
+class Reading(Protocol):
+    def __aiter__(self) -> AsyncIterator[Item]: ...
+
+
+class Writing(Protocol):
+    async def send(self, item: SessionMessage, /) -> None: ...
+
+
+@asynccontextmanager
+async def answer_invalid_messages(reading: Reading, writing: Writing) -> AsyncIterator[MemoryObjectReceiveStream[Item]]:
+    """Yield the messages of a transport. A line that is not a message is answered with an error. JavaScript sends half
+    a surrogate pair for a cut emoji: such a line is read with U+FFFD in its place."""
+    sending, receiving = anyio.create_memory_object_stream[Item](0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_relay, reading, sending, writing)
+        yield receiving
+        tasks.cancel_scope.cancel()
+
+
+async def _relay(reading: Reading, sending: MemoryObjectSendStream[Item], writing: Writing) -> None:
+    async with sending:
+        try:
+            async for item in reading:
+                read = read_again(item) if isinstance(item, ValidationError) else item
+                if isinstance(read, types.JSONRPCError):
+                    await writing.send(SessionMessage(read))
+                elif read is not None:
+                    await sending.send(read)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # the server has ended
+
+
+def read_again(error: ValidationError) -> SessionMessage | types.JSONRPCError | None:
+    """Return the message in a line that the SDK could not read, or the error to answer. None for a blank line."""
+    faults = error.errors(include_url=False)
+    if faults[0]["type"] != "json_invalid":
+        return _refusal(types.INVALID_REQUEST, "This is not a JSON-RPC message.", _find_id(faults))
+    if not faults[0]["input"].strip():
+        return None
+    try:
+        tree = utf8_safe_tree(json.loads(faults[0]["input"]))
+    except (ValueError, TypeError, RecursionError):
+        return _refusal(types.PARSE_ERROR, "This line is not JSON.", None)
+    try:
+        return SessionMessage(types.jsonrpc_message_adapter.validate_python(tree, by_name=False))
+    except ValidationError as exc:
+        return _refusal(types.INVALID_REQUEST, "This is not a JSON-RPC message.", _find_id(exc.errors()))
+
+
+def _find_id(faults: list[Any]) -> str | int | None:
+    """Return the id of the message, if any. Pydantic reports the whole message as the input of a missing field."""
+    for fault in faults:
+        message = fault["input"]
+        if isinstance(message, dict) and type(message.get("id")) in (str, int):
+            return message["id"]  # type: ignore[no-any-return]
+    return None
+
+
+def _refusal(code: int, message: str, request_id: str | int | None) -> types.JSONRPCError:
+    return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=message))

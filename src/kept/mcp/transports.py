@@ -78,7 +78,7 @@ def run_stdio(server: MemoryServer) -> None:
     import anyio
     from mcp.server.stdio import stdio_server
 
-    from kept.mcp.invalid_messages import answer_invalid_messages
+    from kept.mcp.server import answer_invalid_messages
 
     async def serve() -> None:
         async with stdio_server() as (lines, writing), answer_invalid_messages(lines, writing) as reading:

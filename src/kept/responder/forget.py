@@ -40,7 +40,8 @@ class ForgetMatch:
 
 
 def find_matches(memory: Memory, query: str) -> tuple[list[ForgetMatch], list[Hit]]:
-    """Return the paragraphs of notes that name the query, and hits in conversations, which are never changed."""
+    """Return paragraphs and list items of the best hits in notes: those with a word of the query, or all of a hit that
+    has none. Also return hits in conversations, which are never changed."""
     words = {term.text.casefold() for term in parse_query(query).terms}
     matches: dict[tuple[str, int], ForgetMatch] = {}
     for hit in memory.search(query, source="memory", max_results=_MAX_MATCHES):

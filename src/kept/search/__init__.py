@@ -1,8 +1,10 @@
 """From a query to hits: words and meaning, fused into one score that can be explained.
 
-`pipeline` runs a search. `query` parses the text into terms; `keyword`, `exact` and the vectors find candidates;
-`evidence` measures each of them, and `fuse` adds the figures up with the numbers in `weights`. Then `query_dates` adds
-for a period that the query names (with `date_words`), `rerank` asks a model, `confidence` makes scores comparable
-between queries, `selection` chooses the hits, and `snippet` cuts the text that is shown. `date_filter` reads the dates
-that limit a search.
+`pipeline` runs a search. `query` parses the text into terms; `candidates` finds chunks by word and by meaning, and
+measures the evidence for each; `exact` finds the literal text. `scores` adds the figures up with the numbers in
+`weights`, and makes the sums comparable between queries. In between `query_dates` adds for a period that the query
+names, and `rerank` asks a model. `selection` chooses the hits and the text that is shown.
+
+Times: `date_reader` reads expressions such as "last week" with the words in `date_words` and the calendar in `periods`;
+`date_filter` reads the dates that limit a search. `note_links` resolves the links between notes.
 """

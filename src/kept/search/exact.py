@@ -11,14 +11,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
+from functools import partial
 
 from kept.chunking.markdown import HEADING_JOIN, HEADING_MARKS, note_name
 from kept.records import SOURCES, Filter, ScorePart
-from kept.search.fuse import Scored
-from kept.search.query import ParsedQuery, Term, make_phrase
+from kept.search.query import ParsedQuery, make_phrase
+from kept.search.scores import Scored
 from kept.search.weights import EXACT_FLOOR
 from kept.store.generation import ChunkRow
-from kept.store.words import WordIndex
+from kept.store.index import WordIndex
 from kept.words.segment import fold, is_unspaced, name_parts_in, normalise
 
 MAX_ROWS = 50
@@ -54,9 +55,13 @@ class ExactMatch:
 
     def __init__(self, query: ParsedQuery) -> None:
         self.texts = [plain for text in (query.quoted or (query.text,)) if (plain := _plain(text).strip(_EDGES))]
-        self.phrases = [phrase for text in self.texts if (phrase := _phrase(text)) is not None]
+        phrases = [phrase for text in self.texts if (phrase := make_phrase(text)) is not None]
+        self.phrases = [phrase for phrase in phrases if phrase.text.count(" ") < _MAX_TOKENS]
         self.is_usable = bool(self.texts) and len(self.phrases) == len(self.texts)
-        self.counts_in_text = bool(query.quoted) or any(_is_more_than_a_word(text) for text in self.texts)
+        # A plain word is in many texts. Several words, or a word with punctuation or digits, are specific.
+        self.counts_in_text = bool(query.quoted) or any(
+            not text.isalpha() or (not text.isascii() and sum(map(is_unspaced, text)) > 2) for text in self.texts
+        )
         self._patterns = [_pattern(text) for text in self.texts]
         self._words = [_WORDS.findall(text) for text in self.texts]
 
@@ -64,15 +69,12 @@ class ExactMatch:
         """Return the chunks that may have it. The context of a chunk holds the titles above it."""
         if not self.is_usable:
             return []
+        search = partial(words.match, phrases=(), weights=(1.0, 1.0), limit=MAX_ROWS)
         expression = " AND ".join(phrase.expression for phrase in self.phrases)
-        rows = self._match(words, expression, filters) if self.counts_in_text else []
-        if (not self.counts_in_text or len(rows) == MAX_ROWS) and "memory" in (filters.sources or SOURCES):
-            rows += self._match(words, f"context : ({expression})", replace(filters, sources=("memory",)))
-        return list(dict.fromkeys(rows))
-
-    def _match(self, words: WordIndex, expression: str, filters: Filter) -> list[int]:
-        matches, _ = words.match(expression, phrases=(), weights=(1.0, 1.0), limit=MAX_ROWS, filters=filters)
-        return [match.row for match in matches]
+        matches = search(expression, filters=filters)[0] if self.counts_in_text else []
+        if (not self.counts_in_text or len(matches) == MAX_ROWS) and "memory" in (filters.sources or SOURCES):
+            matches = [*matches, *search(f"context : ({expression})", filters=replace(filters, sources=("memory",)))[0]]
+        return list(dict.fromkeys(match.row for match in matches))
 
     def compare(
         self, chunks: Iterable[ChunkRow], given_titles: Mapping[str, Sequence[str]] | None = None
@@ -105,43 +107,32 @@ def lift_exact(ranked: Sequence[Scored], exactness: Mapping[int, Exactness]) -> 
     """Put exact matches first, the most exact before the others, with scores no lower than those they pass."""
     if not exactness:
         return list(ranked)
-    lifted = [scored for scored in ranked if scored.candidate.row not in exactness]
+    ordered = [scored for scored in ranked if scored.candidate.row not in exactness]
     for level in Exactness:
-        best_score, best_relevance = (lifted[0].score, lifted[0].relevance) if lifted else (0.0, 0.0)
+        best_score, best_relevance = (ordered[0].score, ordered[0].relevance) if ordered else (0.0, 0.0)
         score, relevance = max(best_score, EXACT_FLOOR), max(best_relevance, EXACT_FLOOR)
-        matches = [scored for scored in ranked if exactness.get(scored.candidate.row) == level]
-        lifted = [_lift(scored, score, relevance, level) for scored in matches] + lifted
-    return lifted
-
-
-def _lift(scored: Scored, score: float, relevance: float, level: Exactness) -> Scored:
-    part = ScorePart(_PART, max(0.0, score - scored.score), _REASONS[level])
-    return scored.plus(part, relevance=max(0.0, relevance - scored.relevance))
+        lifted = [
+            scored.plus(
+                ScorePart(_PART, max(0.0, score - scored.score), _REASONS[level]),
+                relevance=max(0.0, relevance - scored.relevance),
+            )
+            for scored in ranked
+            if exactness.get(scored.candidate.row) == level
+        ]
+        ordered = lifted + ordered
+    return ordered
 
 
 def _plain(text: str) -> str:
     return _SPACE.sub(" ", fold(normalise(text)).lower())
 
 
-def _phrase(text: str) -> Term | None:
-    phrase = make_phrase(text)
-    return phrase if phrase and phrase.text.count(" ") < _MAX_TOKENS else None
-
-
-def _is_more_than_a_word(text: str) -> bool:
-    """Return whether a text is specific: several words, or a word with punctuation or digits. A plain word is not."""
-    return not text.isalpha() or (not text.isascii() and sum(map(is_unspaced, text)) > 2)
-
-
 def _pattern(text: str) -> re.Pattern[str]:
     """Return a pattern of the text that does not match inside a longer word. Unspaced scripts have no such edges."""
-    before = r"(?<!\w)" if _is_spaced_word_character(text[0]) else ""
-    after = r"(?!\w)" if _is_spaced_word_character(text[-1]) else ""
-    return re.compile(before + re.escape(text) + after)
-
-
-def _is_spaced_word_character(character: str) -> bool:
-    return (character.isalnum() or character == "_") and not is_unspaced(character)
+    starts, ends = (
+        (character.isalnum() or character == "_") and not is_unspaced(character) for character in (text[0], text[-1])
+    )
+    return re.compile((r"(?<!\w)" if starts else "") + re.escape(text) + (r"(?!\w)" if ends else ""))
 
 
 def _titles(chunk: ChunkRow) -> list[str]:

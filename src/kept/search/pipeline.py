@@ -1,35 +1,48 @@
-"""One search of the index, from the parsed query to hits that are verified against the stored hashes."""
+"""One search of the index, from the parsed query to hits that are verified against the stored hashes.
+
+`list_hits` returns what was written and said in a time instead: in order, without a ranking.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 
 from kept.config import QuerySettings
-from kept.embedding.base import Calibration, Embedder
+from kept.embedding.base import Embedder
 from kept.errors import EmbeddingError, StoreDamaged
-from kept.records import Dropped, DropReason, Filter, Hit, ScorePart, cite
+from kept.records import Dropped, Filter, Hit, ScorePart, cite
 from kept.redact import redact
-from kept.search.confidence import calibrate, confidence_after_reranking, estimate_confidence, read_signals
-from kept.search.evidence import Candidate, CandidatePool
-from kept.search.exact import ExactMatch, Exactness, lift_exact
-from kept.search.fuse import FusionWeights, Scored, demote_further_passages, fuse_rrf, fuse_weighted
-from kept.search.keyword import KeywordSearch
+from kept.search.candidates import CandidatePool, QueryVector, gather_pool
+from kept.search.exact import ExactMatch, lift_exact
 from kept.search.query import ParsedQuery
 from kept.search.query_dates import boost_periods, find_periods
 from kept.search.rerank import Reranker, rerank
-from kept.search.selection import Windows, select_hits
-from kept.search.snippet import make_snippet
-from kept.search.weights import COVERED_TRUST, UNCOVERED_TRUST, UTTERANCE_TRUST
+from kept.search.scores import (
+    calibrate,
+    confidence_after_reranking,
+    demote_further_passages,
+    estimate_confidence,
+    fuse_pool,
+    read_signals,
+    vector_share,
+)
+from kept.search.selection import Selection, Windows, make_snippet, select_hits
 from kept.store.generation import ChunkRow
 from kept.store.index import Index
-from kept.store.kernels import quantise
+from kept.store.vectors import quantise
 from kept.values import frozen
+from kept.workspace.daily import DailyNotes
 
-MIN_CANDIDATES, MAX_CANDIDATES = 40, 200
-WINDOW_LINES = 12
+_WINDOW_LINES = 12
+_LISTED = (ScorePart("listed", 1.0, "from that time"),)
+
+_ListedRow = tuple[int, str, str, int]
+"""Row, source, path and timestamp of a chunk."""
 
 
 @frozen
@@ -39,13 +52,15 @@ class IndexSearchResult:
     degraded: tuple[str, ...] = ()
 
 
-@frozen
-class QueryVector:
-    """Vector of a query, with the calibration that turns similarities into scores."""
-
-    code: bytes
-    identity: str
-    calibration: Calibration
+def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | None, tuple[str, ...]]:
+    """Return the vector of a query, or None and the reason."""
+    try:
+        matrix = embedder.embed([redact(query.text)], role="query")
+        calibration = embedder.calibration  # a local model measures it, so this may fail as well
+    except EmbeddingError as exc:
+        return None, (f"Searching by word only: {exc.message}",)
+    code = quantise(matrix.data)
+    return (QueryVector(code, embedder.identity.key, calibration) if any(code) else None), ()
 
 
 def search_index(
@@ -75,130 +90,84 @@ def search_index(
         confidence = estimate_confidence(signals, vector_share=vector_share(settings, vector))
         if reranker:
             before = ranked
-            ranked, degraded = rerank(before, reranker, query.text, pool.passage, settings.rerank)
+            ranked, degraded = rerank(before, reranker, query.text, partial(_passage, pool), settings.rerank)
             confidence = confidence_after_reranking(confidence, before, ranked, settings.rerank.weight)
         ranked = calibrate(demote_further_passages(ranked), confidence, signals)
-        ranked = lift_exact(ranked, _compare(exact, [pool.chunks[row] for row in exact_rows], index))
+        if exact_rows:
+            exact_chunks = [pool.chunks[row] for row in exact_rows]
+            given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
+            ranked = lift_exact(ranked, exact.compare(exact_chunks, given_titles))
         scores = {scored.candidate.row: scored.score for scored in ranked}
-        neighbours = partial(index.live.chunks_around, lines=WINDOW_LINES)
-        windows = Windows(pool.chunks, neighbours, scores, filters)
+        windows = Windows(pool.chunks, partial(index.live.chunks_around, lines=_WINDOW_LINES), scores, filters)
         selection = select_hits(
             ranked, pool.chunks, windows, min_score=settings.min_score, max_results=settings.max_results
         )
         if filters.tags and not selection.hits:
-            degraded = (*degraded, *_unknown_tags(index, filters))
-    return IndexSearchResult(
-        hits=tuple(_ranked_hit(scored, windows.get(scored.candidate.row), index.path) for scored in selection.hits),
-        dropped=tuple(_dropped(pool.chunks[scored.candidate.row], scored, why) for scored, why in selection.dropped),
-        degraded=degraded,
-    )
+            unknown = [tag for tag in filters.tags if not index.live.notes.has_tag(tag)]
+            degraded += tuple(f"No note has the tag '{tag}'." for tag in unknown)
+    return _make_result(selection, pool, index.path, degraded)
 
 
-# finding candidates
+def _passage(pool: CandidatePool, row: int) -> str:
+    """Return the text that a reranker reads: the headings above a chunk, and the part of it that is shown."""
+    chunk, hit = pool.chunks[row], pool.text.get(row)
+    return f"{chunk.heading}\n{make_snippet(chunk.text, hit.matched if hit else ())}".strip()
 
 
-def gather_pool(
-    index: Index,
-    vector: QueryVector | None,
-    query: ParsedQuery,
-    settings: QuerySettings,
-    filters: Filter,
-    *,
-    exact_rows: Sequence[int] = (),
-) -> CandidatePool:
-    """Return all candidates. Those found by word are compared in meaning too, and the other way round.
+def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: int) -> tuple[IndexSearchResult, int]:
+    """Return the latest entries of a time, oldest first, and how many there are in all.
 
-    There are at least 40 of each kind: the neighbours of a candidate are evidence only if they are candidates too.
+    An entry is a section of a daily log, any other note as a whole, or what was said in one conversation. Each is shown
+    by its beginning, and the cited lines are those that are shown.
     """
-    limit = settings.max_results * settings.hybrid.candidate_multiplier
-    limit = min(MAX_CANDIDATES, max(MIN_CANDIDATES, limit))
-    keywords = KeywordSearch(index.words, query, match_all=settings.hybrid.match == "all")
-    text = {hit.row: hit for hit in keywords.find_best(limit, filters)}
-    text.update((hit.row, hit) for hit in keywords.score_rows([row for row in exact_rows if row not in text]))
-    cosine = _similarities(index, vector.code, limit, filters, keyword_rows=list(text)) if vector else {}
-    text.update((hit.row, hit) for hit in keywords.score_rows([row for row in cosine if row not in text]))
-    chunks = index.live.get_chunks(dict.fromkeys([*text, *cosine, *exact_rows]))
-    calibration = vector.calibration if vector else Calibration()
-    return CandidatePool(chunks, text, cosine, calibration, terms=keywords.terms, passages=keywords.chunk_count)
+    from kept.store.file_list import entry_rows
+
+    rows = entry_rows(index.live, filters)
+    entries = sorted(_iter_entries(rows, daily), key=lambda entry: (entry[3], entry[2], entry[0]))
+    latest = [row for row, *_ in entries[-max_results:]]
+    chunks = index.live.get_chunks(latest)
+    windows = Windows(chunks, partial(index.live.chunks_around, lines=_WINDOW_LINES), {}, filters)
+    hits = [_make_hit(windows.open(row), row, index.path, score=1.0, parts=_LISTED, listed=True) for row in latest]
+    return IndexSearchResult(tuple(hits), ()), len(entries)
 
 
-def _similarities(
-    index: Index, code: bytes, limit: int, filters: Filter, *, keyword_rows: Sequence[int]
-) -> dict[int, float]:
-    """Return the similarity of the nearest chunks, and of those that were found by word."""
-    vectors = index.live.vectors
-    among = index.live.rows_matching(filters) if filters else None
-    similarities = dict(vectors.nearest(code, limit, among=among, generation=index.generation_number()))
-    similarities.update(vectors.similarities(code, [row for row in keyword_rows if row not in similarities]))
-    return similarities
-
-
-def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | None, tuple[str, ...]]:
-    """Return the vector of a query, or None and the reason."""
-    try:
-        matrix = embedder.embed([redact(query.text)], role="query")
-        calibration = embedder.calibration  # a local model measures it, so this may fail as well
-    except EmbeddingError as exc:
-        return None, (f"Searching by word only: {exc.message}",)
-    code = quantise(matrix.data)
-    return (QueryVector(code, embedder.identity.key, calibration) if any(code) else None), ()
-
-
-# scoring them
-
-
-def fuse_pool(candidates: list[Candidate], settings: QuerySettings, vector: QueryVector | None) -> list[Scored]:
-    """Return the candidates with their scores, best first."""
-    share = vector_share(settings, vector)
-    weights = FusionWeights(share, 1.0 - share)
-    if settings.hybrid.fusion == "rrf":
-        return fuse_rrf(candidates, weights)
-    if vector is not None and settings.hybrid.fixed_vector_weight is not None:
-        return fuse_weighted(candidates, weights)
-    trusted = weights.scaled(_trust(candidates))
-    return fuse_weighted(candidates, trusted, utterances=weights.scaled(UTTERANCE_TRUST))
-
-
-def _trust(candidates: Sequence[Candidate]) -> float:
-    """Return the trust in the embedder for notes: the fewer of the query's words any note has, the more."""
-    best = max((candidate.evidence.coverage for candidate in candidates if not candidate.is_utterance), default=0.0)
-    return COVERED_TRUST + UNCOVERED_TRUST * (1.0 - best)
-
-
-def vector_share(settings: QuerySettings, vector: QueryVector | None) -> float:
-    """Return the share of meaning in a score: the one in the settings, or else the one measured for the embedder."""
-    if vector is None:
-        return 0.0
-    fixed = settings.hybrid.fixed_vector_weight
-    return vector.calibration.weight if fixed is None else fixed
-
-
-def _compare(exact: ExactMatch, chunks: Sequence[ChunkRow], index: Index) -> dict[int, Exactness]:
-    given_titles = index.live.notes.given_titles({chunk.path for chunk in chunks}) if chunks else {}
-    return exact.compare(chunks, given_titles)
+def _iter_entries(rows: list[_ListedRow], daily: DailyNotes) -> Iterator[_ListedRow]:
+    """Yield the first chunk of each entry. Rows are in the order of their files."""
+    for (source, path), group in groupby(rows, key=itemgetter(1, 2)):
+        chunks = list(group)
+        if source == "memory" and (daily.find_day(path) or chunks[0][3] != chunks[-1][3]):
+            yield from chunks
+        else:
+            yield chunks[0]
 
 
 # results
 
 
-def _unknown_tags(index: Index, filters: Filter) -> list[str]:
-    return [f"No note has the tag '{tag}'." for tag in filters.tags if not index.live.notes.has_tag(tag)]
+def _make_result(
+    selection: Selection, pool: CandidatePool, index_path: str, degraded: tuple[str, ...]
+) -> IndexSearchResult:
+    hits = [
+        _make_hit(
+            window,
+            scored.candidate.row,
+            index_path,
+            score=scored.score,
+            vector_score=scored.vector,
+            text_score=scored.text,
+            matched=scored.candidate.matched,
+            parts=scored.parts(),
+        )
+        for scored, window in selection.hits
+    ]
+    dropped = []
+    for scored, reason in selection.dropped:
+        chunk = pool.chunks[scored.candidate.row]
+        dropped.append(Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), scored.score, reason))
+    return IndexSearchResult(tuple(hits), tuple(dropped), degraded)
 
 
-def _ranked_hit(scored: Scored, window: Sequence[ChunkRow], index_path: str) -> Hit:
-    return make_hit(
-        window,
-        scored.candidate.row,
-        index_path,
-        score=scored.score,
-        vector_score=scored.vector,
-        text_score=scored.text,
-        matched=scored.candidate.matched,
-        parts=scored.parts(),
-    )
-
-
-def make_hit(
+def _make_hit(
     window: Sequence[ChunkRow],
     row: int,
     index_path: str,
@@ -231,10 +200,6 @@ def make_hit(
         channel=chunk.channel,
         listed=listed,
     )
-
-
-def _dropped(chunk: ChunkRow, scored: Scored, reason: DropReason) -> Dropped:
-    return Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), scored.score, reason)
 
 
 def _local_time(timestamp_ms: int) -> dt.datetime:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal
 
 from kept.errors import EmptyQuery
@@ -57,20 +57,20 @@ def parse_query(raw: str) -> ParsedQuery:
     text = text.strip()
     if not text:
         raise EmptyQuery("There is nothing to look for: the query is empty.")
-    shortened = text[:MAX_CHARS]
-    quoted, unquoted = _split_quotes(shortened)
-    terms = [term for inside in quoted for term in _quoted_terms(inside)]
-    terms += _without_stopwords([*_iter_terms(unquoted)])
+    unquoted = text[:MAX_CHARS]
+    quoted: list[str] = []
+    if '"' in unquoted or not unquoted.isascii():
+        groups = (next(filter(None, match.groups()), "") for match in re.finditer(_QUOTED, unquoted))
+        quoted = [inside.strip() for inside in groups if inside.strip()]
+        unquoted = re.sub(_QUOTED, " ", unquoted)
+    unquoted = fold(unquoted)
+    terms = [*_iter_terms(unquoted)]
+    folded = {term.text: fold(term.text.lower()) for term in terms if term.kind == "word"}
+    stopwords = stopwords_for(folded.values())
+    terms = [term for term in terms if folded.get(term.text) not in stopwords]
+    terms = [*(term for inside in quoted for term in _quoted_terms(inside)), *terms]
     terms = terms or [*_iter_terms(unquoted, with_stopwords=True)]
     return ParsedQuery(text, tuple(dict.fromkeys(terms))[:MAX_TERMS], tuple(dict.fromkeys(quoted)))
-
-
-def _split_quotes(text: str) -> tuple[list[str], str]:
-    """Return the quoted texts, and the folded rest."""
-    if text.isascii() and '"' not in text:
-        return [], fold(text)
-    quoted = [inside for match in re.finditer(_QUOTED, text) if (inside := _text_inside(match).strip())]
-    return quoted, fold(re.sub(_QUOTED, " ", text))
 
 
 def make_phrase(text: str) -> Term | None:
@@ -78,20 +78,14 @@ def make_phrase(text: str) -> Term | None:
     pieces = [piece for part in _split_like_index(fold(text)) for piece in split_scripts(part)]
     if not pieces:
         return None
-    tokens = [token for piece in pieces[:-1] for token in _inner_tokens(piece)]
+    tokens: list[str] = []
+    for piece in pieces[:-1]:
+        # Of an unspaced piece that others follow, the index also has the last character alone.
+        tokens += [*segment_run(piece), piece[-1]] if is_unspaced(piece) and len(piece) > 1 else [piece]
     last = pieces[-1]
     open_ended = len(last) == 1 and is_unspaced(last)  # the index may only have it as the start of a pair
     tokens += segment_run(last) if is_unspaced(last) else [last]
     return Term(" ".join(tokens), "prefix" if open_ended else "phrase" if len(tokens) > 1 else "word")
-
-
-def _inner_tokens(piece: str) -> list[str]:
-    """Return the indexed tokens of a piece that others follow: the index then also has its last character alone."""
-    return [*segment_run(piece), piece[-1]] if is_unspaced(piece) and len(piece) > 1 else [piece]
-
-
-def _text_inside(match: re.Match[str]) -> str:
-    return next((inside for inside in match.groups() if inside is not None), "")
 
 
 def _quoted_terms(inside: str) -> Iterator[Term]:
@@ -101,12 +95,6 @@ def _quoted_terms(inside: str) -> Iterator[Term]:
     yield phrase
     if phrase.kind == "word" or any(is_unspaced(part) for part in _split_like_index(inside)):
         yield from _iter_terms(fold(inside))  # a word of an unspaced script is already a phrase
-
-
-def _without_stopwords(terms: Sequence[Term]) -> list[Term]:
-    folded = {term.text: fold(term.text.lower()) for term in terms if term.kind == "word"}
-    stopwords = stopwords_for(folded.values())
-    return [term for term in terms if folded.get(term.text) not in stopwords]
 
 
 def _iter_terms(text: str, *, with_stopwords: bool = False) -> Iterator[Term]:
@@ -125,29 +113,20 @@ def _iter_terms(text: str, *, with_stopwords: bool = False) -> Iterator[Term]:
         if len(parts) > 1 and "'" not in bare:  # "l'avion" is two words, not a name
             yield Term(" ".join(parts), "identifier")
         for part in parts:
-            yield from _part_terms(part, with_stopwords=with_stopwords)
-
-
-def _part_terms(part: str, *, with_stopwords: bool) -> Iterator[Term]:
-    if is_code_name(part):
-        yield Term(" ".join(split_name(part)), "identifier")
-    for piece in split_scripts(part):
-        if is_unspaced(piece):
-            yield from _run_terms(piece, with_stopwords=with_stopwords)
-        else:
-            yield Term(piece, "word")
+            if is_code_name(part):
+                yield Term(" ".join(split_name(part)), "identifier")
+            for piece in split_scripts(part):
+                if is_unspaced(piece):
+                    yield from _run_terms(piece, with_stopwords=with_stopwords)
+                else:
+                    yield Term(piece, "word")
 
 
 def _split_like_index(word: str) -> list[str]:
     """Split a word where the index splits it: at anything but letters, marks, digits and pictograms."""
-    return "".join(character if _is_word_character(character) else " " for character in word).split()
-
-
-def _is_word_character(character: str) -> bool:
-    if character.isascii():
-        return character.isalnum()
-    category = unicodedata.category(character)
-    return category[0] in "LNM" or category in ("So", "Co")
+    categories = map(unicodedata.category, word)
+    is_word = (category[0] in "LNM" or category in ("So", "Co") for category in categories)
+    return "".join(character if keep else " " for character, keep in zip(word, is_word, strict=True)).split()
 
 
 def _run_terms(run: str, *, with_stopwords: bool) -> Iterator[Term]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kept.clock import DAY_MS
 from kept.records import Filter, ScorePart
 from kept.search import date_words
-from kept.search.fuse import Scored, rank
+from kept.search.scores import Scored, rank
 from kept.search.weights import PERIOD_SHARE
 from kept.values import frozen
 from kept.words.segment import is_unspaced
@@ -111,8 +111,8 @@ def narrow_filter(filters: Filter, time_query: TimeQuery) -> Filter:
     """Return a filter that also leaves out everything from other times."""
     from kept.search.periods import to_ms
 
-    since = (filters.since_ms, time_query.since and to_ms(time_query.since))
-    until = (filters.until_ms, time_query.until and to_ms(time_query.until))
+    since = (filters.since_ms, to_ms(time_query.since) if time_query.since else None)
+    until = (filters.until_ms, to_ms(time_query.until) if time_query.until else None)
     return replace(
         filters,
         since_ms=max((bound for bound in since if bound is not None), default=None),

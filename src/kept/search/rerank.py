@@ -13,7 +13,7 @@ from typing import Protocol
 from kept.config import RerankSettings
 from kept.errors import EmbeddingError
 from kept.records import ScorePart
-from kept.search.fuse import Scored, rank
+from kept.search.scores import Scored, rank
 
 _PART = "rerank"
 

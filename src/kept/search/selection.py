@@ -1,22 +1,22 @@
-"""Choosing the hits from the ranking: the threshold, near-duplicates, and the neighbours that are shown with a hit.
+"""Choosing the hits from the ranking: the threshold, near-duplicates, and the text that is shown for a hit.
 
 An utterance alone is short, and often means nothing without the one it answers. So its neighbours are shown with it, as
 many as a snippet has room for, those that fit the query better first. The cited lines are those that are shown, and no
-utterance is shown twice.
+utterance is shown twice. A snippet is the part of a longer text with the most matches.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kept.records import DropReason, Filter
-from kept.search.evidence import is_utterance
-from kept.search.fuse import Scored
-from kept.search.snippet import MAX_CHARS
+from kept.search.scores import Scored
 from kept.store.generation import ChunkRow
 from kept.values import frozen
 
+MAX_CHARS = 700
+"""Characters in a snippet."""
 DUPLICATE_SHARE = 0.85
 """Two texts that share this much of their words are near-duplicates."""
 _TOLERANCE = 1e-9
@@ -25,11 +25,13 @@ _WORD = re.compile(r"\w+")
 
 Neighbours = Callable[[ChunkRow], Sequence[ChunkRow]]
 """Returns the chunks around one in its file, itself included, in order."""
+Window = tuple[ChunkRow, ...]
+"""The chunks that are shown for a hit, in the order of their lines."""
 
 
 @frozen
 class Selection:
-    hits: tuple[Scored, ...]
+    hits: tuple[tuple[Scored, Window], ...]
     dropped: tuple[tuple[Scored, DropReason], ...]
 
 
@@ -45,53 +47,41 @@ def select_hits(
 
     A near-duplicate of a better hit goes after all other hits, and is returned only if there is room.
     """
-    hits: list[Scored] = []
+    hits: list[tuple[Scored, Window]] = []
+    hit_words: list[frozenset[str]] = []
     duplicates: list[Scored] = []
     dropped: list[tuple[Scored, DropReason]] = []
-    words = _WordSets(chunks)
     for scored in ranked:
         row = scored.candidate.row
         if scored.relevance < min_score - _TOLERANCE:
             dropped.append((scored, "below min_score"))
-        elif windows.covers(row):
+        elif row in windows.shown:
             dropped.append((scored, "shown with a better hit"))
         elif len(hits) >= max_results:
             dropped.append((scored, "beyond max_results"))
-        elif any(words.are_alike(row, hit.candidate.row) for hit in hits):
-            duplicates.append(scored)
         else:
-            hits.append(scored)
-            windows.open(row)
+            words = frozenset(_WORD.findall(chunks[row].text.lower()))
+            if any(_are_alike(words, others) for others in hit_words):
+                duplicates.append(scored)
+            else:
+                hits.append((scored, windows.open(row)))
+                hit_words.append(words)
     for scored in duplicates:
         row = scored.candidate.row
-        if windows.covers(row):
+        if row in windows.shown:
             dropped.append((scored, "shown with a better hit"))
         elif len(hits) >= max_results:
             dropped.append((scored, "near-duplicate"))
         else:
-            hits.append(scored)
-            windows.open(row)
+            hits.append((scored, windows.open(row)))
     return Selection(tuple(hits), tuple(dropped))
 
 
-class _WordSets:
-    """The words of each chunk, computed once."""
-
-    def __init__(self, chunks: Mapping[int, ChunkRow]) -> None:
-        self._chunks = chunks
-        self._words: dict[int, frozenset[str]] = {}
-
-    def are_alike(self, row: int, other: int) -> bool:
-        left, right = self._get(row), self._get(other)
-        if not left or not right:
-            return left == right
-        shared = len(left & right)
-        return shared >= DUPLICATE_SHARE * (len(left) + len(right) - shared)
-
-    def _get(self, row: int) -> frozenset[str]:
-        if row not in self._words:
-            self._words[row] = frozenset(_WORD.findall(self._chunks[row].text.lower()))
-        return self._words[row]
+def _are_alike(left: frozenset[str], right: frozenset[str]) -> bool:
+    if not left or not right:
+        return left == right
+    shared = len(left & right)
+    return shared >= DUPLICATE_SHARE * (len(left) + len(right) - shared)
 
 
 class Windows:
@@ -108,30 +98,22 @@ class Windows:
         self._neighbours = neighbours
         self._scores = scores
         self._filters = filters
-        self._windows: dict[int, tuple[ChunkRow, ...]] = {}
-        self._shown: set[int] = set()
+        self.shown: set[int] = set()
+        """Rows that are shown, as a hit or as the neighbour of one."""
 
-    def covers(self, row: int) -> bool:
-        """Return whether a chunk is already shown, as the neighbour of a better hit."""
-        return row in self._shown
-
-    def open(self, row: int) -> None:
-        """Choose the neighbours to show with a hit."""
+    def open(self, row: int) -> Window:
+        """Return the chunk of a hit with the neighbours that are shown with it."""
         chunk = self._chunks[row]
-        window = self._grow(chunk) if is_utterance(chunk) else (chunk,)
-        self._windows[row] = window
-        self._shown.update(shown.row for shown in window)
+        window = self._grow(chunk) if chunk.source == "sessions" else (chunk,)
+        self.shown.update(shown.row for shown in window)
+        return window
 
-    def get(self, row: int) -> tuple[ChunkRow, ...]:
-        return self._windows[row]
-
-    def _grow(self, chunk: ChunkRow) -> tuple[ChunkRow, ...]:
+    def _grow(self, chunk: ChunkRow) -> Window:
         around = self._neighbours(chunk)
         first = last = next(at for at, neighbour in enumerate(around) if neighbour.row == chunk.row)
         room = MAX_CHARS - len(chunk.text)
         while room > 0:
-            edges = [(last + 1, last), (first - 1, first)]
-            fitting = [at for at, edge in edges if self._may_join(around, at, edge, room)]
+            fitting = [at for at in (last + 1, first - 1) if self._may_join(around, at, room)]
             if not fitting:
                 break
             # Of two equal neighbours `max` takes the first, which is the later one: that is where an answer is.
@@ -140,21 +122,47 @@ class Windows:
             first, last = min(first, best), max(last, best)
         return tuple(around[first : last + 1])
 
-    def _may_join(self, around: Sequence[ChunkRow], at: int, edge: int, room: int) -> bool:
+    def _may_join(self, around: Sequence[ChunkRow], at: int, room: int) -> bool:
         if not 0 <= at < len(around):
             return False
-        neighbour = around[at]
+        neighbour, since, until = around[at], self._filters.since_ms, self._filters.until_ms
         # Pieces of one message are not joined: neither has the white space between them.
-        is_whole = neighbour.start_line != around[edge].start_line and not _is_piece(around, at)
-        fits = neighbour.row not in self._shown and len(neighbour.text) < room
-        return is_whole and fits and self._passes_filter(neighbour)
-
-    def _passes_filter(self, chunk: ChunkRow) -> bool:
-        since, until = self._filters.since_ms, self._filters.until_ms
-        return (since is None or chunk.timestamp_ms >= since) and (until is None or chunk.timestamp_ms < until)
+        beside = (around[near].start_line for near in (at - 1, at + 1) if 0 <= near < len(around))
+        is_whole = neighbour.start_line not in beside
+        fits = neighbour.row not in self.shown and len(neighbour.text) < room
+        is_since = since is None or neighbour.timestamp_ms >= since
+        return is_whole and fits and is_since and (until is None or neighbour.timestamp_ms < until)
 
 
-def _is_piece(around: Sequence[ChunkRow], at: int) -> bool:
-    line = around[at].start_line
-    neighbour_lines = (around[near].start_line for near in (at - 1, at + 1) if 0 <= near < len(around))
-    return line in neighbour_lines
+def make_snippet(text: str, words: Iterable[str], *, limit: int = MAX_CHARS) -> str:
+    """Return the text if it is short, or else the part of it with the most matches, cut at lines or words."""
+    if len(text) <= limit:
+        return text
+    start = _densest_window(text, words, limit)
+    line_break = text.rfind("\n", max(0, start - 80), start + 1)
+    space = text.rfind(" ", max(0, start - 40), start + 1)
+    if line_break >= 0:
+        start = line_break + 1
+    elif space >= 0:  # the line is long
+        start = space + 1
+    end = min(len(text), start + limit)
+    lead = "…" if start > 0 else ""
+    tail = "…" if end < len(text) else ""
+    return lead + text[start : end - len(lead) - len(tail)].strip() + tail
+
+
+def _densest_window(text: str, words: Iterable[str], limit: int) -> int:
+    """Return the start of the window with the most matches. Words are matched by their start: endings may differ."""
+    stems = {re.escape(word[: max(4, len(word) - 3)]) for phrase in words for word in phrase.split()}
+    if not stems:
+        return 0
+    starts = [match.start() for match in re.finditer("|".join(sorted(stems)), text, re.IGNORECASE)]
+    best, best_count = 0, 0
+    end = 0
+    for at, start in enumerate(starts):
+        end = max(end, at)
+        while end < len(starts) and starts[end] < start + limit * 3 // 4:
+            end += 1
+        if end - at > best_count:
+            best, best_count = start, end - at
+    return max(0, best - limit // 8)

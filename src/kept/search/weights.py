@@ -85,7 +85,7 @@ EXACT_FLOOR = 0.6
 
 @frozen
 class ConfidenceModel:
-    """Coefficients of a logistic model of `confidence.Signals`."""
+    """Coefficients of a logistic model of `scores.Signals`."""
 
     base: float
     share: float

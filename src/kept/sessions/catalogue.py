@@ -154,8 +154,7 @@ class Catalogue:
         return newest
 
     def _select(self, rest: str, values: Sequence[Any]) -> list[SessionRecord]:
-        query, storable = f"{_SELECT} {rest}", [_storable(value) for value in values]
-        return self.run(lambda db: [_parse_row(row).record(self.folder) for row in db.execute(query, storable)])
+        return self.run(lambda db: [row.record(self.folder) for row in _load_rows(db, rest, values)])
 
     # bringing it up to date
 
@@ -178,7 +177,8 @@ class Catalogue:
 
     def refresh_names(self) -> None:
         """Refresh if transcripts were created or deleted since the last refresh, as the folder's own time tells."""
-        if self._is_new_file() or self._folder_state != FileState.of(self.folder) or self._folder_state is None:
+        is_same_file = self._opened == file_number(self.path)  # a new catalogue has no rows yet
+        if not is_same_file or self._folder_state is None or self._folder_state != FileState.of(self.folder):
             self.refresh()
 
     def refresh_one(self, path: str) -> SessionRecord | None:
@@ -201,8 +201,8 @@ class Catalogue:
         if state is None:
             self.forget(file)
             return
-        row = self.run(lambda db: _find_row(db, file))
-        if row is not None and _state_of(row) == state:
+        row = self.run(lambda db: next(iter(_load_rows(db, "WHERE file = ?", [file])), None))
+        if row is not None and FileState(row.inode, row.size, row.mtime_ns) == state:
             return
         self._repair(transcript)
         state = FileState.of(path) or state
@@ -242,7 +242,7 @@ class Catalogue:
 
         def add(db: apsw.Connection) -> bool:
             with immediate(db):
-                builder = _find_row(db, file)
+                builder = next(iter(_load_rows(db, "WHERE file = ?", [file])), None)
                 if builder is None or builder.size != offset or builder.inode != state.inode:
                     return False
                 for number, entry in enumerate(entries, builder.lines + 1):
@@ -292,19 +292,15 @@ class Catalogue:
             return heal_and_retry(lambda: self._run(action), self._heal)
 
     def _run(self, action: Callable[[apsw.Connection], T]) -> T:
-        if self._is_new_file():
+        if self._db is None or self._opened != file_number(self.path):
             self.close()
             self._db = self._connect()
             self._opened = file_number(self.path)
-        assert self._db is not None
         try:
             with translated(self.path, noun=_NOUN):
                 return action(self._db)
         except (json.JSONDecodeError, TypeError) as exc:  # damage that no checksum of SQLite has noticed
             raise StoreDamaged(f"{self.path}: the {_NOUN} is damaged ({exc}).") from exc
-
-    def _is_new_file(self) -> bool:
-        return self._db is None or self._opened != file_number(self.path)
 
     def _connect(self) -> apsw.Connection:
         """Connect to the file. If it cannot be written, use a catalogue in memory, so that sessions can be read."""
@@ -349,8 +345,7 @@ class Catalogue:
             return False
         try:
             with translated(self.path, noun=_NOUN):
-                for row in db.execute(_SELECT):
-                    _parse_row(row)
+                _load_rows(db, "", ())
                 return bool(db.execute("PRAGMA quick_check(1)").get == "ok")
         except (StoreDamaged, json.JSONDecodeError, TypeError):
             return False
@@ -361,32 +356,31 @@ class Catalogue:
 # rows
 
 
-def _find_row(db: apsw.Connection, file: str) -> RecordBuilder | None:
-    row = db.execute(f"{_SELECT} WHERE file = ?", (file,)).fetchone()
-    return None if row is None else _parse_row(row)
+def _load_rows(db: apsw.Connection, rest: str, values: Sequence[Any]) -> list[RecordBuilder]:
+    """Return the rows that the rest of a query selects."""
+    builders = []
+    for row in db.execute(f"{_SELECT} {rest}", [_storable(value) for value in values]):
+        fields = dict(zip(FIELDS, row, strict=True))
+        builders.append(RecordBuilder(**{**fields, **{name: json.loads(fields[name]) for name in _JSON_FIELDS}}))
+    return builders
 
 
 def _save_row(db: apsw.Connection, builder: RecordBuilder, *, expected: RecordBuilder | None) -> None:
     """Save a row, unless another process has read further since ``expected`` was loaded."""
     with immediate(db):
-        stored = _find_row(db, builder.file)
-        unchanged = stored is not None and expected is not None and _state_of(stored) == _state_of(expected)
-        if stored is None or unchanged or stored.size < builder.size:
+        stored = next(iter(_load_rows(db, "WHERE file = ?", [builder.file])), None)
+        is_unchanged = (
+            stored is not None
+            and expected is not None
+            and (stored.inode, stored.size, stored.mtime_ns) == (expected.inode, expected.size, expected.mtime_ns)
+        )
+        if stored is None or is_unchanged or stored.size < builder.size:
             db.execute(_SAVE, _values(builder))
 
 
 def _delete_rows(db: apsw.Connection, files: Sequence[str]) -> None:
     with immediate(db):
         db.executemany("DELETE FROM sessions WHERE file = ?", [(file,) for file in files])
-
-
-def _state_of(row: RecordBuilder) -> FileState:
-    return FileState(row.inode, row.size, row.mtime_ns)
-
-
-def _parse_row(row: Sequence[Any]) -> RecordBuilder:
-    fields = dict(zip(FIELDS, row, strict=True))
-    return RecordBuilder(**{**fields, **{name: json.loads(fields[name]) for name in _JSON_FIELDS}})
 
 
 def _values(builder: RecordBuilder) -> list[Any]:

@@ -146,19 +146,14 @@ class RecordBuilder:
 
     def add(self, line: TranscriptLine) -> None:
         self.lines, self.size = line.number, line.end
-        match line.content:
-            case Entry():
-                self._add_entry(line.content)
-            case UnknownEntry(timestamp=at):
-                self.updated_ms = max(self.updated_ms, to_ms(at)) if at else self.updated_ms
-            case Damage():
-                self.damaged_lines += 1
-            case _:
-                assert_never(line.content)
-
-    def _add_entry(self, entry: Entry) -> None:
-        at = to_ms(entry.timestamp) or self.updated_ms  # 0 if its time is unknown
+        entry = line.content
+        if isinstance(entry, Damage):
+            self.damaged_lines += 1
+            return
+        at = (to_ms(entry.timestamp) if entry.timestamp else 0) or self.updated_ms  # 0 if its time is unknown
         self.updated_ms = max(self.updated_ms, at)
+        if isinstance(entry, UnknownEntry):
+            return
         match entry.body:
             case Message(usage=usage):
                 self.messages += 1

@@ -380,10 +380,6 @@ class ReadEnd:
     tail_hash: int
     """Hash of the last bytes before the offset (`Transcript.tail_hash`)."""
 
-    @classmethod
-    def of(cls, transcript: Transcript, inode: int, offset: int) -> ReadEnd:
-        return cls(inode, offset, transcript.tail_hash(offset))
-
 
 def has_only_grown(transcript: Transcript, read: ReadEnd, state: FileState) -> bool:
     """Return whether the transcript is the same file and has the same bytes before the end of what was read.

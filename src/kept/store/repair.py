@@ -1,4 +1,4 @@
-"""Repairs a damaged index: mend it inside its file, or salvage its embeddings into a new one.
+"""Heals a damaged index: check it again, then mend it inside its file, or salvage its embeddings into a new one.
 
 Mending is for a file whose pages are sound and whose tables contradict each other. Tables that come from the notes are
 emptied, and the next sync fills them; the embedding cache stays, so nothing is embedded again.
@@ -10,6 +10,7 @@ embeddings cost money: those of the cache, and the vectors of chunks that the ca
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import shutil
@@ -22,11 +23,16 @@ from typing import Any
 import apsw
 
 from kept.errors import StoreDamaged
-from kept.sqlite import checksum_vfs, create_private, database_files, delete_database
+from kept.records import Heal
+from kept.sqlite import checksum_vfs, create_private, database_files, delete_database, file_number, replace_damaged
 from kept.store.index import META_RECIPE, Index, connect
-from kept.store.integrity import Finding, check_index, is_intact
-from kept.store.kernels import dequantise
-from kept.values import frozen
+from kept.store.integrity import FILE, Finding, check_file, check_index, is_intact
+from kept.store.vectors import dequantise
+
+log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())  # a command reports it in its answer; without a handler Python would print it too
+
+MENDED, REPLACED = "mended", "replaced"
 
 _FROM_NOTES = frozenset({"files", "chunks", "chunks_fts", "notes"})
 _MENDABLE = _FROM_NOTES | {"chunks_vec", "embedding_cache"}
@@ -43,20 +49,62 @@ _RESERVED_AT = 20
 """Offset of the number of bytes per page that are reserved for the checksum layer."""
 
 
+def heal_index(path: str, damage: StoreDamaged, *, workspace: str | None, is_certain: bool = False) -> Heal | None:
+    """Heal the index at a path. Return None if it is sound: then the connection that saw the damage was stale.
+
+    The caller holds the index's lock, so no process writes during the check, and has closed its own connection.
+    ``is_certain`` skips the check: a fresh connection has met the damage too. ``workspace`` is the owner of the index,
+    if the damaged file does not say.
+    """
+    if is_certain:
+        findings = [Finding(FILE, damage.message)]
+    else:  # a file that was deleted is created by opening it
+        findings = [] if file_number(path) is None else check_file(path)
+    if not findings:
+        log.info("%s Checked again, the index is sound; nothing was changed.", damage.message)
+        return None
+    if _mend_in_place(path, findings):
+        heal = Heal(os.path.basename(path), MENDED, times=1)
+    else:
+        new = f"{path}.new"
+        try:
+            embeddings, lost = _salvage(path, new, workspace)
+            replace_damaged(path, new)
+        finally:
+            delete_database(new)
+        heal = Heal(os.path.basename(path), REPLACED, times=1, embeddings=embeddings, lost=lost)
+    reasons = "; ".join(dict.fromkeys(f"{finding.table}: {finding.problem}" for finding in findings[:3]))
+    log.warning("%s %s (%s)", damage.message, describe_heal(heal), reasons)
+    return heal
+
+
+def describe_heal(heal: Heal) -> str:
+    if heal.action == MENDED:
+        return "It has been rebuilt from the notes; no embedding was lost."
+    lost = f", {heal.lost} could not be read" if heal.lost else ""
+    return f"It has been rebuilt from the notes; {heal.embeddings} embeddings were kept{lost}."
+
+
 # mending inside the file
 
 
-def mend_in_place(index: Index, findings: Sequence[Finding]) -> bool:
+def _mend_in_place(path: str, findings: Sequence[Finding]) -> bool:
     """Mend what was found. Return False, with nothing changed, if that takes a new file."""
     tables = {finding.table for finding in findings}
-    if not tables <= _MENDABLE:
+    try:
+        index = Index(path)
+    except StoreDamaged:
         return False
     try:
+        if not tables <= _MENDABLE:
+            return False
         with index.writing():
             _mend(index, tables)
         return not check_index(index)
     except StoreDamaged:  # a page that had to be read or freed is damaged after all
         return False
+    finally:
+        index.close()
 
 
 def _mend(index: Index, tables: set[str]) -> None:
@@ -101,17 +149,10 @@ def _identity(index: Index) -> str | None:
 # salvaging into a new file
 
 
-@frozen
-class Salvage:
-    embeddings: int
-    lost: int
-    """Entries of the cache that could not be read, as far as they could be counted."""
-
-
-def salvage(damaged: str, new: str, *, workspace: str | None) -> Salvage:
+def _salvage(damaged: str, new: str, workspace: str | None) -> tuple[int, int]:
     """Create an index at ``new`` with what is sound in the file at ``damaged``, which is only read.
 
-    ``workspace`` is the owner of the index, if the damaged file does not say.
+    Return the number of its embeddings, and of the entries that could not be read, as far as they could be counted.
     """
     delete_database(new)
     index = Index(new)
@@ -122,7 +163,7 @@ def salvage(damaged: str, new: str, *, workspace: str | None) -> Salvage:
                 meta.setdefault("workspace", workspace)
             for key, value in meta.items():
                 index.put_meta(key, value)
-            return Salvage(0, 0) if source is None else _copy_embeddings(source, index)
+            return (0, 0) if source is None else _copy_embeddings(source, index)
     finally:
         index.close()  # writes the log into the file, so that the file can be moved alone
 
@@ -166,13 +207,17 @@ def _sound_meta(source: apsw.Connection) -> dict[str, Any]:
     return meta
 
 
-def _copy_embeddings(source: apsw.Connection, index: Index) -> Salvage:
+def _copy_embeddings(source: apsw.Connection, index: Index) -> tuple[int, int]:
     columns = "identity, hash, embedding, dims, used_at"
     valid = (row for _, row in _iter_rows(source, "embedding_cache", columns) if _is_embedding(*row))
     index.db.executemany(f"INSERT OR REPLACE INTO embedding_cache ({columns}) VALUES (?, ?, ?, ?, ?)", valid)
     from_cache = index.cache.count()
     _cache_codes(index, _salvaged_codes(source, index))
-    return Salvage(index.cache.count(), max(0, _count(source) - from_cache))
+    try:
+        count = int(source.execute("SELECT count(*) FROM embedding_cache").get)
+    except apsw.Error:
+        count = 0
+    return index.cache.count(), max(0, count - from_cache)
 
 
 def _is_embedding(identity: object, key: object, embedding: object, dims: object, used_at: object) -> bool:
@@ -191,13 +236,6 @@ def _salvaged_codes(source: apsw.Connection, index: Index) -> Iterator[tuple[byt
     for row, (key,) in _iter_rows(source, "chunks", "embed_hash"):
         if row in codes and isinstance(key, bytes) and index.db.execute(cached, (identity, key)).get is None:
             yield key, codes[row]
-
-
-def _count(source: apsw.Connection) -> int:
-    try:
-        return int(source.execute("SELECT count(*) FROM embedding_cache").get)
-    except apsw.Error:
-        return 0
 
 
 def _iter_rows(source: apsw.Connection, table: str, columns: str) -> Iterator[tuple[int, tuple[Any, ...]]]:

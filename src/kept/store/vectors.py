@@ -1,4 +1,7 @@
-"""Nearest neighbours, in plain tables of the same file and the same transaction as the chunks.
+"""Vectors of chunks: arithmetic on packed codes, and nearest neighbours in plain tables of the index file.
+
+A code is a vector's components as int8, scaled so that the largest fills the range. Cosine ignores the scale, so it is
+not stored.
 
 Each chunk's code is a row of `chunks_vec`. Scanning rows one by one is slow, so some thousand codes at a time are also
 stored end to end as a pack. Codes that are not packed yet are scanned as rows; rows that were deleted but are still in
@@ -10,14 +13,17 @@ from __future__ import annotations
 
 import heapq
 import importlib
+import math
+import struct
+import sys
 from array import array
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import apsw
 
 from kept.sqlite import IN_ROWS, pack_rows
-from kept.store.kernels import cosine_distances, hamming_distances, sign_bits, smallest
 from kept.values import frozen
 
 CHUNK_ORDER = "c.path, c.start_line, c.row"
@@ -28,6 +34,107 @@ _RESCORED_PER_RESULT = 24
 _SCANS_WORTH_NUMPY, _ROWS_WORTH_NUMPY = 3, 8_000
 """Importing numpy takes longer than a search. A process that keeps searching many rows earns that back; one that ends
 after a search does not."""
+
+
+# codes
+
+
+def quantise(row: bytes) -> bytes:
+    """Convert float32 to int8."""
+    values = struct.unpack(f"<{len(row) // 4}f", row)
+    largest = max(map(abs, values), default=0.0)
+    if largest == 0.0:
+        return bytes(len(values))
+    scale = 127.0 / largest
+    return array("b", [round(value * scale) for value in values]).tobytes()
+
+
+def dequantise(code: bytes) -> bytes:
+    """Convert int8 to float32 of unit length, which `quantise` converts back to the same code."""
+    values = array("b", code).tolist()
+    norm = math.sqrt(sum(value * value for value in values))
+    return struct.pack(f"<{len(values)}f", *(value / norm for value in values)) if norm else bytes(4 * len(values))
+
+
+def sign_bits(code: bytes) -> bytes:
+    """Return one bit per dimension, set if the component is positive."""
+    signs = "".join("1" if 0 < byte < 128 else "0" for byte in code)
+    return int(signs.ljust(-(-len(signs) // 8) * 8, "0"), 2).to_bytes(-(-len(signs) // 8), "big")
+
+
+def cosine_distances(query: bytes, codes: bytes | memoryview) -> memoryview[float]:
+    """Return one minus the cosine of a code with each of the codes packed end to end, as float64."""
+    simsimd = _simsimd()
+    if simsimd is None:
+        return numpy_cosine_distances(query, codes)
+    if not any(query):  # zeros have no direction, but the kernel would call two codes of zeros equal
+        return memoryview(array("d", [1.0]) * (len(codes) // len(query)))
+    return _simd_distances(simsimd, query, codes, form="b", metric="cosine", dtype="int8")
+
+
+def hamming_distances(query: bytes, bits: bytes | memoryview) -> memoryview[float]:
+    """Return the number of bits in which a row of bits differs from each packed row, as float64."""
+    simsimd = _simsimd()
+    if simsimd is None:
+        return numpy_hamming_distances(query, bits)
+    return _simd_distances(simsimd, query, bits, form="B", metric="hamming", dtype="bin8")
+
+
+@cache
+def _simsimd() -> Any:
+    """Return the module with the SIMD kernels, or None if it is not installed: then numpy does the work."""
+    try:
+        import simsimd
+    except ImportError:
+        return None
+    return simsimd
+
+
+def _simd_distances(
+    simsimd: Any, query: bytes, packed: bytes | memoryview, *, form: str, metric: str, dtype: str
+) -> memoryview[float]:
+    if not packed:
+        return memoryview(array("d"))
+    shape = (len(packed) // len(query), len(query))
+    single = memoryview(query).cast(form, (1, shape[1]))  # type: ignore[call-overload]
+    rows = memoryview(packed).cast(form, shape)  # type: ignore[call-overload]
+    return memoryview(simsimd.cdist(single, rows, metric, dtype=dtype)).cast("B").cast("d")
+
+
+def smallest(distances: memoryview[float], limit: int) -> list[tuple[float, int]]:
+    """Return the smallest distances with their positions, unordered, and all that tie with the largest of them.
+
+    Uses numpy only if the process has imported it already: importing it takes longer than a search.
+    """
+    np: Any = sys.modules.get("numpy")
+    if np is None or len(distances) <= limit:
+        values: Sequence[float] = distances.tolist()
+        bound = heapq.nsmallest(limit, values)[-1] if values else 0.0
+        return [(value, at) for at, value in enumerate(values) if value <= bound]
+    array_ = np.frombuffer(distances)
+    bound = np.partition(array_, limit - 1)[limit - 1]
+    positions = np.flatnonzero(array_ <= bound)
+    return list(zip(array_[positions].tolist(), positions.tolist(), strict=True))
+
+
+def numpy_cosine_distances(query: bytes, codes: bytes | memoryview) -> memoryview[float]:
+    import numpy as np
+
+    single = np.frombuffer(query, dtype=np.int8).astype(np.float64)
+    rows = np.frombuffer(codes, dtype=np.int8).reshape(-1, len(query)).astype(np.float64)
+    norms = np.linalg.norm(rows, axis=1) * np.linalg.norm(single)
+    return memoryview(1.0 - np.divide(rows @ single, norms, out=np.zeros(len(rows)), where=norms > 0))
+
+
+def numpy_hamming_distances(query: bytes, bits: bytes | memoryview) -> memoryview[float]:
+    import numpy as np
+
+    single = np.frombuffer(query, dtype=np.uint8)
+    rows = np.frombuffer(bits, dtype=np.uint8).reshape(-1, len(query))
+    return memoryview(np.unpackbits(rows ^ single, axis=1).sum(axis=1).astype(np.float64))
+
+
+# tables
 
 
 @frozen
@@ -82,8 +189,22 @@ class VectorTable:
             self.db.execute(f"UPDATE {self.prefix}chunks_vec SET pack = NULL WHERE pack = ?", (pack,))
             self.db.execute(f"DELETE FROM {self.prefix}vec_packs WHERE id = ?", (pack,))
             self.db.execute(f"DELETE FROM {self.prefix}vec_dead WHERE pack = ?", (pack,))
-        while self._pack_some():
-            pass
+        while True:
+            unpacked: list[Any] = self.db.execute(
+                f"SELECT row, code FROM {self.prefix}chunks_vec WHERE pack IS NULL ORDER BY row LIMIT ?",
+                (self.limits.pack_rows,),
+            ).fetchall()
+            if len(unpacked) < self.limits.pack_when:
+                break
+            rows = array("q", [row for row, _ in unpacked])
+            codes = b"".join(code for _, code in unpacked)
+            bits = b"".join(sign_bits(code) for _, code in unpacked)
+            self.db.execute(
+                f"INSERT INTO {self.prefix}vec_packs (rows, codes, bits) VALUES (?, ?, ?)",
+                (rows.tobytes(), codes, bits),
+            )
+            members = [(self.db.last_insert_rowid(), row) for row in rows]
+            self.db.executemany(f"UPDATE {self.prefix}chunks_vec SET pack = ? WHERE row = ?", members)
 
     def repair(self) -> None:
         """Drop vectors that belong to no chunk, and pack the others again."""
@@ -93,23 +214,6 @@ class VectorTable:
         self.db.execute(f"DELETE FROM {p}vec_packs")
         self.db.execute(f"DELETE FROM {p}vec_dead")
         self.maintain()
-
-    def _pack_some(self) -> bool:
-        unpacked: list[Any] = self.db.execute(
-            f"SELECT row, code FROM {self.prefix}chunks_vec WHERE pack IS NULL ORDER BY row LIMIT ?",
-            (self.limits.pack_rows,),
-        ).fetchall()
-        if len(unpacked) < self.limits.pack_when:
-            return False
-        rows = array("q", [row for row, _ in unpacked])
-        codes = b"".join(code for _, code in unpacked)
-        bits = b"".join(sign_bits(code) for _, code in unpacked)
-        self.db.execute(
-            f"INSERT INTO {self.prefix}vec_packs (rows, codes, bits) VALUES (?, ?, ?)", (rows.tobytes(), codes, bits)
-        )
-        pack = self.db.last_insert_rowid()
-        self.db.executemany(f"UPDATE {self.prefix}chunks_vec SET pack = ? WHERE row = ?", ((pack, row) for row in rows))
-        return True
 
     # reading
 
@@ -130,28 +234,33 @@ class VectorTable:
         ``among`` limits the rows. A new ``generation`` tells that packs in memory are stale.
         """
         if generation != self._packs_generation:
-            self._packs.clear()
-            self._packs_generation = generation
+            self._packs, self._packs_generation = {}, generation
         if among is not None and len(among) <= self.limits.few_rows:
-            return self._rescore(code, among, limit)
+            return self.similarities(code, among, limit=limit)
         allowed = None if among is None else set(among)
         packs = dict(self.db.execute(f"SELECT id, length(rows) / 8 FROM {self.prefix}vec_packs"))
-        self._forget_missing(packs)
+        self._packs = {key: pack for key, pack in self._packs.items() if key[1] in packs}
+        packed_rows = sum(packs.values())
         self._scans += 1
-        if self._scans == _SCANS_WORTH_NUMPY and sum(packs.values()) >= _ROWS_WORTH_NUMPY:
+        if self._scans == _SCANS_WORTH_NUMPY and packed_rows >= _ROWS_WORTH_NUMPY:
             importlib.import_module("numpy")
-        if sum(packs.values()) > self.limits.bits_above:
+        query = f"SELECT row, code FROM {self.prefix}chunks_vec WHERE pack IS NULL AND length(code) = ?"
+        unpacked: list[Any] = self.db.execute(query, (len(code),)).fetchall()
+        if packed_rows > self.limits.bits_above:
             candidates = max(self.limits.least_rescored, limit * _RESCORED_PER_RESULT)
             near = _trim_ties(self._scan(sign_bits(code), packs, "bits", candidates, allowed), candidates, least=limit)
-            unpacked = [row for row, _ in self._unpacked(len(code))]
-            return self._rescore(code, [row for _, row in near] + unpacked, limit, allowed)
+            rows = [row for _, row in near] + [row for row, _ in unpacked]
+            return self.similarities(code, rows, limit=limit, allowed=allowed)
         near = self._scan(code, packs, "codes", limit, allowed)
-        near += self._scan_unpacked(code, allowed)
-        return self._first(near, limit)
+        return self._first(near + self._measure(code, unpacked, allowed), limit)
 
-    def similarities(self, code: bytes, rows: Sequence[int]) -> list[tuple[int, float]]:
-        """Return the cosine of each of these rows that has a vector."""
-        return self._rescore(code, rows, len(rows))
+    def similarities(
+        self, code: bytes, rows: Sequence[int], *, limit: int | None = None, allowed: set[int] | None = None
+    ) -> list[tuple[int, float]]:
+        """Return the cosine of each of these rows that has a vector, best first."""
+        query = f"SELECT row, code FROM {self.prefix}chunks_vec WHERE {IN_ROWS} AND length(code) = ?"
+        codes: list[Any] = self.db.execute(query, (pack_rows(rows), len(code))).fetchall()
+        return self._first(self._measure(code, codes, allowed), len(rows) if limit is None else limit)
 
     def _scan(
         self, query: bytes, packs: Iterable[int], column: str, limit: int, allowed: set[int] | None
@@ -183,25 +292,6 @@ class VectorTable:
             rows.frombytes(numbers)
             loaded = self._packs[column, pack] = (rows, packed)
         return loaded
-
-    def _forget_missing(self, packs: dict[int, int]) -> None:
-        for key in [key for key in self._packs if key[1] not in packs]:
-            del self._packs[key]
-
-    def _unpacked(self, width: int) -> list[tuple[int, bytes]]:
-        query = f"SELECT row, code FROM {self.prefix}chunks_vec WHERE pack IS NULL AND length(code) = ?"
-        unpacked: list[Any] = self.db.execute(query, (width,)).fetchall()
-        return unpacked
-
-    def _scan_unpacked(self, code: bytes, allowed: set[int] | None) -> list[tuple[float, int]]:
-        return self._measure(code, self._unpacked(len(code)), allowed)
-
-    def _rescore(
-        self, code: bytes, rows: Iterable[int], limit: int, allowed: set[int] | None = None
-    ) -> list[tuple[int, float]]:
-        query = f"SELECT row, code FROM {self.prefix}chunks_vec WHERE {IN_ROWS} AND length(code) = ?"
-        codes: list[Any] = self.db.execute(query, (pack_rows(rows), len(code))).fetchall()
-        return self._first(self._measure(code, codes, allowed), limit)
 
     def _measure(self, code: bytes, rows: list[tuple[int, bytes]], allowed: set[int] | None) -> list[tuple[float, int]]:
         """Return the distance of each row, given as row number and code."""

@@ -123,12 +123,11 @@ def status_json(status: Status) -> dict[str, Any]:
 def to_json(value: Any) -> Any:
     """Return a record as a dict: its fields in camelCase, floats rounded to six digits."""
     if is_dataclass(value):
-        return {_camel(spec.name): to_json(getattr(value, spec.name)) for spec in fields(value)}
+        shape = {}
+        for spec in fields(value):
+            first, *rest = spec.name.split("_")
+            shape[first + "".join(map(str.capitalize, rest))] = to_json(getattr(value, spec.name))
+        return shape
     if isinstance(value, list | tuple):
         return [to_json(item) for item in value]
     return round(value, 6) if isinstance(value, float) else value
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)

@@ -113,7 +113,7 @@ class Toolbox:
             channel=arguments.get("channel"),
             since=arguments.get("since"),
             until=arguments.get("until"),
-            tags=_split_tags(arguments.get("tags", "")),
+            tags=[tag for part in arguments.get("tags", "").split(",") if (tag := part.strip())],
             progress=request.progress,
         )
         if leave_out:
@@ -234,10 +234,6 @@ HANDLERS: dict[str, Callable[[Toolbox, ToolRequest], ToolOutcome]] = {
     "sessions_search": Toolbox._search_sessions,
 }
 """A method for each tool. A test compares the names with `TOOLS`."""
-
-
-def _split_tags(text: str) -> list[str]:
-    return [tag for part in text.split(",") if (tag := part.strip())]
 
 
 def find_day(date: str, now: dt.datetime) -> dt.date:

@@ -10,8 +10,14 @@ from typing import Any
 
 from kept.config import LocalModelSettings
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
-from kept.embedding.calibrate import measure_calibration
-from kept.embedding.local_model import encodable, get_onnx_files, model_name, require_packages, sample_digest
+from kept.embedding.local_model import (
+    encodable,
+    get_onnx_files,
+    measure_calibration,
+    model_name,
+    require_packages,
+    sample_digest,
+)
 from kept.embedding.onnx.declaration import read_declaration
 from kept.embedding.onnx.graph import GraphOutput, read_outputs
 from kept.embedding.onnx.runtime import OnnxModel, first_line

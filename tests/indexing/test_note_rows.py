@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from kept.indexing.note_times import parse_entry_time
+from kept.indexing.note_rows import parse_entry_time
 from kept.testing import FrozenClock
 from tests.support.workspaces import open_memory, write_note
 

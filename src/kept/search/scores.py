@@ -1,0 +1,390 @@
+"""Scores: all evidence becomes one figure, made comparable between queries. Code that computes a score explains it too.
+
+**Fusion** adds up the evidence for each candidate of one query, by the numbers in `weights`.
+
+**Confidence** is the probability that the query has an answer here, so that a score means the same for every query. The
+sums that rank the candidates of one query cannot be compared with those of another: a well-answered question of twenty
+words gets a lower sum than three words that happen to be in a text. So all scores of a query are scaled by one factor,
+until the best equals the confidence. The order does not change.
+
+Random words are in the notes too, but seldom in one passage; a question about another subject shares a few words with
+some passage, but not its meaning. Hence the signals: the share of the query that the best passage has, the number of
+its words in one passage, and the similarity of the nearest passage in meaning. All of this is pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from kept.config import QuerySettings
+from kept.records import ScorePart
+from kept.search.candidates import Candidate, QueryVector, WeightedTerm
+from kept.search.weights import (
+    ALL_WORDS_CONFIDENCE,
+    COVERED_TRUST,
+    FURTHER_PASSAGE_SHARE,
+    MAX_SMALL_MEMORY_BONUS,
+    NOTES,
+    ONE_OF_TWO_CONFIDENCE,
+    ONE_OF_TWO_SHARE,
+    RECENCY_HALF_LIFE_DAYS,
+    RECENCY_SHARE,
+    SMALL_MEMORY_FACTOR,
+    SMALL_MEMORY_PASSAGES,
+    UNCOVERED_TRUST,
+    UTTERANCE_TRUST,
+    UTTERANCES,
+    WITH_MEANING,
+    WORDS_ONLY,
+    ConfidenceModel,
+)
+from kept.values import frozen
+
+RRF_K = 60
+PARTS_OUTSIDE_THRESHOLD = ("recency", "when", "same note")
+"""Parts of a score that affect the order, but not whether a hit passes ``min_score``."""
+_ALL = 0.999
+
+
+@frozen
+class FusionWeights:
+    """Shares of meaning and words in a score. They sum to 1."""
+
+    vector: float
+    text: float
+
+    def scaled(self, trust: float) -> FusionWeights:
+        """Return weights with the share of meaning multiplied by ``trust``, at most 1."""
+        vector = min(1.0, self.vector * trust)
+        return FusionWeights(vector, 1.0 - vector)
+
+
+Addend = tuple[str, float, float]
+"""Name of a part, its weight, and its figure from 0 to 1."""
+
+
+@frozen
+class Scored:
+    """A candidate with its score."""
+
+    candidate: Candidate
+    score: float
+    relevance: float
+    """Score without the parts for recency, period and same note. ``min_score`` is compared with it."""
+    text: float | None
+    """Score of its words, from 0 to 1; None if it has none of them."""
+    vector: float | None
+    """Score of its meaning, from 0 to 1; None if it has no vector."""
+    explain: Callable[[], tuple[ScorePart, ...]]
+    """Returns the parts of the score. They are put into words only for the few candidates that are returned."""
+    added: tuple[ScorePart, ...] = ()
+    """Parts that were added after fusion."""
+
+    def parts(self) -> tuple[ScorePart, ...]:
+        """Return the parts of the score. They add up to it."""
+        return (*self.explain(), *self.added)
+
+    def plus(self, part: ScorePart, *, relevance: float = 0.0) -> Scored:
+        """Return a copy with a further part, and with ``relevance`` added to the relevance."""
+        return replace(
+            self,
+            score=self.score + part.value,
+            relevance=self.relevance + relevance,
+            added=(*self.added, part),
+        )
+
+
+def rank(scored: Iterable[Scored]) -> list[Scored]:
+    """Sort by score, best first. Ties go by path and line, so that the order of indexing does not matter."""
+    return sorted(scored, key=lambda item: (-item.score, item.candidate.position))
+
+
+# fusion
+
+
+def fuse_pool(candidates: Sequence[Candidate], settings: QuerySettings, vector: QueryVector | None) -> list[Scored]:
+    """Return the candidates with their scores, best first.
+
+    The fewer of the query's words any note has, the more the embedder is trusted with notes.
+    """
+    share = vector_share(settings, vector)
+    weights = FusionWeights(share, 1.0 - share)
+    if settings.hybrid.fusion == "rrf":
+        return fuse_rrf(candidates, weights)
+    if vector is not None and settings.hybrid.fixed_vector_weight is not None:
+        return fuse_weighted(candidates, weights)
+    covered = max((candidate.evidence.coverage for candidate in candidates if not candidate.is_utterance), default=0.0)
+    trust = COVERED_TRUST + UNCOVERED_TRUST * (1.0 - covered)
+    return fuse_weighted(candidates, weights.scaled(trust), utterances=weights.scaled(UTTERANCE_TRUST))
+
+
+def vector_share(settings: QuerySettings, vector: QueryVector | None) -> float:
+    """Return the share of meaning in a score: the one in the settings, or else the one measured for the embedder."""
+    if vector is None:
+        return 0.0
+    fixed = settings.hybrid.fixed_vector_weight
+    return vector.calibration.weight if fixed is None else fixed
+
+
+# the weighted sum
+
+
+def fuse_weighted(
+    candidates: Sequence[Candidate], weights: FusionWeights, *, utterances: FusionWeights | None = None
+) -> list[Scored]:
+    """Return the candidates scored by the weighted sum of their evidence, best first.
+
+    ``utterances`` are the weights for utterances if they differ. A candidate that still waits for its vector is judged
+    by its words alone.
+    """
+    words_only, utterances = FusionWeights(0.0, 1.0), utterances or weights
+    return rank(
+        _score_weighted(
+            candidate,
+            words_only if not candidate.has_vector else utterances if candidate.is_utterance else weights,
+        )
+        for candidate in candidates
+    )
+
+
+def _score_weighted(candidate: Candidate, weights: FusionWeights) -> Scored:
+    text, vector, penalty = (sum([weight * figure for _, weight, figure in addends]) for addends in _addends(candidate))
+    relevance = max(0.0, weights.text * text + weights.vector * vector - penalty)
+    return _with_recency(candidate, relevance, text, vector, partial(_weighted_parts, candidate, weights))
+
+
+def _addends(candidate: Candidate) -> tuple[list[Addend], list[Addend], list[Addend]]:
+    """Return the addends of the words, those of the meaning, and the penalties."""
+    weights, evidence = UTTERANCES if candidate.is_utterance else NOTES, candidate.evidence
+    text = [
+        ("words", weights.words, evidence.words),
+        ("coverage", weights.coverage, evidence.coverage),
+        ("around", weights.around, evidence.around),
+        ("reach", weights.reach, evidence.reach),
+    ]
+    vector = [("meaning", weights.meaning, evidence.meaning)]
+    if not candidate.is_utterance:
+        return text, vector, []
+    text.append(("answers", weights.answers, evidence.answers))
+    vector.append(("beside", weights.beside, evidence.beside))
+    penalties = [
+        ("question", weights.asks, evidence.asks),
+        ("speaker", weights.other_speaker, evidence.other_speaker),
+        ("machine", weights.machine, evidence.machine),
+    ]
+    return text, vector, penalties
+
+
+def _weighted_parts(candidate: Candidate, weights: FusionWeights) -> tuple[ScorePart, ...]:
+    text, vector, penalties = _addends(candidate)
+    shares = [(name, weights.text * weight, figure) for name, weight, figure in text if weight]
+    shares += [(name, weights.vector * weight, figure) for name, weight, figure in vector if weight]
+    parts = [ScorePart(name, share * figure, f"{share:.2f} × {figure:.3f}") for name, share, figure in shares]
+    rest = sum(part.value for part in parts)  # a score is not negative, so penalties take no more than this
+    for name, weight, figure in penalties:
+        if figure:
+            penalty = min(rest, weight * figure)
+            rest -= penalty
+            parts.append(ScorePart(name, -penalty, _PENALTIES[name]))
+    if candidate.matched:
+        parts[0] = replace(parts[0], detail=f"{parts[0].detail} ({', '.join(candidate.matched[:8])})")
+    return tuple(parts)
+
+
+_PENALTIES = {
+    "question": "it asks, and does not answer",
+    "speaker": "said by another than the one named",
+    "machine": "not said by a person",
+}
+
+
+# reciprocal ranks
+
+
+def fuse_rrf(candidates: Sequence[Candidate], weights: FusionWeights) -> list[Scored]:
+    """Return the candidates scored by reciprocal ranks, best first. First by words and by meaning scores 1."""
+    weighted = [_score_weighted(candidate, weights) for candidate in candidates]
+    by_meaning = _ranks((item.vector if item.candidate.has_vector else None, item.candidate) for item in weighted)
+    by_words = _ranks((item.text, item.candidate) for item in weighted)
+    scored = []
+    for item in weighted:
+        ranks = by_meaning.get(item.candidate.row), by_words.get(item.candidate.row)
+        sides = zip((weights.vector, weights.text), ranks, strict=True)
+        shares = [weight * (RRF_K + 1) / (RRF_K + at) if at else 0.0 for weight, at in sides]
+        explain = partial(_rank_parts, shares, ranks)
+        scored.append(_with_recency(item.candidate, sum(shares), item.text, item.vector, explain))
+    return rank(scored)
+
+
+def _rank_parts(shares: Sequence[float], ranks: tuple[int | None, int | None]) -> tuple[ScorePart, ...]:
+    return tuple(
+        ScorePart(name, share, f"rank {position}" if position else "not found")
+        for name, share, position in zip(("meaning", "words"), shares, ranks, strict=True)
+    )
+
+
+def _ranks(figures: Iterable[tuple[float | None, Candidate]]) -> dict[int, int]:
+    """Return the rank of each row, from 1. Rows without a figure have none."""
+    order = sorted((-figure, candidate.position, candidate.row) for figure, candidate in figures if figure)
+    return {row: at for at, (_, _, row) in enumerate(order, start=1)}
+
+
+# recency
+
+
+def _with_recency(
+    candidate: Candidate,
+    relevance: float,
+    text: float | None,
+    vector: float | None,
+    explain: Callable[[], tuple[ScorePart, ...]],
+) -> Scored:
+    relevance = min(1.0, relevance)
+    recency = 0.5 ** (max(0.0, candidate.age_days) / RECENCY_HALF_LIFE_DAYS)
+    boost = min(RECENCY_SHARE * recency, 1.0 - relevance)
+    return Scored(
+        candidate,
+        relevance + boost,
+        relevance,
+        text if candidate.matched else None,
+        vector if candidate.has_vector else None,
+        partial(_parts_with_recency, explain, boost, candidate.age_days),
+    )
+
+
+def _parts_with_recency(
+    explain: Callable[[], tuple[ScorePart, ...]], boost: float, age_days: float
+) -> tuple[ScorePart, ...]:
+    days = max(0, int(age_days))
+    age = "from today" if days == 0 else f"{days} day{'' if days == 1 else 's'} old"
+    return (*explain(), ScorePart("recency", boost, age))
+
+
+# room for more than one note
+
+
+def demote_further_passages(ranked: Sequence[Scored]) -> list[Scored]:
+    """Lower every passage of a note but its best, to make room for other notes.
+
+    Utterances stay: their neighbours are shown together anyway.
+    """
+    seen: set[str] = set()
+    demoted: list[Scored] = []
+    for scored in ranked:
+        path = scored.candidate.position[0]
+        if scored.candidate.is_utterance or path not in seen:
+            demoted.append(scored)
+        else:
+            loss = -FURTHER_PASSAGE_SHARE * scored.score
+            demoted.append(scored.plus(ScorePart("same note", loss, "a better passage of it is shown")))
+        if not scored.candidate.is_utterance:
+            seen.add(path)
+    return rank(demoted)
+
+
+# confidence
+
+
+@frozen
+class Signals:
+    """Figures that tell an answer from chance."""
+
+    share: float
+    """Largest share of the query, weighted by rarity, that a passage has together with its context."""
+    together: float
+    """Largest number of the query's words in one passage."""
+    meaning: float | None
+    """Similarity of the nearest passage; None if no vectors were compared."""
+    passages: int = SMALL_MEMORY_PASSAGES
+    """Number of passages in the index."""
+    query_words: int = 0
+    """Number of words in the query, without stopwords."""
+    unspaced: float = 0.0
+    """For a query in an unspaced script, the best sum itself: learning gave nothing better for pairs of characters."""
+
+    @property
+    def has_all_words(self) -> bool:
+        return self.share >= _ALL
+
+
+def read_signals(ranked: Sequence[Scored], terms: Sequence[WeightedTerm], *, passages: int) -> Signals:
+    """Return the signals of the candidates of a query. ``passages`` is the number of passages in the index."""
+    candidates = [scored.candidate for scored in ranked]
+    texts = {weighted.term.text for weighted in terms}
+    # A compound, such as an identifier, whose parts are terms as well, does not count.
+    counts = {text: float(len(text.split()) == 1 or not texts.issuperset(text.split())) for text in texts}
+    is_unspaced = 2 * sum(weighted.term.kind in ("pair", "prefix") for weighted in terms) >= len(terms) > 0
+    return Signals(
+        share=max((candidate.evidence.reach for candidate in candidates), default=0.0),
+        together=max((sum(map(counts.__getitem__, {*candidate.matched})) for candidate in candidates), default=0.0),
+        meaning=max((candidate.evidence.meaning for candidate in candidates if candidate.has_vector), default=None),
+        passages=passages,
+        query_words=round(sum(counts.values())),
+        unspaced=max((scored.relevance for scored in ranked), default=0.0) if is_unspaced else 0.0,
+    )
+
+
+def estimate_confidence(signals: Signals, *, vector_share: float, model: ConfidenceModel | None = None) -> float:
+    """Return the probability that there is an answer, from 0 to 1.
+
+    ``vector_share`` is the weight of the embedder. Similarity alone gives this share of its value.
+    """
+    model = model or (WORDS_ONLY if signals.meaning is None else WITH_MEANING)
+    meaning = signals.meaning or 0.0
+    logit = model.base + model.share * signals.share + model.together * math.log1p(signals.together)
+    logit += model.meaning * meaning
+    smallness = math.log(max(1.0, SMALL_MEMORY_PASSAGES / max(1, signals.passages)))
+    logit += min(MAX_SMALL_MEMORY_BONUS, SMALL_MEMORY_FACTOR * smallness)
+    if signals.has_all_words:
+        least = ALL_WORDS_CONFIDENCE
+    elif 0 < signals.query_words <= 2 and signals.share >= ONE_OF_TWO_SHARE:
+        least = ONE_OF_TWO_CONFIDENCE
+    else:
+        least = 0.0
+    return max(1 / (1 + math.exp(-logit)), vector_share * meaning, signals.unspaced, least)
+
+
+def confidence_after_reranking(
+    confidence: float, before: Sequence[Scored], after: Sequence[Scored], weight: float
+) -> float:
+    """Return the confidence once a model has read the best passages: its judgement of the first counts here too."""
+    if not after:
+        return confidence
+    first = after[0]
+    before_relevance = next(scored.relevance for scored in before if scored.candidate.row == first.candidate.row)
+    if first.relevance == before_relevance:  # the model has read nothing
+        return confidence
+    return min(1.0, max(0.0, first.relevance + (1 - weight) * (confidence - before_relevance)))
+
+
+def calibrate(ranked: Sequence[Scored], confidence: float, signals: Signals) -> list[Scored]:
+    """Scale all scores by one factor, so that the best relevance equals ``confidence``. The order is the same."""
+    best_relevance = max((scored.relevance for scored in ranked), default=0.0)
+    best_score = max((scored.score for scored in ranked), default=0.0)
+    if best_relevance <= 0:
+        return list(ranked)
+    factor = min(confidence / best_relevance, 1 / best_score)
+    return [
+        Scored(
+            scored.candidate,
+            scored.score * factor,
+            scored.relevance * factor,
+            scored.text,
+            scored.vector,
+            partial(_scaled_parts, scored, factor, confidence, signals),
+        )
+        for scored in ranked
+    ]
+
+
+def _scaled_parts(scored: Scored, factor: float, confidence: float, signals: Signals) -> tuple[ScorePart, ...]:
+    parts = scored.parts()
+    outside = [replace(part, value=part.value * factor) for part in parts if part.name in PARTS_OUTSIDE_THRESHOLD]
+    rest = [part for part in parts if part.name not in PARTS_OUTSIDE_THRESHOLD]
+    words = "all its words" if signals.has_all_words else f"{signals.share:.0%} of it"
+    nearest = "" if signals.meaning is None else f", the nearest in meaning is at {signals.meaning:.2f}"
+    reason = f"{confidence:.2f} sure of an answer: one passage has {words}{nearest}"
+    return (*rest, ScorePart("fit", (factor - 1) * sum(part.value for part in rest), reason), *outside)
