@@ -1,4 +1,4 @@
-"""A vault of notes with front matter, tags and links: the CPU time of indexing it, and of each command that reads it.
+"""A vault of notes with front matter, tags and links: the CPU time of adopting it, and of each command that reads it.
 
     python -m benchmarks.vault              # 10,000 notes
     python -m benchmarks.vault --notes 1000
@@ -12,15 +12,18 @@ import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.corpus import Corpus
-from benchmarks.measure import median_cost, run_once
+from benchmarks.measure import Cost, median_cost, run_once
 
 KEPT = str(Path(sys.executable).with_name("kept"))
 AREAS = ("work", "home", "garden", "travel", "health", "money", "reading", "people")
 FOLDERS = 100
 COMMANDS = (
+    ("list",),
+    ("recent",),
     ("tags",),
     ("tags", "--json"),
     ("links", "note-7"),
@@ -33,12 +36,14 @@ def make_vault(folder: Path, notes: int) -> None:
     """Write notes with front matter, inline tags and links; one in ten links to the note "Hub"."""
     corpus = Corpus()
     for number in range(FOLDERS):
-        (folder / "memory" / f"{number:03}").mkdir(parents=True)
+        (folder / f"{number:03}").mkdir(parents=True)
+    (folder / ".obsidian").mkdir()
+    (folder / ".obsidian" / "daily-notes.json").write_text('{"folder": "Journal", "format": "DD.MM.YYYY"}')
     for number in range(notes):
-        path = folder / "memory" / f"{number % FOLDERS:03}" / f"note-{number}.md"
+        path = folder / f"{number % FOLDERS:03}" / f"note-{number}.md"
         path.write_text(make_note(corpus, number, notes), encoding="utf-8")
     hub = "---\ntitle: Hub\n---\n\nOther notes link here.\n"
-    (folder / "memory" / "start.md").write_text(hub, encoding="utf-8")
+    (folder / "start.md").write_text(hub, encoding="utf-8")
 
 
 def make_note(corpus: Corpus, number: int, notes: int) -> str:
@@ -61,12 +66,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kept-vault-") as name:
         folder = Path(name)
         make_vault(folder / "vault", options.notes)
-        env = {**os.environ, "KEPT_HOME": str(folder / "home"), "KEPT_WORKSPACE": str(folder / "vault")}
-        cost, _ = run_once([KEPT, "index"], env)
-        print(f"{options.notes:,} notes\n{cost.cpu_s:8.2f} s CPU  {cost.peak_mb:5.0f} MB  kept index")
+        env = {**os.environ, "KEPT_HOME": str(folder / "home")}
+        env.pop("KEPT_WORKSPACE", None)
+        print(f"{options.notes:,} notes")
+        for command in (("init", str(folder / "vault"), "--no-index"), ("index",), ("index",)):
+            show(run_once([KEPT, *command], env)[0], command)
         for command in COMMANDS:
-            cost = median_cost([KEPT, *command], env, runs=5)
-            print(f"{cost.cpu_s:8.2f} s CPU  {cost.peak_mb:5.0f} MB  kept {' '.join(command)}")
+            show(median_cost([KEPT, *command], env, runs=5), command)
+        (folder / "vault" / ".gitignore").write_text("node_modules/\n*.log\n/build\ndrafts/\n")
+        show(median_cost([KEPT, *COMMANDS[-1]], env, runs=5), (*COMMANDS[-1], "with a .gitignore"))
+
+
+def show(cost: Cost, command: Sequence[str]) -> None:
+    print(f"{cost.cpu_s:8.2f} s CPU  {cost.peak_mb:5.0f} MB  kept {' '.join(command)}")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def open_memory(loaded: LoadedConfig) -> Memory:
     from kept.memory import Memory
     from kept.workspace.workspace import Workspace
 
-    Workspace.at(loaded.config.workspace).require()
+    Workspace.of(loaded.config).require()
     return Memory(loaded.config)
 
 

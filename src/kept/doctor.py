@@ -27,6 +27,8 @@ from kept.sessions.transcript import Transcript, faults_of
 from kept.sqlite import checksum_vfs, database_files
 from kept.store.integrity import check_index
 from kept.values import frozen
+from kept.workspace.daily import get_daily_notes
+from kept.workspace.survey import survey_workspace
 
 _TRANSCRIPTS_NAMED = 5
 _REBUILD = "repair the index, or rebuild it from the notes; embeddings are kept"
@@ -49,8 +51,13 @@ class Check:
 def examine(memory: Memory) -> list[Check]:
     """Run every check."""
     checks: list[Check] = []
-    examinations = (_workspace, _permissions, _integrity, _freshness, _sessions, _receipts, _records, _embedder)
-    for examination in examinations:
+    examinations: tuple[Callable[[Memory], Iterator[Check]], ...]
+    examinations = (_workspace, _permissions, _integrity, _freshness, _unindexed, _sessions, _receipts, _records)
+    if not os.path.isdir(memory.workspace.root):  # an index that is missing too is not created for it
+        has_index = os.path.exists(memory.index_service.path)
+        without = (_freshness, _unindexed) if has_index else (_integrity, _freshness, _unindexed, _receipts)
+        examinations = tuple(examination for examination in examinations if examination not in without)
+    for examination in (*examinations, _embedder):
         try:
             checks.extend(examination(memory))
         except KeptError as exc:
@@ -153,6 +160,23 @@ def _freshness(memory: Memory) -> Iterator[Check]:
         yield Check("notes", False, f"{problem.path}: {problem.reason}")
     for path, reason in warnings:
         yield Check("notes", True, f"{path}: {reason}")
+
+
+def _unindexed(memory: Memory) -> Iterator[Check]:
+    """Report Markdown in the workspace that no search finds, and daily notes that are not where the vault has them."""
+    workspace = memory.workspace
+    missed = survey_workspace(workspace, max_bytes=memory.settings.max_file_bytes).missed_markdown()
+    other = [path for path in missed if not workspace.is_note_file(path)]
+    if len(missed) > len(other):
+        count, example = len(missed) - len(other), next(path for path in missed if path not in other)
+        detail = f"{count:,} Markdown files in {workspace.root} are not indexed, such as {example}."
+        remedy = f"to search all of it: {workspace.init_command} --layout vault '{workspace.root}'"
+        yield Check("notes", True, detail, remedy, warning=True)
+    if other:
+        detail = f"{len(other):,} files in {workspace.root} are not indexed, such as {other[0]}."
+        yield Check("notes", True, detail, "add .markdown to memory_search.extensions", warning=True)
+    if problem := get_daily_notes(workspace).problem:
+        yield Check("notes", True, problem, "change the format of daily notes in that program", warning=True)
 
 
 def _has_hidden_changes(memory: Memory) -> bool:

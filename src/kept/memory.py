@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from kept.clock import Clock, SystemClock
 from kept.config import Config, load_config
 from kept.config.schema import BuiltInProvider
-from kept.errors import NoteNotFound, PathRefused, UsageError, WorkspaceMissing
+from kept.errors import NoteNotFound, PathRefused, UsageError
 from kept.limits import is_utf8
 from kept.records import (
     Filter,
@@ -63,7 +63,7 @@ class Memory:
     ) -> None:
         self.config = config
         self.settings = config.memory_search
-        self.workspace = Workspace.at(config.workspace, self.settings.extra_paths)
+        self.workspace = Workspace.of(config)
         self.clock = clock or SystemClock()
         self._own_embedder = embedder
         self._limits = limits
@@ -99,9 +99,8 @@ class Memory:
             trust_workspace=workspace is not None,
         )
         if create:
-            Workspace.at(loaded.config.workspace).make()
-        if not os.path.isdir(loaded.config.workspace):
-            raise WorkspaceMissing(f"There is no workspace at {loaded.config.workspace}.")
+            Workspace.of(loaded.config).make()
+        Workspace.of(loaded.config).require()
         return cls(loaded.config, embedder=embedder, clock=clock)
 
     def __enter__(self) -> Memory:

@@ -67,6 +67,8 @@ def child_environment(loaded: LoadedConfig) -> dict[str, str]:
     settings = {
         f"KEPT_{name.upper().replace('.', '__')}": str(value)
         for name, value, _ in settings_of(loaded.config.agent)
-        if name in set_here and name.startswith("memory_search.") and isinstance(value, str | int | float)
+        if name in set_here
+        and name.startswith(("memory_search.", "workspace_layout"))
+        and isinstance(value, str | int | float)
     }
     return {**settings, **loaded.config.keys.as_environment()}

@@ -69,6 +69,21 @@ def test_openclaw_comes_with_its_notes(kept, tmp_path, workspace):
     assert "left out: TOOLS.md" in again.err
 
 
+def test_an_empty_template_gives_way_to_a_real_memory(kept, tmp_path, workspace):
+    kept("init")
+    assert (workspace / "MEMORY.md").read_text() == "# Memory\n"
+    write_file(tmp_path / "oc" / "workspace" / "MEMORY.md", "# Memory\n\n- The spade is in the shed.\n")
+    planned = kept("import", "openclaw", tmp_path / "oc", "--dry-run", "--json").json["notes"]
+    done = kept("import", "openclaw", tmp_path / "oc", "--json").json["notes"]
+    assert planned == done
+    assert (done["copied"], done["conflicts"]) == (["MEMORY.md"], [])
+    assert (workspace / "MEMORY.md").read_text() == "# Memory\n\n- The spade is in the shed.\n"
+    write_file(workspace / "MEMORY.md", "# Memory\n\n- Mine.\n")
+    again = kept("import", "openclaw", tmp_path / "oc", "--json").json["notes"]
+    assert again["conflicts"] == ["MEMORY.md"]
+    assert (workspace / "MEMORY.md").read_text() == "# Memory\n\n- Mine.\n"
+
+
 def test_another_agent_gets_its_own(kept, tmp_path):
     path = write_file(tmp_path / "a.jsonl", lines(pi_header(), pi_user("a1", None, "Hello")))
     kept("--agent", "work", "import", "pi", path)

@@ -190,6 +190,21 @@ def test_extra_paths_are_watched_also_when_they_come_later(live, search, workspa
     search_until(search, "octopus", [str(later / "c.md")])
 
 
+def test_a_vault_is_watched_with_all_its_folders_and_its_patterns(live, tmp_path, workspace):
+    vault = {"workspace_layout": "vault", "memory_search.extensions": ["txt"]}
+    reader = open_memory(
+        tmp_path, settings={**vault, "memory_search.sync.on_search": False, "memory_search.provider": "none"}
+    )
+    write_note(workspace, "Area/deep/b.md", "The kite is red.\n")
+    live(settings=vault)
+    write_note(workspace, "Area/deep/c.txt", "The plum is blue.\n")
+    search_until(lambda words: paths(reader.search(words)), "plum", ["Area/deep/c.txt"])
+    assert paths(reader.search("kite")) == ["Area/deep/b.md"]
+    write_note(workspace, ".keptignore", "deep/\n")
+    search_until(lambda words: paths(reader.search(words)), "kite", [])
+    reader.close()
+
+
 def test_a_link_inside_the_workspace_leads_the_watcher_nowhere(live, workspace, tmp_path):
     write_note(tmp_path / "elsewhere", "b.md", "The zeppelin is silver.\n")
     (workspace / "memory/link").symlink_to(tmp_path / "elsewhere")

@@ -41,11 +41,16 @@ def test_init_names_a_workspace_for_its_own_agent_only(kept, home, tmp_path, whe
     assert load_config(home=str(home), agent="bob", environ={}).config.workspace == str(home / "workspace-bob")
 
 
-def test_init_says_when_the_settings_name_another_workspace(kept, home, tmp_path):
+def test_init_moves_the_workspace_of_its_own_agent_only(kept, home, tmp_path):
     write_file(home / "config.yaml", "# mine\n")
-    ended = kept("--agent", "bob", "init", tmp_path / "elsewhere", env=ALONE)
-    assert f'- id: "bob"\n      workspace: "{tmp_path / "elsewhere"}"' in ended.out
-    assert "do not name" not in kept("--agent", "bob", "init", env=ALONE).out
+    assert kept("--agent", "bob", "init", tmp_path / "elsewhere", env=ALONE).code == 0
+    entry = f'agents:\n  list:\n    - id: "bob"\n      workspace: "{tmp_path / "elsewhere"}"\n'
+    assert (home / "config.yaml").read_text() == f"# mine\n{entry}"
+    assert load_config(home=str(home), environ={}).config.workspace == str(home / "workspace")
+
+
+def test_a_missing_workspace_of_another_agent_names_its_command(kept):
+    assert "'kept --agent bob init'" in kept("--agent", "bob", "search", "x", env=ALONE).err
 
 
 def test_doctor_says_when_agents_share_a_workspace(kept, home, tmp_path):

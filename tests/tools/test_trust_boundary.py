@@ -26,6 +26,7 @@ from kept.tools.tool_text import (
     status_text,
     written_text,
 )
+from kept.workspace.removal import LineRemoval, remove_passages
 from kept.workspace.workspace import INFORMING, INSTRUCTING, LONG_TERM, PERSONS_OWN, ROOT_NOTES, is_persons_own
 from tests.support.files import tree_of, write_file
 
@@ -108,13 +109,52 @@ def test_a_tool_writes_long_term_memory_and_notes_below_memory(toolbox, workspac
     assert (workspace / "memory/tea & cake.md").read_text() == "Ines likes tea.\n"
 
 
-def test_a_tool_does_not_write_extra_paths(memory, home, tmp_path):
-    note = write_file(tmp_path / "vault/note.md", "Mine.\n")
+EXTRA = "memory_search.extra_paths"
+
+
+def test_nothing_writes_to_an_extra_path(memory, kept, home, workspace, tmp_path):
+    """Searched and read; not written by a tool, a program or a person, whether it is outside or inside."""
+    outside, inside = tmp_path / "vault/note.md", workspace / "docs/note.md"
+    for note in (outside, inside):
+        write_file(note, "The heron is mine.\n")
+    settings = {EXTRA: [str(outside.parent), "docs", str(tmp_path / "single.md")]}
+    opened = memory(settings=settings)
+    assert {hit.path for hit in opened.search("heron")} == {str(outside), "docs/note.md"}
+    before = tree_of(tmp_path / "vault"), tree_of(workspace)
     with SessionStore.open(home=home) as sessions:
-        with_extra_paths = Toolbox(memory(settings={"memory_search.extra_paths": [str(note.parent)]}), sessions)
-        assert "tools write only MEMORY.md" in with_extra_paths.run("memory_write", {"text": "x", "to": str(note)}).text
-        with_extra_paths.memory.add("Mine too.", to=str(note))
-    assert note.read_text() == "Mine.\n\nMine too.\n"
+        toolbox = Toolbox(opened, sessions)
+        functions = {function.__name__: function for function in plain_functions(toolbox)}
+        for to in (
+            str(outside), str(outside.parent / "new.md"), str(tmp_path / "single.md"), "docs/note.md", "docs/new.md",
+            f"{outside.parent}/2026-03-14.md", f"kept://notes/{outside}", "docs/MEMORY.md", "./docs/note.md",
+        ):  # fmt: skip
+            assert toolbox.run("memory_write", {"text": "x", "to": to}).is_error, to
+            assert functions["memory_write"]("x", to).startswith("Error: "), to
+            for by_tool in (True, False):
+                with pytest.raises(PathRefused):
+                    opened.add("x", to=to, by_tool=by_tool)
+        for to in ("docs/note.md", str(outside)):
+            ended = kept("--set", f"{EXTRA}={outside.parent},docs", "add", "x", "--to", to)
+            assert (ended.code, ended.out) == (4, "")
+            assert "extra paths are searched, never written" in ended.err
+    assert (tree_of(tmp_path / "vault"), tree_of(workspace)) == before
+    assert not (tmp_path / "single.md").exists()
+
+
+def test_forget_and_remember_leave_extra_paths_as_they_are(memory, home, tmp_path):
+    note = write_file(tmp_path / "vault/note.md", "The heron is mine.\n")
+    opened = memory(settings={EXTRA: [str(note.parent)]})
+    removed = remove_passages(
+        opened.workspace,
+        [LineRemoval.of(str(note), 1, "The heron is mine.")],
+        kept_in=str(home / "forgotten.jsonl"),
+        clock=opened.clock,
+        max_bytes=1000,
+    )
+    assert removed.gone == ()
+    assert removed.failures == (f"{note}: extra paths are searched, never written.",)
+    assert opened.add("Remember the heron.", to="memory").path == "MEMORY.md"
+    assert note.read_text() == "The heron is mine.\n"
 
 
 def test_the_person_writes_every_note_of_the_workspace(kept, workspace):

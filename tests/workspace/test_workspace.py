@@ -469,17 +469,10 @@ def test_a_note_that_would_not_be_searched_is_not_written(memory, workspace, to)
     assert tree_of(workspace) == {}
 
 
-def test_a_note_may_be_added_to_an_extra_path_wherever_it_is(memory, workspace, tmp_path):
-    (workspace / "docs").mkdir()
-    (tmp_path / "shared").mkdir()
-    write_file(workspace / "README.md", "# Readme\n")
-    opened = memory(settings={EXTRA: ["docs", "README.md", str(tmp_path / "shared")]})
-    for to in ("docs/x.md", "docs/a/y.md", "README.md", str(tmp_path / "shared/z.md")):
-        assert opened.add("lighthouse", to=to).path == to
-        assert to in indexed(opened)
-    for to in ("docs/.hidden.md", str(tmp_path / "shared/.git/x.md"), "other.md"):
-        with pytest.raises(PathRefused):
-            opened.add("lighthouse", to=to)
+def test_an_extra_path_inside_memory_is_still_the_workspaces_own(memory, workspace):
+    write_file(workspace / "memory/shared/a.md", "lighthouse\n")
+    opened = memory(settings={EXTRA: ["memory/shared"]})
+    assert opened.add("lighthouse", to="memory/shared/a.md").path == "memory/shared/a.md"
 
 
 def test_a_note_is_not_made_too_large_to_be_searched(memory, workspace):

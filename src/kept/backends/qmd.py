@@ -32,6 +32,7 @@ from kept.records import Dropped, Filter, Hit, Passage, ScorePart, SearchResult,
 from kept.search.query import parse_query
 from kept.search.selection import make_snippet
 from kept.values import frozen
+from kept.workspace.daily import get_daily_notes
 from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace
 
 INSTALL = "Install it: npm install -g @tobilu/qmd; or set memory_search.qmd.command."
@@ -124,16 +125,20 @@ class QmdBackend:
 
     def _config_text(self) -> str:
         """Return the configuration with its collections. JSON is valid YAML, and quotes anything a path may hold."""
-        notes = f"{{{','.join(ROOT_NOTES)},{MEMORY_FOLDER}/**/*.{{md,MD}}}}"
+        files = f"**/*.{{{','.join(self._endings())}}}"
+        notes = files if self.workspace.layout == "vault" else f"{{{','.join(ROOT_NOTES)},{MEMORY_FOLDER}/{files}}}"
         collections = {"workspace": {"path": os.path.realpath(self.workspace.root), "pattern": notes}}
         for number, extra in enumerate(self.workspace.extra_paths, start=1):
             path = os.path.realpath(extra)
             if os.path.isdir(path):
-                collections[f"extra-{number}"] = {"path": path, "pattern": "**/*.{md,MD}"}
+                collections[f"extra-{number}"] = {"path": path, "pattern": files}
             elif os.path.isfile(path):
                 folder, name = os.path.split(path)
                 collections[f"extra-{number}"] = {"path": folder, "pattern": name}
         return json.dumps({"collections": collections}, indent=1) + "\n"
+
+    def _endings(self) -> list[str]:
+        return [spelling for ending in self.workspace.endings for spelling in (ending[1:], ending[1:].upper())]
 
     # searching
 
@@ -187,7 +192,7 @@ class QmdBackend:
             text_score=None,
             snippet=make_snippet(text, ()),
             source="memory",
-            timestamp=_iso_time(note_timestamp_ms(path, state.st_mtime_ns)),
+            timestamp=_iso_time(note_timestamp_ms(path, state.st_mtime_ns, get_daily_notes(self.workspace))),
             parts=(part,),
         )
 

@@ -119,7 +119,7 @@ def _group_config(config: Config, folder: str) -> Config:
         store=replace(config.memory_search.store, path=None),
     )
     workspace = os.path.join(folder, "workspace")
-    agent = replace(config.agent, memory_search=search, workspace=workspace)
+    agent = replace(config.agent, memory_search=search, workspace=workspace, workspace_layout="kept")
     return replace(config, home=os.path.join(folder, "home"), workspace=workspace, agent_id="main", agent=agent)
 
 

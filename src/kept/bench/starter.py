@@ -101,7 +101,7 @@ def _jsonl(rows: Iterable[Mapping[str, Any]]) -> str:
 
 def iter_passages(config: Config) -> Iterator[SampledPassage]:
     settings = config.memory_search
-    workspace = Workspace.at(config.workspace, settings.extra_paths)
+    workspace = Workspace.of(config)
     workspace.require()
     size = ChunkSize(settings.chunking.tokens, 0)  # passages that overlap would answer for each other
     limit = settings.max_file_bytes

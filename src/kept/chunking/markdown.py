@@ -189,7 +189,8 @@ def _cut_plainly(note: _Note, size: ChunkSize) -> Iterator[Chunk]:
 
 def note_name(path: str) -> str:
     """Return the name of a note from its path: memory/red-door.md is "red door"."""
-    return path.rpartition("/")[2].removesuffix(".md").replace("-", " ").replace("_", " ")
+    name = path.rpartition("/")[2]
+    return (name.rpartition(".")[0] or name).replace("-", " ").replace("_", " ")
 
 
 def _split_sections(note: _Note, budget: ChunkingBudget, *, fine: bool) -> Iterator[Section]:

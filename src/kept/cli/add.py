@@ -25,9 +25,10 @@ def command(options: Globals, text: tuple[str, ...], to: str, as_json: bool) -> 
         limit = memory.settings.max_file_bytes
         note = read_stdin(limit, refusal=NoteTooLarge) if from_stdin else " ".join(text)
         written = memory.add(note, to=to)
+        folder = memory.workspace.root
     if as_json:
         from kept.tools.record_json import written_json
 
-        print_json(written_json(written))
+        print_json({**written_json(written), "workspaceDir": folder})
     else:
-        echo(f"Kept in {style(written.citation, fg='cyan')}.")
+        echo(f"Kept in {style(written.citation, fg='cyan')} (folder {folder}).")

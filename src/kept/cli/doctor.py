@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from kept.app import open_memory
 from kept.cli.output import echo, json_option, print_json, printable, progress_bar, style
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import wrap
 from kept.doctor import Check, examine, examine_agents, repair
+from kept.memory import Memory
 
 _INDENT = 20
 """Column of the details: after the mark and the name."""
@@ -25,7 +25,7 @@ def command(ctx: click.Context, fix: bool, as_json: bool) -> None:
     """
     options: Globals = ctx.obj
     loaded = options.load()
-    with open_memory(loaded) as memory, progress_bar("Indexing") as progress:
+    with Memory(loaded.config) as memory, progress_bar("Indexing") as progress:
         checks = examine(memory)
         if fix and any(check.remedy for check in checks):
             checks = repair(memory, checks, progress=progress)

@@ -9,7 +9,7 @@ from kept.cli.root import Globals
 from kept.errors import NoteNotFound
 from kept.tools.record_json import passage_json
 from kept.tools.tool_text import from_citation
-from kept.workspace.workspace import find_next_part
+from kept.workspace.daily import find_next_part
 
 
 @click.command("get")

@@ -102,7 +102,7 @@ def _adopt_notes(loaded: LoadedConfig, folder: str, *, dry_run: bool, instructio
 
     config = loaded.config
     return adopt_notes(
-        Workspace.at(config.workspace),
+        Workspace.of(config),
         folder,
         max_bytes=config.memory_search.max_file_bytes,
         dry_run=dry_run,

@@ -3,69 +3,272 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, json_option, print_json, style
+from kept.cli.output import echo, json_option, plural, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
-from kept.config import Config
-from kept.config.layers import default_workspace
+from kept.config import LoadedConfig
+from kept.config.layers import default_workspace, is_same_folder, resolve_workspace, user_layers
 from kept.durable import write_atomic
-from kept.errors import UsageError
+from kept.errors import KeptError, UsageError
 from kept.limits import is_utf8
+from kept.values import frozen
 from kept.workspace.notes import create_note
+from kept.workspace.survey import find_layout, survey_workspace
+from kept.workspace.templates import TEMPLATES
 from kept.workspace.workspace import Workspace
 
-_NOTES = {
-    "MEMORY.md": "# Memory\n",
-    "USER.md": "# User\n",
-}
+if TYPE_CHECKING:
+    from kept.config.schema import WorkspaceLayout
+    from kept.records import SyncReport
+    from kept.workspace.daily import DailyNotes
+    from kept.workspace.survey import Survey
+
+_COMMENT = "# Settings of Kept. 'kept config explain' lists all of them with their values.\n"
+_ON_THIS_MACHINE = ("auto", "local", "llama_cpp", "ollama", "none")
+_MAX_NAMES = 6
 
 
 @click.command("init")
-@click.argument("workspace", required=False)
+@click.argument("folder", required=False)
+@click.option(
+    "--layout",
+    type=click.Choice(["kept", "vault"]),
+    help="vault: all Markdown in FOLDER is notes. kept: MEMORY.md and memory/. Default: vault if it has Markdown.",
+)
+@click.option("--no-index", is_flag=True, help="Do not index the notes of a vault now; the first search does it.")
 @json_option
 @click.pass_obj
-def command(options: Globals, workspace: str | None, as_json: bool) -> None:
-    """Create a workspace and a settings file.
+def command(
+    options: Globals, folder: str | None, layout: WorkspaceLayout | None, no_index: bool, as_json: bool
+) -> None:
+    """Create a workspace, or adopt a folder of Markdown as it is.
 
-    WORKSPACE is the folder of the notes (default: ~/.kept/workspace). Files that exist are not changed.
+    FOLDER is the folder of the notes (default: ~/.kept/workspace). If it has Markdown, such as an Obsidian or Logseq
+    vault, all of it is indexed, in all folders, and nothing is added. If the settings name another workspace, they are
+    changed. Files that exist are not changed.
     """
-    loaded = options.load(workspace=workspace)
+    loaded = options.load(workspace=folder)
     root = loaded.config.workspace
     if not is_utf8(root):
         raise UsageError("The path of the workspace is not valid UTF-8.", hint="Choose a folder with another name.")
-    notes = Workspace.at(root)
+    plan = _plan(loaded, layout, is_named=folder is not None)
+    # Nothing is added to somebody's vault, even if only the environment names it.
+    is_foreign = layout is None and not loaded.config.trusts_workspace and plan.content is None
+    is_vault = plan.layout == "vault" or (is_foreign and find_layout(root) == "vault")
+    notes = Workspace.at(root, layout="vault" if is_vault else "kept")
     notes.make()
-    created = [name for name, text in _NOTES.items() if create_note(notes, name, text)]
-    config = loaded.user_file.path
-    if not os.path.exists(config):
-        write_atomic(config, _config_text(loaded.config).encode())
-        created.append(config)
-    is_named = options.load(workspace=workspace).config.trusts_workspace
+    created = [] if is_vault else [name for name, text in TEMPLATES.items() if create_note(notes, name, text)]
+    if plan.content is not None:
+        write_atomic(plan.file, plan.content)
+        created += [] if loaded.user_file.exists else [loaded.user_file.path]
+    outcome = _look(options, folder, plan, created)
     if as_json:
-        print_json({"workspace": root, "workspaceDir": root, "config": config, "created": created})
+        report = _index(options, folder) if _may_index(outcome, no_index) else None
+        print_json(_outcome_json(outcome, report))
         return
-    echo(f"Workspace: {style(root, fg='cyan')}")
-    echo(f"Settings:  {style(config, fg='cyan')}")
-    echo(f"Created:   {', '.join(created)}" if created else "Everything exists already.")
-    if not is_named:
-        echo("\nThe settings do not name this workspace. To use it without --workspace, add to agents.list:")
-        echo(_entry(loaded.config))
-    echo("\nNext: kept add 'something worth remembering', then kept search 'worth remembering'.")
+    _show(outcome)
+    if _may_index(outcome, no_index):
+        from kept.cli.index import show_report
+
+        report = _index(options, folder)
+        if report is not None:
+            show_report(report)
+    _show_next(outcome)
 
 
-def _config_text(config: Config) -> str:
+# settings
+
+
+@frozen
+class InitPlan:
+    layout: WorkspaceLayout
+    file: str
+    content: bytes | None
+    """New content of the settings file, or None to leave it."""
+    previous: str | None
+    """The workspace that the settings named before, if that changes."""
+
+
+def _plan(loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: bool) -> InitPlan:
+    """Plan the change of the settings. Nothing is written yet: a file that cannot be changed is an error up front."""
+    config, path = loaded.config, loaded.user_file.path
+    user = user_layers(path, config.agent_id)
+    configured = resolve_workspace(config.home, config.agent_id, user)
+    is_configured = is_same_folder(configured, config.workspace)
+    layouts = [layer.agent["workspace_layout"] for layer in user if "workspace_layout" in layer.agent]
+    is_recorded = is_named or is_configured or not loaded.user_file.exists
+    if layout is None:
+        # A workspace that the settings know keeps its layout until another one is asked for.
+        is_set = is_configured or not is_recorded or "workspace_layout" in loaded.origins
+        layout = config.agent.workspace_layout if is_set else find_layout(config.workspace)
+    values = {"workspace": config.workspace}
+    if layout == "vault" or layouts:
+        values["workspace_layout"] = layout
+    if not loaded.user_file.exists:
+        return InitPlan(layout, path, _new_file(loaded, values).encode(), None)
+    is_current = is_configured and (layouts[-1] if layouts else "kept") == layout
+    if is_current or not is_recorded:
+        return InitPlan(layout, path, None, None)
+    from kept.config.agent_entry import plan_entry
+
+    content = plan_entry(path, config.agent_id, values)
+    previous = configured if not is_configured and os.path.isdir(configured) else None
+    return InitPlan(layout, os.path.realpath(path), content, previous)
+
+
+def _new_file(loaded: LoadedConfig, values: dict[str, str]) -> str:
     """Return the text of a new settings file. It names the workspace only if that is not the default, and for this
     agent only: under `defaults`, every agent would share it."""
-    comment = "# Settings of Kept. 'kept config explain' lists all of them with their values.\n"
-    if config.workspace == default_workspace(config.home, config.agent_id):
-        return comment
-    return f"{comment}agents:\n  list:\n{_entry(config)}\n"
+    from kept.config.agent_entry import entry_lines
+
+    config = loaded.config
+    if config.workspace == default_workspace(config.home, config.agent_id) and "workspace_layout" not in values:
+        return _COMMENT
+    return f"{_COMMENT}agents:\n  list:\n{entry_lines(config.agent_id, values, indent='    ')}"
 
 
-def _entry(config: Config) -> str:
-    import json
+# what there is
 
-    workspace = json.dumps(config.workspace, ensure_ascii=False)
-    return f"    - id: {json.dumps(config.agent_id)}\n      workspace: {workspace}"
+
+@frozen
+class InitOutcome:
+    loaded: LoadedConfig
+    plan: InitPlan
+    created: list[str]
+    survey: Survey | None
+    """Of a vault, and of a folder that has Markdown which is not indexed."""
+    daily: DailyNotes
+    program: str
+    overridden_by: str | None
+    """Workspace that later commands use instead, since the environment names it."""
+    is_trusted: bool
+
+
+def _look(options: Globals, folder: str | None, plan: InitPlan, created: list[str]) -> InitOutcome:
+    from kept.workspace.daily import get_daily_notes
+    from kept.workspace.vault import find_program
+
+    loaded = options.load(workspace=folder, settings={"workspace_layout": plan.layout})
+    own = Workspace.of(loaded.config)
+    survey = survey_workspace(own, max_bytes=loaded.config.memory_search.max_file_bytes)
+    later = options.load().config.workspace
+    return InitOutcome(
+        loaded=loaded,
+        plan=plan,
+        created=created,
+        survey=survey if plan.layout == "vault" or survey.missed_markdown() else None,
+        daily=get_daily_notes(own),
+        program=find_program(own.root) if plan.layout == "vault" else "",
+        overridden_by=later if folder is not None and not is_same_folder(later, own.root) else None,
+        is_trusted=loaded.config.trusts_workspace,
+    )
+
+
+def _may_index(outcome: InitOutcome, no_index: bool) -> bool:
+    """Return whether to index a vault at once. Not with a provider elsewhere: that sends the notes, and may cost."""
+    settings = outcome.loaded.config.memory_search
+    return outcome.plan.layout == "vault" and not no_index and settings.provider in _ON_THIS_MACHINE
+
+
+def _index(options: Globals, folder: str | None) -> SyncReport | None:
+    from kept.app import open_memory
+
+    try:
+        with open_memory(options.load(workspace=folder)) as memory, progress_bar("Indexing") as progress:
+            return memory.sync(progress=progress)
+    except KeptError as exc:  # the workspace is ready; the first search tries again
+        warn(f"Not indexed yet: {exc.message}")
+        return None
+
+
+# showing
+
+
+def _show(outcome: InitOutcome) -> None:
+    config, plan = outcome.loaded.config, outcome.plan
+    kind = f" ({outcome.program or 'all Markdown in it'})" if plan.layout == "vault" else ""
+    echo(f"Workspace: {style(config.workspace, fg='cyan')}{kind}")
+    echo(f"Settings:  {style(outcome.loaded.user_file.path, fg='cyan')}")
+    if plan.layout == "vault" and outcome.survey is not None:
+        _show_vault(outcome, outcome.survey)
+    else:
+        _show_created(outcome)
+    if plan.previous is not None:
+        echo(f"\nWorkspace was {plan.previous}, is now {config.workspace}. Notes in the old folder stay there.")
+    if outcome.overridden_by is not None:
+        warn(f"--workspace or KEPT_WORKSPACE names {outcome.overridden_by}, which is used instead of the settings.")
+    elif not outcome.is_trusted:
+        warn(f"The settings do not name this workspace. 'kept init {config.workspace}' makes it the agent's own.")
+
+
+def _show_vault(outcome: InitOutcome, survey: Survey) -> None:
+    more = "" if survey.is_complete else "more than "
+    echo(f"Notes:     {more}{plural(survey.notes, 'note')} in {plural(survey.folders, 'folder')}")
+    for text in left_out_lines(survey):
+        echo(f"Left out:  {text}")
+    daily = outcome.daily
+    folder = f"{daily.folder}/" if daily.folder else ""
+    source = f", as in {daily.program}" if daily.program else ""
+    echo(f"Daily:     {folder}{daily.format}.md{source}")
+    if daily.problem:
+        warn(daily.problem)
+    if outcome.created:
+        echo(f"Created:   {', '.join(outcome.created)}")
+
+
+def _show_created(outcome: InitOutcome) -> None:
+    echo(f"Created:   {', '.join(outcome.created)}" if outcome.created else "Everything exists already.")
+    missed = outcome.survey.missed_markdown() if outcome.survey else []
+    if missed:
+        warn(
+            f"{plural(len(missed), 'Markdown file')} in this folder will not be searched, such as {missed[0]}. "
+            f"To search all of them: kept init --layout vault {outcome.loaded.config.workspace}"
+        )
+
+
+def left_out_lines(survey: Survey) -> list[str]:
+    """Return a line for each reason why files and folders are left out."""
+    lines = []
+    for names, reason in (
+        (survey.paths("hidden", "skipped"), ""),
+        (survey.paths("ignored"), "named by .gitignore or .keptignore"),
+        (survey.paths("link"), "symbolic links, which are not followed"),
+        (survey.paths("ending"), "add their endings to memory_search.extensions to search them"),
+    ):
+        if names:
+            more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+            lines.append(", ".join(names[:_MAX_NAMES]) + more + (f" ({reason})" if reason else ""))
+    return lines
+
+
+def _show_next(outcome: InitOutcome) -> None:
+    if outcome.plan.layout == "kept":
+        echo("\nNext: kept add 'something worth remembering', then kept search 'worth remembering'.")
+        return
+    settings = outcome.loaded.config.memory_search
+    if settings.provider in _ON_THIS_MACHINE:
+        echo("\nNext: kept search 'a question', or kept list.")
+    else:
+        echo(f"\nNext: kept index sends the notes to {settings.provider}; kept index --dry-run shows the cost.")
+
+
+def _outcome_json(outcome: InitOutcome, report: SyncReport | None) -> dict[str, Any]:
+    from kept.tools.record_json import to_json
+
+    plan, survey, daily = outcome.plan, outcome.survey, outcome.daily
+    return {
+        "workspace": outcome.loaded.config.workspace,
+        "workspaceDir": outcome.loaded.config.workspace,
+        "config": outcome.loaded.user_file.path,
+        "created": outcome.created,
+        "layout": plan.layout,
+        "previousWorkspace": plan.previous,
+        "program": outcome.program or None,
+        "notes": survey.notes if survey else None,
+        "leftOut": to_json(survey.left_out) if survey else [],
+        "daily": {"folder": daily.folder, "format": daily.format, "problem": daily.problem or None},
+        "indexed": to_json(report) if report else None,
+    }

@@ -28,7 +28,7 @@ PROJECT_ALLOWED = (
 )
 PROJECT_REFUSED = (("memory_search", "query", "rerank", "model_path"),)
 """Exceptions to PROJECT_ALLOWED: a model is read and run, so a repository must not choose one."""
-ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_AGENT", "KEPT_CONFIG")
+ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_WORKSPACE_LAYOUT", "KEPT_AGENT", "KEPT_CONFIG")
 MAIN_AGENT = "main"
 
 
@@ -82,6 +82,10 @@ def load_config(
     workspace_path = resolve_workspace(home, agent_id, [*user, *overrides])
     project_file = _config_file("project", os.path.join(workspace_path, PROJECT_FILE))
     layers = [*user, project_layer(project_file.path), *overrides]
+    is_named = is_same_folder(workspace_path, resolve_workspace(home, agent_id, user))
+    if not is_named:
+        for layer in user:  # the layout is that of the workspace which the user's file names
+            layer.agent.pop("workspace_layout", None)
 
     agent_tree, gateway_tree, origins = fold_layers(layers)
     agent_tree["workspace"] = workspace_path
@@ -92,7 +96,7 @@ def load_config(
         agent=build(AgentSettings, agent_tree, at="agents.defaults"),
         gateway=build(GatewaySettings, gateway_tree, at="gateway"),
         keys=read_keys(env),
-        trusts_workspace=trust_workspace or is_same_folder(workspace_path, resolve_workspace(home, agent_id, user)),
+        trusts_workspace=trust_workspace or is_named,
         notices=(
             *notices_of(AgentSettings, agent_tree, origins, at=""),
             *notices_of(GatewaySettings, gateway_tree, origins, at="gateway"),
@@ -213,6 +217,8 @@ def environment_layer(env: Mapping[str, str]) -> Layer:
         put_setting(layer, name.removeprefix("KEPT_").lower().split("__"), env[name], at=name)
     if env.get("KEPT_WORKSPACE"):
         layer.agent["workspace"] = env["KEPT_WORKSPACE"]
+    if env.get("KEPT_WORKSPACE_LAYOUT"):
+        put_setting(layer, ["workspace_layout"], env["KEPT_WORKSPACE_LAYOUT"], at="KEPT_WORKSPACE_LAYOUT")
     return layer
 
 

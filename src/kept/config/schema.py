@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from kept.config.agent_paths import AgentPaths
 from kept.config.keys import ProviderKeys
+from kept.errors import ConfigError
 from kept.values import frozen
 
 BuiltInProvider = Literal["auto", "local", "openai", "gemini", "voyage", "ollama", "llama_cpp", "none"]
@@ -17,6 +18,9 @@ Provider = BuiltInProvider | str
 The table in `kept.embedding.registry` has the same names; a test compares the two."""
 Pooling = Literal["auto", "mean", "cls", "last"]
 Weight = float | Literal["auto"]
+WorkspaceLayout = Literal["kept", "vault"]
+NOTE_EXTENSIONS = (".markdown", ".mdx", ".txt", ".org", ".rst", ".adoc")
+"""Endings of plain text that may be named in `memory_search.extensions`."""
 
 
 def bounded(default: Any, low: float, high: float) -> Any:
@@ -165,6 +169,8 @@ class MemorySearchSettings:
     enabled: bool = True
     sources: tuple[Literal["memory", "sessions"], ...] = ("memory", "sessions")
     extra_paths: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+    """Endings of further files that are notes, besides `.md`."""
     max_file_bytes: int = bounded(4_000_000, 1_000, 1 << 30)
     provider: Provider = "auto"
     fallback: Provider = "none"
@@ -180,6 +186,19 @@ class MemorySearchSettings:
     cache: CacheSettings = CacheSettings()
     backend: Literal["builtin", "qmd"] = "builtin"
     qmd: QmdSettings = QmdSettings()
+
+    def after_build(self) -> MemorySearchSettings:
+        """Return settings whose extensions are in lower case, each with its dot."""
+        if not self.extensions:
+            return self
+        endings = tuple(dict.fromkeys(f".{ending.lower().lstrip('.')}" for ending in self.extensions))
+        for ending in endings:
+            if ending not in (".md", *NOTE_EXTENSIONS):
+                raise ConfigError(
+                    f"memory_search.extensions: Kept does not read '{ending}' files.",
+                    hint=f"Choose from: {', '.join(NOTE_EXTENSIONS)}.",
+                )
+        return replace(self, extensions=tuple(ending for ending in endings if ending != ".md"))
 
 
 @frozen
@@ -260,6 +279,9 @@ class AgentSettings:
     """Settings of one agent. An entry of ``agents.list`` overrides ``agents.defaults`` key by key."""
 
     workspace: str | None = None
+    workspace_layout: WorkspaceLayout = "kept"
+    """Which files of the workspace are notes: `kept` is MEMORY.md, USER.md, SOUL.md, AGENTS.md and memory/; `vault` is
+    all Markdown in all folders, with daily notes where the vault keeps them."""
     memory_search: MemorySearchSettings = MemorySearchSettings()
     model: ModelSettings = ModelSettings()
     compaction: CompactionSettings = CompactionSettings()

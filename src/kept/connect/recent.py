@@ -15,7 +15,7 @@ from kept.context.fence import clean_lines
 from kept.errors import KeptError
 from kept.memory import Memory
 from kept.tools.tool_text import quote, show_name
-from kept.workspace.workspace import daily_parts
+from kept.workspace.daily import daily_parts
 
 if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord

@@ -21,7 +21,7 @@ from kept.store.file_list import (
     note_headings,
     note_paths,
 )
-from kept.workspace.workspace import daily_name, daily_parts
+from kept.workspace.daily import daily_name, daily_parts
 
 if TYPE_CHECKING:
     from kept.indexing.service import IndexService
@@ -163,7 +163,7 @@ def find_note(service: IndexService, name: str, now: dt.datetime) -> str | None:
             raise _ambiguous(name, sorted(matches))
     if day:
         raise NoteNotFound(
-            f"There is no daily note of {day:%Y-%m-%d} ({daily_name(day)}).",
+            f"There is no daily note of {day:%Y-%m-%d} ({daily_name(service.workspace, day)}).",
             hint=f"'kept search {day:%Y-%m-%d}' lists everything from that day.",
         )
     return None

@@ -195,7 +195,8 @@ class Freshness:
     False for a caller that watches the folders itself.
     """
 
-    def __init__(self, *, uses_signal: bool = True) -> None:
+    def __init__(self, *, uses_signal: bool = True, endings: tuple[str, ...] = (".md",)) -> None:
+        self._endings = endings
         self._uses_signal = uses_signal
         self._signal: ChangeSignal | None = None
         self._scanned_before = False
@@ -213,7 +214,7 @@ class Freshness:
     def scan(self, scan: Callable[[], Scan]) -> Scan:
         """Scan the files, and from the second time on watch their folders for changes."""
         if self._uses_signal and self._scanned_before and self._signal is None:
-            self._signal = ChangeSignal()
+            self._signal = ChangeSignal(self._endings)
         self._scanned_before = True
         self.in_step = False  # until a sync has indexed what this scan sees
         if self._signal is not None:

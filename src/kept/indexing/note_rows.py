@@ -37,8 +37,8 @@ from kept.store.generation import (
 )
 from kept.values import frozen
 from kept.words.segment import SEGMENTER_VERSION, name_key, segment, segment_context, tag_key, tag_levels
+from kept.workspace.daily import KEPTS_OWN, DailyNotes
 from kept.workspace.opened import NoteText
-from kept.workspace.workspace import DAILY_NOTE
 
 CUT_PLAINLY = "too many lines, headings or nested blocks; cut by lines, without its headings"
 DATE_IN_WORDS = "%Y-%m-%d %A %d %B %Y"
@@ -55,9 +55,13 @@ class Recipe:
     size: ChunkSize
     identity: str | None
     model: str | None
+    daily: DailyNotes = KEPTS_OWN
 
     def fingerprint(self) -> dict[str, object]:
+        # Only if it differs: an index that was built before vaults could be adopted stays as it is.
+        daily = {} if self.daily.format == KEPTS_OWN.format else {"daily": [self.daily.folder, self.daily.format]}
         return {
+            **daily,
             "schema": SCHEMA_VERSION,
             "chunker": CHUNKER_VERSION,
             "transcript_chunker": TRANSCRIPT_CHUNKER_VERSION,
@@ -80,7 +84,7 @@ class PreparedFile:
 def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns: int) -> PreparedFile:
     from kept.chunking.references import TOO_MANY
 
-    day = daily_date(file.path)
+    day = daily_date(file.path, recipe.daily)
     model = recipe.model or "none"
     chunks: list[NewChunk] = []
     embed_texts: dict[bytes, str] = {}
@@ -89,7 +93,8 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
     excess = TOO_MANY if cut.references.is_cut else None
     warning = note.warning or (CUT_PLAINLY if cut.plain else properties.warning or excess)
     row = replace(file_row(file, note, checked_ns=checked_ns), warning=warning)
-    about = make_note_row(file.path, cut, day=day, mtime_ns=note.mtime_ns)
+    file_ms = note_timestamp_ms(file.path, note.mtime_ns, recipe.daily)
+    about = make_note_row(file.path, cut, day=day, file_timestamp_ms=file_ms)
     # Words around a chunk are found by word only; if they were embedded, renaming a note would cost a call.
     name = f"{day:{DATE_IN_WORDS}}" if day else note_name(file.path)
     titles = (name, properties.title, *properties.aliases)
@@ -144,8 +149,9 @@ def sha256(text: str) -> bytes:
 # names, tags and links
 
 
-def make_note_row(path: str, cut: CutNote, *, day: dt.date | None, mtime_ns: int) -> NoteRow:
-    """Return the row of a note. ``day`` is the date of a daily note."""
+def make_note_row(path: str, cut: CutNote, *, day: dt.date | None, file_timestamp_ms: int) -> NoteRow:
+    """Return the row of a note. ``day`` is the date of a daily note, ``file_timestamp_ms`` the time that its file
+    tells."""
     properties = cut.properties
     created_ms = to_timestamp_ms(properties.created)
     match = re.match(_FIRST_HEADING, cut.chunks[0].text) if cut.chunks else None
@@ -153,7 +159,7 @@ def make_note_row(path: str, cut: CutNote, *, day: dt.date | None, mtime_ns: int
     name = path.rpartition("/")[2].rpartition(".")[0]
     return NoteRow(
         title=properties.title or heading or name,
-        timestamp_ms=note_timestamp_ms(path, mtime_ns) if created_ms is None else created_ms,
+        timestamp_ms=file_timestamp_ms if created_ms is None else created_ms,
         is_dated=created_ms is not None or day is not None,
         updated_ms=to_timestamp_ms(properties.updated),
         names=tuple(_iter_names(cut, name, heading)),
@@ -236,19 +242,15 @@ def _begins_entry(chunk: Chunk) -> bool:
 # times
 
 
-def daily_date(path: str) -> dt.date | None:
-    match = DAILY_NOTE.search(path)
-    if not match:
-        return None
-    try:
-        return dt.date.fromisoformat(match.group(1))
-    except ValueError:
-        return None
+def daily_date(path: str, daily: DailyNotes = KEPTS_OWN) -> dt.date | None:
+    """Return the day of a daily note, or None. ``daily`` is where the workspace has them."""
+    found = daily.find_day(path)
+    return found[0] if found else None
 
 
-def note_timestamp_ms(path: str, mtime_ns: int) -> int:
+def note_timestamp_ms(path: str, mtime_ns: int, daily: DailyNotes = KEPTS_OWN) -> int:
     """Return when a note was written as far as its file tells: the day it is named after, else its last change."""
-    day = daily_date(path)
+    day = daily_date(path, daily)
     timestamp_ms = None if day is None else to_timestamp_ms(dt.datetime(day.year, day.month, day.day))
     return mtime_ns // 1_000_000 if timestamp_ms is None else timestamp_ms
 

@@ -64,7 +64,7 @@ class IndexService:
         self._lock = DatabaseLock()
         self._handle = IndexHandle(config, workspace, clock, self.limits, embedder)
         self._reranker: CrossEncoder | None = None
-        self._freshness = Freshness(uses_signal=uses_signal)
+        self._freshness = Freshness(uses_signal=uses_signal, endings=workspace.endings)
         self._folders: tuple[str, ...] = ()
         self._settings_notices = config.notices
         register_forkable(self)
@@ -272,12 +272,13 @@ class IndexService:
 
     def _list_time(self, filters: Filter, max_results: int) -> tuple[IndexSearchResult, int]:
         from kept.search.pipeline import list_hits
+        from kept.workspace.daily import get_daily_notes
 
         if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
             self._sync_for_search(None)
         index = self._handle.index()
         with index.reading():
-            return list_hits(index, filters, max_results=max_results)
+            return list_hits(index, filters, get_daily_notes(self.workspace), max_results=max_results)
 
     # syncing
 

@@ -21,7 +21,7 @@ from kept.store.generation import FileRow, Generation
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.scan import Scan, scan_workspace
-from kept.workspace.workspace import Workspace, is_markdown
+from kept.workspace.workspace import Workspace
 
 BATCH_FILES = 200
 BATCH_CHARS = 400_000
@@ -51,7 +51,7 @@ def cite_source(absolute: str, workspace: Workspace, sessions_folder: str) -> st
     name = os.path.basename(absolute)
     if os.path.dirname(absolute) == sessions_folder and is_transcript(name):
         return cite_transcript(name)
-    return workspace.cite(absolute) if is_markdown(absolute) and workspace.is_indexed(absolute) else None
+    return workspace.cite(absolute) if workspace.is_note_file(absolute) and workspace.is_indexed(absolute) else None
 
 
 def scan_transcripts(folder: str) -> Scan:

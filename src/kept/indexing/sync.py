@@ -26,6 +26,7 @@ from kept.store.generation import FileRow
 from kept.store.index import META_RECIPE, Index
 from kept.store.vectors import quantise
 from kept.values import frozen
+from kept.workspace.daily import get_daily_notes
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.scan import Scan
 from kept.workspace.workspace import Workspace
@@ -217,6 +218,7 @@ class SyncPlanner:
             size=ChunkSize(self.settings.chunking.tokens, self.settings.chunking.overlap),
             identity=identity.key if identity else stored.get("identity"),
             model=identity.model if identity else stored.get("model"),
+            daily=get_daily_notes(self.workspace),
         )
 
     def why_rebuild(self, *, force: bool = False) -> str | None:
@@ -227,11 +229,13 @@ class SyncPlanner:
         current = self.recipe().fingerprint()
         if stored is None or stored == current or (self.vectors is not None and self.vectors.pauses()):
             return None
-        changed = [key for key in current if stored.get(key) != current[key]]
+        changed = [key for key in {**stored, **current} if stored.get(key) != current.get(key)]
         if "identity" in changed:
             return f"the embedder changed from {stored.get('model') or 'none'} to {current['model'] or 'none'}"
         if "tokens" in changed or "overlap" in changed:
             return "the size of chunks changed"
+        if changed == ["daily"]:
+            return "the vault has its daily notes elsewhere, or names them differently"
         return "this version of Kept indexes differently"
 
     def preview(self, *, force: bool = False) -> Preview:
@@ -444,7 +448,8 @@ class SyncRun:
                 changed += generation.remove_file(source, path)
             for row in batch.touched:
                 is_note = row.source == "memory"
-                generation.touch_file(row, note_timestamp_ms(row.path, row.mtime_ns) if is_note else None)
+                daily = target.recipe.daily
+                generation.touch_file(row, note_timestamp_ms(row.path, row.mtime_ns, daily) if is_note else None)
             for prepared in batch.prepared:
                 write = prepared.write
                 changed += generation.replace_file(write)

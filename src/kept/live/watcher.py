@@ -19,6 +19,7 @@ from kept.live.schedule import LiveTiming, PendingChanges
 from kept.sessions.transcript_paths import is_transcript_citation
 from kept.sqlite import file_number
 from kept.workspace.scan import Scan
+from kept.workspace.workspace import IGNORE_FILES
 
 Watching = Literal["nothing", "kernel", "polling"]
 """How changes are noticed: by the kernel, by scanning the folders again and again, or not."""
@@ -83,7 +84,12 @@ class KernelWatch:
             cited = self._cite(path)
             if cited is not None and is_transcript_citation(cited):
                 transcripts += 1
-            elif cited is not None or is_watched or (kind != self._deleted and os.path.isdir(path)):
+            elif (
+                cited is not None
+                or is_watched
+                or os.path.basename(path) in IGNORE_FILES
+                or (kind != self._deleted and os.path.isdir(path))
+            ):
                 notes += 1
             else:
                 continue

@@ -14,8 +14,8 @@ from kept.memory import Memory
 from kept.records import SourceFile
 from kept.tools.tool_text import NOTES, decode, show_name, uri_of
 from kept.values import frozen
+from kept.workspace.daily import DailyNotes, daily_name, daily_parts, get_daily_notes
 from kept.workspace.scan import scan_workspace
-from kept.workspace.workspace import DAILY_NOTE, daily_name, daily_parts
 
 DAILY = "kept://daily/"
 PAGE = 500
@@ -42,15 +42,16 @@ def list_notes(memory: Memory, cursor: str | None) -> tuple[list[NoteResource], 
     rest = [file for file in files if file.path > after]
     page = rest[:PAGE]
     next_cursor = quote(page[-1].path, safe="") if len(rest) > PAGE else None
-    return [_resource(file) for file in page], next_cursor
+    daily = get_daily_notes(memory.workspace)
+    return [_resource(file, daily) for file in page], next_cursor
 
 
-def _resource(file: SourceFile) -> NoteResource:
+def _resource(file: SourceFile, daily: DailyNotes) -> NoteResource:
     """Describe a note. Clients show names and titles to people and models, so unusual characters are escaped."""
-    daily = DAILY_NOTE.search(file.path)
+    found = daily.find_day(file.path)
     title = show_name(os.path.basename(file.path))
-    if daily:
-        title = f"Daily log {daily[1]}" + (f", part {daily[2]}" if daily[2] else "")
+    if found:
+        title = f"Daily log {found[0]}" + (f", part {found[1]}" if found[1] > 1 else "")
     modified = dt.datetime.fromtimestamp(file.mtime_ns / 1e9, dt.UTC)
     return NoteResource(uri_of(file.path), show_name(file.path), title, file.size, f"{modified:%Y-%m-%dT%H:%M:%SZ}")
 
@@ -80,4 +81,4 @@ def _daily_paths(memory: Memory, date: str) -> list[str]:
     from kept.tools.toolbox import find_day
 
     day = find_day(date, memory.clock.now())
-    return daily_parts(memory.workspace, day) or [daily_name(day)]
+    return daily_parts(memory.workspace, day) or [daily_name(memory.workspace, day)]

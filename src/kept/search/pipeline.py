@@ -36,7 +36,7 @@ from kept.store.generation import ChunkRow
 from kept.store.index import Index
 from kept.store.vectors import quantise
 from kept.values import frozen
-from kept.workspace.workspace import DAILY_NOTE
+from kept.workspace.daily import DailyNotes
 
 _WINDOW_LINES = 12
 _LISTED = (ScorePart("listed", 1.0, "from that time"),)
@@ -114,7 +114,7 @@ def _passage(pool: CandidatePool, row: int) -> str:
     return f"{chunk.heading}\n{make_snippet(chunk.text, hit.matched if hit else ())}".strip()
 
 
-def list_hits(index: Index, filters: Filter, *, max_results: int) -> tuple[IndexSearchResult, int]:
+def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: int) -> tuple[IndexSearchResult, int]:
     """Return the latest entries of a time, oldest first, and how many there are in all.
 
     An entry is a section of a daily log, any other note as a whole, or what was said in one conversation. Each is shown
@@ -122,7 +122,8 @@ def list_hits(index: Index, filters: Filter, *, max_results: int) -> tuple[Index
     """
     from kept.store.file_list import entry_rows
 
-    entries = sorted(_iter_entries(entry_rows(index.live, filters)), key=lambda entry: (entry[3], entry[2], entry[0]))
+    rows = entry_rows(index.live, filters)
+    entries = sorted(_iter_entries(rows, daily), key=lambda entry: (entry[3], entry[2], entry[0]))
     latest = [row for row, *_ in entries[-max_results:]]
     chunks = index.live.get_chunks(latest)
     windows = Windows(chunks, partial(index.live.chunks_around, lines=_WINDOW_LINES), {}, filters)
@@ -130,11 +131,11 @@ def list_hits(index: Index, filters: Filter, *, max_results: int) -> tuple[Index
     return IndexSearchResult(tuple(hits), ()), len(entries)
 
 
-def _iter_entries(rows: list[_ListedRow]) -> Iterator[_ListedRow]:
+def _iter_entries(rows: list[_ListedRow], daily: DailyNotes) -> Iterator[_ListedRow]:
     """Yield the first chunk of each entry. Rows are in the order of their files."""
     for (source, path), group in groupby(rows, key=itemgetter(1, 2)):
         chunks = list(group)
-        if source == "memory" and (DAILY_NOTE.search(path) or chunks[0][3] != chunks[-1][3]):
+        if source == "memory" and (daily.find_day(path) or chunks[0][3] != chunks[-1][3]):
             yield from chunks
         else:
             yield chunks[0]

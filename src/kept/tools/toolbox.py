@@ -38,7 +38,7 @@ from kept.tools.tool_text import (
     written_text,
 )
 from kept.values import frozen
-from kept.workspace.workspace import daily_name, find_next_part
+from kept.workspace.daily import daily_name, find_next_part
 
 if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord
@@ -128,7 +128,7 @@ class Toolbox:
                 "memory_get: give either a path or a date.",
                 hint="For example path: memory/ideas.md, or date: yesterday.",
             )
-        path = arguments.get("path") or daily_name(find_day(arguments["date"], self.memory.clock.now()))
+        path = arguments.get("path") or self._daily_path(arguments["date"])
         path, start, lines = from_citation(path, arguments.get("from"), arguments.get("lines"))
         try:
             passage = self.memory.read(path, start=start or 1, lines=lines)
@@ -140,6 +140,10 @@ class Toolbox:
         more = f"\n\nThe log of this day continues in {next_part}." if next_part else ""
         outcome = ToolOutcome(passage_text(passage) + more, passage_json(passage))
         return self._with_links(outcome, passage.path) if arguments.get("links") else outcome
+
+    def _daily_path(self, date: str) -> str:
+        """Return the path of a daily log. The date is written as people write it: 2026-03-01, today, yesterday."""
+        return daily_name(self.memory.workspace, find_day(date, self.memory.clock.now()))
 
     def _with_links(self, outcome: ToolOutcome, path: str) -> ToolOutcome:
         if is_transcript_citation(path):
@@ -232,14 +236,9 @@ HANDLERS: dict[str, Callable[[Toolbox, ToolRequest], ToolOutcome]] = {
 """A method for each tool. A test compares the names with `TOOLS`."""
 
 
-def daily_path(date: str, now: dt.datetime) -> str:
-    """Return the path of a daily log. The date is written as people write it: 2026-03-01, today, yesterday."""
-    return daily_name(find_day(date, now))
-
-
 def find_day(date: str, now: dt.datetime) -> dt.date:
     """Return the day of a daily log. It is written as people write it: 2026-03-01, today, yesterday."""
-    return dt.datetime.fromtimestamp(parse_when(date, now=now) / 1000).astimezone()
+    return dt.datetime.fromtimestamp(parse_when(date, now=now) / 1000).date()
 
 
 def error_outcome(error: KeptError) -> ToolOutcome:

@@ -1,4 +1,5 @@
-"""Copies the notes of another workspace, unless there is a note of that name. Existing notes are never changed.
+"""Copies the notes of another workspace, unless there is a note of that name. Existing notes are never changed; only
+an empty template of Kept gives way.
 
 Files that become part of a system prompt are copied only on request: notes are data, these are instructions.
 """
@@ -14,8 +15,10 @@ from kept.records import Problem
 from kept.values import frozen
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import OpenWorkspace
+from kept.workspace.templates import is_untouched_template
 from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace, is_indexed_name, is_markdown, is_persons_own
 
+_LONGEST_TEMPLATE = 100
 _LONG_TERM_NAMES = ("MEMORY.md", "memory.md")
 
 
@@ -99,9 +102,13 @@ class _Copying:
         state = self.target.find_state(absolute)
         if state is None:
             return None
-        if state.st_size != len(raw):
+        if state.st_size > max(len(raw), _LONGEST_TEMPLATE):
             return "conflicts"
-        return "same" if self.target.read(absolute, max_bytes=self.max_bytes).raw == raw else "conflicts"
+        present = self.target.read(absolute, max_bytes=self.max_bytes).raw
+        if present == raw:
+            return "same"
+        # An empty template of ours is not a note that anybody wrote.
+        return None if is_untouched_template(os.path.basename(absolute), present) else "conflicts"
 
 
 def _iter_markdown(source: OpenWorkspace, root: str, problems: list[Problem]) -> Iterator[str]:

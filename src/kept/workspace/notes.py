@@ -9,11 +9,10 @@ from kept.clock import Clock
 from kept.durable import append_durably, locked, write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WriteFailed
 from kept.records import Passage, Written
+from kept.workspace.daily import daily_parts, get_daily_notes, part_name
 from kept.workspace.opened import OpenWorkspace, decode
 from kept.workspace.workspace import (
     Workspace,
-    daily_name,
-    daily_parts,
     find_name_fault,
     has_control_characters,
     is_note_name,
@@ -54,23 +53,27 @@ def add_note(
         else:
             path, entry, opening = _writable(workspace, to), text, ""
         if by_tool:
-            require_tool_may_write(workspace.root, workspace.locate(path), to)
+            require_tool_may_write(workspace, workspace.locate(path), to)
         return _append(workspace, path, entry + "\n", opening=opening, tight=to == "memory", max_bytes=max_bytes)
 
 
 def _append_daily(workspace: Workspace, text: str, now: dt.datetime, *, max_bytes: int, by_tool: bool) -> Written:
     """Append to the log of a day. A full log continues in a further file."""
-    entry, opening = f"## {now:%H:%M}\n\n{text}\n", f"# {now:%Y-%m-%d}\n"
-    parts = daily_parts(workspace, now)
-    path = parts[-1] if parts else daily_name(now)
+    daily, today = get_daily_notes(workspace), now.date()
+    # Obsidian and Logseq show the name of a file above its text.
+    entry, opening = f"## {now:%H:%M}\n\n{text}\n", "" if daily.program else f"# {now:%Y-%m-%d}\n"
+    parts = daily_parts(workspace, today)
+    path = parts[-1] if parts else daily.name(today)
+    if workspace.layout == "vault":
+        _writable(workspace, path)
     if by_tool:
-        require_tool_may_write(workspace.root, workspace.locate(path), "daily")
+        require_tool_may_write(workspace, workspace.locate(path), "daily")
     try:
         return _append(workspace, path, entry, opening=opening, tight=False, max_bytes=max_bytes)
     except NoteTooLarge:
         if not parts:
             raise
-    path = daily_name(now, len(parts) + 1)
+    path = part_name(parts[0], len(parts) + 1)
     return _append(workspace, path, entry, opening=opening, tight=False, max_bytes=max_bytes)
 
 
@@ -92,6 +95,7 @@ def _writable(workspace: Workspace, to: str) -> str:
             f"{show_path(to)}: a note there would not be searched.",
             hint=f"Put it under memory/, for example memory/{_visible_name(name)}.",
         )
+    workspace.require_own(absolute, show_path(to))
     if has_control_characters(name):
         raise PathRefused(
             f"{show_path(to)}: the name contains control characters, so it cannot be cited.", hint=_NAME_HINT

@@ -70,6 +70,7 @@ def _remove_from(
     workspace: Workspace, path: str, cuts: list[LineRemoval], kept_in: str, clock: Clock, max_bytes: int
 ) -> tuple[list[LineRemoval], list[LineRemoval]]:
     absolute = workspace.locate(path)
+    workspace.require_own(absolute, path)
     with OpenWorkspace(workspace) as opened:
         note = opened.read(absolute, max_bytes=max_bytes)
         lines = note.text.split("\n")

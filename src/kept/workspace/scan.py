@@ -8,13 +8,27 @@ import stat
 import sys
 from collections.abc import Iterable
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from kept.limits import int64, utf8_safe
 from kept.records import Problem, SourceFile
 from kept.sessions.transcript_paths import is_transcript
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace, find_name_fault, is_markdown, is_visible
+from kept.workspace.workspace import (
+    IGNORE_FILES,
+    MEMORY_FOLDER,
+    ROOT_NOTES,
+    Workspace,
+    find_name_fault,
+    is_skipped_folder,
+    is_visible,
+)
+
+if TYPE_CHECKING:
+    from inotify_simple import INotify
+
+    from kept.workspace.ignored import IgnoreRules
 
 _Entry = tuple[str, str, os.stat_result | None]
 """Absolute path of a file or folder, the path it is cited by, and its state, which is None for a folder."""
@@ -33,21 +47,11 @@ def scan_workspace(workspace: Workspace, *, max_bytes: int) -> Scan:
     """Return the notes of a workspace. Symbolic links are excluded, and a file with two names is listed once."""
     with OpenWorkspace(workspace) as opened:
         walk = _Walk(workspace, opened, max_bytes)
-        root = workspace.root
-        walk.folders.append(root)
-        try:
-            handle = opened.open_to_list(root)
-            try:
-                names = set(os.listdir(handle))
-            finally:
-                os.close(handle)
-        except OSError as exc:
-            walk.problem(root, f"cannot be listed ({exc.strerror})")
-            names = set()
-        for name in ROOT_NOTES:
-            if name in names:
-                walk.single(os.path.join(root, name))
-        walk.folder(os.path.join(root, MEMORY_FOLDER))
+        if workspace.layout == "vault":
+            walk.vault()
+        else:
+            walk.root_notes()
+            walk.folder(os.path.join(workspace.root, MEMORY_FOLDER))
         for extra in workspace.extra_paths:
             walk.extra(extra)
     return Scan(tuple(walk.files.values()), tuple(walk.problems), tuple(walk.folders))
@@ -62,6 +66,31 @@ class _Walk:
         self.files: dict[tuple[int, int], SourceFile] = {}
         self.problems: list[Problem] = []
         self.folders: list[str] = []
+        self.rules: IgnoreRules | None = None
+        """Patterns that leave out files and folders, during the walk through a vault."""
+
+    def vault(self) -> None:
+        from kept.workspace.ignored import IgnoreRules
+
+        self.rules = IgnoreRules(self.opened, self.workspace, report=self.problem)
+        self.folder(self.workspace.root)
+        self.rules = None
+
+    def root_notes(self) -> None:
+        root = self.workspace.root
+        self.folders.append(root)
+        try:
+            handle = self.opened.open_to_list(root)
+            try:
+                present = set(os.listdir(handle))
+            finally:
+                os.close(handle)
+        except OSError as exc:
+            self.problem(root, f"cannot be listed ({exc.strerror})")
+            return
+        for name in ROOT_NOTES:
+            if name in present:
+                self.single(os.path.join(root, name))
 
     def extra(self, path: str) -> None:
         try:
@@ -73,7 +102,7 @@ class _Walk:
             self.problem(path, "extra path is a symbolic link, which is not followed")
         elif stat.S_ISDIR(mode):
             self.folder(path)
-        elif is_markdown(path):
+        elif self.workspace.is_note_file(path):
             self.folders.append(os.path.dirname(path))
             self.single(path)
         else:
@@ -93,26 +122,10 @@ class _Walk:
 
     def entries(self, path: str, cited: str) -> list[_Entry]:
         """Return the notes and subfolders of a folder, sorted. ``cited`` is the prefix of their citations."""
-        entries: list[_Entry] = []
         try:
             handle = self.opened.open_to_list(path)
             try:
-                # States are read through the handle of the folder, so no link can redirect them.
-                with os.scandir(handle) as listing:
-                    for entry in listing:
-                        name = entry.name
-                        if not is_visible(name):
-                            continue
-                        absolute = f"{path}{os.sep}{name}"
-                        if entry.is_dir(follow_symlinks=False):
-                            entries.append((absolute, cited + name, None))
-                        elif is_markdown(name):
-                            try:
-                                entries.append((absolute, cited + name, entry.stat(follow_symlinks=False)))
-                            except FileNotFoundError:
-                                continue
-                            except OSError as exc:
-                                self.problem(absolute, f"cannot be looked at ({exc.strerror})")
+                entries = self.list_entries(handle, path + os.sep, cited)
             finally:
                 os.close(handle)
         except FileNotFoundError:
@@ -125,6 +138,27 @@ class _Walk:
         self.folders.append(path)
         entries.sort(key=_by_path)
         return entries
+
+    def list_entries(self, handle: int, path: str, cited: str) -> list[_Entry]:
+        """Return the entries of an open folder. States are read through its handle, so no link can redirect them."""
+        entries: list[_Entry] = []
+        hidden: list[str] = []
+        endings = self.workspace.endings
+        with os.scandir(handle) as listing:
+            for entry in listing:
+                name = entry.name
+                if not is_visible(name):
+                    hidden.append(name)
+                elif entry.is_dir(follow_symlinks=False):
+                    entries.append((path + name, cited + name, None))
+                elif name.lower().endswith(endings):
+                    try:
+                        entries.append((path + name, cited + name, entry.stat(follow_symlinks=False)))
+                    except FileNotFoundError:
+                        continue
+                    except OSError as exc:
+                        self.problem(path + name, f"cannot be looked at ({exc.strerror})")
+        return entries if self.rules is None else _select(self.rules, path[:-1], entries, hidden)
 
     def single(self, absolute: str) -> None:
         """Add a note that is known by name, without listing its folder."""
@@ -158,6 +192,20 @@ class _Walk:
         self.problems.append(Problem(shown, reason))
 
 
+def _select(rules: IgnoreRules, folder: str, entries: list[_Entry], hidden: list[str]) -> list[_Entry]:
+    """Return the entries of a vault's folder that are not left out. ``hidden`` are the names that begin with a dot."""
+    has_patterns = rules.enter(folder, hidden)
+    if has_patterns:
+        tests_files = rules.may_match_notes(folder)
+        entries = [
+            entry
+            for entry in entries
+            if (entry[2] is not None and not tests_files)
+            or not rules.is_ignored(folder, entry[0].rpartition(os.sep)[2], is_folder=entry[2] is None)
+        ]
+    return [entry for entry in entries if entry[2] is not None or not is_skipped_folder(entry[1])]
+
+
 # changes
 
 
@@ -168,9 +216,8 @@ class ChangeSignal:
     in another thread, this can replace a scan. Only Linux has it; elsewhere `available` is false.
     """
 
-    def __init__(self) -> None:
-        self.available = False
-        """True if the kernel signals changes."""
+    def __init__(self, endings: tuple[str, ...] = (".md",)) -> None:
+        self._endings = endings
         self._inotify: INotify | None = None
         self._watched: set[str] = set()
         if sys.platform == "linux":
@@ -178,9 +225,12 @@ class ChangeSignal:
                 from inotify_simple import INotify
 
                 self._inotify = INotify(inheritable=False, nonblocking=True)
-                self.available = True
             except (ImportError, OSError):
-                pass  # no inotify instance left: scan instead
+                self._inotify = None  # no inotify instance left: scan instead
+
+    @property
+    def available(self) -> bool:
+        return self._inotify is not None
 
     def watch(self, folders: Iterable[str]) -> bool:
         """Watch these folders too. Return True if some are new: their contents were not watched until now."""
@@ -215,7 +265,8 @@ class ChangeSignal:
             about_folder = event.mask & (flags.ISDIR | flags.Q_OVERFLOW | flags.DELETE_SELF | flags.MOVE_SELF)
             if event.mask & (flags.DELETE_SELF | flags.MOVE_SELF | flags.IGNORED):
                 self._watched.clear()  # a folder is gone: all are watched again after the next scan
-            if about_folder or is_markdown(event.name) or is_transcript(event.name):
+            name = event.name
+            if about_folder or name.lower().endswith(self._endings) or is_transcript(name) or name in IGNORE_FILES:
                 seen = True
         return seen
 
@@ -223,12 +274,4 @@ class ChangeSignal:
         if self._inotify is not None:
             self._inotify.close()
             self._inotify = None
-            self.available = False
         self._watched.clear()
-
-
-if sys.platform == "linux":  # only for the annotation above
-    from typing import TYPE_CHECKING
-
-    if TYPE_CHECKING:
-        from inotify_simple import INotify

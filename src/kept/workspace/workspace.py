@@ -1,28 +1,31 @@
-"""A workspace and its rules: files of a system prompt, paths a caller may name, names that are indexed, daily logs.
+"""A workspace and its rules: files of a system prompt, paths a caller may name, names that are indexed.
 
 Everything that a tool writes may have been suggested by others: by a note, a web page, a message in a group.
-So a tool must not write what a model later reads as instructions. Tools write MEMORY.md, which is shown as data, and
-notes below memory/. All other files belong to the person, who changes them with an editor or `kept add --to`.
+So a tool must not write what a model later reads as instructions. Tools write MEMORY.md, which is shown as data, notes
+below memory/, and a vault's daily notes. All other files belong to the person, who changes them with an editor or
+`kept add --to`.
 
 Every path from outside passes through `Workspace.locate` and is then opened through `OpenWorkspace`, which follows no
-link. Discovery (`scan.py`) and writing (`notes.py`) use the same rules: `is_visible`, `is_note_name` and
-`find_name_fault`.
-
-The log of a day is memory/2026-11-16.md, and memory/2026-11-16-2.md after the first is full.
+link. Discovery (`scan.py`) and writing (`notes.py`) use the same rules: `is_visible`, `Workspace.is_note_file`,
+`is_skipped_folder` and `find_name_fault`. In a vault, `ignored.py` adds the patterns of .gitignore and .keptignore.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import re
 from dataclasses import field
 from functools import cache
+from typing import TYPE_CHECKING
 
 from kept.durable import make_private_folder
 from kept.errors import PathRefused, WorkspaceError, WorkspaceMissing
 from kept.limits import is_utf8
 from kept.values import frozen
+
+if TYPE_CHECKING:
+    from kept.config import Config
+    from kept.config.schema import WorkspaceLayout
 
 # files of a prompt
 
@@ -46,13 +49,26 @@ def is_persons_own(path: str) -> bool:
     return _fold(path.replace("\\", "/").rpartition("/")[2]) in _folded()
 
 
-def require_tool_may_write(root: str, absolute: str, shown: str) -> None:
-    """Raise PathRefused unless a tool may write the note at ``absolute`` in the workspace ``root``."""
-    relative = os.path.relpath(absolute, root).replace(os.sep, "/")
-    if is_persons_own(relative) or _is_linked_to_persons_own(root, absolute):
+def require_tool_may_write(workspace: Workspace, absolute: str, shown: str) -> None:
+    """Raise PathRefused unless a tool may write the note at ``absolute``."""
+    relative = os.path.relpath(absolute, workspace.root).replace(os.sep, "/")
+    if is_persons_own(relative) or _is_linked_to_persons_own(workspace.root, absolute):
         raise refusal(shown)
-    if relative not in LONG_TERM and not relative.startswith(f"{MEMORY_FOLDER}/"):
-        raise PathRefused(f"{shown}: tools write only MEMORY.md and notes below memory/.")
+    if relative in LONG_TERM or relative.startswith(f"{MEMORY_FOLDER}/") or _is_daily_note(workspace, relative):
+        return
+    daily = ", daily notes" if workspace.layout == "vault" else ""
+    raise PathRefused(f"{shown}: tools write only MEMORY.md{daily} and notes below memory/.")
+
+
+def _is_daily_note(workspace: Workspace, relative: str) -> bool:
+    """Return whether a note is in a vault's own place for daily notes, under the name of a day."""
+    if workspace.layout == "kept" or relative.startswith("../"):
+        return False
+    from kept.workspace.daily import get_daily_notes
+
+    daily = get_daily_notes(workspace)
+    found = daily.find_day(relative)
+    return found is not None and (not daily.folder or relative.startswith(f"{daily.folder}/"))
 
 
 def refusal(shown: str) -> PathRefused:
@@ -105,10 +121,20 @@ _SURELY_SHORT = MAX_PATH_BYTES // 4
 _SHOWN_CHARS = 300
 _CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"
 _LONGEST_TITLE = 200
+IGNORE_FILES = (".gitignore", ".keptignore")
+_SKIPPED_NAMES = ("node_modules",)
+_SKIPPED_PATHS = ("logseq/bak", "logseq/version-files")
+"""Copies of pages that Logseq keeps."""
+_NOT_WRITTEN = "Name a note of the workspace, or change this one with an editor."
 
 
 def is_markdown(name: str) -> bool:
     return name.lower().endswith(".md")
+
+
+def is_skipped_folder(relative: str) -> bool:
+    """Return whether a vault's folder is left out although it is visible. ``relative`` is its path in the vault."""
+    return relative.rpartition("/")[2] in _SKIPPED_NAMES or relative in _SKIPPED_PATHS
 
 
 def is_visible(name: str) -> bool:
@@ -146,41 +172,77 @@ def has_control_characters(path: str) -> bool:
 
 
 def is_indexed_name(relative: str) -> bool:
-    """Return whether discovery finds a note of this name, relative to the workspace."""
+    """Return whether discovery finds a note of this name in a workspace of Kept's own layout."""
     if relative in ROOT_NOTES:
         return True
-    folder, _, rest = relative.partition("/")
-    return folder == MEMORY_FOLDER and _is_discovered_below(rest) and is_utf8(relative)
+    is_placed = relative.startswith(f"{MEMORY_FOLDER}/")
+    return is_placed and is_markdown(relative) and _are_visible(relative) and is_utf8(relative)
 
 
-def _is_discovered_below(relative: str) -> bool:
-    """Return whether discovery finds a note of this name, relative to a folder that it walks."""
-    *folders, name = relative.split("/")
-    return is_note_name(name) and all(map(is_visible, folders))
+def _are_visible(relative: str) -> bool:
+    return all(map(is_visible, relative.split("/")))
+
+
+def _is_in_skipped_folder(relative: str) -> bool:
+    parts = relative.split("/")
+    return any(is_skipped_folder("/".join(parts[:count])) for count in range(1, len(parts)))
 
 
 @frozen
 class Workspace:
-    """A folder of notes, and the extra files and folders that count as part of it."""
+    """A folder of notes, and the extra files and folders that are searched with it and never written."""
 
     root: str
     extra_paths: tuple[str, ...] = field(default=())
+    layout: WorkspaceLayout = "kept"
+    endings: tuple[str, ...] = (".md",)
+    """Endings of the names of notes, in lower case."""
+    agent_id: str = "main"
+    """For hints only."""
 
     @classmethod
-    def at(cls, root: str, extra_paths: tuple[str, ...] = ()) -> Workspace:
+    def at(
+        cls,
+        root: str,
+        extra_paths: tuple[str, ...] = (),
+        *,
+        layout: WorkspaceLayout = "kept",
+        extensions: tuple[str, ...] = (),
+        agent_id: str = "main",
+    ) -> Workspace:
         """Return the workspace of a folder. Relative extra paths are relative to it."""
         root = os.path.abspath(root)
         extras = (os.path.abspath(os.path.join(root, os.path.expanduser(extra))) for extra in extra_paths)
-        return cls(root, tuple(dict.fromkeys(extras)))
+        return cls(root, tuple(dict.fromkeys(extras)), layout, (".md", *extensions), agent_id)
+
+    @classmethod
+    def of(cls, config: Config) -> Workspace:
+        """Return the workspace that the settings describe."""
+        settings, layout = config.memory_search, config.agent.workspace_layout
+        return cls.at(
+            config.workspace,
+            settings.extra_paths,
+            layout=layout,
+            extensions=settings.extensions,
+            agent_id=config.agent_id,
+        )
 
     def require(self) -> None:
         if not os.path.isdir(self.root):
-            raise WorkspaceMissing(f"There is no workspace at {self.root}.")
+            raise WorkspaceMissing(
+                f"There is no workspace at {self.root}.",
+                hint=f"Create it with '{self.init_command}', or name another with --workspace.",
+            )
+
+    @property
+    def init_command(self) -> str:
+        """Command that creates the workspace of this agent."""
+        return "kept init" if self.agent_id == "main" else f"kept --agent {self.agent_id} init"
 
     def make(self) -> None:
-        """Create the folder, and memory/ in it, unless they exist."""
+        """Create the folder unless it exists; and memory/ in it, unless it is a vault."""
         try:
-            make_private_folder(os.path.join(self.root, MEMORY_FOLDER))
+            make_private_folder(self.root if self.layout == "vault" else os.path.join(self.root, MEMORY_FOLDER))
         except OSError as exc:
             raise WorkspaceError(
                 f"{self.root}: cannot create a workspace there ({exc.strerror}).",
@@ -193,20 +255,48 @@ class Workspace:
             return absolute[len(self.root) + 1 :].replace(os.sep, "/")
         return absolute
 
+    def is_note_file(self, name: str) -> bool:
+        """Return whether a file is a note by the end of its name."""
+        return name.lower().endswith(self.endings)
+
     def is_indexed(self, absolute: str) -> bool:
         """Return whether discovery finds a note at this path."""
-        cited = self.cite(absolute)
-        if find_name_fault(absolute, cited) is not None:
+        has_fault = find_name_fault(absolute, self.cite(absolute)) is not None
+        return not has_fault and (self.is_own_note(absolute) or self._is_extra(absolute))
+
+    def is_own_note(self, absolute: str) -> bool:
+        """Return whether discovery finds a note at this path in the workspace itself, not only in an extra path."""
+        if not absolute.startswith(self.root + os.sep):
             return False
-        if is_indexed_name(cited) or (absolute in self.extra_paths and is_markdown(absolute)):
-            return True
+        cited = self.cite(absolute)
+        if self.layout == "kept":
+            is_placed = cited in ROOT_NOTES or cited.startswith(f"{MEMORY_FOLDER}/")
+            return is_placed and self._is_found_below(cited)
+        if not self._is_found_below(cited) or _is_in_skipped_folder(cited):
+            return False
+        from kept.workspace.ignored import is_ignored
+
+        return not is_ignored(self, cited)
+
+    def require_own(self, absolute: str, shown: str) -> None:
+        """Raise PathRefused if a note is in an extra path only: those are searched, never written."""
+        if not self.is_own_note(absolute) and self._is_extra(absolute):
+            raise PathRefused(f"{shown}: extra paths are searched, never written.", hint=_NOT_WRITTEN)
+
+    def _is_extra(self, absolute: str) -> bool:
+        if absolute in self.extra_paths:
+            return self.is_note_file(absolute)
         below = (absolute[len(extra) + 1 :] for extra in self.extra_paths if absolute.startswith(extra + os.sep))
-        return any(map(_is_discovered_below, below))
+        return any(map(self._is_found_below, below))
+
+    def _is_found_below(self, relative: str) -> bool:
+        """Return whether discovery finds a note of this name, relative to a folder that it walks."""
+        return _are_visible(relative) and self.is_note_file(relative)
 
     def locate(self, path: str) -> str:
         """Return the absolute path of a note that a caller named.
 
-        Raise PathRefused for anything but Markdown, for '..', for a path outside the workspace and its extra paths,
+        Raise PathRefused for anything but notes, for '..', for a path outside the workspace and its extra paths,
         and for a name that is too long. `OpenWorkspace` checks for missing notes and links.
         """
         if not path or "\0" in path:
@@ -215,8 +305,9 @@ class Workspace:
         parts = path.replace("\\", "/").split("/")
         if ".." in parts:
             raise PathRefused(f"{shown}: '..' is not allowed.")
-        if not is_markdown(path):
-            raise PathRefused(f"{shown}: only Markdown notes (.md) can be read or written.")
+        if not self.is_note_file(path):
+            endings = ", ".join(self.endings)
+            raise PathRefused(f"{shown}: only Markdown notes ({endings}) can be read or written.")
         absolute = os.path.normpath(os.path.join(self.root, path))
         if self.base_of(absolute) is None:
             raise PathRefused(f"{shown}: outside the workspace.")
@@ -240,35 +331,3 @@ def show_path(path: str) -> str:
     """Return a path for a message: on one line, without characters that a terminal or JSON cannot take."""
     shown = path if path.isprintable() else ascii(path)[1:-1]
     return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}…"
-
-
-# the log of a day
-
-DAILY_NOTE = re.compile(r"(?:^|/)(\d{4}-\d{2}-\d{2})(?:-([2-9]|[1-9]\d{1,2}))?\.md$", re.IGNORECASE)
-"""Groups: the day, and the number of the part, without one for the first."""
-_MAX_PARTS = 999
-
-
-def daily_name(day: dt.date, part: int = 1) -> str:
-    return f"{MEMORY_FOLDER}/{day:%Y-%m-%d}{'' if part == 1 else f'-{part}'}.md"
-
-
-def daily_parts(workspace: Workspace, day: dt.date) -> list[str]:
-    """Return the existing files of a day's log, in the order they were written."""
-    parts: list[str] = []
-    for part in range(1, _MAX_PARTS + 1):
-        name = daily_name(day, part)
-        if not os.path.lexists(os.path.join(workspace.root, name)):
-            break
-        parts.append(name)
-    return parts
-
-
-def find_next_part(workspace: Workspace, path: str) -> str | None:
-    """Return the part of a daily log that follows ``path``, or None."""
-    name = DAILY_NOTE.search(path)
-    if name is None:
-        return None
-    part = int(name[2] or 1) + 1
-    after = f"{path[: name.start(1)]}{name[1]}-{part}.md"
-    return after if os.path.isfile(os.path.join(workspace.root, after)) else None
