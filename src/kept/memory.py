@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
@@ -192,11 +193,13 @@ class Memory:
         (``telegram:5054``). With it or ``channel``, only conversations are searched. With ``tags``, only notes that
         have all of them; #area/home counts as #area too.
         """
+        service = self.index_service
+        service.require_usable()
+        if threading.current_thread() is not threading.main_thread():
+            service.import_search()
         from kept.search.query import parse_query
 
         filters = self._filters(source, path, since, until, session_key=session_key, channel=channel, tags=tags)
-        service = self.index_service
-        service.require_usable()
         listed = self._list_time(query, filters, max_results, progress)
         if listed is not None:
             return listed

@@ -280,14 +280,23 @@ class IndexService:
         with index.reading():
             return list_hits(index, filters, get_daily_notes(self.workspace), max_results=max_results)
 
+    def import_search(self) -> None:
+        """Import all modules of a search under the lock, for a thread.
+
+        A command imports some of them only if a query needs them. A child that is forked while a thread imports gets
+        modules that are never completed; a fork waits for the lock.
+        """
+        with self._lock:
+            import kept.indexing.browse
+            import kept.search.date_reader
+            import kept.search.pipeline
+            import kept.search.query
+            import kept.search.query_dates  # noqa: F401
+
     # syncing
 
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
         """Bring the index up to date. ``force`` rebuilds it."""
-        # Imported already here, as threads that search after a sync may be forked: a child that is forked during an
-        # import waits for it forever.
-        import kept.search.pipeline  # noqa: F401
-
         self.require_usable()
         with self._lock:
             report = self._healing(self._sync_by_request, force=force, progress=progress)
