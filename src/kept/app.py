@@ -99,12 +99,12 @@ def open_dispatcher(
 ) -> Dispatcher:
     """Return a dispatcher for an agent and the commands. ``more_status`` returns further lines for /status."""
     from kept.agent.agent import Agent
-    from kept.responder.dispatcher import Commands, Dispatcher, IndexCadence
+    from kept.responder.dispatcher import Commands, Dispatcher, PeriodicIndexer
 
     agent = Agent(memory, sessions, model)
     commands = Commands(agent, memory, sessions, more_status=more_status)
     every = memory.config.gateway.auto_responder.memory_index_interval_messages
-    return Dispatcher(agent, sessions, commands, cadence=IndexCadence(memory, every_messages=every))
+    return Dispatcher(agent, sessions, commands, indexer=PeriodicIndexer(memory, every_messages=every))
 
 
 def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel:

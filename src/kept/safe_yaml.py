@@ -1,6 +1,6 @@
-"""Parsing YAML that somebody else may have written.
+"""Parse YAML from untrusted sources.
 
-Nothing about the text is trusted: 400 bytes of YAML can stand for gigabytes, and deep nesting can end the process.
+Nothing about the text is trusted: 400 bytes of YAML can expand to gigabytes, and deep nesting can end the process.
 """
 
 from __future__ import annotations

@@ -565,7 +565,7 @@ def test_what_was_said_in_a_group_since_the_last_reply_comes_with_the_question_o
         async with running_responder(harness, telegram=RecordingChannel()) as responder:
             key = harness.key("-100", channel="telegram", chat_type="group")
             for number in range(3):
-                responder.hear(key, GroupLine("Bea", f"line {number}", dt.datetime.now().astimezone()))
+                responder.add_group_line(key, GroupLine("Bea", f"line {number}", dt.datetime.now().astimezone()))
             await tell(responder, key, "@bot what do you think?", "m1", chat=-100)
             await reply_to(responder, "m1", "telegram")
             await tell(responder, key, "@bot and now?", "m2", chat=-100)

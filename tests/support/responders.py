@@ -13,7 +13,7 @@ from kept.agent.agent import Agent
 from kept.agent.events import Inbound
 from kept.llm.base import ChatRequest
 from kept.responder.channel import Channel, PullChannel, ResponderTiming
-from kept.responder.dispatcher import Commands, Dispatcher, IndexCadence
+from kept.responder.dispatcher import Commands, Dispatcher, PeriodicIndexer
 from kept.responder.inbox import AnswerRun, Inbox
 from kept.responder.responder import Responder
 from kept.sessions.entries import Message
@@ -82,8 +82,8 @@ class ResponderHarness:
         agent = Agent(self.memory, self.sessions, self.model, retry_wait_s=0.0)
         settings = self.memory.config.gateway.auto_responder
         commands = Commands(agent, self.memory, self.sessions, more_status=lambda: responder.status_lines())
-        cadence = IndexCadence(self.memory, every_messages=settings.memory_index_interval_messages)
-        dispatcher = dispatcher_class(agent, self.sessions, commands, cadence=cadence)
+        indexer = PeriodicIndexer(self.memory, every_messages=settings.memory_index_interval_messages)
+        dispatcher = dispatcher_class(agent, self.sessions, commands, indexer=indexer)
         responder = Responder(dispatcher, self.inbox(), settings, channels, timing=timing)
         return responder
 

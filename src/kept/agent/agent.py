@@ -197,7 +197,7 @@ class AgentTurn:
                         yield event
             for event in await self._finish():
                 yield event
-            await self._make_room()
+            await self._compact_or_flush()
 
     # receiving
 
@@ -342,7 +342,7 @@ class AgentTurn:
 
     # after the reply
 
-    async def _make_room(self) -> None:
+    async def _compact_or_flush(self) -> None:
         """Compact or flush now, while no one waits, if the next turn would have to.
 
         The reply has been given, so a failure is logged; the next turn tries again.

@@ -1,4 +1,4 @@
-"""What all parts of an agent share: its services, the limits learned about its model, and calls of the model.
+"""Shared by all parts of an agent: its services, the limits learned about its model, and calls of the model.
 
 A reply is streamed, and NO_REPLY, the model's way to send nothing, is removed from it. Other calls wait for the whole
 answer, are retried, and read a long conversation in pieces.

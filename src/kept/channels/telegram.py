@@ -157,7 +157,7 @@ class TelegramChannel:
     async def _handle(self, responder: Responder, update: telegram.Update) -> None:
         match self._read(update):
             case OverheardMessage(key, line) if line.timestamp:  # the library does not require one
-                responder.hear(key, line)
+                responder.add_group_line(key, line)
             case AddressedMessage(key, message):
                 await self._accept(responder, key, message)
             case UnreadableMessage(to):

@@ -61,7 +61,7 @@ class TerminalConversation:
                 show(event)
                 reply = event if isinstance(event, Reply) else reply
         if command is None:
-            self._dispatcher.cadence.add(2)
+            self._dispatcher.indexer.add(2)
         return reply
 
 

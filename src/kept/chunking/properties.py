@@ -14,7 +14,7 @@ from kept.safe_yaml import YamlRefused, load_yaml
 from kept.values import frozen
 
 MAX_LINES = 200
-"""Front matter that is not closed within so many lines is text."""
+"""Front matter that is not closed within this many lines is text."""
 MAX_CHARS = 64_000
 MAX_NAME_CHARS = 200
 """A title counts for every chunk of its note, so a longer one is cut."""

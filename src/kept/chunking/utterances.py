@@ -45,8 +45,8 @@ class UtteranceChunk:
 
 @frozen
 class Settled:
-    """Where indexing resumes when a transcript has grown: the last line whose chunks are final, and the line to read
-    from to cut the lines after it."""
+    """Position from which indexing resumes when a transcript has grown: the last line whose chunks are final, and the
+    line to read from to cut the lines after it."""
 
     line: int
     resume_line: int

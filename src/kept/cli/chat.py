@@ -55,7 +55,7 @@ def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[Term
     dispatcher = open_dispatcher(memory, sessions, model)
     runner = stack.enter_context(asyncio.Runner())
     stack.callback(lambda: runner.run(model.close()))
-    stack.callback(lambda: runner.run(dispatcher.cadence.close()))
+    stack.callback(lambda: runner.run(dispatcher.indexer.close()))
     return TerminalConversation(dispatcher, sessions, memory.clock, name=session), runner
 
 

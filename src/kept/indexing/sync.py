@@ -84,7 +84,7 @@ def is_unchanged(file: SourceFile, row: FileRow) -> bool:
 
 @frozen
 class Growth:
-    """What was added to one transcript since the last sync."""
+    """Growth of one transcript since the last sync."""
 
     size: int = 0
     messages: int = 0
@@ -379,7 +379,7 @@ class SyncRun:
 
     def _finish(self) -> None:
         """Tidy the live tables and the cache, inside the caller's transaction."""
-        self.index.live.settle(changed_chunks=self.tally.changed_chunks)
+        self.index.live.optimise(changed_chunks=self.tally.changed_chunks)
         self.index.cache.evict(self.settings.cache.max_entries if self.settings.cache.enabled else 0)
         self.index.put_meta(META_SYNCED, self.clock.now().isoformat(timespec="seconds"))
 

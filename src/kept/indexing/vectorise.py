@@ -110,7 +110,7 @@ class Vectoriser:
         if self.cache.enabled:
             key, now_s = self.embedder.identity.key, self.clock.time_ns() // 1_000_000_000
             self.index.cache.put(key, vectors.fresh.items(), now_s=now_s)
-            self.index.cache.used(key, vectors.known, now_s=now_s)
+            self.index.cache.mark_used(key, vectors.known, now_s=now_s)
 
     def store(self, vectors: Mapping[bytes, bytes]) -> None:
         """Put the vectors of a batch into the cache, durably. Without caching they stay until the sync ends."""

@@ -158,7 +158,7 @@ def _read_pid(path: str) -> int | None:
     return int(digits) if digits.isdigit() else None
 
 
-class Leadership:
+class LeaderLock:
     """The lock of the leader, held from `take` until `release` or the end of the process."""
 
     def __init__(self, path: str) -> None:
@@ -210,7 +210,7 @@ class LeaderLoop:
     def __init__(
         self,
         service: IndexService,
-        leadership: Leadership,
+        leadership: LeaderLock,
         reporter: LiveReporter,
         timing: LiveTiming,
         *,
@@ -355,7 +355,7 @@ class LiveIndex:
         self._watches = memory.settings.sync.watch if watch is None else watch
         self._timing = timing or LiveTiming()
         self._reporter = LiveReporter(listener)
-        self._leadership = Leadership(lock_path(memory.config))
+        self._leadership = LeaderLock(lock_path(memory.config))
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
@@ -366,7 +366,7 @@ class LiveIndex:
         self._reporter.reset()
         self._thread = None
         self._stop, self._ready = threading.Event(), threading.Event()
-        self._leadership = Leadership(self._leadership.path)
+        self._leadership = LeaderLock(self._leadership.path)
 
     def start(self) -> LiveIndex:
         if self._thread is None:

@@ -9,7 +9,7 @@ from kept.config import ProviderKeys
 from kept.config.schema import ModelSettings
 from kept.errors import ModelUnavailable
 from kept.llm.base import ChatModel
-from kept.llm.streaming import ANTHROPIC, OPENAI, Home, SdkChat, get_service
+from kept.llm.streaming import ANTHROPIC, OPENAI, ProviderDefaults, SdkChat, get_service
 
 if TYPE_CHECKING:
     from kept.llm.claude_cli import KeptServer
@@ -47,7 +47,7 @@ def make_model(settings: ModelSettings, keys: ProviderKeys, *, kept: KeptServer 
             assert_never(settings.provider)
 
 
-def _make_sdk(kind: type[SdkChat], home: Home, settings: ModelSettings, keys: ProviderKeys) -> ChatModel:
+def _make_sdk(kind: type[SdkChat], home: ProviderDefaults, settings: ModelSettings, keys: ProviderKeys) -> ChatModel:
     service = get_service(home, settings, keys)
     if importlib.util.find_spec(home.provider) is None:
         raise ModelUnavailable(

@@ -83,7 +83,7 @@ class ModelService:
 
 
 @frozen
-class Home:
+class ProviderDefaults:
     """A provider's own address and default model."""
 
     provider: str
@@ -93,11 +93,11 @@ class Home:
     """Used unless the settings name another."""
 
 
-ANTHROPIC = Home("anthropic", "Anthropic", "https://api.anthropic.com", "claude-sonnet-5-5")
-OPENAI = Home("openai", "OpenAI", "https://api.openai.com/v1", "gpt-5.4-mini")
+ANTHROPIC = ProviderDefaults("anthropic", "Anthropic", "https://api.anthropic.com", "claude-sonnet-5-5")
+OPENAI = ProviderDefaults("openai", "OpenAI", "https://api.openai.com/v1", "gpt-5.4-mini")
 
 
-def get_service(home: Home, settings: ModelSettings, keys: ProviderKeys) -> ModelService:
+def get_service(home: ProviderDefaults, settings: ModelSettings, keys: ProviderKeys) -> ModelService:
     """Return the configured model of a provider. Raise ModelUnavailable if its name or its key is missing."""
     account = choose_account(
         home.url,

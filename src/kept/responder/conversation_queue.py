@@ -63,7 +63,7 @@ class ConversationQueue:
         """End the debounce now."""
         self._hurry.set()
 
-    async def settle(self) -> None:
+    async def wait_for_debounce(self) -> None:
         """Return when the debounce is over.
 
         Each message that arrives meanwhile moves the end, so the time left is computed again after every wait.

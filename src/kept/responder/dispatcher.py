@@ -260,15 +260,15 @@ def _describe_compaction(result: CompactionResult) -> str:
 
 
 class Dispatcher:
-    """Chooses between commands and agent. The caller adds the messages that the agent answered to ``cadence``."""
+    """Chooses between commands and agent. The caller adds the messages that the agent answered to ``indexer``."""
 
     def __init__(
-        self, agent: AnsweringAgent, sessions: SessionStore, commands: Commands, *, cadence: IndexCadence
+        self, agent: AnsweringAgent, sessions: SessionStore, commands: Commands, *, indexer: PeriodicIndexer
     ) -> None:
         self.agent = agent
         self.sessions = sessions
         self.commands = commands
-        self.cadence = cadence
+        self.indexer = indexer
 
     async def current_session_id(self, key: SessionKey) -> str:
         """Return the id of the session that a conversation is in now. Begin one if it has none."""
@@ -312,10 +312,10 @@ class Dispatcher:
         async with aclosing(self.agent.respond(session.id, [text], group=group)) as events:
             async for event in events:
                 yield event
-        self.cadence.add(2)
+        self.indexer.add(2)
 
 
-class IndexCadence:
+class PeriodicIndexer:
     """Indexes new messages every few messages, so that no search has many of them to index."""
 
     def __init__(self, memory: Memory, *, every_messages: int) -> None:

@@ -142,7 +142,7 @@ class AnswerRunner:
                     elif not reply.done():  # it is done if the caller was cancelled
                         reply.set_result(event)
             if job.command is None:
-                dispatcher.cadence.add(len(inbound) + 1)
+                dispatcher.indexer.add(len(inbound) + 1)
             if not reply.done():
                 reply.set_result(Reply("", "", silent=True))
         except Exception as exc:
@@ -247,7 +247,7 @@ class Responder:
             replay.end()
         self._replays.clear()
         await self._runner.finish(0.0 if left else max(0.0, deadline - loop.time()))
-        await self._dispatcher.cadence.close()
+        await self._dispatcher.indexer.close()
         self._writer.close()
         return not left
 
@@ -280,7 +280,7 @@ class Responder:
         if command is not None and command.name == "stop":
             self._stop_before(queue, message)
 
-    def hear(self, key: SessionKey, line: GroupLine) -> None:
+    def add_group_line(self, key: SessionKey, line: GroupLine) -> None:
         """Remember a message of a group that needs no answer, as context for the next answer there."""
         self._groups.add(str(key), line)
 
@@ -368,7 +368,7 @@ class Responder:
         """
         try:
             while queue.waiting or queue.interrupted:
-                await queue.settle()
+                await queue.wait_for_debounce()
                 async with self._slots:
                     run = await self._answer_next(queue)
                 if run is not None:

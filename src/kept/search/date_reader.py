@@ -397,7 +397,7 @@ class WordReader:
         return int(word) if word.isdecimal() and len(word) < 4 else date_words.NUMBERS.get(word)
 
     def _up_to_now(self, unit: str, number: int) -> TimeReading:
-        """Return the time from so many units ago until now, the whole of today included."""
+        """Return the time from ``number`` units ago until now, the whole of today included."""
         exact = read_ago(self.now, unit, number).exact
         assert exact is not None
         return TimeReading("span", (Period(exact.start, day_of(self.today).end),))

@@ -33,7 +33,7 @@ class Period:
 
 @frozen
 class TimeReading:
-    """What a time expression means."""
+    """Meaning of a time expression."""
 
     kind: TimeKind
     periods: tuple[Period, ...]
@@ -102,7 +102,7 @@ def last_occurrences(month: int, day: int | None, today: dt.date, *, before: boo
 
 
 def read_ago(now: dt.datetime, unit: str, count: int) -> TimeReading:
-    """Return the time so many units ago; a negative count is ahead.
+    """Return the time ``count`` units ago; a negative count is ahead.
 
     People round: "two weeks ago" is somewhere in the week around that day.
     """
@@ -118,7 +118,7 @@ def read_ago(now: dt.datetime, unit: str, count: int) -> TimeReading:
 
 
 def shift(day: dt.date, unit: str, count: int) -> dt.date:
-    """Return the day so many units later."""
+    """Return the day ``count`` units later."""
     if unit in ("month", "quarter", "year"):
         count = max(-1200, min(count, 1200))
         return add_months(day, count * {"month": 1, "quarter": 3, "year": 12}[unit])

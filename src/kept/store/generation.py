@@ -219,7 +219,7 @@ class Generation:
 
     # chunks
 
-    def settle(self, *, changed_chunks: int) -> None:
+    def optimise(self, *, changed_chunks: int) -> None:
         """After a sync, pack new vectors, and merge the full-text index if a good part of it is new.
 
         A query reads every segment of that index, for each word and each row; one segment is twice as fast.

@@ -190,7 +190,7 @@ class EmbeddingCache:
             ((identity, key, vector, len(vector) // 4, now_s) for key, vector in vectors),
         )
 
-    def used(self, identity: str, hashes: Iterable[bytes], *, now_s: int) -> None:
+    def mark_used(self, identity: str, hashes: Iterable[bytes], *, now_s: int) -> None:
         """Mark entries as used, each at most once a day: a sync that changes nothing should write nothing."""
         self.db.executemany(
             "UPDATE embedding_cache SET used_at = ? WHERE identity = ? AND hash = ? AND used_at < ?",

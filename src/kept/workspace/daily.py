@@ -22,7 +22,7 @@ _ISO = "YYYY-MM-DD"
 
 @frozen
 class DailyNotes:
-    """Where the notes of days are. A note named 2026-11-16.md counts as one in every folder."""
+    """Folder and file name of daily notes. A note named 2026-11-16.md counts as one in every folder."""
 
     folder: str = MEMORY_FOLDER
     """Path in the workspace, empty for the workspace itself."""
@@ -104,10 +104,10 @@ def part_name(first: str, part: int) -> str:
 
 def find_next_part(workspace: Workspace, path: str) -> str | None:
     """Return the part of a daily log that follows ``path``, or None."""
-    found = get_daily_notes(workspace).find_day(path)
-    if found is None:
+    day_and_part = get_daily_notes(workspace).find_day(path)
+    if day_and_part is None:
         return None
-    part = found[1]
+    part = day_and_part[1]
     first = path if part == 1 else f"{path[: -len(f'-{part}.md')]}.md"
     after = part_name(first, part + 1)
     return after if os.path.isfile(os.path.join(workspace.root, after)) else None

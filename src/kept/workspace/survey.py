@@ -1,4 +1,4 @@
-"""What is in the folder of a workspace and is not indexed: for `kept init` and `kept doctor`."""
+"""Survey of a workspace folder for `kept init` and `kept doctor`: its notes, and which files are not indexed."""
 
 from __future__ import annotations
 

@@ -67,8 +67,8 @@ def _is_daily_note(workspace: Workspace, relative: str) -> bool:
     from kept.workspace.daily import get_daily_notes
 
     daily = get_daily_notes(workspace)
-    found = daily.find_day(relative)
-    return found is not None and (not daily.folder or relative.startswith(f"{daily.folder}/"))
+    day = daily.find_day(relative)
+    return day is not None and (not daily.folder or relative.startswith(f"{daily.folder}/"))
 
 
 def refusal(shown: str) -> PathRefused:
