@@ -146,3 +146,13 @@ def test_a_channel_or_path_that_nothing_has_is_said(kept, notes):
     channel = kept("search", "otter", "--channel", "slack")
     assert "No conversation is on channel 'slack'. No conversation is indexed." in channel.err
     assert kept("sessions", "list", "--channel", "slack").out == "No session is on channel 'slack'.\n"
+
+
+def test_a_title_in_the_properties_is_shown_in_a_list_and_finds_the_note(kept, workspace):
+    note = "---\ntitle: Ada Lovelace\naliases: [Countess]\n---\n\nMet at the dinner.\n"
+    write_file(workspace / "memory/ada.md", note)
+    assert [file["title"] for file in kept("list", "--path", "memory/ada.md", "--json").json["files"]] == [
+        "Ada Lovelace"
+    ]
+    for name in ("Ada Lovelace", "countess", "ada"):
+        assert "Met at the dinner." in kept("get", name).out

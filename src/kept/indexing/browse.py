@@ -21,6 +21,8 @@ from kept.store.file_list import (
     note_headings,
     note_paths,
 )
+from kept.store.generation import ALIAS, TITLE
+from kept.words.segment import fold, name_key, normalise
 from kept.workspace.daily import daily_name, daily_parts
 
 if TYPE_CHECKING:
@@ -95,16 +97,19 @@ def list_files(
     def read(live: Generation) -> tuple[tuple[FileSummary, ...], int]:
         select = list_by_change if order == "change" else list_by_time
         rows, total = select(live, filters, max_results)
-        return tuple(_summary(row, find_opening(live, row)) for row in rows), total
+        return tuple(_summary(row, find_opening(live, row), live.notes.find_title(row.path)) for row in rows), total
 
     (files, total), degraded = service.read(read, progress=progress)
     reasons = explain_no_hits(service, filters) if not files else ()
     return Listing(files, total, (*degraded, *reasons))
 
 
-def _summary(row: ListedRow, opening: Opening | None) -> FileSummary:
+def _summary(row: ListedRow, opening: Opening | None, note_title: str | None) -> FileSummary:
     lines = [line for text in (opening.texts if opening else ()) for line in text.split("\n")]
-    title = _title(row, opening, lines)
+    if row.source == "sessions":
+        title = opening.heading if opening else ""
+    else:
+        title = note_title or _stem(row.path)
     return FileSummary(
         path=row.path,
         source=row.source,
@@ -116,13 +121,6 @@ def _summary(row: ListedRow, opening: Opening | None) -> FileSummary:
         session_key=opening.session_key if opening else None,
         channel=opening.channel if opening else None,
     )
-
-
-def _title(row: ListedRow, opening: Opening | None, lines: Sequence[str]) -> str:
-    if row.source == "sessions":
-        return opening.heading if opening else ""
-    heading = next((line for line in lines if line.startswith("# ")), "").removeprefix("# ").strip()
-    return heading or _stem(row.path)
 
 
 def _excerpt(lines: Sequence[str], title: str) -> str:
@@ -150,12 +148,15 @@ def find_note(service: IndexService, name: str, now: dt.datetime) -> str | None:
     parts = daily_parts(service.workspace, day) if day else []
     if parts:
         return parts[0]
-    wanted = _plain(f"{day:%Y-%m-%d}" if day else name)
-    (paths, headings), _ = service.read(lambda live: (note_paths(live), note_headings(live)))
+    plain_name = _plain(f"{day:%Y-%m-%d}" if day else name)
+    (paths, headings, named), _ = service.read(
+        lambda live: (note_paths(live), note_headings(live), live.notes.paths_named(name_key(name)))
+    )
     for matches in (
-        [path for path in paths if _plain(path) == wanted or _plain(path.rpartition(".")[0]) == wanted],
-        [path for path in paths if _plain(_stem(path)) == wanted],
-        [path for path, heading in headings.items() if _plain(heading.partition(" > ")[0]) == wanted],
+        [path for path in paths if _plain(path) == plain_name or _plain(path.rpartition(".")[0]) == plain_name],
+        [path for path in paths if _plain(_stem(path)) == plain_name],
+        [path for path, kind in named if kind in (TITLE, ALIAS)],
+        [path for path, heading in headings.items() if _plain(heading.partition(" > ")[0]) == plain_name],
     ):
         if len(matches) == 1:
             return matches[0]
@@ -195,6 +196,4 @@ def _stem(path: str) -> str:
 
 
 def _plain(name: str) -> str:
-    from kept.words.segment import fold, normalise
-
     return fold(normalise(name)).casefold().strip()
