@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from kept.limits import int64, utf8_safe
+from kept.limits import INT64_MAX, int64, utf8_safe
 from kept.records import Problem, SourceFile
 from kept.sessions.transcript_paths import is_transcript
 from kept.values import frozen
@@ -19,10 +19,10 @@ from kept.workspace.workspace import (
     IGNORE_FILES,
     MEMORY_FOLDER,
     ROOT_NOTES,
+    SURELY_SHORT,
     Workspace,
     find_name_fault,
     is_skipped_folder,
-    is_visible,
 )
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class _Walk:
         with os.scandir(handle) as listing:
             for entry in listing:
                 name = entry.name
-                if not is_visible(name):
+                if name.startswith("."):  # not `is_visible`: a call for each file of a large vault is felt
                     hidden.append(name)
                 elif entry.is_dir(follow_symlinks=False):
                     entries.append((path + name, cited + name, None))
@@ -175,17 +175,19 @@ class _Walk:
     def file(self, absolute: str, cited: str, state: os.stat_result) -> None:
         if not stat.S_ISREG(state.st_mode):
             return
-        fault = find_name_fault(absolute, cited)
+        is_plain = cited.isascii() and len(absolute) <= SURELY_SHORT
+        fault = None if is_plain else find_name_fault(absolute, cited)
         if fault:
             self.problem(absolute, fault)
             return
         if state.st_size > self.max_bytes:
             self.problem(absolute, f"{state.st_size:,} bytes, more than the limit of {self.max_bytes:,}; not indexed")
             return
-        times = int64(state.st_mtime_ns), int64(state.st_ctime_ns)
-        self.files.setdefault(
-            (state.st_dev, state.st_ino), SourceFile(cited, absolute, "memory", state.st_size, *times)
-        )
+        mtime_ns, ctime_ns = state.st_mtime_ns, state.st_ctime_ns
+        if max(mtime_ns, ctime_ns) > INT64_MAX or min(mtime_ns, ctime_ns) < 0:
+            mtime_ns, ctime_ns = int64(mtime_ns), int64(ctime_ns)
+        file = SourceFile(cited, absolute, "memory", state.st_size, mtime_ns, ctime_ns)
+        self.files.setdefault((state.st_dev, state.st_ino), file)
 
     def problem(self, path: str, reason: str) -> None:
         shown = utf8_safe(self.workspace.cite(path))

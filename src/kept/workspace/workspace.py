@@ -116,7 +116,7 @@ ROOT_NOTES = (*LONG_TERM, "USER.md", *INSTRUCTING)
 MAX_PATH_BYTES = 4095
 """Limit of Linux for a path. A longer one could be opened part by part, but not by other programs."""
 MAX_NAME_BYTES = 255
-_SURELY_SHORT = MAX_PATH_BYTES // 4
+SURELY_SHORT = MAX_PATH_BYTES // 4
 """A character has at most four bytes, so a path of this many characters is within the limit."""
 _SHOWN_CHARS = 300
 _CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"
@@ -163,7 +163,7 @@ def find_name_fault(absolute: str, cited: str) -> str | None:
 
 
 def is_too_long(absolute: str) -> bool:
-    return len(absolute) > _SURELY_SHORT and len(os.fsencode(absolute)) > MAX_PATH_BYTES
+    return len(absolute) > SURELY_SHORT and len(os.fsencode(absolute)) > MAX_PATH_BYTES
 
 
 def has_control_characters(path: str) -> bool:
