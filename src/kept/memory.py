@@ -27,6 +27,7 @@ from kept.records import (
     TagCount,
     TagList,
     Written,
+    parse_citation,
 )
 from kept.workspace.workspace import Workspace
 
@@ -119,7 +120,7 @@ class Memory:
 
     # notes
 
-    def add(self, text: str, *, to: str = "daily", by_tool: bool = False) -> Written:
+    def add(self, text: str, *, to: str | os.PathLike[str] = "daily", by_tool: bool = False) -> Written:
         """Append a text to today's log, to long-term memory (``to="memory"``) or to a note by its path.
 
         The text is on disk when this returns, and the next search finds it. Set ``by_tool`` if a model chose the
@@ -128,14 +129,19 @@ class Memory:
         from kept.workspace.notes import add_note
 
         max_bytes = self.settings.max_file_bytes
-        return add_note(self.workspace, text, to=to, clock=self.clock, max_bytes=max_bytes, by_tool=by_tool)
+        return add_note(self.workspace, text, to=os.fspath(to), clock=self.clock, max_bytes=max_bytes, by_tool=by_tool)
 
-    def read(self, path: str, *, start: int = 1, lines: int | None = None) -> Passage:
+    def read(self, path: str | os.PathLike[str], *, start: int | None = None, lines: int | None = None) -> Passage:
         """Return lines of a note, or of a conversation as a search cites it (``sessions/….jsonl``).
 
-        Instead of a path, ``path`` may be a day ("yesterday", "12 November"), or the title or file name of a note if
-        only one note has it.
+        Instead of a path, ``path`` may be a citation (``memory/ideas.md#L3-L9``), a day ("yesterday", "12 November"),
+        or the title or file name of a note if only one note has it. ``start`` and ``lines`` override a citation.
         """
+        path = os.fspath(path)
+        if cited := parse_citation(path):
+            path, first, last = cited
+            start, lines = start or first, lines or max(1, last - first + 1)
+        start = start or 1
         from kept.sessions.transcript_paths import is_transcript_citation
 
         if is_transcript_citation(path):

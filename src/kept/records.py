@@ -20,6 +20,16 @@ def cite(path: str, start_line: int, end_line: int) -> str:
     return f"{path}#L{start_line}" if start_line == end_line else f"{path}#L{start_line}-L{end_line}"
 
 
+def parse_citation(text: str) -> tuple[str, int, int] | None:
+    """Return path, first and last line of a citation, or None for a text that is not one."""
+    if "#" not in text:
+        return None
+    import re
+
+    match = re.fullmatch(r"(.+)#L(\d{1,9})(?:-L?(\d{1,9}))?", text, re.IGNORECASE | re.DOTALL)
+    return (match[1], int(match[2]), int(match[3] or match[2])) if match else None
+
+
 @frozen
 class SourceFile:
     """A note or a transcript with its size and times: enough to tell whether it changed without reading it."""
@@ -177,6 +187,9 @@ class SearchResult:
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
+
+    def __getitem__(self, index: int) -> Hit:
+        return self.hits[index]
 
     def __len__(self) -> int:
         return len(self.hits)

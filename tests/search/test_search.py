@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -364,3 +365,13 @@ def test_switched_off_means_off(tmp_path, notes):
         pytest.raises(Exception, match="switched off"),
     ):
         memory.search("tomatoes")
+
+
+def test_the_first_hit_is_read_back_by_its_citation(tmp_path, notes):
+    with open_memory(tmp_path) as memory:
+        hit = memory.search("tomatoes")[0]
+        assert (
+            memory.read(hit.citation).text
+            == memory.read(hit.path, start=hit.start_line, lines=hit.end_line - hit.start_line + 1).text
+        )
+        assert memory.read(Path(hit.path)).path == hit.path

@@ -32,6 +32,7 @@ from kept.records import (
     TagCount,
     Written,
     cite,
+    parse_citation,
 )
 
 NOTES = "kept://notes/"
@@ -43,7 +44,6 @@ _NAME_CHARS = 200
 _MOST_LINKS = 100
 _ERROR_CHARS = 1_000
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2})?")
-_CITED = re.compile(r"^(?P<path>.+\.(?:md|jsonl))#L(?P<first>\d{1,9})(?:-L?(?P<last>\d{1,9}))?$", re.IGNORECASE)
 _PUNCTUATION = frozenset("./_-")
 _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
 """Characters that are letters or marks by their Unicode category, but are not visible."""
@@ -214,12 +214,11 @@ def from_uri(path: str) -> str:
 
 def from_citation(path: str, start: int | None, lines: int | None) -> tuple[str, int | None, int | None]:
     """Return path, first line and number of lines. An explicit ``start`` or ``lines`` overrides the citation."""
-    cited = _CITED.match(path)
+    cited = parse_citation(path)
     if not cited:
         return from_uri(path), start, lines
-    first = int(cited["first"])
-    last = int(cited["last"] or first)
-    return from_uri(cited["path"]), start or first, lines or max(1, last - first + 1)
+    path, first, last = cited
+    return from_uri(path), start or first, lines or max(1, last - first + 1)
 
 
 def decode(text: str) -> str:
