@@ -7,12 +7,13 @@ import pty
 import select
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.support.chat_server import ModelServer, Says, Stalls
 from tests.support.commands import KEPT
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -88,6 +89,11 @@ class Terminal:
         if self.pid == 0:
             os.execve(KEPT, [KEPT, *args], {**environment, "TERM": "dumb", "NO_COLOR": "1"})
 
+    def wait_for_input(self) -> None:
+        """Wait until the command sleeps. Python notices Ctrl-C late if it comes while a key is being handled."""
+        stat = Path(f"/proc/{self.pid}/stat")
+        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "S", "a command that waits for a key")
+
     def read_until(self, text: str) -> str:
         """Return the output up to a text, from where the last call ended."""
         deadline = time.monotonic() + PATIENCE_S
@@ -136,7 +142,8 @@ def test_a_conversation_at_a_terminal(environment, workspace, options, model, ho
     terminal.read_until("/remember TEXT")
     terminal.read_until("> ")
     terminal.type("\x1b[A\x1b[A\x1b[A")
-    terminal.read_until("Think")
+    terminal.read_until("\r> Think")  # the last of the redraws
+    terminal.wait_for_input()
     terminal.type("\x03")
     terminal.read_until("\r\n")
     terminal.read_until("> ")
