@@ -62,8 +62,8 @@ memory.close()
 """
 
 BUSY = """
-from kept import sqlite
-sqlite.FORK_WAIT_S = 0.01
+from kept import forking
+forking.FORK_WAIT_S = 0.01
 memory = Memory.open(workspace, home=home, embedder=FakeEmbedder())
 inside, done = threading.Event(), threading.Event()
 

@@ -21,7 +21,7 @@ from kept.store.file_list import (
     note_headings,
     note_paths,
 )
-from kept.store.generation import ALIAS, TITLE
+from kept.store.note_tables import ALIAS, TITLE
 from kept.words.segment import fold, name_key, normalise
 from kept.workspace.daily import daily_name, daily_parts
 

@@ -17,11 +17,11 @@ from kept.config import Config
 from kept.embedding.base import Embedder
 from kept.embedding.registry import EmbedderChain, chain_of, choose_chain
 from kept.errors import KeptError
+from kept.forking import forget_connection
 from kept.indexing.sources import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceReader
 from kept.indexing.sync import SyncPlanner
 from kept.indexing.vectorise import Vectoriser
 from kept.records import Dropped, Hit
-from kept.sqlite import forget_connection
 from kept.store.index import Index, find_index_path, open_index
 from kept.store.vectors import VectorLimits
 from kept.values import frozen

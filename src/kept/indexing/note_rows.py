@@ -21,20 +21,8 @@ from kept.chunking.markdown import (
 from kept.chunking.utterances import TRANSCRIPT_CHUNKER_VERSION
 from kept.records import Chunk, SourceFile
 from kept.redact import REDACTION_VERSION
-from kept.store.generation import (
-    ALIAS,
-    FILE,
-    HEADING,
-    SCHEMA_VERSION,
-    TITLE,
-    WHOLE_NOTE,
-    FileRow,
-    FileWrite,
-    LinkRow,
-    NewChunk,
-    NoteRow,
-    TagRow,
-)
+from kept.store.generation import SCHEMA_VERSION, FileRow, FileWrite, NewChunk
+from kept.store.note_tables import ALIAS, FILE, HEADING, TITLE, WHOLE_NOTE, LinkRow, NoteRow, TagRow
 from kept.values import frozen
 from kept.words.segment import SEGMENTER_VERSION, name_key, segment, segment_context, tag_key, tag_levels
 from kept.workspace.daily import KEPTS_OWN, DailyNotes

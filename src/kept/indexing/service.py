@@ -15,12 +15,13 @@ from kept.durable import locked
 from kept.embedding.base import Embedder
 from kept.embedding.registry import find_price
 from kept.errors import ConfigError, EmbeddingError, LockBusy, StoreDamaged, StoreError
+from kept.forking import DatabaseLock, register_forkable
 from kept.indexing.index_handle import Freshness, IndexHandle, IndexLimits, drop_outdated
 from kept.indexing.sync import SyncPlanner, SyncRun, should_sync
 from kept.indexing.vectorise import usage_of
 from kept.ledger import open_embedding_ledger, open_heal_ledger
 from kept.records import Filter, Preview, Progress, SearchResult, SourceFile, Spending, Status, SyncReport, Usage
-from kept.sqlite import DatabaseLock, file_number, heal_and_retry, register_forkable
+from kept.sqlite import file_number, heal_and_retry
 from kept.store.generation import Generation
 from kept.store.index import Index
 from kept.workspace.scan import Scan

@@ -21,12 +21,13 @@ from typing import Any, Literal
 from kept.config import Config
 from kept.durable import locked, make_private_folder
 from kept.errors import KeptError, LockBusy, WorkspaceError
+from kept.forking import register_forkable
 from kept.indexing.service import IndexService
 from kept.live.schedule import LiveTiming, PendingChanges, SyncSchedule
 from kept.live.watcher import Watching, WatchSupervisor
 from kept.memory import Memory
 from kept.records import SyncReport
-from kept.sqlite import file_number, register_forkable
+from kept.sqlite import file_number
 from kept.values import frozen
 
 log = logging.getLogger(__name__)

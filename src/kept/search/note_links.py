@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from kept.errors import NoteNotFound, UsageError
 from kept.records import NoteLink, NoteLinks
-from kept.store.generation import FILE, LinkRow, NoteTables
+from kept.store.note_tables import FILE, LinkRow, NoteTables
 from kept.words.segment import name_key
 
 _MAX_SHOWN = 5

@@ -27,6 +27,7 @@ from kept.errors import (
     TranscriptUnwritable,
     WorkspaceError,
 )
+from kept.forking import DatabaseLock, forget_connection, register_forkable
 from kept.ledger import open_heal_ledger
 from kept.limits import int64, is_utf8, utf8_safe
 from kept.records import Heal, Problem
@@ -44,14 +45,11 @@ from kept.sessions.transcript import (
 from kept.sessions.transcript_paths import iter_transcripts
 from kept.sqlite import (
     BUSY_TIMEOUT_MS,
-    DatabaseLock,
     connect,
     connect_in_memory,
     file_number,
-    forget_connection,
     heal_and_retry,
     immediate,
-    register_forkable,
     replace_damaged,
     translated,
 )

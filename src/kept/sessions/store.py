@@ -26,6 +26,7 @@ from kept.errors import (
     TranscriptUnwritable,
     UsageError,
 )
+from kept.forking import register_forkable
 from kept.records import Problem
 from kept.sessions.catalogue import Catalogue, CatalogueLimits
 from kept.sessions.entries import (
@@ -55,7 +56,6 @@ from kept.sessions.transcript import (
     was_deleted,
 )
 from kept.sessions.transcript_paths import transcript_name
-from kept.sqlite import register_forkable
 from kept.values import frozen
 
 _CARRIED_OVER = (MODEL, THINKING)

@@ -9,8 +9,8 @@ import apsw
 
 from kept.errors import StoreDamaged
 from kept.sqlite import translate, translated
-from kept.store.generation import NOTE_TABLES
 from kept.store.index import Index
+from kept.store.note_tables import NOTE_TABLES
 from kept.values import frozen
 
 FILE = "file"
