@@ -150,15 +150,22 @@ class IndexService:
     # searching
 
     def search(
-        self, query: ParsedQuery, settings: QuerySettings, filters: Filter, *, progress: Progress | None = None
+        self,
+        query: ParsedQuery,
+        settings: QuerySettings,
+        filters: Filter,
+        *,
+        growing: str | None = None,
+        progress: Progress | None = None,
     ) -> SearchResult:
-        """Bring the index up to date, unless the settings say otherwise, and search it."""
+        """Bring the index up to date, unless the settings say otherwise, and search it. ``growing`` is the path of a
+        transcript whose last lines the caller knows: they alone do not start a sync."""
         # Imported here: reading tags or the status needs none of it.
         from kept.search.pipeline import embed_query
 
         self.require_usable()
         with self._lock:
-            warnings, is_fresh = self._healing(self._sync_for_search, progress)
+            warnings, is_fresh = self._healing(self._sync_for_search, progress, growing)
             started = time.perf_counter()  # how long the index took says nothing about the search
             embedder, reasons = self._embedder_for_search(settings)
             usage = usage_of(embedder)
@@ -194,7 +201,7 @@ class IndexService:
         with index.reading():
             return action(index.live)
 
-    def _sync_for_search(self, progress: Progress | None) -> tuple[tuple[str, ...], bool]:
+    def _sync_for_search(self, progress: Progress | None, growing: str | None = None) -> tuple[tuple[str, ...], bool]:
         """Return warnings about the index, and whether it is as new as the files."""
         self._handle.use_embedder_of_index()
         self._handle.index()
@@ -203,7 +210,9 @@ class IndexService:
         if self._freshness.is_fresh():
             return (), True
         try:
-            report = self._run_sync(progress=progress, wait_s=self.limits.search_wait_s, in_search=True)
+            report = self._run_sync(
+                progress=progress, wait_s=self.limits.search_wait_s, in_search=True, growing=growing
+            )
         except LockBusy:
             return ("Another process is indexing: the newest changes may be missing.",), False
         except StoreDamaged:
@@ -359,6 +368,7 @@ class IndexService:
         progress: Progress | None,
         wait_s: float,
         in_search: bool = False,
+        growing: str | None = None,
         retry: bool = False,
     ) -> SyncReport:
         planner = self._handle.planner()
@@ -374,10 +384,11 @@ class IndexService:
             batch_runner=self._handle.batch_runner(),
             force=force,
             in_search=in_search,
+            growing=growing,
             progress=progress,
         )
         report = run.run(wait_s=wait_s)
-        self._freshness.in_step = report.ok
+        self._freshness.in_step = report.ok and growing is None  # others may search what has grown
         self._record_usage(usage, cached=report.cached, texts=report.embedded)
         return report
 
