@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kept.errors import UsageError
@@ -127,6 +127,7 @@ def twisted(draw):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("service", SERVICES)
+@settings(max_examples=50)
 @given(tree=twisted())
 def test_conversations_with_anything_in_any_place(service, tree):
     import_raw(service, json.dumps(tree).encode())
@@ -134,6 +135,7 @@ def test_conversations_with_anything_in_any_place(service, tree):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("service", SERVICES)
+@settings(max_examples=50)
 @given(raw=st.binary(max_size=200), start=st.sampled_from([b"", b"[", b"[{", json.dumps(WELL_FORMED).encode()]))
 def test_any_bytes(service, raw, start):
     import_raw(service, start + raw)

@@ -12,7 +12,7 @@ from kept.errors import UsageError
 from kept.records import Problem
 
 if TYPE_CHECKING:
-    from kept.sessions.importers.report import ForeignFile, ImportReport, KindCount, SessionOutcome
+    from kept.sessions.importers.report import ImportReport, KindCount, SessionOutcome
     from kept.workspace.adopt import NotesAdopted
 
 _PROBLEMS_SHOWN = 50
@@ -25,7 +25,7 @@ def show_report(
 ) -> None:
     """Print a report. Raise UsageError if nothing was imported because the files have another format."""
     if report.foreign and not report.sessions and not notes:
-        raise _foreign_error(report.foreign, path, report.format)
+        raise _foreign_error(report, path)
     if as_json:
         print_json(report_json(report, notes))
     else:
@@ -34,14 +34,16 @@ def show_report(
         raise click.exceptions.Exit(_FAILED)
 
 
-def _foreign_error(files: tuple[ForeignFile, ...], path: str, format_name: str) -> UsageError:
+def _foreign_error(report: ImportReport, path: str) -> UsageError:
     from kept.sessions.importers.foreign_format import NOUNS
 
+    files = report.foreign
     first = files[0]
     if first.looks_like is None:
+        named = f"is not {NOUNS[report.format]}"  # type: ignore[index]
+        reason = next((problem.reason for problem in report.problems if problem.path == first.path), named)
         return UsageError(
-            f"{first.path} is not {NOUNS[format_name]}, so nothing was imported.",  # type: ignore[index]
-            hint="Kept imports the formats that 'kept import --help' lists.",
+            f"{first.path}: {reason}; nothing was imported.", hint="'kept import --help' lists the formats."
         )
     noun = NOUNS[first.looks_like]  # type: ignore[index]
     more = f" (and {len(files) - 1:,} more files)" if len(files) > 1 else ""

@@ -144,8 +144,8 @@ class DraftBuilder:
     def add_title(self, record: Record, title: str, *, leaf: Any, when: Any) -> None:
         """Add the title that a service has for a conversation, after the branch that ends with ``leaf``.
 
-        The id depends on both, so the same conversation under another name, or on another branch, adds it again: a session
-        has the last title, and continues after its last entry.
+        The id depends on both, so the same conversation under another name, or on another branch, adds it again: a
+        session has the last title, and continues after its last entry.
         """
         digest = fingerprint(f"{leaf}\n{title}".encode("utf-8", "backslashreplace"))
         parent = leaf if is_id(leaf) else ""

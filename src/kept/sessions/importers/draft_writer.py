@@ -26,8 +26,8 @@ class DraftWriter:
     def __init__(self, store: SessionStore, *, dry_run: bool) -> None:
         self.store = store
         self.dry_run = dry_run
-        self._planned: dict[str, Draft] = {}
-        """Sessions that a dry run would have created, by id."""
+        self._planned: dict[str, list[str]] = {}
+        """Ids of the entries of sessions that a dry run would have created, by the id of the session."""
 
     def write(self, draft: Draft) -> SessionOutcome:
         """Write a session, or what is new of it. A failure is an outcome too, so that the others are still written."""
@@ -62,7 +62,7 @@ class DraftWriter:
     def _create(self, draft: Draft) -> SessionOutcome:
         entries = (*draft.entries, *draft.added)
         if self.dry_run:
-            self._planned[draft.id] = draft
+            self._planned[draft.id] = [entry.id for entry in draft.entries if entry.id]
         else:
             self.store.adopt(draft.start, entries, session_id=draft.id, created=draft.created)
         return outcome_of(draft, "imported", added=len(entries))
@@ -86,8 +86,7 @@ class DraftWriter:
     def _find_existing(self, session_id: str) -> tuple[SessionRecord | None, list[str]] | None:
         """Return the record of a session and the ids of its entries, without the first, or None if there is none."""
         if session_id in self._planned:
-            draft = self._planned[session_id]
-            return None, [entry.id for entry in draft.entries if entry.id]
+            return None, self._planned[session_id]
         if not os.path.isdir(self.store.folder):
             return None
         record = self.store.find_by_id(session_id)

@@ -266,7 +266,7 @@ class _ImportRun:
             self._add_foreign(part.path, guess, "")
             return
         self.problems += source.problems
-        if not is_known and source.records_read:
+        if not is_known and (source.records_read or part.path == self.root):
             self._add_foreign(part.path, None, _NO_SESSION)
 
 
