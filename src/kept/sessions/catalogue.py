@@ -99,8 +99,8 @@ class Catalogue:
         self._opened: tuple[int, int] | None = None
         self._folder_state: FileState | None = None
         """State of the folder when every transcript in it was last compared with its row."""
-        self._listing: set[tuple[str, int]] = set()
-        """Names and file numbers in the folder at that time."""
+        self._listing: set[str] = set()
+        """Names in the folder at that time."""
         self._problems: list[Problem] = []
         register_forkable(self)
 
@@ -127,6 +127,9 @@ class Catalogue:
 
     def find(self, session_id: str) -> SessionRecord | None:
         return next(iter(self._select("WHERE id = ? ORDER BY updated_ms DESC LIMIT 1", [session_id])), None)
+
+    def session_ids(self) -> set[str]:
+        return self.run(lambda db: {session_id for (session_id,) in db.execute("SELECT id FROM sessions")})
 
     def locate(self, session_id: str) -> tuple[str, int] | None:
         """Return the name of a session's transcript and its version: all that appending needs."""
@@ -193,7 +196,7 @@ class Catalogue:
         if self._folder_state is not None and self._folder_state == FileState.of(self.folder):
             return
         listing = self._list_folder()
-        for file in sorted({name for name, _ in listing ^ self._listing if is_transcript(name) and is_utf8(name)}):
+        for file in sorted(name for name in listing ^ self._listing if is_transcript(name) and is_utf8(name)):
             path = os.path.join(self.folder, file)
             if os.path.islink(path) or os.path.isdir(path):
                 self.forget(file)
@@ -201,10 +204,9 @@ class Catalogue:
                 self._read_or_report(file)
         self._listing = listing
 
-    def _list_folder(self) -> set[tuple[str, int]]:
+    def _list_folder(self) -> set[str]:
         try:
-            with os.scandir(self.folder) as entries:
-                return {(entry.name, entry.inode()) for entry in entries}
+            return {*os.listdir(self.folder)}
         except OSError:
             return set()
 

@@ -196,6 +196,12 @@ class SessionStore:
         record = self._catalogue.find(session_id)
         return record and (self._catalogue.refresh_one(record.transcript_path) or record)
 
+    def session_ids(self) -> set[str]:
+        if not os.path.isdir(self.folder):
+            return set()
+        self._catalogue.refresh_names()
+        return self._catalogue.session_ids()
+
     def recent(self, *, channel: str | None = None, limit: int | None = None) -> list[SessionRecord]:
         """Return the sessions, most recently used first. Of the transcripts, only additions are read."""
         self._catalogue.refresh()

@@ -39,8 +39,6 @@ from kept.values import frozen
 
 TITLE = "title"
 """State with the title of a conversation."""
-TITLE_ID = "title-"
-"""Beginning of the id of an entry with the title that a service has for a conversation."""
 
 _LONGEST_ID = 128
 _LONGEST_NAME = 300
@@ -149,7 +147,7 @@ class DraftBuilder:
         """
         digest = fingerprint(f"{leaf}\n{title}".encode("utf-8", "backslashreplace"))
         parent = leaf if is_id(leaf) else ""
-        self.add(record, TITLE, StateEntry(TITLE, title), own_id=f"{TITLE_ID}{digest}", parent=parent, when=when)
+        self.add(record, TITLE, StateEntry(TITLE, title), own_id=f"{TITLE}-{digest}", parent=parent, when=when)
 
     def count(self, kind: str, became: Became) -> None:
         self._counts[kind[:_LONGEST_NAME], became] += 1
