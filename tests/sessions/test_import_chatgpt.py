@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from kept.sessions.entries import Attachment, Text, Thinking, ToolCall, ToolResult
+from kept.sessions import catalogue
+from kept.sessions.entries import Attachment, Message, Text, Thinking, ToolCall, ToolResult
 from kept.sessions.store import SessionStore
 from tests.support.chat_exports import gpt_conversation, gpt_node, gpt_talk, gpt_zip, write_zip
 from tests.support.files import write_file
@@ -88,8 +89,6 @@ def test_a_new_name_is_taken_over(home, tmp_path):
 
 
 def test_a_conversation_that_went_on_here_is_left_alone(home, tmp_path):
-    from kept.sessions.entries import Message
-
     path = gpt_zip(tmp_path / "export.zip", gpt_talk())
     bring_in(home, "chatgpt", path)
     with SessionStore.open(home=home) as store:
@@ -194,3 +193,12 @@ def test_a_loop_and_a_missing_parent_lose_no_message(home, tmp_path):
         "second of a loop",
         "an orphan",
     }
+
+
+def test_many_conversations_do_not_compare_every_transcript_each_time(home, tmp_path, monkeypatch):
+    scans = []
+    scan = catalogue.iter_transcripts
+    monkeypatch.setattr(catalogue, "iter_transcripts", lambda folder: scans.append(folder) or scan(folder))
+    path = gpt_zip(tmp_path / "export.zip", *[gpt_talk(f"gpt-{number}") for number in range(40)])
+    assert bring_in(home, "chatgpt", path).count("imported") == 40
+    assert len(scans) < 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -163,3 +164,14 @@ def test_a_document_of_brackets_is_read_to_its_end():
     parts = iter([b"[" * 100_000])
     with pytest.raises(DocumentDamaged, match="ends in the middle"):
         [*iter_elements(lambda: next(parts, b""), max_bytes=1000)]
+
+
+def test_a_large_document_needs_the_memory_of_one_element():
+    element = json.dumps({"text": "x" * 20_000, "list": [{"a": [1, {}]}] * 50}).encode() + b","
+    parts = iter([b"[", *([element] * 2000), b"{}]"])
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in iter_elements(lambda: next(parts, b""), max_bytes=10**6))
+        assert (count, tracemalloc.get_traced_memory()[1] < 1_000_000) == (2001, True)
+    finally:
+        tracemalloc.stop()
