@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from kept.clock import Clock, SystemClock
 from kept.config import Config, load_config
 from kept.config.schema import BuiltInProvider
+from kept.durable import make_private_folder
 from kept.errors import NoteNotFound, PathRefused, UsageError
 from kept.limits import is_utf8
 from kept.records import (
@@ -90,7 +91,8 @@ class Memory:
         """Open the memory of an agent.
 
         ``settings`` overrides single settings by their dotted name, such as ``{"memory_search.provider": "none"}``.
-        ``embedder`` replaces the provider that the settings name. ``create`` creates a missing workspace.
+        ``embedder`` replaces the provider that the settings name. ``create`` creates a missing workspace, and
+        the agent if it is new.
         """
         loaded = load_config(
             home=os.fspath(home) if home else None,
@@ -99,9 +101,11 @@ class Memory:
             config_file=os.fspath(config) if config else None,
             settings=settings,
             trust_workspace=workspace is not None,
+            new_agent=create,
         )
         if create:
             Workspace.of(loaded.config).make()
+            make_private_folder(loaded.config.paths.folder)
         Workspace.of(loaded.config).require()
         return cls(loaded.config, embedder=embedder, clock=clock)
 

@@ -377,6 +377,7 @@ def test_watch_indexes_at_once_and_stops_when_told(environment, notes):
 
 def test_global_options_come_before_the_command(kept, tmp_path):
     folder, other_home = tmp_path / "w", tmp_path / "h"
+    (other_home / "agents/ada").mkdir(parents=True)
     write_file(folder / "MEMORY.md", "lighthouse")
     shown = kept("--workspace", folder, "--home", other_home, "--agent", "ada", "status", "--json").json
     assert shown["workspaceDir"] == str(folder)

@@ -16,6 +16,7 @@ SAME_ROLE = {
     "openai",
     "voyage",
     # a command, beside what it calls
+    "agents",
     "doctor",
     "gateway",
     "index",
