@@ -17,6 +17,7 @@ SAME_ROLE = {
     "voyage",
     # a command, beside what it calls
     "agents",
+    "projects",
     "doctor",
     "gateway",
     "index",

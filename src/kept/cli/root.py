@@ -36,6 +36,7 @@ COMMANDS = {
     "mcp": "kept.cli.mcp",
     "connect": "kept.cli.connect",
     "agents": "kept.cli.agents",
+    "projects": "kept.cli.projects",
     "hook": "kept.cli.hook",
     "chat": "kept.cli.chat",
     "gateway": "kept.cli.gateway",
