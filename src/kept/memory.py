@@ -199,7 +199,7 @@ class Memory:
         if may_be_title(path):
             from kept.indexing.browse import find_note
 
-            path = find_note(self.index_service, path, self.clock.now(), scope=self.own_scope()) or path
+            path = find_note(self.index_service, path, self.clock.now(), scope=self._own_scope()) or path
             if "." not in path:
                 raise NoteNotFound(f"No note has the path, name or title '{path}'.")
         if self.project:
@@ -310,7 +310,7 @@ class Memory:
 
     def tags(self, *, progress: Progress | None = None) -> TagList:
         """Return the tags of all notes, each with the number of notes that have it or a tag below it."""
-        scope = self.own_scope()
+        scope = self._own_scope()
         counts, degraded = self.index_service.read(lambda live: live.count_tags(scope), progress=progress)
         counts.sort(key=lambda count: count[0].split("/"))
         return TagList(tuple(TagCount(tag, notes) for _, tag, notes in counts), degraded)
@@ -404,8 +404,7 @@ class Memory:
 
         return ProjectView(self.config, self.workspace, self.project)
 
-    def own_scope(self) -> ProjectScope | None:
-        """Return the scope of the project that this memory is bound to, or None. For Kept's own packages."""
+    def _own_scope(self) -> ProjectScope | None:
         return self._view().scope() if self.project else None
 
     def _list_time(

@@ -145,6 +145,7 @@ def test_the_entry_starts_this_memory_wherever_the_client_is_started(kept, user,
 
 def test_a_project_has_settings_of_its_own(kept, user, tmp_path):
     project = tmp_path / "project"
+    project.mkdir()
     for client, name, keys in (
         ("claude-code", ".mcp.json", ("mcpServers", "kept", "type")),
         ("cursor", ".cursor/mcp.json", ("mcpServers", "kept", "command")),

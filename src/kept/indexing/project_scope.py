@@ -125,6 +125,11 @@ class ProjectView:
         return replace(links, outgoing=tuple(outgoing), incoming=tuple(incoming))
 
 
+def bound_scope(config: Config, workspace: Workspace, bound_to: str | None) -> ProjectScope | None:
+    """Return the scope of a memory that is bound to a project, or None if it is not."""
+    return ProjectView(config, workspace, bound_to).scope() if bound_to else None
+
+
 def name_projects(result: SearchResult, config: Config, workspace: Workspace) -> SearchResult:
     """Return a result in which the hits from conversations have their project."""
     if all(hit.source == "memory" for hit in result.hits):

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, UsageError
+from kept.indexing.project_scope import bound_scope
 from kept.limits import utf8_safe, utf8_safe_tree
 from kept.memory import Memory
 from kept.records import Hit, Progress, SearchResult, SeenTail, TagCount
@@ -167,7 +168,9 @@ class Toolbox:
         """Return the tags in the index as it is: a status syncs and heals nothing, and reports damage itself."""
         try:
             with self.memory.index_service.inspecting() as (index, _), index.reading():
-                counts = index.live.count_tags(self.memory.own_scope())
+                counts = index.live.count_tags(
+                    bound_scope(self.memory.config, self.memory.workspace, self.memory.project)
+                )
         except KeptError:
             return []
         counts.sort(key=lambda count: (-count[2], count[0]))
@@ -206,7 +209,7 @@ class Toolbox:
         until = parse_when(arguments["until"], now=now, end=True) if "until" in arguments else None
         check_order(arguments.get("since"), arguments.get("until"), since or None, until)
         records = self.sessions.recent(channel=arguments.get("channel"))
-        scope = self.memory.own_scope()
+        scope = bound_scope(self.memory.config, self.memory.workspace, self.memory.project)
         hidden = scope.hidden_transcripts if scope else frozenset()
         in_range = (
             record
