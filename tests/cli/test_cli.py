@@ -122,7 +122,7 @@ def test_search_json_has_exactly_the_shape_others_rely_on(kept, notes):
     hit = shown["results"][0]
     assert list(hit) == [
         "path", "startLine", "endLine", "score", "vectorScore", "textScore",
-        "snippet", "source", "timestamp", "citation", "heading",
+        "snippet", "source", "timestamp", "citation", "heading", "project",
     ]  # fmt: skip
     assert hit["path"] == "memory/2026-03-02.md"
     assert hit["citation"] == f"{hit['path']}#L{hit['startLine']}-L{hit['endLine']}"
