@@ -25,7 +25,7 @@ SNAKE_CASE = ("config show", "bench")
 """Documented with the names of the settings and figures, which programs rely on."""
 SHARED = {
     *("hit", "period", "link", "file", "session", "entries", "importReport", "settingRow", "settingChange"),
-    *("syncReport", "error"),
+    *("syncReport", "error", "agent"),
 }
 """Parts of the output of several commands."""
 
@@ -79,6 +79,12 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("tags", ["tags"]),
         ("links", ["links", "MEMORY.md"]),
         ("links", ["links", "Ideas"]),
+        ("agents list", ["agents", "list"]),
+        ("agents add", ["agents", "add", "coder"]),
+        ("agents remove", ["agents", "remove", "coder"]),
+        ("projects add", ["projects", "add", "otter", str(tmp / "fresh")]),
+        ("projects list", ["projects", "list"]),
+        ("projects remove", ["projects", "remove", "otter"]),
         ("status", ["status"]),
         ("doctor", ["doctor"]),
         ("providers", ["providers"]),

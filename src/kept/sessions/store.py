@@ -122,13 +122,15 @@ class SessionStore:
         config: str | os.PathLike[str] | None = None,
         settings: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
+        create: bool = False,
     ) -> SessionStore:
-        """Open the sessions of an agent. Folders are created with the first session."""
+        """Open the sessions of an agent. Folders are created with the first session. ``create`` allows a new agent."""
         loaded = load_config(
             home=os.fspath(home) if home else None,
             agent=agent,
             config_file=os.fspath(config) if config else None,
             settings=settings,
+            new_agent=create,
         )
         return cls(loaded.config, clock=clock)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeGuard
 
 from kept.errors import EntryRefused
+from kept.git_remote import find_remote, find_root
 from kept.sessions.entries import (
     AnyEntry,
     Attachment,
@@ -227,7 +229,7 @@ class DraftBuilder:
             str(key),
             compactions=max(0, compactions - sum(_is_compaction(entry) for entry in self._entries)),
             state=dict(state or {}),
-            metadata={**self.metadata, **(metadata or {}), "imported": origin},
+            metadata={**_remote_of(self.metadata), **self.metadata, **(metadata or {}), "imported": origin},
         )
         first = next((entry.timestamp for entry in self._entries if entry.timestamp), None)
         created = self.created or first or _EPOCH
@@ -240,6 +242,14 @@ def _add_usage(before: TokenUsage | None, usage: TokenUsage) -> TokenUsage:
     if before is None:
         return usage
     return TokenUsage(before.input + usage.input, before.output + usage.output, usage.context)
+
+
+def _remote_of(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return the repository that a conversation was held in, while its folder is still there to ask."""
+    folder = metadata.get("cwd")
+    root = find_root(folder) if isinstance(folder, str) and os.path.isabs(folder) else None
+    remote = find_remote(root) if root else None
+    return {"remote": remote} if remote else {}
 
 
 def _became(body: Body) -> Became:
