@@ -184,7 +184,7 @@ class StoreTooNew(StoreError):
 
 class StoreUnavailable(StoreError):
     code = "index_unavailable"
-    default_hint = "Check that the folder exists and is writable, or choose another with --home."
+    default_hint = "Make it writable, or choose another folder with --home."
 
 
 class EmbeddingError(KeptError):

@@ -306,7 +306,7 @@ class SyncRun:
         if self.batch_runner:
             self.batch_runner.prepare(force=self.force, in_search=self.in_search)
         is_unbuilt = self.planner.why_rebuild(force=self.force) or self.index.get_meta(META_RECIPE) is None
-        if is_unbuilt or self.planner.has_changes(self.scan):
+        if (is_unbuilt or self.planner.has_changes(self.scan)) and not self._can_only_read(is_unbuilt=bool(is_unbuilt)):
             with locked(f"{self.index.path}.lock", wait_s=wait_s, purpose="indexing"):
                 self._run_locked()
         tally, files = self.tally, len(self.scan.files)
@@ -327,6 +327,13 @@ class SyncRun:
             failures=tuple(tally.failures),
             took_ms=(time.perf_counter() - started) * 1000,
         )
+
+    def _can_only_read(self, *, is_unbuilt: bool) -> bool:
+        """Return False if the index can be written. Otherwise raise the reason if there is anything to write."""
+        reason = self.index.why_read_only
+        if reason and (is_unbuilt or self.planner.count_changed(self.scan)):
+            raise reason
+        return reason is not None
 
     def _run_locked(self) -> None:
         if not self.index.is_current_file():  # writing to a file that was moved away would be lost
