@@ -4,6 +4,7 @@
     ├── UsageError              the request makes no sense as it stands
     │   ├── EmptyQuery
     │   ├── EmptyNote
+    │   ├── UsedAfterClose
     │   └── BenchSetInvalid     a folder that is not a benchmark set, or a malformed line in one
     ├── ConfigError             a setting is unknown, misplaced or of the wrong type
     ├── WorkspaceError
@@ -78,7 +79,8 @@ class KeptError(Exception):
         self.hint = self.default_hint if hint is None else hint
 
     def __str__(self) -> str:
-        return self.message
+        """Return message and hint, as a traceback shows them."""
+        return f"{self.message} {self.hint}" if self.hint else self.message
 
 
 class UsageError(KeptError):
@@ -93,6 +95,10 @@ class EmptyQuery(UsageError):
 class EmptyNote(UsageError):
     code = "empty_note"
     default_hint = "Give the text to remember, or '-' to read it from standard input."
+
+
+class UsedAfterClose(UsageError):
+    code = "closed"
 
 
 class BenchSetInvalid(UsageError):

@@ -46,7 +46,7 @@ from kept.context.view import ANSWERS, ConversationView
 from kept.errors import ContextOverflow, EmptyQuery, KeptError, ModelError, NoteNotFound
 from kept.limits import estimate_tokens
 from kept.llm.base import ChatModel, ModelUsage, ToolUse
-from kept.memory import Memory
+from kept.memory import MOST_RESULTS, Memory
 from kept.prompts import get_prompt
 from kept.records import Hit
 from kept.sessions.entries import Block, Entry, Message, Text, TokenUsage, ToolCall, ToolResult
@@ -436,7 +436,7 @@ def recall(
     if limit == 0 or not memory.settings.enabled:
         return TurnMaterial()
     try:
-        result = memory.search(question[:QUERY_CHARS], max_results=limit + _SPARE_HITS)
+        result = memory.search(question[:QUERY_CHARS], max_results=min(limit + _SPARE_HITS, MOST_RESULTS))
     except EmptyQuery:
         return TurnMaterial()
     except KeptError as exc:
@@ -447,5 +447,5 @@ def recall(
     first_line = view.messages[0].line if view.messages else 0
     unseen = (hit for hit in result.hits if not (hit.path == path and hit.end_line >= first_line))
     hits = [hit for hit in unseen if hit.path not in shown]
-    passages = (RecalledPassage(hit.snippet, hit.citation, hit.timestamp[:10], hit.source) for hit in hits[:limit])
+    passages = (RecalledPassage(hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source) for hit in hits[:limit])
     return TurnMaterial(recalled=tuple(passages), problems=result.degraded)
