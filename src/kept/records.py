@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kept.values import frozen
 
@@ -33,9 +33,11 @@ def parse_citation(text: str) -> tuple[str, int, int] | None:
     return (match[1], int(match[2]), int(match[3] or match[2])) if match else None
 
 
-@frozen
-class SourceFile:
-    """A note or a transcript with its size and times: enough to tell whether it changed without reading it."""
+class SourceFile(NamedTuple):
+    """A note or a transcript with its size and times: enough to tell whether it changed without reading it.
+
+    A tuple, because a scan makes one for every file.
+    """
 
     path: str
     """Name in citations: relative to the workspace, or absolute for an extra path outside it."""

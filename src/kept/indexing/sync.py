@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kept.chunking.markdown import ChunkSize
@@ -42,7 +43,7 @@ RACY_NS = 20_000_000
 FORCED = "it was asked for"
 """Reason of a rebuild that the caller forces."""
 
-_NO_STATE = (-1, 0, 0, 0)
+_state_of = attrgetter("source", "path", "size", "mtime_ns", "ctime_ns")
 
 FileKey = tuple[str, str]
 """Source and path."""
@@ -124,18 +125,10 @@ class SyncPlanner:
     def has_changes(self, scan: Scan) -> bool:
         """Return whether a sync has anything to do. Quicker than a plan, since most often it has not."""
         with self.index.reading():
-            if self._files_awaiting_vectors():
+            if self._files_awaiting_vectors() or self.index.live.has_racy_files(RACY_NS):
                 return True
             states = self.index.live.file_states()
-        if len(states) != len(scan.files):
-            return True
-        for file in scan.files:
-            size, mtime_ns, ctime_ns, checked_ns = states.get((file.source, file.path), _NO_STATE)
-            if file.mtime_ns != mtime_ns or file.size != size or file.ctime_ns != ctime_ns:
-                return True
-            if ctime_ns + RACY_NS >= checked_ns:
-                return True
-        return False
+        return states != set(map(_state_of, scan.files))
 
     def plan_update(self, scan: Scan) -> SyncTarget:
         """Return the changes to bring into the live tables. Without any, it has no files to read or to remove."""
