@@ -731,3 +731,12 @@ def test_the_help_names_every_command_and_every_global_option(kept):
         assert param.opts[-1] in ended.out
         assert param.help
     assert kept("-h").out == ended.out
+
+
+def test_a_line_break_in_the_name_of_a_file_does_not_break_a_printed_line(kept, workspace):
+    write_file(workspace / "memory/two\nlines.md", "The otter. [[other]] [[two\nlines]]\n")
+    write_file(workspace / "memory/other.md", "Back to [it](two%0Alines.md).\n")
+    write_file(workspace / "memory/more\ntext.txt", "Not indexed.\n")
+    for command in (["list"], ["recent"], ["search", "otter"], ["links", "other"], ["index", "-v"], ["doctor"]):
+        lines = kept(*command).out.splitlines()
+        assert not [line for line in lines if line.startswith(("lines.md", "text.txt"))], command

@@ -8,6 +8,7 @@ import click
 
 from kept.cli.output import echo, json_option, plural, print_json, progress_bar, warn
 from kept.cli.root import Globals
+from kept.limits import one_line
 from kept.records import Preview, SyncReport
 from kept.tools.record_json import to_json
 
@@ -47,7 +48,7 @@ def command(ctx: click.Context, force: bool, dry_run: bool, verbose: bool, as_js
     else:
         show_report(report)
         for entry in left_out:
-            echo(f"Not indexed: {entry.path.replace(chr(10), ' ')} ({_REASONS[entry.reason]})")
+            echo(f"Not indexed: {one_line(entry.path)} ({_REASONS[entry.reason]})")
 
 
 def _find_left_out(memory: Memory) -> tuple[LeftOut, ...]:

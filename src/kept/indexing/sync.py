@@ -8,10 +8,10 @@ file whole, in its old or its new state. A kill at any point leaves the committe
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kept.chunking.markdown import ChunkSize
 from kept.clock import Clock
@@ -44,6 +44,9 @@ FORCED = "it was asked for"
 """Reason of a rebuild that the caller forces."""
 
 _state_of = attrgetter("source", "path", "size", "mtime_ns", "ctime_ns")
+
+SEEN_BYTES = 16_384
+"""Growth of a transcript that a search asked in it may leave for later: so much is in the agent's context, whole."""
 
 FileKey = tuple[str, str]
 """Source and path."""
@@ -83,6 +86,14 @@ def is_unchanged(file: SourceFile, row: FileRow) -> bool:
     return same and row.ctime_ns + RACY_NS < row.checked_ns
 
 
+def _has_only_grown(path: str, states: Set[Any]) -> bool:
+    """Return whether states that differ are the old and the new one of a transcript that has grown a little."""
+    if len(states) != 2 or any(state[1] != path for state in states):
+        return False
+    smaller, larger = sorted(state[2] for state in states)
+    return bool(larger - smaller < SEEN_BYTES)
+
+
 @frozen
 class Growth:
     """Growth of one transcript since the last sync."""
@@ -95,7 +106,8 @@ def should_sync(growths: Iterable[Growth], thresholds: SessionSyncSettings) -> b
     """Return whether a transcript has grown by enough bytes or messages. A threshold of 0 is any growth. Pure.
 
     This is for programs that keep the index current in the background, so that not every message of a lively
-    conversation costs a sync. A search syncs whatever was said before it answers, however little.
+    conversation costs a sync. A search syncs whatever was said before it answers, however little; one that an agent
+    asks in a conversation leaves what is in its context anyway.
     """
     return any(
         growth.size >= max(1, thresholds.delta_bytes) or growth.messages >= max(1, thresholds.delta_messages)
@@ -122,13 +134,17 @@ class SyncPlanner:
     def scan(self) -> Scan:
         return scan_sources(self.workspace, self.sessions_folder, self.settings)
 
-    def has_changes(self, scan: Scan) -> bool:
-        """Return whether a sync has anything to do. Quicker than a plan, since most often it has not."""
+    def has_changes(self, scan: Scan, *, growing: str | None = None) -> bool:
+        """Return whether a sync has anything to do. Quicker than a plan, since most often it has not.
+
+        ``growing`` is the path of a transcript that may have grown a little.
+        """
         with self.index.reading():
-            if self._files_awaiting_vectors() or self.index.live.has_racy_files(RACY_NS):
+            if self._files_awaiting_vectors() or self.index.live.has_racy_files(RACY_NS, but=growing):
                 return True
             states = self.index.live.file_states()
-        return states != set(map(_state_of, scan.files))
+        current = set(map(_state_of, scan.files))
+        return states != current and not (growing and _has_only_grown(growing, states ^ current))
 
     def plan_update(self, scan: Scan) -> SyncTarget:
         """Return the changes to bring into the live tables. Without any, it has no files to read or to remove."""
@@ -267,7 +283,8 @@ class _Tally:
 class SyncRun:
     """One sync of the index that a planner reads. ``run`` is called once. Only one process per index writes at a time.
 
-    ``in_search`` is a sync before a search: a provider's batch is started, but not waited for.
+    ``in_search`` is a sync before a search: a provider's batch is started, but not waited for. ``growing`` is the
+    path of a transcript whose growth alone is not worth a sync.
     """
 
     def __init__(
@@ -279,6 +296,7 @@ class SyncRun:
         batch_runner: BatchRunner | None = None,
         force: bool = False,
         in_search: bool = False,
+        growing: str | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.planner = planner
@@ -290,6 +308,7 @@ class SyncRun:
         self.batch_runner = batch_runner
         self.force = force
         self.in_search = in_search
+        self.growing = growing
         self.progress = progress
         self.tally = _Tally(problems=list(scan.problems))
 
@@ -298,8 +317,9 @@ class SyncRun:
         started = time.perf_counter()
         if self.batch_runner:
             self.batch_runner.prepare(force=self.force, in_search=self.in_search)
-        is_unbuilt = self.planner.why_rebuild(force=self.force) or self.index.get_meta(META_RECIPE) is None
-        if (is_unbuilt or self.planner.has_changes(self.scan)) and not self._can_only_read(is_unbuilt=bool(is_unbuilt)):
+        is_unbuilt = bool(self.planner.why_rebuild(force=self.force)) or self.index.get_meta(META_RECIPE) is None
+        has_work = is_unbuilt or self.planner.has_changes(self.scan, growing=self.growing)
+        if has_work and not self._can_only_read(is_unbuilt=is_unbuilt):
             with locked(f"{self.index.path}.lock", wait_s=wait_s, purpose="indexing"):
                 self._run_locked()
         tally, files = self.tally, len(self.scan.files)

@@ -157,10 +157,10 @@ class Generation:
         """Return source, path, size, mtime and ctime of each file."""
         return set(self.db.execute(f"SELECT source, path, size, mtime_ns, ctime_ns FROM {self.prefix}files"))
 
-    def has_racy_files(self, tick_ns: int) -> bool:
-        """Return whether a file was read within a tick of the clock of its last change."""
-        query = f"SELECT 1 FROM {self.prefix}files WHERE ctime_ns + ? >= checked_ns LIMIT 1"
-        return self.db.execute(query, (tick_ns,)).get is not None
+    def has_racy_files(self, tick_ns: int, *, but: str | None = None) -> bool:
+        """Return whether a file other than ``but`` was read within a tick of the clock of its last change."""
+        query = f"SELECT 1 FROM {self.prefix}files WHERE ctime_ns + ? >= checked_ns AND path IS NOT ? LIMIT 1"
+        return self.db.execute(query, (tick_ns, but)).get is not None
 
     def note_warnings(self) -> list[tuple[str, str]]:
         """Return the path and the warning of each note that was unusual when it was indexed."""
