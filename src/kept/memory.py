@@ -447,5 +447,5 @@ def _require_text(**filters: str | None) -> None:
             continue
         if not isinstance(value, str):
             raise UsageError(f"The {name} is {value!r:.80}.", hint="Use text.")
-        if name != "query" and not is_utf8(value):
+        if name not in ("query", "session_key") and not is_utf8(value):
             raise UsageError(f"The {name} is not valid text, so nothing can match it.", hint="Write it in UTF-8.")
