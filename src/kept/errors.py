@@ -4,6 +4,7 @@
     ├── UsageError              the request makes no sense as it stands
     │   ├── EmptyQuery
     │   ├── EmptyNote
+    │   ├── UsedAfterClose
     │   └── BenchSetInvalid     a folder that is not a benchmark set, or a malformed line in one
     ├── ConfigError             a setting is unknown, misplaced or of the wrong type
     │   └── AgentNotFound       no agent has this name
@@ -80,7 +81,8 @@ class KeptError(Exception):
         self.hint = self.default_hint if hint is None else hint
 
     def __str__(self) -> str:
-        return self.message
+        """Return message and hint, as a traceback shows them."""
+        return f"{self.message} {self.hint}" if self.hint else self.message
 
 
 class UsageError(KeptError):
@@ -95,6 +97,10 @@ class EmptyQuery(UsageError):
 class EmptyNote(UsageError):
     code = "empty_note"
     default_hint = "Give the text to remember, or '-' to read it from standard input."
+
+
+class UsedAfterClose(UsageError):
+    code = "closed"
 
 
 class BenchSetInvalid(UsageError):
@@ -196,7 +202,7 @@ class StoreTooNew(StoreError):
 
 class StoreUnavailable(StoreError):
     code = "index_unavailable"
-    default_hint = "Check that the folder exists and is writable, or choose another with --home."
+    default_hint = "Make it writable, or choose another folder with --home."
 
 
 class EmbeddingError(KeptError):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kept.values import frozen
+
+if TYPE_CHECKING:
+    import datetime as dt
 
 Source = Literal["memory", "sessions"]
 SOURCES: tuple[Source, ...] = ("memory", "sessions")
@@ -46,9 +49,11 @@ def parse_citation(text: str) -> tuple[str, int, int] | None:
     return (match[1], int(match[2]), int(match[3] or match[2])) if match else None
 
 
-@frozen
-class SourceFile:
-    """A note or a transcript with its size and times: enough to tell whether it changed without reading it."""
+class SourceFile(NamedTuple):
+    """A note or a transcript with its size and times: enough to tell whether it changed without reading it.
+
+    A tuple, because a scan makes one for every file.
+    """
 
     path: str
     """Name in citations: relative to the workspace, or absolute for an extra path outside it."""
@@ -150,6 +155,12 @@ class ScorePart:
 
 @frozen
 class Hit:
+    """A passage that answers a query, and how it was found.
+
+    ``path`` and the lines are where it is; ``citation`` is both in one text, which `Memory.read` accepts. ``score`` is
+    from 0 to 1; its ``parts`` add up to it. ``timestamp`` is a datetime in local time.
+    """
+
     path: str
     start_line: int
     end_line: int
@@ -158,8 +169,8 @@ class Hit:
     text_score: float | None
     snippet: str
     source: Source
-    timestamp: str
-    """Time of the text (ISO 8601): of its entry, or ``created`` in the note's properties, or the date of a daily note,
+    timestamp: dt.datetime
+    """Local time of the text: of its entry, or ``created`` in the note's properties, or the date of a daily note,
     or the last change of the file."""
     heading: str = ""
     """Headings above it; for a conversation, channel:person."""
@@ -206,9 +217,9 @@ class Dropped:
 class ListedPeriod:
     """The time that a list of hits is from."""
 
-    since: str | None
-    """ISO 8601; None has no beginning."""
-    until: str | None
+    since: dt.datetime | None
+    """Local time; None has no beginning."""
+    until: dt.datetime | None
     """The first moment after it."""
     text: str
     """How the query was read: "yesterday = 2026-11-15"."""
@@ -218,6 +229,8 @@ class ListedPeriod:
 
 @frozen
 class SearchResult:
+    """Hits, best first. Iterate over it, or index it."""
+
     hits: tuple[Hit, ...]
     degraded: tuple[str, ...] = ()
     """Problems to show to the user. Empty if everything worked."""
@@ -308,10 +321,10 @@ class FileSummary:
     title: str
     excerpt: str
     """The first words after the title, or the first that were said."""
-    timestamp: str
-    """The time that it is listed under: when its newest part was written or said, or its last change (ISO 8601)."""
-    changed: str
-    """When the file was last changed (ISO 8601)."""
+    timestamp: dt.datetime
+    """The local time that it is listed under: when its newest part was written or said, or its last change."""
+    changed: dt.datetime
+    """Local time of the last change of the file."""
     size: int
     """Bytes."""
     session_key: str | None = None
@@ -337,6 +350,8 @@ class Listing:
 
 @frozen
 class SyncReport:
+    """Counts and problems of one sync. ``ok`` is False if ``failures`` has any."""
+
     files: int = 0
     indexed: int = 0
     """Files whose text was new or changed."""
@@ -419,8 +434,8 @@ class BatchUnderWay:
 
     provider: str
     texts: int
-    since: str
-    """Start of the job (ISO 8601)."""
+    since: dt.datetime
+    """Start of the job, local time."""
 
 
 @frozen
@@ -497,7 +512,8 @@ class Status:
     pending: int = 0
     index_bytes: int = 0
     cache_entries: int = 0
-    last_sync: str | None = None
+    last_sync: dt.datetime | None = None
+    """None if there was none."""
     spending: tuple[Spending, ...] = ()
     """Usage of embedders by day, oldest first."""
     batches: tuple[BatchUnderWay, ...] = ()

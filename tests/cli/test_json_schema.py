@@ -69,6 +69,7 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("init", ["init", str(tmp / "fresh")]),
         ("add", ["add", "Bees fly.", "--to", "memory/bees.md"]),
         ("index", ["index"]),
+        ("index", ["index", "--verbose"]),
         ("index --dry-run", ["index", "--dry-run"]),
         ("search", ["search", "lighthouse", "--min-score", "0"]),
         ("search", ["search", "lighthouse", "--explain", "--source", "sessions"]),

@@ -85,7 +85,7 @@ def test_a_conversation_is_found_by_word_and_by_meaning_with_its_exact_lines(tmp
             "\n[2026-03-14 15:09] User: And the ladder?\n[2026-03-14 15:09] Assistant: In the shed."
         )
         assert (hit.source, hit.session_key, hit.channel) == ("sessions", record.key, "telegram")
-        assert dt.datetime.fromisoformat(hit.timestamp) == NOW
+        assert hit.timestamp == NOW
         assert hit.heading == "telegram:5054"
         assert hit.vector_score is not None
         lines = (tmp_path / "home/agents/main/sessions" / hit.path[9:]).read_text().splitlines()

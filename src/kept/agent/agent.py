@@ -46,7 +46,7 @@ from kept.context.view import ANSWERS
 from kept.errors import ContextOverflow, EmptyQuery, KeptError, ModelError
 from kept.limits import estimate_tokens
 from kept.llm.base import ChatModel, ModelUsage, ToolUse
-from kept.memory import Memory
+from kept.memory import MOST_RESULTS, Memory
 from kept.prompts import get_prompt
 from kept.records import SeenTail
 from kept.sessions.entries import Block, Entry, Message, Text, TokenUsage, ToolCall, ToolResult
@@ -434,7 +434,8 @@ def recall(
     if limit == 0 or not memory.settings.enabled:
         return TurnMaterial()
     try:
-        result = memory.search(question[:QUERY_CHARS], max_results=limit + _SPARE_HITS, seen=seen)
+        most = min(limit + _SPARE_HITS, MOST_RESULTS)
+        result = memory.search(question[:QUERY_CHARS], max_results=most, seen=seen)
     except EmptyQuery:
         return TurnMaterial()
     except KeptError as exc:
@@ -443,5 +444,5 @@ def recall(
     all_fit = sum(sizes.values()) <= budget.files
     shown = {name for name, size in sizes.items() if all_fit and size <= budget.file}  # those that are shown whole
     hits = [hit for hit in result.hits if hit.path not in shown]
-    passages = (RecalledPassage(hit.snippet, hit.citation, hit.timestamp[:10], hit.source) for hit in hits[:limit])
+    passages = (RecalledPassage(hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source) for hit in hits[:limit])
     return TurnMaterial(recalled=tuple(passages), problems=result.degraded)

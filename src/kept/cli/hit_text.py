@@ -94,7 +94,7 @@ def _around_match(lines: list[str], words: list[str]) -> tuple[int, list[str]]:
 
 
 def _header(hit: Hit, locate: Locate | None) -> str:
-    lead = time_text(hit.timestamp) if hit.listed else f"{hit.score:.2f}"
+    lead = time_text(str(hit.timestamp)) if hit.listed else f"{hit.score:.2f}"
     where = _plain(hit.citation)
     about = "  ".join(part for part in (_project(hit), " > ".join(_headings(hit)), _when(hit)) if part)
     room = columns() - text_width(lead) - text_width(where) - 4
@@ -113,22 +113,27 @@ def _when(hit: Hit) -> str:
     """Return date and time, as far as the rest of the header lacks them."""
     if hit.listed:
         return ""
-    day, time = hit.timestamp[:10], hit.timestamp[11:16]
+    day, time = _day_and_time(hit)
     has_time = hit.source == "sessions" or time in hit.heading.split(" > ")
     return " ".join(part for part in ("" if day in hit.path else day, time if has_time else "") if part)
+
+
+def _day_and_time(hit: Hit) -> tuple[str, str]:
+    text = str(hit.timestamp)
+    return text[:10], text[11:16]
 
 
 def _headings(hit: Hit) -> list[str]:
     """Return the headings above a hit, without those that repeat its file's name or its time."""
     name = os.path.splitext(os.path.basename(hit.path))[0]
-    known = {hit.timestamp[:10], hit.timestamp[11:16], name}
+    known = {*_day_and_time(hit), name}
     return [heading for heading in hit.heading.split(" > ") if heading and heading not in known]
 
 
 def _snippet_lines(hit: Hit) -> list[str]:
     """Return the lines of the text without its headings, which are in the header, unless it has nothing else."""
     lines = [line for line in hit.snippet.split("\n") if line.strip()]
-    headings = {*hit.heading.split(" > "), hit.timestamp[:10], hit.timestamp[11:16]}
+    headings = {*hit.heading.split(" > "), *_day_and_time(hit)}
     below = [line for line in lines if not (line.startswith("#") and line.lstrip("#").strip() in headings)]
     return below or lines
 

@@ -53,7 +53,7 @@ def list_period(
         model=identity.model if identity else None,
         took_ms=(time.perf_counter() - started) * 1000,
         dropped=result.dropped,
-        period=ListedPeriod(_iso(filters.since_ms), _iso(filters.until_ms), text, total),
+        period=ListedPeriod(_zoned(filters.since_ms), _zoned(filters.until_ms), text, total),
     )
 
 
@@ -68,9 +68,12 @@ def _local(timestamp_ms: int | None) -> dt.datetime | None:
     return None if timestamp_ms is None else dt.datetime.fromtimestamp(timestamp_ms / 1000)
 
 
-def _iso(timestamp_ms: int | None) -> str | None:
-    local = _local(timestamp_ms)
-    return None if local is None else local.astimezone().isoformat(timespec="seconds")
+def _zoned(timestamp_ms: int | None) -> dt.datetime | None:
+    return None if timestamp_ms is None else _local_time(timestamp_ms)
+
+
+def _local_time(timestamp_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
 
 
 def explain_no_hits(service: IndexService, filters: Filter) -> tuple[str, ...]:
@@ -115,8 +118,8 @@ def _summary(row: ListedRow, opening: Opening | None, note_title: str | None) ->
         source=row.source,
         title=title,
         excerpt=_excerpt(lines, title),
-        timestamp=_iso(row.timestamp_ms) or "",
-        changed=_iso(row.mtime_ns // 1_000_000) or "",
+        timestamp=_local_time(row.timestamp_ms),
+        changed=_local_time(row.mtime_ns // 1_000_000),
         size=row.size,
         session_key=opening.session_key if opening else None,
         channel=opening.channel if opening else None,

@@ -196,7 +196,7 @@ def _make_hit(
         text_score=text_score,
         snippet=make_snippet("\n".join(shown.text for shown in window), matched),
         source=chunk.source,
-        timestamp=_local_time(chunk.timestamp_ms).isoformat(timespec="seconds"),
+        timestamp=_local_time(chunk.timestamp_ms),
         heading=chunk.heading,
         parts=parts,
         session_key=chunk.session_key,

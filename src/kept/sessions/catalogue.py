@@ -336,7 +336,7 @@ class Catalogue:
         try:
             db = connect(self.path, _MIGRATIONS, noun=_NOUN)
         except (StoreUnavailable, StoreFull) as exc:
-            if not os.path.isdir(self.folder):
+            if not os.path.isdir(os.path.dirname(self.path)):
                 raise
             reason = f"cannot be used, so every transcript is read: {exc.message}"
             self.report(os.path.basename(self.path), reason)

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 from kept.clock import Clock, SystemClock, new_id
 from kept.config import Config, load_config
@@ -25,6 +25,7 @@ from kept.errors import (
     TranscriptTooNew,
     TranscriptUnwritable,
     UsageError,
+    UsedAfterClose,
 )
 from kept.forking import register_forkable
 from kept.records import Problem
@@ -41,6 +42,7 @@ from kept.sessions.entries import (
     ResetEntry,
     SessionStart,
     drop_invalid_counts,
+    require_body,
     whole_ms,
 )
 from kept.sessions.record import SessionRecord, active_branch, policy_for, staleness
@@ -100,11 +102,15 @@ class SessionStore:
     def __init__(
         self, config: Config, *, clock: Clock | None = None, catalogue_limits: CatalogueLimits | None = None
     ) -> None:
+        if not isinstance(cast("object", config), Config):
+            hint = "Open the sessions of an agent with SessionStore.open()."
+            raise UsageError(f"SessionStore() takes a Config, not {config!r:.80}.", hint=hint)
+        self._is_closed = False
         self.config = config
         self.agent_id = config.agent_id
         self.clock = clock or SystemClock()
         self.folder = config.paths.sessions
-        self._catalogue = Catalogue(config.paths.catalogue, self.folder, catalogue_limits)
+        self._open_catalogue = Catalogue(config.paths.catalogue, self.folder, catalogue_limits)
         self._transcripts: OrderedDict[str, Transcript] = OrderedDict()
         self._lock = threading.Lock()
         register_forkable(self)
@@ -143,7 +149,15 @@ class SessionStore:
         self.close()
 
     def close(self) -> None:
-        self._catalogue.close()
+        """Close the catalogue. Every later use raises UsedAfterClose, except another `close`."""
+        self._is_closed = True
+        self._open_catalogue.close()
+
+    @property
+    def _catalogue(self) -> Catalogue:
+        if self._is_closed:
+            raise UsedAfterClose("The sessions are closed.", hint="Open them again with SessionStore.open().")
+        return self._open_catalogue
 
     def take_problems(self) -> tuple[Problem, ...]:
         """Return what was repaired or is damaged. Each problem is returned once."""
@@ -360,6 +374,8 @@ class SessionStore:
         """
         if not bodies:
             return ()
+        for body in bodies:
+            require_body(body)
         located = self._catalogue.locate(session_id)
         if located is None:
             raise SessionNotFound(f"There is no session '{session_id}'.")

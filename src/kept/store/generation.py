@@ -153,10 +153,14 @@ class Generation:
         query = f"SELECT {_FILE_COLUMNS} FROM {self.prefix}files"
         return {(row[0], row[1]): FileRow(*row) for row in self.db.execute(query)}
 
-    def file_states(self) -> dict[tuple[str, str], tuple[int, int, int, int]]:
-        """Return size, mtime, ctime and time of the last check of each file, by source and path."""
-        query = f"SELECT source, path, size, mtime_ns, ctime_ns, checked_ns FROM {self.prefix}files"
-        return {(row[0], row[1]): row[2:] for row in self.db.execute(query)}
+    def file_states(self) -> set[Any]:
+        """Return source, path, size, mtime and ctime of each file."""
+        return set(self.db.execute(f"SELECT source, path, size, mtime_ns, ctime_ns FROM {self.prefix}files"))
+
+    def has_racy_files(self, tick_ns: int, *, but: str | None = None) -> bool:
+        """Return whether a file other than ``but`` was read within a tick of the clock of its last change."""
+        query = f"SELECT 1 FROM {self.prefix}files WHERE ctime_ns + ? >= checked_ns AND path IS NOT ? LIMIT 1"
+        return self.db.execute(query, (tick_ns, but)).get is not None
 
     def note_warnings(self) -> list[tuple[str, str]]:
         """Return the path and the warning of each note that was unusual when it was indexed."""

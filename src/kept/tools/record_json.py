@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -109,7 +110,7 @@ def status_json(status: Status) -> dict[str, Any]:
         "agent": status.agent,
         "indexBytes": status.index_bytes,
         "cache": {"entries": status.cache_entries, "maxEntries": status.cache_max_entries},
-        "lastSync": status.last_sync,
+        "lastSync": to_json(status.last_sync),
         "ledger": to_json(status.spending),
         "batches": to_json(status.batches),
         "heals": to_json(status.heals),
@@ -124,7 +125,7 @@ def status_json(status: Status) -> dict[str, Any]:
 
 
 def to_json(value: Any) -> Any:
-    """Return a record as a dict: its fields in camelCase, floats rounded to six digits."""
+    """Return a record as a dict: its fields in camelCase, floats rounded to six digits, times in ISO 8601."""
     if is_dataclass(value):
         shape = {}
         for spec in fields(value):
@@ -133,4 +134,6 @@ def to_json(value: Any) -> Any:
         return shape
     if isinstance(value, list | tuple):
         return [to_json(item) for item in value]
+    if isinstance(value, dt.datetime):
+        return value.isoformat(timespec="seconds")
     return round(value, 6) if isinstance(value, float) else value

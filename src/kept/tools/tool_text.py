@@ -72,10 +72,11 @@ def _period_text(period: ListedPeriod, shown: int) -> str:
 
 
 def _hit(number: int | str, hit: Hit) -> str:
-    about = [_time(hit.timestamp, 16)] if hit.listed else [f"score {hit.score:.2f}", _time(hit.timestamp, 10)]
+    time = str(hit.timestamp)
+    about = [time[:16]] if hit.listed else [f"score {hit.score:.2f}", time[:10]]
     cited = show_citation(hit.path, hit.start_line, hit.end_line)
     names = {"path": None if cited else hit.citation, "under": hit.heading, "project": hit.project}
-    return f"[{number}] {cited or LONG_NAME} ({', '.join(filter(None, about))})\n{_names(names)}{quote(hit.snippet)}"
+    return f"[{number}] {cited or LONG_NAME} ({', '.join(about)})\n{_names(names)}{quote(hit.snippet)}"
 
 
 def sessions_text(sessions: Sequence[tuple[dict[str, Any], Sequence[Hit]]], degraded: Iterable[str]) -> str:
@@ -130,7 +131,7 @@ def status_text(status: Status, sessions: int, tags: Sequence[TagCount] = ()) ->
         f"Notes in the index: {notes.get('files', 0)} ({_count(notes.get('chunks', 0), 'passage')})",
         f"Conversations in the index: {conversations.get('files', 0)} "
         f"({_count(conversations.get('chunks', 0), 'passage')}), of {sessions} in all",
-        f"Last sync: {_time(status.last_sync or '', 16) or 'never'}",
+        f"Last sync: {str(status.last_sync)[:16] if status.last_sync else 'never'}",
         f"State: {_state(status)}",
     ]
     embeddings = ", ".join(filter(None, (status.provider, status.model)))

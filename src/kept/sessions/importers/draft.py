@@ -127,7 +127,8 @@ class DraftBuilder:
             raw = to_json(tree)
             entry = parse_entry(raw)
         except (EntryRefused, DamagedEntry) as exc:
-            self.source.report(f"the record ({kind}) cannot be kept: {exc}", line=record.line)
+            reason = exc.message if isinstance(exc, EntryRefused) else exc
+            self.source.report(f"the record ({kind}) cannot be kept: {reason}", line=record.line)
             return self.leave_out(kind, own_id, parent)
         if len(raw) > _LARGEST_UNKNOWN:
             self.source.report(f"the record ({kind}) is too large to be kept as it is", line=record.line)
