@@ -120,6 +120,22 @@ class ScorePart:
 
 
 @frozen
+class Occurrence:
+    """Another passage that says the same as a hit, or an older one about the same."""
+
+    path: str
+    start_line: int
+    end_line: int
+    source: Source
+    timestamp: str
+    """Time of the text (ISO 8601)."""
+
+    @property
+    def citation(self) -> str:
+        return cite(self.path, self.start_line, self.end_line)
+
+
+@frozen
 class Hit:
     path: str
     start_line: int
@@ -139,6 +155,10 @@ class Hit:
     channel: str | None = None
     listed: bool = False
     """True in a list of a time, where nothing is ranked: the score is 1."""
+    also_in: tuple[Occurrence, ...] = ()
+    """Messages that repeat this note."""
+    newer_than: tuple[Occurrence, ...] = ()
+    """Older passages about the same with other values."""
 
     @property
     def citation(self) -> str:
@@ -158,7 +178,12 @@ class SeenTail:
 
 
 DropReason = Literal[
-    "below min_score", "beyond max_results", "near-duplicate", "shown with a better hit", "gone from disk"
+    "below min_score",
+    "beyond max_results",
+    "near-duplicate",
+    "shown with a better hit",
+    "asks the same",
+    "gone from disk",
 ]
 
 

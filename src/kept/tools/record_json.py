@@ -8,8 +8,8 @@ from typing import Any
 from kept.records import Hit, Listing, NoteLink, NoteLinks, Passage, SearchResult, Status, TagList, Written
 from kept.redact import redact
 
-_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "listed"}
-"""Fields that JSON has for conversations only, in a list only, when explaining only, or never."""
+_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "listed", "alsoIn", "newerThan"}
+"""Fields that JSON has for conversations only, in a list only, when explaining only, or if they are not empty."""
 
 
 def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any]:
@@ -36,6 +36,9 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
         shape |= {"sessionKey": redact(hit.session_key or "") or None, "channel": hit.channel}
     if hit.listed:
         shape["listed"] = True
+    for name, occurrences in (("alsoIn", hit.also_in), ("newerThan", hit.newer_than)):
+        if occurrences:
+            shape[name] = [{**to_json(other), "citation": other.citation} for other in occurrences]
     if explain:
         shape["parts"] = to_json(hit.parts)
     return shape
