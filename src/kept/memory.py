@@ -381,12 +381,12 @@ class Memory:
 
 
 def _leave_out(result: SearchResult, seen: SeenTail, query: str, max_results: int | None = None) -> SearchResult:
-    """Leave out what the caller knows, and messages with nothing but the words of the query: to a greeting, an earlier
-    greeting is no answer."""
-    from kept.search.repetitions import adds_nothing
+    """Leave out what the caller knows, and messages that tell an agent nothing: questions, and those with nothing but
+    the words of the query. An earlier greeting does not answer a greeting."""
+    from kept.search.repetitions import tells_nothing
 
     hits = (hit for hit in result.hits if not seen.has(hit))
-    news = (hit for hit in hits if hit.source != "sessions" or hit.listed or not adds_nothing(hit.snippet, query))
+    news = (hit for hit in hits if hit.source != "sessions" or hit.listed or not tells_nothing(hit.snippet, query))
     return replace(result, hits=tuple(news)[:max_results])
 
 

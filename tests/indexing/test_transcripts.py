@@ -611,3 +611,35 @@ def test_lines_that_no_search_can_find_yet_are_named(tmp_path):
         assert memory.index_service.find_unindexed(path, first_line=1, last_line=7) == ()
         memory.sync()
         assert memory.index_service.find_unindexed(path, first_line=1, last_line=8) == ()
+
+
+# echoes of the memory
+
+
+def test_memory_tools_stay_out_of_the_index_at_whatever_line_a_sync_stops(tmp_path):
+    calls = [
+        Message("assistant", (ToolCall(f"c{at}", "mcp__kept__memory_search", {"query": "parrot"}),)) for at in range(6)
+    ]
+    results = [Message("tool", (ToolResult(f"c{at}", f"The parrot is grey {at}."),)) for at in range(6)]
+    messages = [
+        Message.of("user", "Which colour is the parrot?"),
+        *calls,
+        *results,
+        Message.of("assistant", "It is grey."),
+        Message.of("user", "No, it is green."),
+        Message("assistant", (ToolCall("w", "memory_write", {"text": "The parrot is green."}),)),
+        Message("tool", (ToolResult("w", "Written to memory/2026-03-14.md#L3-L5."),)),
+        Message.of("assistant", "Noted."),
+        Message.of("user", "Thank you."),
+    ]
+    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
+        session = store.get_or_create("cli", "me")
+        for message in messages:
+            store.append(session.id, message)
+            memory.sync()
+        grown = texts_of(memory)
+        assert [line for line, _, _ in grown] == [2, 15, 16, 19, 20]
+        memory.sync(force=True)
+        assert texts_of(memory) == grown
+        missing = memory.index_service.find_unindexed(cited(store.get(session.id)), first_line=1, last_line=20)
+        assert missing == ()

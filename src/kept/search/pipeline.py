@@ -99,6 +99,7 @@ def search_index(
             min_score=settings.min_score,
             max_results=settings.max_results,
             repeats=arrangement.repeats,
+            bystanders=arrangement.bystanders,
         )
         if filters.tags and not selection.hits:
             unknown = [tag for tag in filters.tags if not index.live.notes.has_tag(tag)]
@@ -135,7 +136,7 @@ def _rank(
     left_out = questions if is_question(query.text) else frozenset()
     candidates = pool.candidates(query.text, now_ms=now_ms)
     if left_out:
-        left_out |= find_bystanders(pool, left_out)
+        left_out |= find_bystanders(pool, left_out, same_speaker=True)
         candidates = [candidate for candidate in candidates if candidate.row not in left_out]
         exact_rows = [row for row in exact_rows if row not in left_out]
     ranked = fuse_pool(candidates, settings, vector)
@@ -153,7 +154,7 @@ def _rank(
         given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
         ranked = lift_exact(ranked, exact.compare(exact_chunks, given_titles))
     ranked = move_last(ranked, questions - left_out, min_score=settings.min_score)
-    arrangement = arrange(ranked, pool.chunks, query.text, min_score=settings.min_score, by_time=not periods)
+    arrangement = arrange(ranked, pool, query.text, min_score=settings.min_score, by_time=not periods)
     return _Ranking(pool, arrangement, left_out, degraded)
 
 

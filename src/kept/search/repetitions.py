@@ -25,18 +25,20 @@ from kept.words.stopwords import ENGLISH
 
 MAX_COMPARED = 16
 """Best candidates that are compared with each other."""
+MAX_DATED = 10
+"""Best candidates among which a newer one comes first."""
+_SAME_COVERAGE = 0.05
 _MORE_NOTES = 8
 _CONTEXT_MESSAGES = 2
 _RESTATED_SHARE = 0.75
 """A question that shares this much of its words with the query asks the same."""
 _REPEATED_SHARE, _RECALLED_SHARE = 0.8, 0.6
 """Share of a message's words in a note from which it repeats the note. An agent that answers from memory adds words."""
-_MIN_REPEATED_WORDS = 3
+_MIN_REPEATED_WORDS, _MAX_REPEATING_CHARS = 3, 600
 _AS_MUCH = 0.75
 """A note has as much of the query as a message if its coverage is at least this share of the message's reach."""
-_SAME_SUBJECT, _SAME_ANSWER, _SAME_TALK = 0.6, 0.5, 0.75
-"""Share of common words from which two statements are about the same; the second if both have the whole query, the
-third for two messages, which are short and often alike."""
+_SAME_SUBJECT, _SAME_ANSWER = 0.6, 0.5
+"""Share of common words from which two statements are about the same; the second if both have the whole query."""
 _MAX_LENGTH_RATIO = 3
 _MIN_APART_MS = 60_000
 _BELOW = 1e-6
@@ -78,9 +80,11 @@ def spoken_text(chunk: ChunkRow) -> str:
     return re.sub(_LABEL, "", chunk.text, count=1) if chunk.text.startswith("[") else chunk.text
 
 
-def adds_nothing(snippet: str, query: str) -> bool:
-    """Return whether every content word of a part of a conversation is in the query."""
-    return content_words(re.sub(f"^{_LABEL}", "", snippet, flags=re.MULTILINE)) <= content_words(query)
+def tells_nothing(snippet: str, query: str) -> bool:
+    """Return whether a part of a conversation only asks, or has no content word that is not in the query."""
+    texts = re.split(f"^{_LABEL}", snippet, flags=re.MULTILINE)[::2]  # every second part is a speaker
+    texts = [text for text in texts if text.strip()]
+    return all(map(is_question, texts)) or content_words(" ".join(texts)) <= content_words(query)
 
 
 # questions
@@ -104,15 +108,17 @@ def find_repeated_questions(pool: CandidatePool, query_text: str) -> frozenset[i
     return frozenset(rows)
 
 
-def find_bystanders(pool: CandidatePool, questions: frozenset[int]) -> frozenset[int]:
-    """Return messages that are only found because the same speaker asks the question next to them."""
-    rows: set[int] = set()
-    for question in questions:
-        for chunk in pool.messages_around(question, _CONTEXT_MESSAGES):
+def find_bystanders(pool: CandidatePool, rows: frozenset[int], *, same_speaker: bool = False) -> frozenset[int]:
+    """Return the messages around these that have no word of the query themselves. With ``same_speaker``, only those of
+    the same person: what another says after a question may be the answer."""
+    bystanders: set[int] = set()
+    for row in rows:
+        for chunk in pool.messages_around(row, _CONTEXT_MESSAGES):
             hit = pool.text.get(chunk.row)
-            if (hit is None or hit.coverage == 0.0) and pool.speaker(chunk.row) == pool.speaker(question):
-                rows.add(chunk.row)
-    return frozenset(rows)
+            is_wordless = hit is None or hit.coverage == 0.0
+            if is_wordless and not (same_speaker and pool.speaker(chunk.row) != pool.speaker(row)):
+                bystanders.add(chunk.row)
+    return frozenset(bystanders)
 
 
 def move_last(ranked: Sequence[Scored], rows: frozenset[int], *, min_score: float) -> list[Scored]:
@@ -140,27 +146,30 @@ class Arrangement:
     repeats: Mapping[int, int] = field(default_factory=dict)
     """Row of a message that repeats a note, and row of that note."""
     newer_than: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    """Row of a passage, and rows of older ones about the same."""
+    """Row of a passage, and rows of older ones about the same, newest first."""
+    bystanders: frozenset[int] = frozenset()
+    """Rows of messages that are only found because a neighbour repeats a note."""
 
 
 def arrange(
-    ranked: Sequence[Scored], chunks: Mapping[int, ChunkRow], query_text: str, *, min_score: float, by_time: bool
+    ranked: Sequence[Scored], pool: CandidatePool, query_text: str, *, min_score: float, by_time: bool
 ) -> Arrangement:
     """Settle the repetitions among the best candidates. ``by_time`` puts newer statements before older ones."""
     if len(ranked) < 2 or ranked[0].relevance < min_score:
         return Arrangement(list(ranked))
-    ranked = _yield_to_notes(ranked, chunks)
+    ranked = _yield_to_notes(ranked, pool.chunks)
     best, rest = ranked[:MAX_COMPARED], ranked[MAX_COMPARED:]
     if any(scored.candidate.is_utterance for scored in best):  # many messages may have crowded out the notes
         best += [scored for scored in rest if not scored.candidate.is_utterance][:_MORE_NOTES]
-    statements = _Statements(chunks, content_words(query_text))
+    statements = _Statements(pool.chunks, content_words(query_text))
     best, repeats = _put_notes_first(best, statements)
     newer_than: dict[int, list[int]] = {}
     if by_time:
         best, newer_than = _put_newest_first(best, statements, repeats, min_score=min_score)
     rows = {scored.candidate.row for scored in best}
     ordered = [*best, *(scored for scored in rest if scored.candidate.row not in rows)]
-    return Arrangement(sorted(ordered, key=lambda scored: -scored.score), repeats, newer_than)
+    ordered.sort(key=lambda scored: -scored.score)
+    return Arrangement(ordered, repeats, newer_than, find_bystanders(pool, frozenset(repeats)))
 
 
 def _yield_to_notes(ranked: Sequence[Scored], chunks: Mapping[int, ChunkRow]) -> list[Scored]:
@@ -185,14 +194,17 @@ def _put_notes_first(ranked: Sequence[Scored], statements: _Statements) -> tuple
     repeats: dict[int, int] = {}
     notes = [scored for scored in ranked if not scored.candidate.is_utterance]
     for scored in ranked if notes else ():
-        if not scored.candidate.is_utterance:
+        coverage = scored.candidate.evidence.coverage
+        if not scored.candidate.is_utterance or coverage == 0.0:
             continue
         row = scored.candidate.row
-        note = next((note for note in notes if statements.repeats(row, note.candidate.row)), None)
-        if note is None:
+        # A note with fewer words of the query does not say the same. This spares most comparisons.
+        full = [note.candidate.row for note in notes if note.candidate.evidence.coverage >= coverage]
+        note_row = statements.find_repeated(row, full)
+        if note_row is None:
             continue
-        repeats[row] = note.candidate.row
-        at, to = (_index_of(ordered, other) for other in (note.candidate.row, row))
+        repeats[row] = note_row
+        at, to = (_index_of(ordered, other) for other in (note_row, row))
         if at > to:
             lifted = _at_least(ordered.pop(at), scored, ScorePart("repeated", 0.0, "a conversation says it too"))
             ordered.insert(to, lifted)
@@ -206,12 +218,15 @@ def _put_newest_first(
     ordered = list(ranked)
     newer_than: dict[int, list[int]] = {}
     passing = [scored for scored in ranked if scored.relevance >= min_score and scored.candidate.row not in repeats]
+    passing = passing[:MAX_DATED]
     for scored in passing:
-        row = scored.candidate.row
-        older = [other for other in passing if statements.is_newer(row, other.candidate.row)]
+        row, coverage = scored.candidate.row, scored.candidate.evidence.coverage
+        # Statements about the same have the same words of the query.
+        alike = [other for other in passing if abs(other.candidate.evidence.coverage - coverage) < _SAME_COVERAGE]
+        older = [other for other in alike if statements.is_newer(row, other.candidate.row)]
         if not older:
             continue
-        newer_than[row] = [other.candidate.row for other in older]
+        newer_than[row] = sorted((other.candidate.row for other in older), key=statements.age)
         at, to = _index_of(ordered, row), min(_index_of(ordered, other.candidate.row) for other in older)
         if at > to:
             detail = f"newer than {statements.citation(ordered[to].candidate.row)}"
@@ -248,25 +263,36 @@ class _Statements:
         self._by_row: dict[int, list[frozenset[str]]] = {}
         self._best: dict[int, frozenset[str]] = {}
 
+    def age(self, row: int) -> tuple[int, int]:
+        chunk = self._chunks[row]
+        return -chunk.timestamp_ms, -chunk.start_line
+
     def citation(self, row: int) -> str:
         chunk = self._chunks[row]
         return cite(chunk.path, chunk.start_line, chunk.end_line)
 
-    def repeats(self, row: int, note_row: int) -> bool:
-        """Return whether a message says nothing that a statement of a note does not say."""
+    def find_repeated(self, row: int, note_rows: Sequence[int]) -> int | None:
+        """Return the first note with a statement that says everything that a message says, or None."""
         chunk = self._chunks[row]
-        if is_question(spoken_text(chunk)):
-            return False
+        text = spoken_text(chunk)
+        if len(text) > _MAX_REPEATING_CHARS or is_question(text):
+            return None
+        # A note that lacks two of the longest words need not be split into statements.
+        longest = sorted(set(re.findall(r"\w+", text.lower())), key=len)[-3:]
+        note_rows = [row for row in note_rows if _count_words(longest, self._chunks[row].text) >= len(longest) - 1]
+        if not note_rows:
+            return None
         words = frozenset[str]().union(*self._all(row))
         if chunk.is_recalled:
             words -= _SAYING
         if len(words) < _MIN_REPEATED_WORDS:
-            return False
-        share = _RECALLED_SHARE if chunk.is_recalled else _REPEATED_SHARE
+            return None
+        least = (_RECALLED_SHARE if chunk.is_recalled else _REPEATED_SHARE) * len(words)
         numbers = {word for word in words if word.isdigit()}
-        return any(
-            numbers <= statement and len(words & statement) >= share * len(words) for statement in self._all(note_row)
-        )
+        for note_row in note_rows:
+            if any(numbers <= other and len(words & other) >= least for other in self._all(note_row)):
+                return note_row
+        return None
 
     def is_newer(self, row: int, other_row: int) -> bool:
         """Return whether a passage says something newer about the same: by a person, and with other values."""
@@ -281,17 +307,18 @@ class _Statements:
         words, other_words = self._statement(row), self._statement(other_row)
         if words <= other_words or other_words <= words:
             return False  # the same, or one of them in more detail
-        return self._is_same_subject(words, other_words, are_messages=all(speakers))
+        if all(speakers) and not (_has_number(words - other_words) and _has_number(other_words - words)):
+            return False  # people repeat themselves in talk: only numbers show that it is about the same
+        return self._is_same_subject(words, other_words)
 
-    def _is_same_subject(self, words: frozenset[str], other_words: frozenset[str], *, are_messages: bool) -> bool:
+    def _is_same_subject(self, words: frozenset[str], other_words: frozenset[str]) -> bool:
         left, right = (frozenset(word for word in side if not word.isdigit()) for side in (words, other_words))
         query_words = left & self._query_words
         shorter, longer = sorted((len(left), len(right)))
         if shorter < 2 or longer > _MAX_LENGTH_RATIO * shorter or query_words != right & self._query_words:
             return False
         has_all = len(query_words) >= 2 and query_words >= self._query_words
-        share = _SAME_TALK if are_messages else _SAME_ANSWER if has_all else _SAME_SUBJECT
-        return len(query_words) > 0 and len(left & right) >= share * shorter
+        return len(query_words) > 0 and len(left & right) >= (_SAME_ANSWER if has_all else _SAME_SUBJECT) * shorter
 
     def _statement(self, row: int) -> frozenset[str]:
         """Return the statement of a passage with the most words of the query."""
@@ -306,6 +333,15 @@ class _Statements:
             pieces = [piece for piece in re.split(_STATEMENT_ENDS, text) if not piece.lstrip().startswith("#")]
             self._by_row[row] = [words for piece in pieces if (words := content_words(piece))]
         return self._by_row[row]
+
+
+def _has_number(words: Iterable[str]) -> bool:
+    return any(word.isdigit() for word in words)
+
+
+def _count_words(words: Sequence[str], text: str) -> int:
+    text = text.lower()
+    return sum(word in text for word in words)
 
 
 def _is_later(chunk: ChunkRow, other: ChunkRow) -> bool:

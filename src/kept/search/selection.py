@@ -8,7 +8,7 @@ utterance is shown twice. A snippet is the part of a longer text with the most m
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 
 from kept.records import DropReason, Filter
@@ -47,11 +47,13 @@ def select_hits(
     min_score: float,
     max_results: int,
     repeats: Mapping[int, int] | None = None,
+    bystanders: Collection[int] = (),
 ) -> Selection:
     """Return the hits, best first, and the reason why each other candidate is dropped.
 
     A near-duplicate of a better hit goes after all other hits, and is returned only if there is room. ``repeats`` has
-    the row of the note that a message repeats: if the note is a hit, the message is a further occurrence of it.
+    the row of the note that a message repeats: if the note is a hit, the message is a further occurrence of it, and
+    ``bystanders``, which are found only by such messages, are left out.
     """
     hits: list[tuple[Scored, Window]] = []
     hit_words: list[frozenset[str]] = []
@@ -65,7 +67,7 @@ def select_hits(
             also_in.setdefault(notes[row], []).append(row)
         elif scored.relevance < min_score - _TOLERANCE:
             dropped.append((scored, "below min_score"))
-        elif windows.shows(chunks[row]):
+        elif windows.shows(chunks[row]) or (also_in and row in bystanders):
             dropped.append((scored, "shown with a better hit"))
         elif len(hits) >= max_results:
             dropped.append((scored, "beyond max_results"))

@@ -29,7 +29,9 @@ _MAX_CALL_ID_CHARS = 200
 _TOOL_SEPARATORS = r"__|[./:]"
 _OTHER_SERVERS = r"memory|claude[-_]mem|mem0|hindsight|\bkept\b|\bqmd\b"
 _READING = r"search|query|get|read|recall|fetch|list|open|view|timeline|context"
-_KEPT_COMMAND = r"(?:^|[;&|(]\s*)(?:\S*/)?kept\s+(?:-\S+\s+(?:[^-\s]\S*\s+)?){0,6}(?:search|get|list|recent|tags|links|hook)\b"
+_KEPT_COMMAND = (
+    r"(?:^|[;&|(]\s*)(?:\S*/)?kept\s+(?:-\S+\s+(?:[^-\s]\S*\s+)?){0,6}(?:search|get|list|recent|tags|links|hook)\b"
+)
 
 _BLOCK_TAGS = (
     r"system-reminder|claude-mem-context|[a-z]*memory-context|supermemory-context|hindsight_memories"
