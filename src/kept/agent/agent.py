@@ -43,7 +43,7 @@ from kept.context.context import (
     build_context,
 )
 from kept.context.view import ANSWERS
-from kept.errors import ContextOverflow, EmptyQuery, KeptError, ModelError, NoteNotFound
+from kept.errors import ContextOverflow, EmptyQuery, KeptError, ModelError
 from kept.limits import estimate_tokens
 from kept.llm.base import ChatModel, ModelUsage, ToolUse
 from kept.memory import Memory
@@ -248,7 +248,7 @@ class AgentTurn:
 
     async def _ask(self, remark: str | None) -> AsyncGenerator[AgentEvent, None]:
         """Call the model until an answer is complete. Do not retry once part of an answer has been shown."""
-        attempt, backoff = 0, self.services.new_backoff()
+        attempt, backoff = 0, None
         while True:
             context = await asyncio.to_thread(self._build_context, remark)
             self._answer = answer = ModelAnswer()
@@ -270,6 +270,7 @@ class AgentTurn:
                 attempt += 1
                 if not exc.retryable or answer.was_shown or attempt == ATTEMPTS:
                     raise
+                backoff = backoff or self.services.new_backoff()
                 await asyncio.sleep(backoff.next_s())
 
     async def _shorten(self, context: Context, remark: str | None) -> bool:
@@ -412,10 +413,10 @@ def read_files(memory: Memory) -> TurnMaterial:
             if name == "memory.md" and any(file.name == "MEMORY.md" for file in files):
                 continue
             try:
-                note = opened.read(memory.workspace.locate(name), max_bytes=memory.settings.max_file_bytes)
-                files.append(WorkspaceFile(name, note.text))
-            except NoteNotFound:
-                continue
+                absolute = memory.workspace.locate(name)
+                if opened.find_state(absolute) is not None:
+                    note = opened.read_found(absolute, max_bytes=memory.settings.max_file_bytes)
+                    files.append(WorkspaceFile(name, note.text))
             except KeptError as exc:
                 problems.append(f"{name} is left out: {exc.message}")
     if not memory.config.trusts_workspace and any(file.name in INSTRUCTING for file in files):

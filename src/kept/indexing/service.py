@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from kept.clock import Clock
 from kept.config import Config, QuerySettings
 from kept.durable import locked
-from kept.embedding.base import Embedder
+from kept.embedding.base import Embedder, usage_of
 from kept.embedding.registry import find_price
 from kept.errors import ConfigError, EmbeddingError, LockBusy, StoreDamaged, StoreError
 from kept.forking import DatabaseLock, register_forkable
 from kept.indexing.index_handle import Freshness, IndexHandle, IndexLimits, drop_outdated
 from kept.indexing.sync import SyncPlanner, SyncRun, should_sync
-from kept.indexing.vectorise import usage_of
 from kept.ledger import open_embedding_ledger, open_heal_ledger
 from kept.records import Filter, Preview, Progress, SearchResult, SourceFile, Spending, Status, SyncReport, Usage
 from kept.sqlite import file_number, heal_and_retry
@@ -207,7 +206,7 @@ class IndexService:
         self._handle.index()
         if not self.settings.sync.on_search:
             return (), False
-        if self._freshness.is_fresh():
+        if self._freshness.is_fresh(growing):
             return (), True
         try:
             report = self._run_sync(
@@ -388,7 +387,7 @@ class IndexService:
             progress=progress,
         )
         report = run.run(wait_s=wait_s)
-        self._freshness.in_step = report.ok and growing is None  # others may search what has grown
+        self._freshness.note_sync(ok=report.ok, growing=growing)
         self._record_usage(usage, cached=report.cached, texts=report.embedded)
         return report
 
@@ -399,6 +398,8 @@ class IndexService:
         if embedder is None:
             return
         now, identity = usage_of(embedder), embedder.identity
+        if now == before and not cached and not texts:
+            return
         tokens = now.tokens - before.tokens
         price = find_price(identity.provider, identity.model, self.settings)
         spending = Spending(
