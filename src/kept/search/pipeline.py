@@ -16,7 +16,7 @@ from operator import itemgetter
 from kept.config import QuerySettings
 from kept.embedding.base import Embedder
 from kept.errors import EmbeddingError, StoreDamaged
-from kept.records import Dropped, Filter, Hit, Occurrence, ScorePart, cite
+from kept.records import Dropped, Filter, Hit, Occurrence, ScorePart, cite, project_of_path
 from kept.redact import redact
 from kept.search.candidates import CandidatePool, QueryVector, gather_pool
 from kept.search.exact import ExactMatch, lift_exact
@@ -37,6 +37,7 @@ from kept.search.scores import (
     demote_further_passages,
     estimate_confidence,
     fuse_pool,
+    prefer_project,
     read_signals,
     vector_share,
 )
@@ -142,6 +143,8 @@ def _rank(
     ranked = fuse_pool(candidates, settings, vector)
     if periods := find_periods(query.text, _local_time(now_ms)):
         ranked = boost_periods(ranked, periods, now_ms=now_ms)
+    if filters.scope and filters.scope.name:
+        ranked = prefer_project(ranked, filters.scope)
     signals = read_signals(ranked, pool.terms, passages=pool.passages)
     confidence = estimate_confidence(signals, vector_share=vector_share(settings, vector))
     if reranker:
@@ -262,6 +265,7 @@ def _make_hit(
         session_key=chunk.session_key,
         channel=chunk.channel,
         listed=listed,
+        project=project_of_path(chunk.path),
     )
 
 

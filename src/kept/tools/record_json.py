@@ -8,8 +8,8 @@ from typing import Any
 from kept.records import Hit, Listing, NoteLink, NoteLinks, Passage, SearchResult, Status, TagList, Written
 from kept.redact import redact
 
-_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "listed", "alsoIn", "newerThan"}
-"""Fields that JSON has for conversations only, in a list only, when explaining only, or if they are not empty."""
+_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "listed", "project", "alsoIn", "newerThan"}
+"""Fields that JSON has for conversations only, in a list only, when explaining only, if not empty, or at the end."""
 
 
 def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any]:
@@ -32,6 +32,7 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     shape = {name: value for name, value in to_json(hit).items() if name not in _NOT_IN_EVERY_HIT}
     shape["citation"] = hit.citation
     shape["heading"] = hit.heading or None
+    shape["project"] = hit.project
     if hit.source == "sessions":
         shape |= {"sessionKey": redact(hit.session_key or "") or None, "channel": hit.channel}
     if hit.listed:
