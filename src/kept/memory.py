@@ -288,7 +288,7 @@ class Memory:
         )
         listed = self._list_time(query, filters, max_results, progress)
         if listed is not None:
-            return _leave_out(listed, seen) if seen else listed
+            return _leave_out(listed, seen, query) if seen else listed
         parsed = parse_query(query)
         settings = self.settings.query
         if max_results is not None:
@@ -310,7 +310,7 @@ class Memory:
                 lambda narrowed: service.search(parsed, settings, narrowed, growing=growing, progress=progress),
             )
         if seen:
-            result = _leave_out(result, seen, max_results)
+            result = _leave_out(result, seen, query, max_results)
         return self._complete(result, filters)
 
     def list(
@@ -481,8 +481,14 @@ class Memory:
         return replace(result, degraded=(*result.degraded, *explain_no_hits(self.index_service, filters)))
 
 
-def _leave_out(result: SearchResult, seen: SeenTail, max_results: int | None = None) -> SearchResult:
-    return replace(result, hits=tuple(hit for hit in result.hits if not seen.has(hit))[:max_results])
+def _leave_out(result: SearchResult, seen: SeenTail, query: str, max_results: int | None = None) -> SearchResult:
+    """Leave out what the caller knows, and messages that tell an agent nothing: questions, and those with nothing but
+    the words of the query. An earlier greeting does not answer a greeting."""
+    from kept.search.repetitions import tells_nothing
+
+    hits = (hit for hit in result.hits if not seen.has(hit))
+    news = (hit for hit in hits if hit.source != "sessions" or hit.listed or not tells_nothing(hit.snippet, query))
+    return replace(result, hits=tuple(news)[:max_results])
 
 
 def _tag_keys(tags: str | Iterable[str]) -> tuple[str, ...]:

@@ -154,6 +154,22 @@ class ScorePart:
 
 
 @frozen
+class Occurrence:
+    """Another passage that says the same as a hit, or an older one about the same."""
+
+    path: str
+    start_line: int
+    end_line: int
+    source: Source
+    timestamp: str
+    """Time of the text (ISO 8601)."""
+
+    @property
+    def citation(self) -> str:
+        return cite(self.path, self.start_line, self.end_line)
+
+
+@frozen
 class Hit:
     """A passage that answers a query, and how it was found.
 
@@ -179,6 +195,10 @@ class Hit:
     channel: str | None = None
     listed: bool = False
     """True in a list of a time, where nothing is ranked: the score is 1."""
+    also_in: tuple[Occurrence, ...] = ()
+    """Messages that repeat this note."""
+    newer_than: tuple[Occurrence, ...] = ()
+    """Older passages about the same with other values."""
     project: str | None = None
     """Project that the note or conversation belongs to; None if it is shared."""
 
@@ -200,7 +220,12 @@ class SeenTail:
 
 
 DropReason = Literal[
-    "below min_score", "beyond max_results", "near-duplicate", "shown with a better hit", "gone from disk"
+    "below min_score",
+    "beyond max_results",
+    "near-duplicate",
+    "shown with a better hit",
+    "asks the same",
+    "gone from disk",
 ]
 
 

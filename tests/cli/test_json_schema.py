@@ -24,7 +24,18 @@ SCHEMA = json.loads((ROOT / "docs/reference/json.schema.json").read_text())
 SNAKE_CASE = ("config show", "bench")
 """Documented with the names of the settings and figures, which programs rely on."""
 SHARED = {
-    *("hit", "period", "link", "file", "session", "entries", "importReport", "settingRow", "settingChange"),
+    *(
+        "hit",
+        "occurrence",
+        "period",
+        "link",
+        "file",
+        "session",
+        "entries",
+        "importReport",
+        "settingRow",
+        "settingChange",
+    ),
     *("syncReport", "error", "agent"),
 }
 """Parts of the output of several commands."""

@@ -49,6 +49,7 @@ from kept.llm.base import ChatModel, ModelUsage, ToolUse
 from kept.memory import MOST_RESULTS, Memory
 from kept.prompts import get_prompt
 from kept.records import SeenTail
+from kept.sessions.echoes import RECALLED
 from kept.sessions.entries import Block, Entry, Message, Text, TokenUsage, ToolCall, ToolResult
 from kept.sessions.store import SessionStore
 from kept.tools.toolbox import Toolbox, ToolOutcome
@@ -314,6 +315,8 @@ class AgentTurn:
             notice = f"The turn was ended after {self.services.config.agent.tools.max_steps} steps with tools."
             text, usage = GAVE_UP, ModelUsage()
         metadata: dict[str, Any] = {ANSWERS: list(self._ids)}
+        if self._material.recalled:
+            metadata[RECALLED] = [passage.citation for passage in self._material.recalled]
         if not text.strip() and self._texts:
             metadata[_REPLY] = self._texts[-1]
         reply = read_reply(await run_to_end(self._record, (Text(text),), usage, metadata))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from kept.cli.output import plural, printable, style, use_colour
 from kept.cli.terminal_layout import columns, cut, link, text_width, wrap
-from kept.records import Hit
+from kept.records import Hit, Occurrence
 
 LINES_SHOWN = 8
 _INDENT = 6
+_MOST_OCCURRENCES = 3
 _LINES_BEFORE = 2
 """Lines shown before the first match of a long text."""
 _MIN_STEM, _ENDING = 4, 3
@@ -32,8 +33,20 @@ def hit_text(hit: Hit, words: Iterable[str], *, locate: Locate | None = None) ->
             *([style(f"{'':<{_INDENT}}…", dim=True)] if first else []),
             *(highlight(line, stems) for line in shown),
             *([style(f"{'':<{_INDENT}}… {plural(more, 'more line')}", dim=True)] if more else []),
+            *_occurrences("newer than", hit.newer_than),
+            *_occurrences("also in", hit.also_in),
         ]
     )
+
+
+def _occurrences(lead: str, others: Sequence[Occurrence]) -> list[str]:
+    """Return one line with citations, or nothing."""
+    if not others:
+        return []
+    shown = [_plain(other.citation) for other in others[:_MOST_OCCURRENCES]]
+    more = len(others) - len(shown)
+    text = f"{lead} {', '.join(shown)}{f' and {more:,} more' if more else ''}"
+    return [style(line, dim=True) for line in wrap(text, indent=_INDENT, hang=2)]
 
 
 def parts_text(hit: Hit) -> str:

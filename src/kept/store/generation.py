@@ -21,7 +21,7 @@ from kept.store.note_tables import NOTE_TABLES, NoteRow, NoteTables
 from kept.store.vectors import VectorLimits, VectorTable
 from kept.values import frozen
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Incremented with generation.sql: an index of another version is rebuilt."""
 
 _MERGE_SHARE = 10
@@ -64,6 +64,7 @@ class NewChunk:
     timestamp_ms: int
     session_key: str | None = None
     channel: str | None = None
+    is_recalled: bool = False
 
 
 @frozen
@@ -95,6 +96,8 @@ class ChunkRow:
     timestamp_ms: int
     session_key: str | None = None
     channel: str | None = None
+    is_recalled: int = 0
+    """1 for an answer that an agent gave from memory."""
 
 
 @frozen
@@ -112,7 +115,9 @@ _HAS_TAG = (
 _FILE_FIELDS = tuple(spec.name for spec in fields(FileRow))
 _FILE_COLUMNS = ", ".join(_FILE_FIELDS)
 _file_values = attrgetter(*_FILE_FIELDS)
-_CHUNK_COLUMNS = "row, source, path, start_line, end_line, hash, heading, text, timestamp, session_key, channel"
+_CHUNK_COLUMNS = (
+    "row, source, path, start_line, end_line, hash, heading, text, timestamp, session_key, channel, recalled"
+)
 
 
 @cache
@@ -226,8 +231,8 @@ class Generation:
     def _insert(self, source: str, path: str, chunk: NewChunk, rest_hash: bytes) -> None:
         self.db.execute(
             f"INSERT INTO {self.prefix}chunks (id, source, path, start_line, end_line, hash, embed_hash, model,"
-            " heading, text, timestamp, session_key, channel, rest_hash)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " heading, text, timestamp, session_key, channel, recalled, rest_hash)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 chunk.id,
                 source,
@@ -242,6 +247,7 @@ class Generation:
                 chunk.timestamp_ms,
                 chunk.session_key,
                 chunk.channel,
+                int(chunk.is_recalled),
                 rest_hash,
             ),
         )
@@ -330,6 +336,7 @@ def _rest_hash(chunk: NewChunk, *, with_time: bool) -> bytes:
         chunk.heading,
         chunk.session_key or "",
         chunk.channel or "",
+        "recalled" if chunk.is_recalled else "",
         str(chunk.timestamp_ms) if with_time else "",
         chunk.context_words,
         chunk.words,

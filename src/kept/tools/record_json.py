@@ -9,8 +9,8 @@ from typing import Any
 from kept.records import Hit, Listing, NoteLink, NoteLinks, Passage, SearchResult, Status, TagList, Written
 from kept.redact import redact
 
-_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "listed", "project"}
-"""Fields that JSON has for conversations only, in a list only, when explaining only, or after the others."""
+_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "listed", "project", "alsoIn", "newerThan"}
+"""Fields that JSON has for conversations only, in a list only, when explaining only, if not empty, or at the end."""
 
 
 def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any]:
@@ -38,6 +38,9 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
         shape |= {"sessionKey": redact(hit.session_key or "") or None, "channel": hit.channel}
     if hit.listed:
         shape["listed"] = True
+    for name, occurrences in (("alsoIn", hit.also_in), ("newerThan", hit.newer_than)):
+        if occurrences:
+            shape[name] = [{**to_json(other), "citation": other.citation} for other in occurrences]
     if explain:
         shape["parts"] = to_json(hit.parts)
     return shape

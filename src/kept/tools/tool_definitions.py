@@ -80,12 +80,17 @@ _HIT_ALWAYS: dict[str, Schema] = {
     ),
     "project": or_null(text("Project that it belongs to; null if it is shared.")),
 }
+_OCCURRENCE: Schema = closed(
+    {name: _HIT_ALWAYS[name] for name in ("path", "startLine", "endLine", "source", "timestamp", "citation")}
+)
 HIT: Schema = closed(
     {
         **_HIT_ALWAYS,
         "listed": {"type": "boolean", "description": "True in a list of a period: not ranked, with score 1."},
         "sessionKey": or_null(text("Key of the conversation.")),
         "channel": or_null(text("Channel of the conversation.")),
+        "alsoIn": many(_OCCURRENCE, "Messages that repeat this note."),
+        "newerThan": many(_OCCURRENCE, "Older passages about the same with other values."),
     },
     required=tuple(_HIT_ALWAYS),
 )
