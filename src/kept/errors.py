@@ -338,6 +338,11 @@ class SessionExists(SessionError):
     default_hint = "It was imported before; nothing was changed."
 
 
+class SessionDeleted(SessionError):
+    code = "session_deleted"
+    default_hint = "'kept sessions restore ID' brings a deleted session back."
+
+
 class SessionKeyInvalid(SessionError):
     code = "session_key_invalid"
     default_hint = "A key looks like telegram:5054 or agent:main:telegram:default:direct:5054."

@@ -183,6 +183,7 @@ class Memory:
         min_score: float | None = None,
         source: str | None = None,
         path: str | None = None,
+        session: str | None = None,
         session_key: str | None = None,
         channel: str | None = None,
         since: When | None = None,
@@ -195,9 +196,10 @@ class Memory:
         There are fewer than ``max_results``, or none, if little matches.
 
         A query that is only a time ("what did I do yesterday"), or none with ``since`` or ``until``, lists that time,
-        oldest first; then ``SearchResult.period`` tells how the time was read. ``session_key`` is full or short
-        (``telegram:5054``). With it or ``channel``, only conversations are searched. With ``tags``, only notes that
-        have all of them; #area/home counts as #area too.
+        oldest first; then ``SearchResult.period`` tells how the time was read. ``session`` is the id of a session or
+        the beginning of it, or the key of a conversation, full or short (``telegram:5054``); SessionNotFound is raised
+        if there is none. ``session_key`` is a key that need not exist. With these or ``channel``, only conversations
+        are searched. With ``tags``, only notes that have all of them; #area/home counts as #area too.
         """
         service = self.index_service
         service.require_usable()
@@ -206,6 +208,8 @@ class Memory:
         from kept.search.query import parse_query
 
         filters = self._filters(source, path, since, until, session_key=session_key, channel=channel, tags=tags)
+        if session is not None:
+            filters = self._within_session(filters, session)
         listed = self._list_time(query, filters, max_results, progress)
         if listed is not None:
             return listed
@@ -335,6 +339,23 @@ class Memory:
             session_key=full_key,
             channel=channel or None,
             tags=_tag_keys(tags) if tags else (),
+        )
+
+    def _within_session(self, filters: Filter, reference: str) -> Filter:
+        """Return the filter for one session, or for all sessions of a conversation if the reference is its key."""
+        from kept.errors import SessionNotFound
+        from kept.sessions.store import SessionStore
+
+        _require_text(session=reference)
+        if not os.path.isdir(self.config.paths.sessions):
+            raise SessionNotFound(f"There is no session '{reference}'.")
+        with SessionStore(self.config, clock=self.clock) as sessions:
+            record = sessions.get(reference)
+        is_key = ":" in reference and reference != record.id
+        return replace(
+            filters,
+            session_key=record.key if is_key else filters.session_key,
+            transcript=None if is_key else record.citation,
         )
 
     def _list_time(

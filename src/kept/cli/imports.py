@@ -133,6 +133,7 @@ def _report_json(report: ImportReport, notes: list[NotesAdopted]) -> dict[str, A
         "imported": report.count("imported"),
         "updated": report.count("updated"),
         "unchanged": report.count("unchanged"),
+        "deleted": report.count("deleted"),
         "failed": report.count("failed"),
         "messages": report.messages,
         "kinds": _kinds_json(report.kinds),
@@ -173,12 +174,21 @@ def _problems_json(problems: tuple[Problem, ...]) -> list[dict[str, str]]:
 
 def _show_report(report: ImportReport) -> None:
     would = "Would be: " if report.dry_run else ""
-    outcomes = (("imported", "imported"), ("updated", "updated"), ("unchanged", "here already"), ("failed", "failed"))
+    outcomes = (
+        ("imported", "imported"),
+        ("updated", "updated"),
+        ("unchanged", "here already"),
+        ("deleted", "left out because you deleted them"),
+        ("failed", "failed"),
+    )
     counts = ", ".join(f"{report.count(name)} {word}" for name, word in outcomes if report.count(name))  # type: ignore[arg-type]
     total = f"{plural(len(report.sessions), 'session')} with {plural(report.messages, 'message')}"
     echo(style(f"{would}{total}: {counts}." if report.sessions else "No sessions were found.", bold=True))
     for kind in report.kinds:
         echo(f"  {kind.count:>7,}  {kind.kind} {style(f'→ {kind.became}', dim=True)}")
+
+    if report.count("deleted"):
+        echo("'kept sessions list --deleted' shows deleted sessions, 'kept sessions restore ID' brings one back.")
 
 
 def _show_notes(notes: NotesAdopted) -> None:

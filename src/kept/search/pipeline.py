@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -105,7 +105,8 @@ def search_index(
         if filters.tags and not selection.hits:
             unknown = [tag for tag in filters.tags if not index.live.notes.has_tag(tag)]
             degraded += tuple(f"No note has the tag '{tag}'." for tag in unknown)
-    return _make_result(selection, pool, index.path, degraded)
+        titles = _read_titles(index, (window[0] for _, window in selection.hits))
+    return _make_result(selection, pool, index.path, degraded, titles)
 
 
 def _passage(pool: CandidatePool, row: int) -> str:
@@ -127,7 +128,11 @@ def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: 
     latest = [row for row, *_ in entries[-max_results:]]
     chunks = index.live.get_chunks(latest)
     windows = Windows(chunks, partial(index.live.chunks_around, lines=_WINDOW_LINES), {}, filters)
-    hits = [_make_hit(windows.open(row), row, index.path, score=1.0, parts=_LISTED, listed=True) for row in latest]
+    titles = _read_titles(index, chunks.values())
+    hits = [
+        _make_hit(windows.open(row), row, index.path, score=1.0, parts=_LISTED, listed=True, titles=titles)
+        for row in latest
+    ]
     return IndexSearchResult(tuple(hits), ()), len(entries)
 
 
@@ -145,7 +150,7 @@ def _iter_entries(rows: list[_ListedRow], daily: DailyNotes) -> Iterator[_Listed
 
 
 def _make_result(
-    selection: Selection, pool: CandidatePool, index_path: str, degraded: tuple[str, ...]
+    selection: Selection, pool: CandidatePool, index_path: str, degraded: tuple[str, ...], titles: Mapping[str, str]
 ) -> IndexSearchResult:
     hits = [
         _make_hit(
@@ -157,6 +162,7 @@ def _make_result(
             text_score=scored.text,
             matched=scored.candidate.matched,
             parts=scored.parts(),
+            titles=titles,
         )
         for scored, window in selection.hits
     ]
@@ -165,6 +171,12 @@ def _make_result(
         chunk = pool.chunks[scored.candidate.row]
         dropped.append(Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), scored.score, reason))
     return IndexSearchResult(tuple(hits), tuple(dropped), degraded)
+
+
+def _read_titles(index: Index, chunks: Iterable[ChunkRow]) -> dict[str, str]:
+    """Return the titles of the conversations that chunks are from, by path."""
+    paths = {chunk.path for chunk in chunks if chunk.source == "sessions"}
+    return index.live.conversation_titles(paths) if paths else {}
 
 
 def _make_hit(
@@ -178,6 +190,7 @@ def _make_hit(
     matched: Sequence[str] = (),
     parts: tuple[ScorePart, ...] = (),
     listed: bool = False,
+    titles: Mapping[str, str],
 ) -> Hit:
     """Return a hit. Raise `StoreDamaged` if a shown text is not the one that was indexed."""
     for shown in window:
@@ -199,6 +212,7 @@ def _make_hit(
         session_key=chunk.session_key,
         channel=chunk.channel,
         listed=listed,
+        title=titles.get(chunk.path),
     )
 
 

@@ -6,8 +6,9 @@ First the rows, then `Generation`, and the SQL condition of a filter. `note_tabl
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import fields
 from functools import cache
 from operator import attrgetter
@@ -301,6 +302,15 @@ class Generation:
         where, values = filter_sql(filters)
         return [row for (row,) in self.db.execute(f"SELECT row FROM {self.prefix}chunks c WHERE {where}", values)]
 
+    def conversation_titles(self, paths: Collection[str]) -> dict[str, str]:
+        """Return the titles of transcripts by path, of those that have one."""
+        query = (
+            f"SELECT path, json_extract(mark, '$.title') FROM {self.prefix}files"
+            " WHERE source = 'sessions' AND json_valid(mark) AND path IN (SELECT value FROM json_each(?))"
+        )
+        rows = self.db.execute(query, (json.dumps(list(paths)),)) if paths else ()
+        return {path: title for path, title in rows if title and isinstance(title, str)}
+
     def counts(self) -> IndexCounts:
         by_source: dict[str, dict[str, int]] = {}
         for source, files in self.db.execute(f"SELECT source, count(*) FROM {self.prefix}files GROUP BY source"):
@@ -344,6 +354,9 @@ def filter_sql(filters: Filter) -> tuple[str, list[Any]]:
             folder = filters.path.rstrip("/")
             clauses.append("(c.path = ? OR substr(c.path, 1, ?) = ?)")
             values.extend((folder, len(folder) + 1, folder + "/"))
+    if filters.transcript is not None:
+        clauses.append("c.path = ?")
+        values.append(filters.transcript)
     if filters.session_key is not None:
         clauses.append("c.session_key = ?")
         values.append(filters.session_key)

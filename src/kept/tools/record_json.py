@@ -8,7 +8,7 @@ from typing import Any
 from kept.records import Hit, Listing, NoteLink, NoteLinks, Passage, SearchResult, Status, TagList, Written
 from kept.redact import redact
 
-_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "listed"}
+_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "title", "listed"}
 """Fields that JSON has for conversations only, in a list only, when explaining only, or never."""
 
 
@@ -33,7 +33,7 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     shape["citation"] = hit.citation
     shape["heading"] = hit.heading or None
     if hit.source == "sessions":
-        shape |= {"sessionKey": redact(hit.session_key or "") or None, "channel": hit.channel}
+        shape |= {"sessionKey": redact(hit.session_key or "") or None, "channel": hit.channel, "title": hit.title}
     if hit.listed:
         shape["listed"] = True
     if explain:

@@ -85,6 +85,7 @@ HIT: Schema = closed(
         "listed": {"type": "boolean", "description": "True in a list of a period: not ranked, with score 1."},
         "sessionKey": or_null(text("Key of the conversation.")),
         "channel": or_null(text("Channel of the conversation.")),
+        "title": or_null(text("Title of the conversation.")),
     },
     required=tuple(_HIT_ALWAYS),
 )
@@ -117,7 +118,7 @@ SESSIONS_OUTPUT: Schema = closed(
                     "sessionId": text("Id of the conversation."),
                     "sessionKey": or_null(text("Key of the conversation.")),
                     "channel": text("Channel of the conversation."),
-                    "title": or_null(text("Title, if it has one.")),
+                    "title": or_null(text("Title, or the first words asked.")),
                     "createdAt": text("When it began (ISO 8601)."),
                     "updatedAt": text("When it was last written to (ISO 8601)."),
                     "messageCount": whole("Number of messages."),
@@ -208,6 +209,7 @@ _WHEN = "2026-03-01, 2026-03-01T14:00, yesterday, last Thursday, or a time ago: 
 _SINCE = text(f"Only what was written or said at or after this time: {_WHEN}", maxLength=40)
 _UNTIL = text("Only what was written or said up to this time, that day included; same format as since.", maxLength=40)
 _CHANNEL = text("Only conversations on this channel, such as telegram or claude-code.", maxLength=200)
+_SESSION = text("Only this conversation: its sessionId or the beginning of it, or its sessionKey.", maxLength=400)
 _DEFAULTS = QuerySettings()
 _MAX_RESULTS = whole(f"Maximum number of results (default {_DEFAULTS.max_results}).", minimum=1, maximum=MAX_RESULTS)
 
@@ -233,6 +235,7 @@ TOOLS: tuple[Tool, ...] = (
                 "minScore": number(f"Minimum score (default {_DEFAULTS.min_score:g}).", minimum=0, maximum=1),
                 "source": text("Only notes (memory) or only conversations (sessions).", enum=list(SOURCES)),
                 "channel": _CHANNEL,
+                "session": _SESSION,
                 "since": _SINCE,
                 "until": _UNTIL,
                 "tags": text(
@@ -333,6 +336,7 @@ TOOLS: tuple[Tool, ...] = (
                 ),
                 "maxResults": whole("Maximum number of conversations (default 6).", minimum=1, maximum=MAX_RESULTS),
                 "channel": _CHANNEL,
+                "session": _SESSION,
                 "since": _SINCE,
                 "until": _UNTIL,
             },

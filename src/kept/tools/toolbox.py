@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from kept.errors import KeptError, NoteNotFound, UsageError
+from kept.errors import KeptError, NoteNotFound, SessionNotFound, UsageError
 from kept.limits import utf8_safe, utf8_safe_tree
 from kept.memory import Memory
 from kept.records import Hit, Progress, SearchResult, TagCount
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 _DEFAULT_SESSIONS = 6
 _HITS_PER_SESSION = 3
-_TITLE = "title"
 _MAX_TAGS = 50
 _SPARE_HITS = 3
 """Hits to ask for in addition if some may be left out."""
@@ -110,6 +109,7 @@ class Toolbox:
             max_results=spare if leave_out else max_results,
             min_score=arguments.get("minScore"),
             source=arguments.get("source"),
+            session=arguments.get("session"),
             channel=arguments.get("channel"),
             since=arguments.get("since"),
             until=arguments.get("until"),
@@ -189,6 +189,7 @@ class Toolbox:
                 arguments["query"],
                 max_results=max_sessions * _HITS_PER_SESSION,
                 source="sessions",
+                session=arguments.get("session"),
                 channel=arguments.get("channel"),
                 since=arguments.get("since"),
                 until=arguments.get("until"),
@@ -202,12 +203,17 @@ class Toolbox:
 
     def _recent_sessions(self, arguments: dict[str, Any], limit: int) -> list[SessionRecord]:
         if not os.path.isdir(self.sessions.folder):
+            if "session" in arguments:
+                raise SessionNotFound(f"There is no session '{arguments['session']}'.")
             return []
         now = self.memory.clock.now()
         since = parse_when(arguments["since"], now=now) if "since" in arguments else 0
         until = parse_when(arguments["until"], now=now, end=True) if "until" in arguments else None
         check_order(arguments.get("since"), arguments.get("until"), since or None, until)
         records = self.sessions.recent(channel=arguments.get("channel"))
+        if "session" in arguments:
+            session_id = self.sessions.get(arguments["session"]).id
+            records = [record for record in records if record.id == session_id]
         in_range = (
             record
             for record in records
@@ -249,12 +255,11 @@ def error_outcome(error: KeptError) -> ToolOutcome:
 def _session_json(record: SessionRecord) -> dict[str, Any]:
     from kept.sessions.entries import format_time
 
-    title = record.state.get(_TITLE)
     return {
         "sessionId": record.id,
         "sessionKey": redact(record.key) or None,
         "channel": record.channel,
-        "title": redact(title) if isinstance(title, str) and title.strip() else None,
+        "title": record.title or None,
         "createdAt": format_time(record.created),
         "updatedAt": format_time(record.updated),
         "messageCount": record.messages,

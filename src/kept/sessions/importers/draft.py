@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 
 from kept.errors import EntryRefused
 from kept.sessions.entries import (
+    TITLE,
     AnyEntry,
     Attachment,
     Block,
@@ -34,11 +35,8 @@ from kept.sessions.entries import (
 )
 from kept.sessions.importers.report import Became, KindCount, count_kinds
 from kept.sessions.importers.source import Record, Source, fingerprint
-from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
+from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, UNKNOWN_USER, SessionKey
 from kept.values import frozen
-
-TITLE = "title"
-"""State with the title of a conversation."""
 
 _LONGEST_ID = 128
 _LONGEST_NAME = 300
@@ -78,6 +76,8 @@ class DraftBuilder:
         self.original_id = session_id
         self.created: dt.datetime | None = None
         self.metadata: dict[str, Any] = {}
+        self.title: str | None = None
+        """Title of the conversation in the other program, if that keeps it outside the records."""
         self.last_id = self.id
         self.last_time: dt.datetime | None = None
         self._entries: list[AnyEntry] = []
@@ -196,7 +196,7 @@ class DraftBuilder:
         start = SessionStart(
             str(key),
             compactions=max(0, compactions - sum(_is_compaction(entry) for entry in self._entries)),
-            state=dict(state or {}),
+            state={**({TITLE: self.title} if self.title else {}), **(state or {})},
             metadata={**self.metadata, **(metadata or {}), "imported": origin},
         )
         first = next((entry.timestamp for entry in self._entries if entry.timestamp), None)
@@ -287,7 +287,7 @@ def present_fields(tree: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def key_for(agent_id: str, channel: str, user_id: str | None, *, chat_type: str = DEFAULT_CHAT_TYPE) -> SessionKey:
-    return SessionKey(agent_id, channel, DEFAULT_ACCOUNT, chat_type, user_id or "unknown")
+    return SessionKey(agent_id, channel, DEFAULT_ACCOUNT, chat_type, user_id or UNKNOWN_USER)
 
 
 # parts of messages

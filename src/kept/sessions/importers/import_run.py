@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from kept.errors import KeptError, SessionAmbiguous, SessionNotFound, UsageError
+from kept.errors import KeptError, SessionAmbiguous, SessionDeleted, SessionNotFound, UsageError
 from kept.records import Problem
+from kept.sessions.entries import USER_TITLE, AnyEntry, Entry, SessionStart, StateEntry, UnknownEntry
 from kept.sessions.importers import claude_code, codex, openclaw, pi
 from kept.sessions.importers.draft import Draft
 from kept.sessions.importers.openclaw_sqlite import ENDINGS, DatabaseUnreadable, OpenClawDatabase, is_database
@@ -22,6 +23,7 @@ from kept.sessions.importers.source import MAX_LINE_BYTES, Source, fingerprint, 
 from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Damage
+from kept.values import frozen
 
 Format = Literal["openclaw", "claude-code", "codex", "pi"]
 Reader = Callable[[Source, str], list[Draft]]
@@ -169,6 +171,8 @@ class _ImportRun:
                 if self._write(candidate):
                     return
             self._add_outcome(draft, "failed", 0, "there is another session of this id")
+        except SessionDeleted:
+            self._add_outcome(draft, "deleted", 0)
         except KeptError as exc:
             self._add_outcome(draft, "failed", 0, exc.message)
 
@@ -176,6 +180,12 @@ class _ImportRun:
         """Write a session, or what is new of it. Return False if a conversation from another file has its id."""
         existing = self._find_existing(draft.id)
         if existing is None:
+            deleted = self.store.find_deleted(draft.id)
+            if deleted is not None and not deleted.is_same(draft.entries):
+                return False
+            if deleted is not None:
+                self._add_outcome(draft, "deleted", 0)
+                return True
             if self.dry_run:
                 self._planned[draft.id] = draft
             else:
@@ -183,28 +193,34 @@ class _ImportRun:
                 self.store.adopt(draft.start, entries, session_id=draft.id, created=draft.created)
             self._add_outcome(draft, "imported", len(draft.entries) + len(draft.added))
             return True
-        record, ids = existing
-        added = {entry.id for entry in draft.added}
-        known = [entry_id for entry_id in ids if entry_id not in added]
-        offered = [entry.id for entry in draft.entries]
-        if offered == known[: len(offered)]:
-            self._add_outcome(draft, "unchanged", 0)
-        elif known == offered[: len(known)] and known:
-            new = draft.entries[len(known) :]
+        record, imported = existing
+        offered = [entry.id for entry in draft.entries if isinstance(entry, Entry)]
+        known = imported.comparable_ids(draft, offered)
+        new = _find_new(draft, known, imported.ids) if known == offered[: len(known)] and known else ()
+        if new:
             if not self.dry_run:
-                self.store.extend(draft.id, new, after=ids[-1])
+                self._extend(draft, new, after=imported.ids[-1])
             self._add_outcome(draft, "updated", len(new))
+        elif offered == known[: len(offered)]:
+            self._add_outcome(draft, "unchanged", 0)
         elif _origin(record, draft) != draft.source:
             return False
         else:
             self._add_outcome(draft, "failed", 0, _describe_difference(known, offered))
         return True
 
-    def _find_existing(self, session_id: str) -> tuple[SessionRecord | None, list[str]] | None:
-        """Return the record of a session and the ids of its entries, without the first, or None if there is none."""
+    def _extend(self, draft: Draft, entries: Sequence[AnyEntry], *, after: str) -> None:
+        try:
+            self.store.extend(draft.id, entries, after=after)
+        except SessionNotFound:
+            if self.store.find_deleted(draft.id) is None:
+                raise
+            raise SessionDeleted(f"Session {draft.id} was deleted.") from None  # since this run looked for it
+
+    def _find_existing(self, session_id: str) -> tuple[SessionRecord | None, _ImportedEntries] | None:
+        """Return the record of a session and its entries, without the first, or None if there is none."""
         if session_id in self._planned:
-            draft = self._planned[session_id]
-            return None, [entry.id for entry in draft.entries if entry.id]
+            return None, _ImportedEntries.of(self._planned[session_id].entries)
         if not os.path.isdir(self.store.folder):
             return None
         try:
@@ -214,13 +230,49 @@ class _ImportRun:
         if record.id != session_id:
             return None  # found by the beginning of another id
         contents = (line.content for line in self.store.iter_lines(session_id))
-        ids = [entry.id for entry in contents if not isinstance(entry, Damage) and entry.id]
-        return record, ids[1:]
+        return record, _ImportedEntries.of(entry for entry in contents if not isinstance(entry, Damage))
 
     def _add_outcome(self, draft: Draft, outcome: Outcome, added: int, reason: str | None = None) -> None:
         self.sessions.append(
             SessionOutcome(draft.id, draft.source, outcome, draft.messages, added, draft.kinds, reason)
         )
+
+
+@frozen
+class _ImportedEntries:
+    """Ids of the entries of a session that is here, without its first line."""
+
+    ids: tuple[str, ...]
+    foreign: frozenset[str]
+    """Records that were kept as they were."""
+    own: frozenset[str]
+    """Titles that the user gave the conversation here."""
+
+    @classmethod
+    def of(cls, entries: Iterable[AnyEntry]) -> _ImportedEntries:
+        ids, foreign, own = [], set(), set()
+        for entry in entries:
+            if not entry.id or (isinstance(entry, Entry) and isinstance(entry.body, SessionStart)):
+                continue
+            ids.append(entry.id)
+            if isinstance(entry, UnknownEntry):
+                foreign.add(entry.id)
+            elif isinstance(entry.body, StateEntry) and entry.body.name == USER_TITLE:
+                own.add(entry.id)
+        return cls(tuple(ids), frozenset(foreign), frozenset(own))
+
+    def comparable_ids(self, draft: Draft, offered: Sequence[str]) -> list[str]:
+        """Return the ids to compare with what the source offers. Versions of Kept differ in the records that they keep
+        as they were, so these count only if they are messages now."""
+        ignored = {entry.id for entry in draft.added} | self.own | (self.foreign - set(offered))
+        return [entry_id for entry_id in self.ids if entry_id not in ignored]
+
+
+def _find_new(draft: Draft, known: Sequence[str], ids: Sequence[str]) -> tuple[AnyEntry, ...]:
+    """Return the entries after the last one that is known."""
+    last = next(index for index, entry in enumerate(draft.entries) if entry.id == known[-1])
+    here = set(ids)
+    return tuple(entry for entry in draft.entries[last + 1 :] if entry.id not in here)
 
 
 def _with_own_id(draft: Draft) -> Draft:
@@ -235,7 +287,7 @@ def _origin(record: SessionRecord | None, draft: Draft) -> object:
     return imported.get("path") if isinstance(imported, dict) else draft.source
 
 
-def _describe_difference(known: list[str], offered: list[str | None]) -> str:
+def _describe_difference(known: Sequence[str], offered: Sequence[str]) -> str:
     pairs = enumerate(zip(known, offered, strict=False))
     same = next((index for index, (known_id, offered_id) in pairs if known_id != offered_id), 0)
     if not same:

@@ -13,6 +13,7 @@ from typing import Any
 from kept.sessions.entries import (
     MODEL,
     THINKING,
+    TITLE,
     Block,
     Body,
     CompactionEntry,
@@ -25,7 +26,6 @@ from kept.sessions.entries import (
     ToolResult,
 )
 from kept.sessions.importers.draft import (
-    TITLE,
     Draft,
     DraftBuilder,
     as_count,
@@ -51,7 +51,7 @@ def read(source: Source, agent_id: str) -> list[Draft]:
     builder = draft_records(source, FORMAT)
     if builder is None:
         return []
-    return [builder.finish(key_for(agent_id, FORMAT, short_text(builder.metadata.get("cwd"))))]
+    return [builder.finish(key_for(agent_id, FORMAT, builder.id))]
 
 
 def draft_records(source: Source, format_name: str) -> DraftBuilder | None:
