@@ -178,7 +178,7 @@ def _show_report(report: ImportReport) -> None:
         ("imported", "imported"),
         ("updated", "updated"),
         ("unchanged", "here already"),
-        ("deleted", "left out because you deleted them"),
+        ("deleted", f"left out because you deleted {'it' if report.count('deleted') == 1 else 'them'}"),
         ("failed", "failed"),
     )
     counts = ", ".join(f"{report.count(name)} {word}" for name, word in outcomes if report.count(name))  # type: ignore[arg-type]

@@ -45,7 +45,8 @@ def time_text(when: dt.datetime) -> str:
 
 
 def describe_session(record: SessionRecord) -> str:
-    return f"Session {record.id}, {record.key or 'whose first line is lost'}, {plural(record.messages, 'message')}"
+    name = f"{record.channel}:{record.folder}" if record.folder else record.key or "whose first line is lost"
+    return f"Session {record.id}, {name}, {plural(record.messages, 'message')}"
 
 
 def is_talk(line: TranscriptLine) -> bool:
@@ -101,12 +102,10 @@ def _talk_blocks(message: Message) -> Sequence[Block]:
     blocks: list[Block] = []
     for block in message.content:
         match block:
-            case Text(text) if message.role != "assistant":
-                text = strip_markup(text)
+            case Text(text):
+                text = (text if message.role == "assistant" else strip_markup(text)).strip("\n")
                 if text.strip():
                     blocks.append(Text(text))
-            case Text(text) if text.strip():
-                blocks.append(block)
             case ToolResult(is_error=True) | ToolCall():
                 blocks.append(block)
             case Attachment() if message.role != "tool":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -26,6 +27,7 @@ from kept.cli.session_text import describe_session, is_talk, markdown_text, show
 from kept.cli.streams import read_stdin
 from kept.cli.terminal_layout import PIPE_COLUMNS, columns, cut, text_width
 from kept.errors import SessionNotFound, UsageError
+from kept.limits import clip
 from kept.redact import redact
 from kept.sessions.deleted import DeletedSession
 from kept.sessions.entries import AnyEntry, format_entry, format_time
@@ -35,7 +37,7 @@ from kept.sessions.title import TITLE_CHARS
 from kept.sessions.transcript import Damage, TranscriptLine
 
 _SHORTEST_ID = 8
-_LONGEST_PLACE = 40
+_LONGEST_PLACE = 30
 
 
 @click.group("sessions")
@@ -87,7 +89,7 @@ def _report_channel(channel: str, channels: Sequence[str], *, as_json: bool) -> 
 
 def _list_deleted(sessions: Sequence[DeletedSession], *, as_json: bool) -> None:
     if as_json:
-        print_json({"deleted": [_deleted_json(session) for session in sessions]})
+        print_json({"sessions": [], "deleted": [_deleted_json(session) for session in sessions]})
         return
     for session in sessions:
         when = time_text(session.deleted) if session.deleted else "at an unknown time"
@@ -380,13 +382,13 @@ def _padded(text: str, width: int, *, right: bool) -> str:
 
 
 def _place(record: SessionRecord) -> str:
-    """Return channel and person, or channel and folder."""
+    """Return channel and person, or channel and folder. On a terminal, a long one is cut to the folder's name."""
     if not record.key:
         return "(unknown)"
     name = f"{record.channel}:{record.folder or record.user_id}"
-    return (
-        name if len(name) <= _LONGEST_PLACE else f"{name[: len(record.channel) + 1]}…{name[-(_LONGEST_PLACE - 20) :]}"
-    )
+    if columns() >= PIPE_COLUMNS or len(name) <= _LONGEST_PLACE:
+        return name
+    return clip(f"{record.channel}:…/{os.path.basename(name.rstrip('/'))}", _LONGEST_PLACE)
 
 
 def _remarks(record: SessionRecord) -> str:

@@ -119,7 +119,7 @@ def _summary(row: ListedRow, opening: Opening | None, own_title: str | None) -> 
         path=row.path,
         source=row.source,
         title=title,
-        excerpt=_excerpt(lines, title),
+        excerpt=_excerpt(lines, "" if row.source == "sessions" else title),
         timestamp=_iso(row.timestamp_ms) or "",
         changed=_iso(row.mtime_ns // 1_000_000) or "",
         size=row.size,
@@ -134,11 +134,8 @@ def _excerpt(lines: Sequence[str], title: str) -> str:
     if body and body[0].rstrip() == "---":
         end = next((at for at, line in enumerate(body[1:], 1) if line.rstrip() in ("---", "...")), 0)
         body = body[end + 1 :]
-    cut_title = title.removesuffix("…") if title.endswith("…") else None  # the first words of a conversation
     for line in body:
         words = re.sub(_SPEAKER, "", line.strip(), count=1).lstrip("-*> ").strip()
-        if cut_title and words.startswith(cut_title):
-            continue
         if words and not line.startswith("#") and words != title:
             return words if len(words) <= _EXCERPT_CHARS else words[: _EXCERPT_CHARS - 1].rstrip() + "…"
     return ""

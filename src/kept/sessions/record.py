@@ -34,7 +34,7 @@ from kept.sessions.entries import (
     UnknownEntry,
 )
 from kept.sessions.session_key import conversation_key
-from kept.sessions.title import TitleParts, clean_title, opening_words
+from kept.sessions.title import TitleParts, clean_title, next_opening
 from kept.sessions.transcript import Damage, Position, TranscriptLine
 from kept.sessions.transcript_paths import cite_transcript, parse_transcript_name
 from kept.values import frozen
@@ -141,7 +141,7 @@ class RecordBuilder:
     state: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
     opening: str = ""
-    """The first words asked (`opening_words`)."""
+    """The first words asked (`next_opening`)."""
     damaged_lines: int = 0
     lines: int = 0
     size: int = 0
@@ -170,7 +170,7 @@ class RecordBuilder:
         match entry.body:
             case Message(usage=usage):
                 self.messages += 1
-                self.opening = self.opening or opening_words(entry.body)
+                self.opening = next_opening(self.opening, entry.body)
                 self.active_ms = max(self.active_ms, at)
                 if usage:
                     self.tokens_in += usage.input

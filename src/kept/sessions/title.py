@@ -13,6 +13,8 @@ from kept.values import frozen
 OPENING_CHARS = 60
 TITLE_CHARS = 200
 _CHARS_READ = 2_000
+_GREETING_CHARS = 20
+_GREETINGS = "hi|hello|hey|hi there|hello there|good morning|hallo|hola|bonjour|salut|ciao|olá|привет|你好|test"
 
 
 @frozen
@@ -33,9 +35,9 @@ class TitleParts:
         if not isinstance(content, Entry):
             return self
         match content.body:
-            case Message() as message if not self.opening:
-                opening = opening_words(message)
-                return TitleParts(opening, self.client, self.chosen) if opening else self
+            case Message() as message:
+                opening = next_opening(self.opening, message)
+                return self if opening == self.opening else TitleParts(opening, self.client, self.chosen)
             case StateEntry(name, value) if name in (TITLE, USER_TITLE):
                 return self._with_states({name: value})
             case SessionStart(state=state) if state:
@@ -68,12 +70,22 @@ def clean_title(value: Any) -> str:
     return clip(utf8_safe(one_line(redact(value, limit=_CHARS_READ))), TITLE_CHARS)
 
 
-def opening_words(message: Message) -> str:
-    """Return the first words of a question, without secrets. Empty if the user did not say anything in the message."""
-    if message.role != "user":
-        return ""
-    text = one_line(strip_markup(message.text))
-    if not text:
+def next_opening(opening: str, message: Message) -> str:
+    """Return the first words asked, after one more message. A greeting gives way to the first words after it."""
+    if message.role != "user" or (opening and not _is_greeting(opening)):
+        return opening
+    words = _first_words(message.text)
+    return opening if not words or (opening and _is_greeting(words)) else words
+
+
+def _is_greeting(text: str) -> bool:
+    return len(text) <= _GREETING_CHARS and text.casefold().rstrip(" .!?,") in _GREETINGS.split("|")
+
+
+def _first_words(message_text: str) -> str:
+    """Return the first words of a message, without secrets. Empty if it is only a command, such as /clear."""
+    text = one_line(strip_markup(message_text))
+    if not text or (text.startswith("/") and " " not in text and text.count("/") == 1):
         return ""
     from kept.redact import redact
 
