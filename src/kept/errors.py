@@ -52,6 +52,7 @@
         ├── SessionNotFound
         ├── SessionAmbiguous    an id prefix that matches more than one session
         ├── SessionExists       a session with this id exists
+        ├── SessionDeleted      the user deleted it, so that it is not imported again
         ├── SessionKeyInvalid
         ├── EntryRefused        an entry that cannot be written as JSON
         ├── TranscriptUnreadable
