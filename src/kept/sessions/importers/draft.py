@@ -38,6 +38,9 @@ from kept.sessions.importers.source import Record, Source, fingerprint
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, UNKNOWN_USER, SessionKey
 from kept.values import frozen
 
+ADDED_TITLE = "-title."
+"""Part of the id of a title that another file of the source has."""
+
 _LONGEST_ID = 128
 _LONGEST_NAME = 300
 _MOST_TOKENS = 10**12
@@ -60,6 +63,20 @@ class Draft:
     """Entries that the source keeps outside its transcript. They are appended by the first import."""
     kinds: tuple[KindCount, ...]
     source: str
+
+    def with_title(self, titles: Mapping[str, str]) -> Draft:
+        """Return the draft with the title of its last entry that has one, unless it has a title already."""
+        if any(isinstance(entry, Entry) and _is_title(entry.body) for entry in self.entries):
+            return self
+        last = next(
+            (entry for entry in reversed(self.entries) if entry.id in titles and isinstance(entry, Entry)), None
+        )
+        if last is None:
+            return self
+        title = titles[last.id]
+        own_id = f"{self.id}{ADDED_TITLE}{fingerprint(title.encode('utf-8', 'replace'))}"
+        entry = Entry(own_id, last.id, last.timestamp, StateEntry(TITLE, title))
+        return replace(self, added=(*self.added, entry))
 
     @property
     def messages(self) -> int:
@@ -215,6 +232,10 @@ def _became(body: Body) -> Became:
             return "state"
         case _:
             return "session"
+
+
+def _is_title(body: Body) -> bool:
+    return isinstance(body, StateEntry) and body.name == TITLE
 
 
 def _is_compaction(entry: AnyEntry) -> bool:

@@ -16,7 +16,7 @@ from kept.errors import KeptError, SessionAmbiguous, SessionDeleted, SessionNotF
 from kept.records import Problem
 from kept.sessions.entries import USER_TITLE, AnyEntry, Entry, SessionStart, StateEntry, UnknownEntry
 from kept.sessions.importers import claude_code, codex, openclaw, pi
-from kept.sessions.importers.draft import Draft
+from kept.sessions.importers.draft import ADDED_TITLE, Draft
 from kept.sessions.importers.openclaw_sqlite import ENDINGS, DatabaseUnreadable, OpenClawDatabase, is_database
 from kept.sessions.importers.report import ImportReport, Outcome, SessionOutcome
 from kept.sessions.importers.source import MAX_LINE_BYTES, Source, fingerprint, show_path
@@ -69,11 +69,16 @@ class _ImportRun:
         self.sessions: list[SessionOutcome] = []
         self.ignored: list[Problem] = []
         self.problems: list[Problem] = []
+        self._titles: dict[str, str] = {}
+        """Titles that other files than that of the conversation have, by the id of its last message."""
         self._planned: dict[str, Draft] = {}
         """Sessions that a dry run would have created, by id."""
 
     def run(self) -> ImportReport:
-        for path in self._find_files():
+        paths = self._find_files()
+        if self.format == claude_code.FORMAT and len(paths) > 1:
+            self._titles = claude_code.read_summaries(paths)
+        for path in paths:
             self.files += 1
             if self.format == "openclaw" and path.endswith(ENDINGS):
                 self._import_database(path)
@@ -139,7 +144,7 @@ class _ImportRun:
         if not conversations and not source.is_foreign and not source.is_unreadable:
             self.ignored.append(Problem(source.shown_path, "has no messages" if drafts else _NO_SESSION))
         for draft in conversations:
-            self._import_draft(draft)
+            self._import_draft(draft.with_title(self._titles) if self._titles else draft)
 
     def _import_database(self, path: str) -> None:
         if not is_database(path):
@@ -246,7 +251,7 @@ class _ImportedEntries:
     foreign: frozenset[str]
     """Records that were kept as they were."""
     own: frozenset[str]
-    """Titles that the user gave the conversation here."""
+    """Titles that the user gave the conversation here, or that another file had."""
 
     @classmethod
     def of(cls, entries: Iterable[AnyEntry]) -> _ImportedEntries:
@@ -257,7 +262,7 @@ class _ImportedEntries:
             ids.append(entry.id)
             if isinstance(entry, UnknownEntry):
                 foreign.add(entry.id)
-            elif isinstance(entry.body, StateEntry) and entry.body.name == USER_TITLE:
+            elif isinstance(entry.body, StateEntry) and (entry.body.name == USER_TITLE or ADDED_TITLE in entry.id):
                 own.add(entry.id)
         return cls(tuple(ids), frozenset(foreign), frozenset(own))
 
@@ -269,10 +274,11 @@ class _ImportedEntries:
 
 
 def _find_new(draft: Draft, known: Sequence[str], ids: Sequence[str]) -> tuple[AnyEntry, ...]:
-    """Return the entries after the last one that is known."""
+    """Return the entries after the last one that is known, and a title that is not."""
     last = next(index for index, entry in enumerate(draft.entries) if entry.id == known[-1])
     here = set(ids)
-    return tuple(entry for entry in draft.entries[last + 1 :] if entry.id not in here)
+    titles = (entry for entry in draft.added if ADDED_TITLE in entry.id)
+    return tuple(entry for entry in (*draft.entries[last + 1 :], *titles) if entry.id not in here)
 
 
 def _with_own_id(draft: Draft) -> Draft:
