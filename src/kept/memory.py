@@ -358,7 +358,6 @@ class Memory:
         from kept.errors import SessionNotFound
         from kept.sessions.store import SessionStore
 
-        _require_text(session=reference)
         if not os.path.isdir(self.config.paths.sessions):
             raise SessionNotFound(f"There is no session '{reference}'.")
         with SessionStore(self.config, clock=self.clock) as sessions:

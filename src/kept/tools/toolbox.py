@@ -90,6 +90,9 @@ class Toolbox:
         try:
             checked = check_arguments(get_tool(name), arguments)
             outcome = HANDLERS[name](self, ToolRequest(checked, progress, seen))
+        except SessionNotFound as exc:
+            hint = "sessions_search without a query lists the latest conversations."
+            outcome = error_outcome(SessionNotFound(exc.message, hint=hint))
         except KeptError as exc:
             outcome = error_outcome(exc)
         # Names and arguments may hold half a surrogate pair, which no transport can send.
