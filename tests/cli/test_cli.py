@@ -489,7 +489,7 @@ def test_a_misspelt_command_suggests_the_nearest(kept):
     assert "Did you mean 'search'?" in kept("serach", "x").err
 
 
-@pytest.mark.parametrize("args", [[], ["config"], ["sessions"], ["import"], ["hook"]])
+@pytest.mark.parametrize("args", [[], ["config"], ["sessions"], ["hook"]])
 def test_no_command_shows_the_help_as_help(kept, args):
     ended = kept(*args)
     assert ended.code == 2

@@ -211,6 +211,18 @@ class SessionStore:
             raise SessionAmbiguous(f"'{reference}' fits more than one session: {ids}.")
         return self._catalogue.refresh_one(candidates[0].transcript_path) or candidates[0]
 
+    def find_by_id(self, session_id: str) -> SessionRecord | None:
+        """Return the session with exactly this id, or None."""
+        self._catalogue.refresh_listing()
+        record = self._catalogue.find(session_id)
+        return record and (self._catalogue.refresh_one(record.transcript_path) or record)
+
+    def session_ids(self) -> set[str]:
+        if not os.path.isdir(self.folder):
+            return set()
+        self._catalogue.refresh_names()
+        return self._catalogue.session_ids()
+
     def recent(self, *, channel: str | None = None, limit: int | None = None) -> list[SessionRecord]:
         """Return the sessions, most recently used first. Of the transcripts, only additions are read."""
         self._catalogue.refresh()
@@ -314,22 +326,27 @@ class SessionStore:
         """
         entries = tuple(entries)
         with self._folder_locked():
-            self._catalogue.refresh_names()
+            self._catalogue.refresh_listing()
             if self._catalogue.find(session_id) is not None:
                 raise SessionExists(f"There is a session {session_id} already.")
-            deleted = self._deleted.find(session_id)
-            if deleted is not None and deleted.is_same(entries):
-                raise SessionDeleted(f"Session {session_id} was deleted.")
-            if deleted is not None:
-                raise SessionExists(f"Another session {session_id} was deleted and can be restored.")
+            self.require_not_deleted(session_id, entries)
             return self._create(start, session_id, created=created, entries=entries)
+
+    def require_not_deleted(self, session_id: str, entries: Iterable[AnyEntry]) -> None:
+        """Raise SessionDeleted if the user deleted the conversation with these entries, and SessionExists if they
+        deleted another one that has its id: that can be restored."""
+        deleted = self._deleted.find(session_id)
+        if deleted is not None and deleted.is_same(entries):
+            raise SessionDeleted(f"Session {session_id} was deleted.")
+        if deleted is not None:
+            raise SessionExists(f"Another session {session_id} was deleted and can be restored.")
 
     def extend(self, session_id: str, entries: Sequence[AnyEntry], *, after: str) -> SessionRecord:
         """Append entries that an adopted conversation got in the other program.
 
         ``after`` is the id of the last entry here. Raise SessionExists if that has changed; then nothing is appended.
         """
-        record = self.get(session_id)
+        record = self.find_by_id(session_id) or self.get(session_id)
         _require_known_version(session_id, record.version)
         if not entries:
             return record
