@@ -78,7 +78,12 @@ def _hit(number: int | str, hit: Hit) -> str:
     time = str(hit.timestamp)
     about = [time[:16]] if hit.listed else [f"score {hit.score:.2f}", time[:10]]
     cited = show_citation(hit.path, hit.start_line, hit.end_line)
-    names = {"path": None if cited else hit.citation, "under": hit.heading, "project": hit.project}
+    names = {
+        "path": None if cited else hit.citation,
+        "under": hit.heading,
+        "conversation": hit.title,
+        "project": hit.project,
+    }
     head = f"[{number}] {cited or LONG_NAME} ({', '.join(about)})"
     occurrences = _occurrences("Newer than", hit.newer_than) + _occurrences("Also in", hit.also_in)
     return f"{head}\n{_names(names)}{quote(hit.snippet)}{occurrences}"
