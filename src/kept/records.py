@@ -18,6 +18,8 @@ Progress = Callable[[int, int, str], None]
 """Function that is called with completed, total and a label during long work."""
 
 
+ENTRY_RULE = "* * *"
+"""Line between two entries of a note that were added one after the other. Each is a passage of its own."""
 PROJECTS_FOLDER = "memory/projects"
 """Folder in the workspace with the notes of projects, each in a folder of its own."""
 
@@ -32,6 +34,11 @@ def project_of_path(path: str) -> str | None:
         return None
     name, slash, _ = path[len(PROJECTS_FOLDER) + 1 :].partition("/")
     return name if slash else None
+
+
+def is_fact_list(path: str) -> bool:
+    """Return whether a note is a list of unrelated facts, as MEMORY.md and USER.md: each item is a passage."""
+    return path.rpartition("/")[2].lower() in ("memory.md", "user.md")
 
 
 def cite(path: str, start_line: int, end_line: int) -> str:

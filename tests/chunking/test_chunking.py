@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kept.chunking.markdown import ChunkingBudget, ChunkSize, chunk_markdown, cut_note
 from kept.chunking.properties import read_properties
 from kept.limits import weigh
-from kept.records import Chunk
+from kept.records import ENTRY_RULE, Chunk
 
 SMALL = ChunkSize(tokens=16, overlap=4)
 
@@ -31,6 +31,7 @@ PIECES = st.sampled_from(
         "#hash",
         "===",
         "---",
+        "* * *",
         "***",
         "- item",
         "  - nested",
@@ -102,7 +103,8 @@ def check(text: str, chunks: list[Chunk], size: ChunkSize) -> None:
         covered.add(number)
     properties = read_properties(lines)
     first = 0 if properties.is_text else properties.lines
-    assert covered >= {number for number, line in enumerate(lines, 1) if line.strip() and number > first}
+    required = (number for number, line in enumerate(lines, 1) if line.strip() not in ("", ENTRY_RULE))
+    assert covered >= {number for number in required if number > first}
     assert chunks or not text.strip()
     assert [chunk.start_line for chunk in chunks] == sorted(chunk.start_line for chunk in chunks)
 
@@ -163,6 +165,17 @@ def test_a_heading_with_neither_a_text_nor_a_section_below_it_stands_alone():
 
 def test_the_marks_of_a_heading_are_not_part_of_its_name():
     assert headings("## Closed ##\nx\n\n   ### Spaced   \nx\n\n# C#\nx\n") == ["Closed", "Closed > Spaced", "C#"]
+
+
+def test_entries_between_rules_are_passages_under_the_same_heading():
+    note = "# Day\n\n## 09:05\n\none\n\n* * *\n\ntwo\n\n* * *\n\n## 10:00\n\n* * *\n\nthree\n"
+    assert texts(note) == ["# Day\n\n## 09:05\n\none", "two", "## 10:00\n\n* * *\n\nthree"]
+    assert headings(note) == ["Day > 09:05", "Day > 09:05", "Day > 10:00"]
+
+
+def test_another_rule_or_one_in_code_does_not_split():
+    for note in ("one\n\n---\n\ntwo", "```\none\n\n* * *\n\ntwo\n```", "> one\n>\n> * * *\n>\n> two"):
+        assert texts(note) == [note]
 
 
 def test_underlined_headings_count():

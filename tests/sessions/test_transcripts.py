@@ -238,6 +238,7 @@ def test_an_append_that_fails_leaves_the_transcript_as_it_was(tmp_path):
         store = SessionStore.open(home=sys.argv[1])
         session = store.recent()[0]
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        sys.dont_write_bytecode = True
         resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
         try:
             store.append(session.id, Message.of("user", "x" * 500))

@@ -90,6 +90,7 @@ def test_a_disk_that_fills_up_leaves_notes_and_index_sound(tmp_path):
     script = f"""
         import resource, signal, sys
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        sys.dont_write_bytecode = True
         resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
         from kept import Memory
         from kept.errors import StoreError

@@ -300,6 +300,7 @@ import resource, sys
 from kept.errors import StoreFull
 from kept import Memory
 from kept.testing import FakeEmbedder
+sys.dont_write_bytecode = True
 resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
 with Memory.open(sys.argv[1], home=sys.argv[2], embedder=FakeEmbedder()) as memory:
     try:

@@ -33,7 +33,7 @@ def full(memory):
 
 def test_a_full_log_goes_on_in_a_further_file(full, workspace):
     assert full.add("and the fox").path == THIRD
-    assert (workspace / THIRD).read_text() == "# 2026-03-14\n\n## 15:09\n\nthe badger digs\n\n## 15:09\n\nand the fox\n"
+    assert (workspace / THIRD).read_text() == "# 2026-03-14\n\n## 15:09\n\nthe badger digs\n\n* * *\n\nand the fox\n"
     full.clock.move(days=1)
     assert full.add("another day").path == "memory/2026-03-15.md"
 

@@ -234,7 +234,7 @@ def test_the_daily_note_is_where_the_vault_keeps_it(vault, workspace, home, file
     memory = vault()
     assert memory.add("The heron is back.").path == path
     assert memory.add("The otter too.").path == path
-    assert (workspace / path).read_text().endswith("## 15:09\n\nThe heron is back.\n\n## 15:09\n\nThe otter too.\n")
+    assert (workspace / path).read_text().endswith("## 15:09\n\nThe heron is back.\n\n* * *\n\nThe otter too.\n")
     assert memory.read("today").path == path
     (hit,) = memory.search("heron", since="2026-03-14", until="2026-03-14")
     assert (hit.path, str(hit.timestamp)[:16]) == (path, "2026-03-14 15:09")

@@ -16,6 +16,7 @@ import pytest
 from kept import Memory
 from kept.durable import write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WorkspaceMissing
+from kept.records import ENTRY_RULE
 from kept.testing import FrozenClock
 from kept.workspace.opened import read_note
 from tests.support.files import tree_of, write_file
@@ -398,6 +399,46 @@ def test_the_daily_log_has_a_heading_for_the_day_and_one_for_each_time(memory, w
     assert opened.add("Next day.").path == "memory/2026-03-15.md"
 
 
+def test_entries_of_the_same_minute_share_a_heading_and_are_passages_of_their_own(memory, workspace):
+    opened = memory(clock=at(9, 5))
+    first, second = opened.add("Met Ada."), opened.add("The heron is back.")
+    assert (workspace / "memory/2026-03-14.md").read_text() == (
+        "# 2026-03-14\n\n## 09:05\n\nMet Ada.\n\n* * *\n\nThe heron is back.\n"
+    )
+    assert [cited(opened, entry) for entry in (first, second)] == ["## 09:05\n\nMet Ada.", "The heron is back."]
+    assert opened.search("heron")[0].snippet == "The heron is back."
+
+
+def test_facts_added_to_one_note_are_passages_of_their_own(memory, workspace):
+    opened = memory()
+    for text in ("Ada likes tea.", "The heron is back.", "## Boats\n\nTwo are red."):
+        opened.add(text, to="memory/x.md")
+    assert (workspace / "memory/x.md").read_text() == (
+        "Ada likes tea.\n\n* * *\n\nThe heron is back.\n\n## Boats\n\nTwo are red.\n"
+    )
+    assert [hit.snippet for hit in opened.search("heron")] == ["The heron is back."]
+
+
+@pytest.mark.parametrize(
+    ("before", "added"),
+    [
+        ("# Inbox\n- call mum\n", "- buy milk\n"),
+        ("* one\n  * below it\n", "* buy milk\n"),
+        ("# Inbox\n", "\nbuy milk\n"),
+        ("---\ntags: [x]\n---\n", "\nbuy milk\n"),
+        ("one\n\n***\n", "\nbuy milk\n"),
+        ("1. one\n", "\n* * *\n\nbuy milk\n"),
+        ("# Bob\n\n079 123\n", "\n* * *\n\nbuy milk\n"),
+    ],
+)
+def test_a_line_continues_the_list_of_a_note_and_is_else_set_apart(memory, workspace, before, added):
+    path = write_file(workspace / "memory/x.md", before)
+    opened = memory()
+    written = opened.add("buy milk", to="memory/x.md")
+    assert path.read_text() == before + added
+    assert cited(opened, written) == added.split("\n")[-2]
+
+
 def test_long_term_memory_is_a_list_that_grows(memory, workspace):
     opened = memory()
     first = opened.add("Ada likes tea.", to="memory")
@@ -444,7 +485,7 @@ def test_an_entry_never_runs_into_the_one_before(memory, workspace):
         write_file(workspace / "memory/x.md", before)
         opened = memory()
         opened.add("two", to="memory/x.md")
-        assert opened.read("memory/x.md").text == "one\n\ntwo"
+        assert opened.read("memory/x.md").text == "one\n\n* * *\n\ntwo"
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n", "\t", "\ufeff"])
@@ -544,6 +585,7 @@ from kept import KeptError, Memory
 from kept.durable import write_atomic
 workspace, home, size, *jobs = json.loads(sys.argv[1])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+sys.dont_write_bytecode = True  # a module cut off by the limit would fail in the tests after this one
 resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 memory = Memory.open(workspace, home=home, settings={"memory_search.provider": "none"})
 for how, where in jobs:
@@ -670,7 +712,7 @@ def test_entries_added_by_several_processes_at_once_all_land_whole(memory, works
     assert len(entries) == len(names) * count
     for start, end, text in entries:
         assert "\n".join(lines[start - 1 : end]) == text
-    assert len([line for line in lines if line]) == 3 * len(names) * count
+    assert len([line for line in lines if line not in ("", ENTRY_RULE)]) == 3 * len(names) * count
 
 
 @pytest.mark.kills

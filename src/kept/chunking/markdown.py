@@ -2,8 +2,8 @@
 
 A note is cut at its headings, a section that is too long at its paragraphs, a paragraph at its lines, and a line that
 is too long by characters. Only there, inside one section, do chunks overlap: so an edit changes the chunks of its
-own section and no others. Lines are counted exactly; every line that is not blank is in a chunk, except those that
-hold the properties of the note.
+own section and no others. A section is also cut at the rule that separates entries. Lines are counted exactly; every
+line that is not blank is in a chunk, except those rules and the lines that hold the properties of the note.
 
 The block structure is parsed within a budget, and a note that exceeds it is cut by lines alone. Some texts cost the
 parser far more than their length suggests: a line of nineteen nested quotes makes it read every line below it nineteen
@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from kept.limits import CHARS_PER_TOKEN, weigh
-from kept.records import Chunk
+from kept.records import ENTRY_RULE, Chunk, is_fact_list
 from kept.values import frozen
 
 if TYPE_CHECKING:
@@ -33,13 +33,12 @@ if TYPE_CHECKING:
     from kept.chunking.properties import NoteProperties
     from kept.chunking.references import References
 
-CHUNKER_VERSION = 3
+CHUNKER_VERSION = 4
 """Incremented when the same text is cut differently, so that existing indexes are rebuilt."""
 
 HEADING_JOIN = " > "
 MAX_HEADING_CHARS = 200
 """Longer headings are paragraphs, because a heading is repeated in every chunk below it."""
-_FINE_NOTES = frozenset({"memory.md", "user.md"})
 HEADING_MARKS = re.compile(r"^\s{0,3}#{1,6}\s+|(?<!\s)\s+#+\s*$")
 
 MAX_TABLE_CHARS = 20_000
@@ -144,7 +143,7 @@ def cut_note(
     note = _Note(lines, properties.lines, properties.is_text, [])
     plain = False
     try:
-        chunks = list(_cut_sections(note, size, budget, fine=is_fine(name)))
+        chunks = list(_cut_sections(note, size, budget, fine=is_fact_list(name)))
     except BudgetExceeded:
         chunks, plain = list(_cut_plainly(note, size)), True
         note.code.clear()
@@ -152,11 +151,6 @@ def cut_note(
     chunks = chunks or list(_cut_plainly(replace(note, front=0), size))
     tags_after = 0 if properties.is_text else properties.lines
     return CutNote(chunks, properties, find_references(text, note.code, tags_after=tags_after), plain)
-
-
-def is_fine(name: str) -> bool:
-    """Return whether a note is cut finer: MEMORY.md and USER.md, which are lists of unrelated facts."""
-    return name.rpartition("/")[2].lower() in _FINE_NOTES
 
 
 def _cut_sections(note: _Note, size: ChunkSize, budget: ChunkingBudget, *, fine: bool) -> Iterator[Chunk]:
@@ -209,6 +203,10 @@ def _split_sections(note: _Note, budget: ChunkingBudget, *, fine: bool) -> Itera
                 outline.pop()
             outline.append((level, _heading_text(lines, span)))
             body_at = span.end
+        elif kind == "rule" and blocks:
+            yield Section(_path(outline), body_at, Span(start, span.start), tuple(blocks))
+            start = body_at = span.end
+            blocks = []
         else:
             blocks.append(span)
     if start < len(lines):
@@ -225,6 +223,8 @@ def _blocks(note: _Note, budget: ChunkingBudget, *, fine: bool) -> Iterator[tupl
             note.code.append((span.start, span.end))
         if token.level == 0 and token.type == "heading_open" and _is_title(note.lines, span):
             yield "heading", span, int(token.tag[1])
+        elif token.level == 0 and token.type == "hr" and note.lines[span.start].strip() == ENTRY_RULE:
+            yield "rule", span, 0
         elif _is_block(token, fine=fine):
             yield "block", span, 0
 

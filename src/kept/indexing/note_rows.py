@@ -15,11 +15,10 @@ from kept.chunking.markdown import (
     ChunkSize,
     CutNote,
     cut_note,
-    is_fine,
     note_name,
 )
 from kept.chunking.utterances import TRANSCRIPT_CHUNKER_VERSION
-from kept.records import PROJECT_MARKER, Chunk, SourceFile, project_of_path
+from kept.records import PROJECT_MARKER, Chunk, SourceFile, is_fact_list, project_of_path
 from kept.redact import REDACTION_VERSION
 from kept.store.generation import SCHEMA_VERSION, FileRow, FileWrite, NewChunk
 from kept.store.note_tables import ALIAS, FILE, HEADING, TITLE, WHOLE_NOTE, LinkRow, NoteRow, TagRow
@@ -205,12 +204,12 @@ def _tagged_lines(path: str, chunks: Sequence[Chunk], line: int, day: dt.date | 
     That is the whole note, as in Obsidian; but one entry in a daily note, and one item in MEMORY.md and USER.md, whose
     other lines have nothing to do with it.
     """
-    if not is_fine(path) and day is None:
+    if not is_fact_list(path) and day is None:
         return WHOLE_NOTE
     at = next((at for at, chunk in enumerate(chunks) if chunk.start_line <= line <= chunk.end_line), None)
     if at is None:
         return WHOLE_NOTE
-    if is_fine(path):
+    if is_fact_list(path):
         return chunks[at].start_line, chunks[at].end_line
     entry = entry_heading(chunks[at].heading)
     if entry is None:

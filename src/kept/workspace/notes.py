@@ -8,8 +8,9 @@ import os
 from kept.clock import Clock
 from kept.durable import append_durably, locked, write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WriteFailed
-from kept.records import PROJECTS_FOLDER, Passage, Written
+from kept.records import PROJECTS_FOLDER, Passage, Written, is_fact_list
 from kept.workspace.daily import DailyNotes, daily_parts, get_daily_notes, part_name, project_daily_notes
+from kept.workspace.note_entry import blank_lines, plan_entry
 from kept.workspace.opened import OpenWorkspace, decode, require_utf8
 from kept.workspace.workspace import (
     Workspace,
@@ -57,16 +58,16 @@ def add_note(
             daily = project_daily_notes(project) if project else get_daily_notes(workspace)
             return _append_daily(workspace, daily, text, clock.now(), max_bytes=max_bytes, by_tool=by_tool)
         if to == "memory":
-            item = text if "\n" in text or text.startswith(("-", "*", "#")) else f"- {text}"
-            name = f"{PROJECTS_FOLDER}/{project}/MEMORY.md" if project else _memory_name(workspace)
-            path, entry, opening = name, item, "# Memory\n"
+            text = text if "\n" in text or text.startswith(("-", "*", "#")) else f"- {text}"
+            path = f"{PROJECTS_FOLDER}/{project}/MEMORY.md" if project else _memory_name(workspace)
+            opening = "# Memory\n"
         else:
             is_plain_name = project and "/" not in to and os.sep not in to
             path = _writable(workspace, f"{PROJECTS_FOLDER}/{project}/{to}" if is_plain_name else to)
-            entry, opening = text, ""
+            opening = ""
         if by_tool:
             require_tool_may_write(workspace, workspace.locate(path), to)
-        return _append(workspace, path, entry + "\n", opening=opening, tight=to == "memory", max_bytes=max_bytes)
+        return _append(workspace, path, text, opening=opening, max_bytes=max_bytes)
 
 
 def _append_daily(
@@ -75,7 +76,7 @@ def _append_daily(
     """Append to the log of a day. A full log continues in a further file."""
     today = now.date()
     # Obsidian and Logseq show the name of a file above its text.
-    entry, opening = f"## {now:%H:%M}\n\n{text}\n", "" if daily.program else f"# {now:%Y-%m-%d}\n"
+    heading, opening = f"## {now:%H:%M}", "" if daily.program else f"# {now:%Y-%m-%d}\n"
     parts = daily_parts(workspace, today, daily)
     path = parts[-1] if parts else daily.name(today)
     if workspace.layout == "vault":
@@ -83,12 +84,12 @@ def _append_daily(
     if by_tool:
         require_tool_may_write(workspace, workspace.locate(path), "daily")
     try:
-        return _append(workspace, path, entry, opening=opening, tight=False, max_bytes=max_bytes)
+        return _append(workspace, path, text, heading=heading, opening=opening, max_bytes=max_bytes)
     except NoteTooLarge:
         if not parts:
             raise
     path = part_name(parts[0], len(parts) + 1)
-    return _append(workspace, path, entry, opening=opening, tight=False, max_bytes=max_bytes)
+    return _append(workspace, path, text, heading=heading, opening=opening, max_bytes=max_bytes)
 
 
 def _memory_name(workspace: Workspace) -> str:
@@ -122,28 +123,25 @@ def _visible_name(path: str) -> str:
     return name if is_note_name(name) else "ideas.md"
 
 
-def _append(workspace: Workspace, path: str, entry: str, *, opening: str, tight: bool, max_bytes: int) -> Written:
-    """Append a blank line and the entry, in one write."""
+def _append(workspace: Workspace, path: str, text: str, *, opening: str, max_bytes: int, heading: str = "") -> Written:
+    """Append a text in one write, set apart from the text before it. Return the lines that hold it."""
     absolute = workspace.locate(path)
     with OpenWorkspace(workspace) as opened:
-        raw = _read_to_append(opened, absolute, path, len(entry.encode("utf-8")), max_bytes)
+        raw = _read_to_append(opened, absolute, path, len(text.encode("utf-8")) + 1, max_bytes)
         require_utf8(raw, path)
         # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
         is_half_ended = raw.endswith(b"\r")
-        text, _ = decode(raw.removesuffix(b"\r"))
-        if not raw:
-            lead = opening + "\n" if opening else ""
+        before, _ = decode(raw.removesuffix(b"\r"))
+        entry = plan_entry(before, text, heading=heading, ruled=not is_fact_list(path))
+        if raw:
+            lead = blank_lines(before, entry, ends_line=before.endswith("\n") and not is_half_ended)
         else:
-            lead = "" if text.endswith("\n") and not is_half_ended else "\n"
-            ends_in_list = text.rstrip("\n").rpartition("\n")[2].startswith("- ")
-            has_blank_line = text.endswith("\n\n") and not is_half_ended
-            if not has_blank_line and not (tight and ends_in_list and entry.startswith("- ")):
-                lead += "\n"
-        data = (lead + entry).encode("utf-8")
+            lead = opening + "\n" if opening else ""
+        data = f"{lead}{entry.text}\n".encode()
         _refuse_too_large(path, len(raw) + len(data), max_bytes)
         append_durably(absolute, data, dir_fd=opened.folder_to_write(absolute), break_links=True)
-    first = text.count("\n") + lead.count("\n") + 1
-    return Written(path, first, first + entry.count("\n") - 1)
+    first = before.count("\n") + lead.count("\n") + 1
+    return Written(path, first, first + entry.text.count("\n"))
 
 
 def _refuse_too_large(path: str, size: int, max_bytes: int) -> None:
