@@ -199,7 +199,7 @@ def test_adding_to_a_note_that_has_another_name_leaves_the_other_as_it_was(memor
     assert outside.read_text() == "theirs\n"
     assert (workspace / "memory/x.md").read_text() == "theirs\n\n* * *\n\nmine\n"
     assert (workspace / "memory/x.md").stat().st_mode & 0o777 == 0o640
-    assert written.citation == "memory/x.md#L3"
+    assert written.citation == "memory/x.md#L5"
     assert os.listdir(workspace / "memory") == ["x.md"]
 
 
