@@ -75,6 +75,25 @@ def equals_a_fresh_index(tmp_path, memory) -> bool:
 # finding
 
 
+def test_markup_of_clients_is_neither_found_nor_shown(tmp_path):
+    with open_sessions(tmp_path) as store:
+        record = talk(
+            store,
+            "Which parrot?<system-reminder>Feed the cat.</system-reminder>",
+            "The green one.",
+            "<command-name>/exit</command-name>\n<command-message>exit</command-message>",
+            "Bye.",
+        )
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        assert [text for _, _, text in texts_of(memory)] == [
+            "[2026-03-14 15:09] User: Which parrot?",
+            "[2026-03-14 15:09] Assistant: The green one.",
+            "[2026-03-14 15:09] Assistant: Bye.",
+        ]
+        assert "exit" not in memory.read(cited(record)).text
+
+
 def test_a_conversation_is_found_by_word_and_by_meaning_with_its_exact_lines(tmp_path):
     with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
         record = talk(store, "Where is the spare key?", "Under the blue flowerpot.", "And the ladder?", "In the shed.")

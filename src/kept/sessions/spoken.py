@@ -20,6 +20,7 @@ from kept.errors import PathRefused, SessionNotFound
 from kept.limits import clip, is_utf8, one_line, utf8_safe
 from kept.records import Passage
 from kept.redact import redact
+from kept.sessions.client_markup import strip_markup
 from kept.sessions.echoes import NO_ECHOES, EchoFilter, EchoState
 from kept.sessions.entries import (
     Attachment,
@@ -149,7 +150,7 @@ def _make_utterance(
         case Message(role=role):
             kind = role
             blocks = body.content if content is None else content
-            text = "\n".join(filter(None, (_block_text(block, short=role == "tool") for block in blocks)))
+            text = "\n".join(filter(None, (_block_text(block, role) for block in blocks)))
             speaker = clip(one_line(redact(body.speaker)), _SPEAKER_CHARS) or _SPEAKERS[role]
         case CompactionEntry(summary=summary):
             kind, text, speaker = "summary", redact(summary), _SPEAKERS["summary"]
@@ -182,10 +183,12 @@ def result_text(text: str, *, is_error: bool, name: str = "") -> str:
     return f"← {f'{name}: ' if name else ''}{'failed: ' if is_error else ''}{text}"
 
 
-def _block_text(block: Block, *, short: bool) -> str:
+def _block_text(block: Block, role: Kind) -> str:
     match block:
+        case Text(text) if role == "tool":
+            return _shorten(text)
         case Text(text):
-            return _shorten(text) if short else redact(text)
+            return strip_markup(redact(text)) if role == "user" else redact(text)
         case ToolCall(name=name, arguments=arguments):
             # Without the quotes and braces of JSON, which no query looks for.
             texts = (
