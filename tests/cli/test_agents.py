@@ -193,6 +193,7 @@ def test_purging_asks_first(kept, home, environment):
     assert (ended.code, "Add --yes" in ended.err) == (2, True)
     shown = run_on_terminal(["agents", "remove", "coder", "--purge"], {**environment, **ALONE}, typed=b"n\n")
     assert str(home / "workspace-coder") in shown
+    assert shown.endswith("Nothing was changed.\n")
     assert (home / "workspace-coder").exists()
     assert kept("agents", "remove", "coder", "--purge", "--yes", env=ALONE).code == 0
     assert not (home / "workspace-coder").exists()

@@ -40,10 +40,16 @@ def test_they_are_accepted_after_the_command_of_a_group_and_settings_add_up(kept
         "--set", "memory_search.provider=none", "config", "explain", "memory_search", "--json",
         "--set", "memory_search.query.max_results=3",
     )  # fmt: skip
-    rows = {row["setting"]: row["value"] for row in ended.json}
+    rows = {row["setting"]: row["value"] for row in ended.json["settings"]}
     assert (rows["memory_search.provider"], rows["memory_search.query.max_results"]) == ("none", 3)
     ended = kept("search", "x", "--set", "nonsense")
     assert (ended.code, "KEY=VALUE" in ended.err) == (2, True)
+
+
+def test_an_option_without_its_value_is_named(kept, workspace):
+    for args in (["-n"], ["x", "--since"]):
+        ended = kept("search", *args)
+        assert (ended.code, ended.err.startswith(f"Error: Option '{args[-1]}' needs a value.")) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +64,7 @@ def test_any_text_can_be_searched(kept, workspace, query):
 def test_any_text_can_be_added(kept, workspace):
     assert kept("add", "-v means verbose", "--to", "memory/a.md").code == 0
     assert kept("add", "--to=memory/a.md", "grep", "-n5", "--colour").code == 0
-    assert (workspace / "memory/a.md").read_text() == "-v means verbose\n\ngrep -n5 --colour\n"
+    assert (workspace / "memory/a.md").read_text() == "-v means verbose\n\n* * *\n\ngrep -n5 --colour\n"
 
 
 def test_a_misspelt_option_is_not_text(kept, workspace):

@@ -213,6 +213,13 @@ def test_delete_renames_and_purge_removes(kept, session, home):
     assert len(list((home / "agents" / "main" / "sessions").iterdir())) == 1
 
 
+def test_a_purge_that_is_declined_changes_nothing(kept, session, environment):
+    shown = run_on_terminal(["sessions", "delete", session.id, "--purge"], environment, typed=b"n\n")
+    assert "cannot be restored" in shown
+    assert shown.endswith("Nothing was changed.\n")
+    assert kept("sessions", "list", "--json").json["sessions"]
+
+
 def test_a_deleted_session_is_listed_restored_and_purged(kept, session, home):
     kept("sessions", "delete", session.id)
     assert kept("sessions", "list").out == "No sessions yet.\n"

@@ -351,7 +351,7 @@ def test_a_number_out_of_range_in_any_layer_names_the_layer(home):
 
 
 def test_explain_and_get_show_a_branch_by_any_part_of_its_name(kept):
-    names = [row["setting"] for row in kept("config", "explain", "query", "--json").json]
+    names = [row["setting"] for row in kept("config", "explain", "query", "--json").json["settings"]]
     assert names
     assert all(name.startswith("memory_search.query.") for name in names)
     assert kept("config", "get", "query.max_results").out == "6\n"

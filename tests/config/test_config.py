@@ -652,7 +652,7 @@ def test_config_explain_names_the_layer_of_every_setting(kept, home, workspace):
         "--set", "memory_search.cache.max_entries=5", "config", "explain", "--json",
         env={"KEPT_MEMORY_SEARCH__SYNC__WATCH": "no"},
     )  # fmt: skip
-    rows = {row["setting"]: (row["value"], row["from"]) for row in ended.json}
+    rows = {row["setting"]: (row["value"], row["from"]) for row in ended.json["settings"]}
     assert rows["memory_search.provider"] == ("none", f"user file {user}")
     assert rows["model.name"] == ("m", f"user file {user}, agent 'main'")
     assert rows["memory_search.query.min_score"] == (0.2, f"project file {project}")
@@ -673,7 +673,7 @@ def test_config_explain_in_a_pipe_has_one_line_for_each_setting_however_long(kep
 
 def test_config_explain_can_be_limited_and_says_when_nothing_is_called_that(kept):
     for prefix in ("memory_search.query", "memorySearch.query", "agents.defaults.memory_search.query"):
-        names = [row["setting"] for row in kept("config", "explain", prefix, "--json").json]
+        names = [row["setting"] for row in kept("config", "explain", prefix, "--json").json["settings"]]
         assert names
         assert all(name.startswith("memory_search.query.") for name in names)
     ended = kept("config", "explain", "memory_search.qurey")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import console, echo, json_option, plural, print_json, printable, style
+from kept.cli.output import console, echo, json_option, plural, print_json, printable, require_consent, style
 from kept.cli.root import Globals
 from kept.errors import AgentNotFound, UsageError
 
@@ -150,8 +150,7 @@ def _confirm(folders: list[str]) -> None:
     echo("This deletes:", err=True)
     for folder in folders:
         echo(f"  {folder}", err=True)
-    if not click.confirm("Delete?", default=False, err=True):
-        raise click.Abort
+    require_consent("Delete?")
 
 
 # showing

@@ -116,7 +116,10 @@ def _read_option(arg: str, rest: Iterator[str], flags: dict[str, bool]) -> list[
     """Return an option with its value, taken from the arguments after it, or None for text. ``flags`` has True for
     options without a value."""
     if arg in flags:
-        return [arg] if flags[arg] else [arg, *islice(rest, 1)]
+        value = [] if flags[arg] else [*islice(rest, 1)]
+        if not value and not flags[arg]:
+            raise UsageError(f"Option '{arg}' needs a value.", hint=f"If it is text, put '--' before it: -- {arg}")
+        return [arg, *value]
     if arg.startswith("--"):
         return [arg] if arg.partition("=")[0] in flags and "=" in arg else None
     has_number = arg[2:].isdigit() and not flags.get(arg[:2], True)  # -n5

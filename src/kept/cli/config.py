@@ -66,7 +66,7 @@ def explain(options: Globals, key: str, as_json: bool) -> None:
     """
     rows = _matching(options.load(), key)
     if as_json:
-        print_json([_row_json(row) for row in rows])
+        print_json({"settings": [_row_json(row) for row in rows]})
     else:
         _show_table(rows)
 

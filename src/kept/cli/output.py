@@ -199,6 +199,13 @@ def local_time(timestamp: str | dt.datetime) -> str:
     return f"{timestamp.astimezone():%Y-%m-%d %H:%M}"
 
 
+def require_consent(question: str) -> None:
+    """Ask before something that cannot be undone. Exit with 1 if the answer is no."""
+    if not click.confirm(question, default=False, err=True):
+        echo("Nothing was changed.", err=True)
+        raise click.exceptions.Exit(1)
+
+
 def log_to_stderr() -> None:
     """Log warnings of a server. Standard error is redacted: libraries log URLs that contain the bot token."""
     import logging
@@ -220,6 +227,7 @@ __all__ = [
     "print_json",
     "printable",
     "progress_bar",
+    "require_consent",
     "safe_json",
     "size_text",
     "style",

@@ -18,6 +18,7 @@ from kept.cli.output import (
     plural,
     print_json,
     printable,
+    require_consent,
     safe_json,
     style,
     warn,
@@ -205,7 +206,7 @@ def delete(options: Globals, reference: str, purge: bool, yes: bool, as_json: bo
         if purge and not yes and sys.stdin.isatty():
             name = f"{session_id} ({printable(title)})" if title else session_id
             question = f"Remove the transcript of {name} for good? It cannot be restored."
-            click.confirm(question, abort=True, err=True)
+            require_consent(question)
         kept_in = sessions.delete(session_id, purge=purge)
         _warn_of_problems(sessions)
     if as_json:

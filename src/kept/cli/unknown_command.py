@@ -7,7 +7,7 @@ from collections.abc import Collection
 _SIMILAR = 0.7
 
 _DELETE = (
-    "Notes are files: delete or edit them, and the next search has noticed it."
+    "Notes are files: edit or delete them, and the next search sees the change."
     " 'kept sessions delete ID' deletes a conversation."
 )
 _HINTS = {
