@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 
 def open_memory(loaded: LoadedConfig) -> Memory:
     """Return the memory of this configuration. Raise WorkspaceError if its workspace does not exist."""
+    from kept.config.layers import FLAGS
     from kept.memory import Memory
     from kept.workspace.workspace import Workspace
 
     Workspace.of(loaded.config).require()
-    return Memory(loaded.config)
+    run_settings = tuple(name for name, layer in loaded.origins.items() if layer == FLAGS)
+    return Memory(replace(loaded.config, run_settings=run_settings) if run_settings else loaded.config)
 
 
 @frozen

@@ -741,3 +741,14 @@ def test_a_line_break_in_the_name_of_a_file_does_not_break_a_printed_line(kept, 
     for command in (["list"], ["recent"], ["search", "otter"], ["links", "other"], ["index", "-v"], ["doctor"]):
         lines = kept(*command).out.splitlines()
         assert not [line for line in lines if line.startswith(("lines.md", "text.txt"))], command
+
+
+def test_a_setting_for_one_search_does_not_rebuild_the_index(kept, workspace):
+    write_file(workspace / "MEMORY.md", "The lighthouse is white.\n")
+    kept("index")
+    other = ["--set", "memory_search.chunking.tokens=100"]
+    ended = kept("search", "lighthouse", *other)
+    assert "the size of chunks changed for this run only" in ended.err
+    assert ended.out
+    assert "rebuilt" not in kept("search", "lighthouse").err
+    assert kept("index", "--json", *other).json["rebuilt"] == "the size of chunks changed"

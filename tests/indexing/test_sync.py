@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
 
 import pytest
 
+from kept import Memory
 from kept.doctor import examine
 from kept.indexing.sync import SyncRun
 from kept.records import Problem
@@ -207,6 +209,23 @@ def test_other_chunk_sizes_rebuild_without_paying_for_the_same_texts_again(tmp_p
         report = memory.sync()
         assert report.rebuilt == "the size of chunks changed"
         assert report.embedded == 0
+
+
+def test_a_search_with_settings_for_one_run_does_not_rebuild_the_index(tmp_path):
+    write_note(tmp_path / "workspace", "memory/a.md", "The parrot is green.\n")
+    with open_memory(tmp_path, embedder=FakeEmbedder(model="one")) as memory:
+        memory.sync()
+    config, other = replace(memory.config, run_settings=("memory_search.provider",)), FakeEmbedder(model="two")
+    with Memory(config, embedder=other) as memory:
+        result = memory.search("parrot")
+        assert paths(result) == ["memory/a.md"]
+        assert "the embedder changed from one to two for this run only" in result.degraded[0]
+        assert other.texts == []
+    with open_memory(tmp_path, embedder=FakeEmbedder(model="one")) as memory:
+        assert memory.search("parrot").degraded == ()
+    with Memory(config, embedder=other) as memory:
+        assert memory.sync().rebuilt == "the embedder changed from one to two"
+        assert memory.search("parrot").degraded == ()
 
 
 def test_without_a_provider_the_vectors_that_are_there_stay(tmp_path):

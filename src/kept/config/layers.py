@@ -30,6 +30,8 @@ PROJECT_REFUSED = (("memory_search", "query", "rerank", "model_path"),)
 """Exceptions to PROJECT_ALLOWED: a model is read and run, so a repository must not choose one."""
 ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_WORKSPACE_LAYOUT", "KEPT_AGENT", "KEPT_CONFIG")
 MAIN_AGENT = "main"
+FLAGS = "flags"
+"""Name of the layer of settings that options of a command set."""
 
 
 @frozen
@@ -229,7 +231,7 @@ def environment_layer(env: Mapping[str, str]) -> Layer:
 
 
 def flags_layer(workspace: str | None, settings: Mapping[str, Any]) -> Layer:
-    layer = Layer("flags")
+    layer = Layer(FLAGS)
     for key, value in settings.items():
         put_setting(layer, key.removeprefix("agents.defaults.").split("."), value, at=key)
     if workspace:

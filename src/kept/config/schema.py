@@ -354,6 +354,9 @@ class Config:
     names the workspace for this run: it may be a stranger's repository."""
     notices: tuple[str, ...] = ()
     """Problems of the settings that did not stop loading them, such as a number outside its range."""
+    run_settings: tuple[str, ...] = ()
+    """Names of the settings that options of a command set for this run only. A search does not rebuild the index for
+    them: the next one without them would rebuild it again."""
 
     @property
     def memory_search(self) -> MemorySearchSettings:

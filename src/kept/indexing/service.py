@@ -211,6 +211,9 @@ class IndexService:
             return self._compare_with_files(index.why_read_only)
         if self._freshness.is_fresh(growing):
             return (), True
+        if reason := self._handle.planner().why_rebuild_for_run(self.config.run_settings):
+            warning = f"The index is used as it is, perhaps without the newest changes: {reason} for this run only."
+            return (warning,), False
         try:
             report = self._run_sync(
                 progress=progress, wait_s=self.limits.search_wait_s, in_search=True, growing=growing

@@ -40,6 +40,12 @@ META_SYNCED = "last_sync"
 # File systems stamp a change with a clock that ticks, every 10 ms at the slowest common setting. A file that was
 # changed again within the tick in which it was read looks the same, so such a file is read once more.
 RACY_NS = 20_000_000
+_SET_PARTS = {"identity", "model", "tokens", "overlap"}
+"""Parts of a recipe that follow from settings."""
+_RECIPE_SETTINGS = tuple(
+    f"memory_search.{name}"
+    for name in ("provider", "fallback", "model", "dimensions", "local.", "remote.", "chunking.")
+)
 FORCED = "it was asked for"
 """Reason of a rebuild that the caller forces."""
 
@@ -234,18 +240,31 @@ class SyncPlanner:
         """Return the reason why the whole index has to be rebuilt, or None."""
         if force:
             return FORCED
-        stored = self.index.get_meta(META_RECIPE)
-        current = self.recipe().fingerprint()
-        if stored is None or stored == current or (self.vectors is not None and self.vectors.pauses()):
+        stored, current = self.index.get_meta(META_RECIPE) or {}, self.recipe().fingerprint()
+        changed = self._changed_parts(stored, current)
+        if not changed:
             return None
-        changed = [key for key in {**stored, **current} if stored.get(key) != current.get(key)]
         if "identity" in changed:
             return f"the embedder changed from {stored.get('model') or 'none'} to {current['model'] or 'none'}"
         if "tokens" in changed or "overlap" in changed:
             return "the size of chunks changed"
-        if changed == ["daily"]:
+        if changed == {"daily"}:
             return "the vault has its daily notes elsewhere, or names them differently"
         return "this version of Kept indexes differently"
+
+    def why_rebuild_for_run(self, run_settings: Iterable[str]) -> str | None:
+        """Return the reason if only settings of this run, by their names, make a rebuild necessary, or None."""
+        if not any(name.startswith(_RECIPE_SETTINGS) for name in run_settings):
+            return None
+        stored, current = self.index.get_meta(META_RECIPE) or {}, self.recipe().fingerprint()
+        return self.why_rebuild() if self._changed_parts(stored, current) <= _SET_PARTS else None
+
+    def _changed_parts(self, stored: Mapping[str, object], current: Mapping[str, object]) -> set[str]:
+        """Return the parts of the recipe that differ from those of the index, if there is an index and its embedder
+        can be asked."""
+        if not stored or (self.vectors is not None and self.vectors.pauses()):
+            return set()
+        return {key for key in {**stored, **current} if stored.get(key) != current.get(key)}
 
     def preview(self, *, force: bool = False) -> Preview:
         """Return what a sync would do and cost. Reads and chunks the notes that the sync would read."""
