@@ -291,8 +291,8 @@ class Memory:
         )
         if session is not None:
             filters = self._within_session(filters, session)
-        listed = self._list_time(query, filters, max_results, progress)
-        if listed is not None:
+        listed, is_complete = self._list_time(query, filters, max_results, progress)
+        if listed is not None and is_complete:
             return _leave_out(listed, seen, query) if seen else listed
         parsed = parse_query(query)
         settings = self.settings.query
@@ -316,6 +316,8 @@ class Memory:
             )
         if seen:
             result = _leave_out(result, seen, query, max_results)
+        if listed is not None and not result.hits:
+            return listed  # empty, and it tells how the time was read
         return self._complete(result, filters)
 
     def list(
@@ -466,26 +468,25 @@ class Memory:
 
     def _list_time(
         self, query: str, filters: Filter, max_results: int | None, progress: Progress | None
-    ) -> SearchResult | None:
-        """Return the list of a time if the query is only a time, or else None.
+    ) -> tuple[SearchResult | None, bool]:
+        """Return the list of a time if the query is only a time, or else None, and whether it is the answer.
 
-        Nothing from a date may still be found by a search: other notes may mention the date.
+        If nothing is from a date, a search may still find something: other notes may mention the date.
         """
         from kept.search.query_dates import narrow_filter, read_time_query
 
         now = self.clock.now()
-        is_empty = not query.strip() and (filters.since_ms is not None or filters.until_ms is not None)
+        is_empty = query.strip() in ("", "*") and (filters.since_ms is not None or filters.until_ms is not None)
         time_query = None if is_empty else read_time_query(query, now)
         if not is_empty and time_query is None:
-            return None
+            return None, False
         from kept.indexing.browse import describe_filter, list_period
 
         narrowed = narrow_filter(filters, time_query) if time_query else filters
         text = time_query.text if time_query else describe_filter(filters)
         result = list_period(self.index_service, narrowed, text, max_results=max_results or _LISTED, progress=progress)
-        if time_query and not result.hits and time_query.may_be_mentioned(now):
-            return None
-        return self._complete(result, filters)
+        is_complete = bool(result.hits) or time_query is None or not time_query.may_be_mentioned(now)
+        return self._complete(result, filters), is_complete
 
     def _complete(self, result: SearchResult, filters: Filter) -> SearchResult:
         """Return a result with the projects of its hits, or the reason if there are none."""
