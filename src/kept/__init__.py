@@ -2,7 +2,7 @@
 
 from kept import Memory
 
-with Memory.open(workspace="~/notes") as memory:
+with Memory.open(workspace="~/notes", create=True) as memory:
     memory.add("The staging database moved to port 5433.")
     for hit in memory.search("which port is staging on?"):
         print(hit.citation, hit.snippet)
@@ -137,4 +137,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES} - {"Any", "TYPE_CHECKING", "annotations", "_HOMES"})

@@ -229,7 +229,7 @@ def _sessions(memory: Memory) -> Iterator[Check]:
     if len(faulty) > _TRANSCRIPTS_NAMED:
         yield Check("sessions", False, f"{len(faulty) - _TRANSCRIPTS_NAMED} more transcripts are damaged.")
     if not faulty:
-        yield Check("sessions", True, f"{len(transcripts)} transcripts, all readable")
+        yield Check("sessions", True, f"{_plural(len(transcripts), 'transcript')}, all readable")
 
 
 def _faults_of(transcript: Transcript) -> Check | None:

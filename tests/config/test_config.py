@@ -217,6 +217,13 @@ def test_unknown_keys_are_noticed_everywhere_in_the_user_file(load, home, text, 
     assert error.hint == f"Did you mean '{suggested}'?"
 
 
+def test_a_setting_outside_of_its_group_is_told_where_it_belongs(load, home):
+    path = user_file(home, "memory_search: {provider: none}")
+    error = refusal(load)
+    assert error.message == f"{path}: memory_search: there is no such setting here."
+    assert error.hint == "Put it under agents.defaults."
+
+
 @pytest.mark.parametrize("text", ["1: x", "agents: {1: x}", "agents: {defaults: {1: x}}", "gateway: {null: 1}"])
 def test_a_key_that_is_not_text_is_an_unknown_key(load, home, text):
     user_file(home, text)
@@ -679,6 +686,7 @@ def test_config_explain_can_be_limited_and_says_when_nothing_is_called_that(kept
     ended = kept("config", "explain", "memory_search.qurey")
     assert ended.code == 2
     assert "memory_search.query" in ended.err
+    assert "Did you mean" not in kept("config", "explain", "nope").err
 
 
 def test_config_path_says_which_files_are_there(kept, home, workspace):

@@ -43,10 +43,18 @@ def test_whatever_the_public_methods_return_is_public():
 
 def test_help_shows_the_public_names_with_signatures_and_docstrings():
     assert set(kept.__all__) <= set(dir(kept))
+    assert not {"Any", "TYPE_CHECKING", "annotations"} & set(dir(kept))
     text = pydoc.plain(pydoc.render_doc(kept))
     assert "class Memory(" in text
     assert "search(self, query: 'str'" in text
     assert "open_model(loaded" in text
+
+
+def test_the_example_in_the_docstring_runs_on_a_new_machine(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KEPT_HOME", raising=False)
+    exec(kept.__doc__.partition("\n\n")[2], {})
+    assert "port 5433" in capsys.readouterr().out
 
 
 def test_the_examples_in_the_reference_import_only_public_names(request):

@@ -168,6 +168,8 @@ def layers_of_tree(tree: dict[str, Any], path: str, agent_id: str) -> list[Layer
 def _refuse_unknown(tree: dict[Any, Any], known: tuple[str, ...], *, at: str) -> None:
     for key in tree:
         if key not in known:
+            if not at and snake(str(key)) in hints(AgentSettings):
+                raise ConfigError(f"{key}: there is no such setting here.", hint="Put it under agents.defaults.")
             raise unknown_key(f"{at}{key}", str(key), list(known))
 
 

@@ -60,7 +60,7 @@ def nearest(name: str, known: list[str]) -> str:
     """Return a hint with the closest known name, or with all of them if none is close and they are few."""
     import difflib
 
-    if near := difflib.get_close_matches(name, known, n=1, cutoff=0.5):
+    if near := difflib.get_close_matches(name, known, n=1, cutoff=0.6):
         return f"Did you mean '{near[0]}'?"
     if len(known) > _MOST_NAMES:
         return "'kept config explain' lists all settings."
