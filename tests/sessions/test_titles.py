@@ -151,6 +151,13 @@ def test_a_summary_in_the_file_of_another_conversation_is_a_title(tmp_path, home
     assert record_of(home, "cc-1").messages == 3
 
 
+def test_a_summary_at_the_start_of_the_only_file_is_its_title(tmp_path, home):
+    summary = {"type": "summary", "summary": "Greetings", "leafUuid": "a1"}
+    talk = (cc_user("u1", None, "Where is the spade?"), cc_answer("a1", "u1", say("Here.")))
+    bring_in(home, "claude-code", write_file(tmp_path / "elsewhere/cc-1.jsonl", lines(summary, *talk)))
+    assert record_of(home, "cc-1").title == "Greetings"
+
+
 def test_every_imported_conversation_has_a_key_of_its_own_also_those_of_earlier_versions(tmp_path, home, memory):
     source = tmp_path / "elsewhere"
     for number in range(3):

@@ -173,7 +173,7 @@ class _ImportRun:
     # reading transcripts
 
     def _import_transcripts(self, paths: list[str]) -> None:
-        if self.format == claude_code.FORMAT and len(paths) > 1:
+        if self.format == claude_code.FORMAT:
             self._titles = claude_code.read_summaries(paths)
         sizes = [_size(path) for path in paths]
         self._bytes_total = sum(sizes)
