@@ -119,6 +119,20 @@ class ScorePart:
     detail: str
 
 
+Grade = Literal["strong", "likely", "weak"]
+"""How sure a search is of a hit. Most strong hits are right, and most weak ones are not."""
+GRADES: tuple[Grade, ...] = ("strong", "likely", "weak")
+STRONG_FROM, LIKELY_FROM = 0.6, 0.25
+"""Lowest relevance of a strong and of a likely hit. `benchmarks/calibration.py` and `kept bench` print how often hits
+of each grade are right."""
+
+
+def grade_of(relevance: float) -> Grade:
+    """Return the grade of a relevance. Rounding tolerance: a relevance equal to a bound reaches it."""
+    relevance += 1e-9
+    return "strong" if relevance >= STRONG_FROM else "likely" if relevance >= LIKELY_FROM else "weak"
+
+
 @frozen
 class Hit:
     path: str
@@ -139,6 +153,8 @@ class Hit:
     channel: str | None = None
     listed: bool = False
     """True in a list of a time, where nothing is ranked: the score is 1."""
+    grade: Grade = "strong"
+    """How sure the search is of this hit. Recency and time words move a hit up, but do not change its grade."""
 
     @property
     def citation(self) -> str:
@@ -158,7 +174,7 @@ class SeenTail:
 
 
 DropReason = Literal[
-    "below min_score", "beyond max_results", "near-duplicate", "shown with a better hit", "gone from disk"
+    "unrelated", "below min_score", "beyond max_results", "near-duplicate", "shown with a better hit", "gone from disk"
 ]
 
 
@@ -196,6 +212,12 @@ class SearchResult:
     dropped: tuple[Dropped, ...] = ()
     period: ListedPeriod | None = None
     """Set if the query was only a time: the hits are a list of that time, oldest first."""
+
+    @property
+    def answered(self) -> Literal["yes", "unsure", "no"]:
+        """Whether the hits answer the query: "yes" with a strong hit, "unsure" with a likely one, else "no"."""
+        grades = {hit.grade for hit in self.hits}
+        return "yes" if "strong" in grades else "unsure" if "likely" in grades else "no"
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)

@@ -34,7 +34,7 @@ _DROPPED_SHOWN = 20
     "--min-score",
     type=click.FloatRange(0, 1),
     metavar="SCORE",
-    help="Minimum score of a hit (default: memory_search.query.min_score, 0.25).",
+    help="Minimum score of a hit (default: memory_search.query.min_score, 0).",
 )
 @click.option("--source", type=click.Choice(SOURCES), help="Only notes (memory), or only conversations (sessions).")
 @click.option(
@@ -90,20 +90,13 @@ def command(
 
 
 def show_result(result: SearchResult, query: str, config: Config, *, explain: bool) -> None:
-    from kept.cli.hit_text import hit_text, parts_text, query_words
-
     for reason in result.degraded:
         warn(reason)
     if result.period:
         echo(style(printable(result.period.text), bold=True))
     if not result.hits:
         echo("Nothing from that time." if result.period else "Nothing found.")
-    words = query_words(query) if use_colour() and result.hits and not result.period else []
-    for hit in result.hits:
-        echo(hit_text(hit, words, locate=lambda hit: path_of(hit, config)))
-        if explain:
-            echo(parts_text(hit))
-        echo()
+    _show_hits(result, query, config, explain=explain)
     if explain and result.dropped:
         echo(style(f"Left out: {plural(len(result.dropped), 'candidate')}", bold=True))
         for dropped in result.dropped[:_DROPPED_SHOWN]:
@@ -112,6 +105,23 @@ def show_result(result: SearchResult, query: str, config: Config, *, explain: bo
         echo(style(_count_text(result.period, len(result.hits)), dim=True))
     elif result.hits:
         echo(style(f"{plural(len(result.hits), 'hit')} in {result.took_ms:.0f} ms", dim=True))
+
+
+def _show_hits(result: SearchResult, query: str, config: Config, *, explain: bool) -> None:
+    """Print the hits, those that are weak after the others."""
+    from kept.cli.hit_text import LINES_SHOWN, hit_text, parts_text, query_words
+
+    words = query_words(query) if use_colour() and result.hits and not result.period else []
+    certain = [hit for hit in result.hits if hit.grade != "weak"]
+    weak = [hit for hit in result.hits if hit.grade == "weak"]
+    for hit in (*certain, *weak):
+        if weak and hit is weak[0]:
+            echo(style("Less certain:" if certain else "Nothing certain. Closest:", bold=True))
+        lines = 1 if certain and hit.grade == "weak" else LINES_SHOWN
+        echo(hit_text(hit, words, locate=lambda hit: path_of(hit, config), max_lines=lines))
+        if explain:
+            echo(parts_text(hit))
+        echo()
 
 
 def _count_text(period: ListedPeriod, shown: int) -> str:

@@ -119,7 +119,7 @@ class RerankSettings:
 @frozen
 class QuerySettings:
     max_results: int = bounded(6, 1, 200)
-    min_score: float = bounded(0.25, 0, 1)
+    min_score: float = bounded(0.0, 0, 1)
     hybrid: HybridSettings = HybridSettings()
     rerank: RerankSettings = RerankSettings()
 

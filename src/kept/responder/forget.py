@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kept.memory import Memory
-from kept.records import Hit, cite
+from kept.records import Hit, Source, cite
 from kept.search.query import parse_query
 from kept.sessions.entries import StateEntry
 from kept.sessions.store import SessionStore
@@ -44,15 +44,19 @@ def find_matches(memory: Memory, query: str) -> tuple[list[ForgetMatch], list[Hi
     has none. Also return hits in conversations, which are never changed."""
     words = {term.text.casefold() for term in parse_query(query).terms}
     matches: dict[tuple[str, int], ForgetMatch] = {}
-    for hit in memory.search(query, source="memory", max_results=_MAX_MATCHES):
+    for hit in _certain_hits(memory, query, "memory"):
         lines = memory.read(hit.path, start=hit.start_line, lines=hit.end_line - hit.start_line + 1)
         passages = split_passages(hit.path, hit.start_line, lines.text)
         naming = [passage for passage in passages if any(word in passage.text.casefold() for word in words)]
         matches.update(((passage.path, passage.start_line), passage) for passage in naming or passages)
     transcript_hits: list[Hit] = []
     if "sessions" in memory.settings.sources:
-        transcript_hits = list(memory.search(query, source="sessions", max_results=_MAX_MATCHES))
+        transcript_hits = _certain_hits(memory, query, "sessions")
     return list(matches.values())[:_MAX_MATCHES], transcript_hits
+
+
+def _certain_hits(memory: Memory, query: str, source: Source) -> list[Hit]:
+    return [hit for hit in memory.search(query, source=source, max_results=_MAX_MATCHES) if hit.grade != "weak"]
 
 
 def split_passages(path: str, first_line: int, text: str) -> list[ForgetMatch]:

@@ -15,7 +15,7 @@ from operator import itemgetter
 from kept.config import QuerySettings
 from kept.embedding.base import Embedder
 from kept.errors import EmbeddingError, StoreDamaged
-from kept.records import Dropped, Filter, Hit, ScorePart, cite
+from kept.records import Dropped, Filter, Grade, Hit, ScorePart, cite, grade_of
 from kept.redact import redact
 from kept.search.candidates import CandidatePool, QueryVector, gather_pool
 from kept.search.exact import ExactMatch, lift_exact
@@ -153,6 +153,7 @@ def _make_result(
             scored.candidate.row,
             index_path,
             score=scored.score,
+            grade=grade_of(scored.relevance),
             vector_score=scored.vector,
             text_score=scored.text,
             matched=scored.candidate.matched,
@@ -173,6 +174,7 @@ def _make_hit(
     index_path: str,
     *,
     score: float,
+    grade: Grade = "strong",
     vector_score: float | None = None,
     text_score: float | None = None,
     matched: Sequence[str] = (),
@@ -196,6 +198,7 @@ def _make_hit(
         timestamp=_local_time(chunk.timestamp_ms).isoformat(timespec="seconds"),
         heading=chunk.heading,
         parts=parts,
+        grade=grade,
         session_key=chunk.session_key,
         channel=chunk.channel,
         listed=listed,

@@ -21,6 +21,8 @@ DUPLICATE_SHARE = 0.85
 """Two texts that share this much of their words are near-duplicates."""
 _TOLERANCE = 1e-9
 """Rounding tolerance: a score equal to min_score passes, in whatever order its parts were added up."""
+_UNRELATED_BELOW = 1e-6
+"""A relevance below this is none: no word in common, and no similarity in meaning."""
 _WORD = re.compile(r"\w+")
 
 Neighbours = Callable[[ChunkRow], Sequence[ChunkRow]]
@@ -53,7 +55,9 @@ def select_hits(
     dropped: list[tuple[Scored, DropReason]] = []
     for scored in ranked:
         row = scored.candidate.row
-        if scored.relevance < min_score - _TOLERANCE:
+        if scored.relevance < _UNRELATED_BELOW:
+            dropped.append((scored, "unrelated"))
+        elif scored.relevance < min_score - _TOLERANCE:
             dropped.append((scored, "below min_score"))
         elif row in windows.shown:
             dropped.append((scored, "shown with a better hit"))

@@ -14,6 +14,7 @@ _NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "listed"}
 
 def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any]:
     shape: dict[str, Any] = {
+        "answered": result.answered,
         "results": [hit_json(hit, explain=explain) for hit in result.hits],
         "degraded": list(result.degraded),
         "provider": result.provider,

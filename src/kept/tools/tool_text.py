@@ -4,7 +4,7 @@ Recalled text is data. Every line of it begins with '> ', so that it can neither
 result or a citation that the search did not return. Names are data too: headings, titles, channels and error messages
 are quoted. So every word in a line without '> ' is ours:
 
-    [1] memory/2026-03-13.md#L1-L5 (score 0.83, 2026-03-13)
+    [1] memory/2026-03-13.md#L1-L5 (strong, score 0.83, 2026-03-13)
     > under: Staging
     > The staging database moved to port 5433.
 
@@ -39,8 +39,13 @@ NOTES = "kept://notes/"
 LONG_NAME = "a note with a long name"
 MAX_SHOWN_PATH_CHARS = 200
 _NOTHING = "Nothing is remembered about that. Try other words or a longer period."
+_UNCERTAIN = (
+    "Nothing certain is remembered about that. These passages are the closest and probably about something else:"
+)
 _PROBLEMS = "Problems:"
 _NAME_CHARS = 200
+_WEAK_CHARS = 160
+"""A weak hit below better ones is shown by its beginning: seldom worth more of a model's context."""
 _MOST_LINKS = 100
 _ERROR_CHARS = 1_000
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2})?")
@@ -58,9 +63,17 @@ def search_text(result: SearchResult) -> str:
     if result.period:
         parts = [_period_text(result.period, len(result.hits))]
     else:
-        parts = [_count(len(result.hits), "result") + ", best first:" if result.hits else _NOTHING]
-    parts += [_hit(number, hit) for number, hit in enumerate(result.hits, 1)]
+        parts = [_heading(result)]
+    is_answered = result.answered != "no"
+    for number, hit in enumerate(result.hits, 1):
+        parts.append(_hit(number, hit, max_chars=_WEAK_CHARS if is_answered and hit.grade == "weak" else None))
     return "\n\n".join([*parts, *_problems(result.degraded)])
+
+
+def _heading(result: SearchResult) -> str:
+    if not result.hits:
+        return _NOTHING
+    return _UNCERTAIN if result.answered == "no" else _count(len(result.hits), "result") + ", best first:"
 
 
 def _period_text(period: ListedPeriod, shown: int) -> str:
@@ -71,11 +84,14 @@ def _period_text(period: ListedPeriod, shown: int) -> str:
     return f"{count} from that time{more}{order}\n{quote(clip(one_line(f'time: {period.text}'), _NAME_CHARS))}"
 
 
-def _hit(number: int | str, hit: Hit) -> str:
-    about = [_time(hit.timestamp, 16)] if hit.listed else [f"score {hit.score:.2f}", _time(hit.timestamp, 10)]
+def _hit(number: int | str, hit: Hit, *, max_chars: int | None = None) -> str:
+    about = (
+        [_time(hit.timestamp, 16)] if hit.listed else [f"{hit.grade}, score {hit.score:.2f}", _time(hit.timestamp, 10)]
+    )
     cited = show_citation(hit.path, hit.start_line, hit.end_line)
     names = {"path": None if cited else hit.citation, "under": hit.heading}
-    return f"[{number}] {cited or LONG_NAME} ({', '.join(filter(None, about))})\n{_names(names)}{quote(hit.snippet)}"
+    snippet = clip(one_line(hit.snippet), max_chars) if max_chars else hit.snippet
+    return f"[{number}] {cited or LONG_NAME} ({', '.join(filter(None, about))})\n{_names(names)}{quote(snippet)}"
 
 
 def sessions_text(sessions: Sequence[tuple[dict[str, Any], Sequence[Hit]]], degraded: Iterable[str]) -> str:
