@@ -115,14 +115,15 @@ def test_search_shows_citation_and_text(kept, notes):
 
 def test_search_json_has_exactly_the_shape_others_rely_on(kept, notes):
     shown = kept("search", "which", "port", "is staging on", "--json").json
-    assert list(shown) == ["results", "degraded", "provider", "model", "tookMs"]
+    assert list(shown) == ["answered", "results", "degraded", "provider", "model", "tookMs"]
+    assert shown["answered"] == "yes"
     assert (shown["degraded"], shown["provider"]) == ([], "local")
     assert isinstance(shown["model"], str)
     assert isinstance(shown["tookMs"], float)
     hit = shown["results"][0]
     assert list(hit) == [
         "path", "startLine", "endLine", "score", "vectorScore", "textScore",
-        "snippet", "source", "timestamp", "citation", "heading",
+        "snippet", "source", "timestamp", "grade", "citation", "heading",
     ]  # fmt: skip
     assert hit["path"] == "memory/2026-03-02.md"
     assert hit["citation"] == f"{hit['path']}#L{hit['startLine']}-L{hit['endLine']}"

@@ -183,8 +183,10 @@ OURS = re.compile(
     r"""
       (?:[\d,]+\ (?:results?,\ best\ first|conversations?):)
     | Nothing\ is\ remembered\ about\ that\.\ Try\ other\ words\ or\ a\ longer\ period\.
+    | Nothing\ certain\ is\ remembered\ about\ that\.
+      \ These\ passages\ are\ the\ closest\ and\ probably\ about\ something\ else:
     | No\ conversation\ was\ found\.
-    | \[\d+(?:\.\d+)?\]\ PLACE\ \(score\ \d\.\d\d(?:,\ \d{4}-\d\d-\d\d)?\)
+    | \[\d+(?:\.\d+)?\]\ PLACE\ \((?:strong|likely|weak),\ score\ \d\.\d\d(?:,\ \d{4}-\d\d-\d\d)?\)
     | \[\d+\]\ PLACE\ \((?:\d{4}-\d\d-\d\d\ \d\d:\d\d)?\ to\ (?:\d{4}-\d\d-\d\d\ \d\d:\d\d)?,\ [\d,]+\ messages?\)
     | PLACE(?:,\ lines\ \d+\ to\ \d+:|\ has\ no\ line\ \d+\.)
     | There\ is\ more:\ read\ on\ from\ line\ \d+\.
@@ -277,7 +279,7 @@ def test_hostile_names_stay_in_their_place_through_search_and_read(toolbox, work
         assert title in outcome.text
         for line in unquoted(outcome.text):
             assert OURS.fullmatch(line), line
-    citation = re.search(r"^\[1\] (\S+) \(score", search.text, re.MULTILINE)
+    citation = re.search(r"^\[1\] (\S+) \(\w+, score", search.text, re.MULTILINE)
     assert citation is not None
     read = toolbox.run("memory_get", {"path": citation[1]})
     assert read.data["path"] == name

@@ -185,9 +185,10 @@ class Toolbox:
                 until=arguments.get("until"),
                 progress=request.progress,
             )
-            sessions = self._group_by_session(result.hits)[:max_sessions]
+            certain = tuple(hit for hit in result.hits if hit.grade != "weak")
+            sessions = self._group_by_session(certain or result.hits)[:max_sessions]
             engine = result_json(result)
-        del engine["results"]
+        del engine["results"], engine["answered"]
         shapes = [{**session, "results": [hit_json(hit) for hit in hits]} for session, hits in sessions]
         return ToolOutcome(sessions_text(sessions, engine["degraded"]), {"sessions": shapes, **engine})
 
