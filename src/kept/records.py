@@ -4,15 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kept.values import frozen
+
+if TYPE_CHECKING:
+    import datetime as dt
 
 Source = Literal["memory", "sessions"]
 SOURCES: tuple[Source, ...] = ("memory", "sessions")
 
 Progress = Callable[[int, int, str], None]
 """Function that is called with completed, total and a label during long work."""
+
+
+PROJECTS_FOLDER = "memory/projects"
+"""Folder in the workspace with the notes of projects, each in a folder of its own."""
+
+
+PROJECT_MARKER = "PROJECT.md"
+"""Note in the folder of a project that names its repository."""
+
+
+def project_of_path(path: str) -> str | None:
+    """Return the project that a note belongs to by its path in the workspace, or None for a shared one."""
+    if path[: len(PROJECTS_FOLDER) + 1].lower() != f"{PROJECTS_FOLDER}/":  # some file systems ignore case
+        return None
+    name, slash, _ = path[len(PROJECTS_FOLDER) + 1 :].partition("/")
+    return name if slash else None
 
 
 def cite(path: str, start_line: int, end_line: int) -> str:
@@ -30,9 +49,11 @@ def parse_citation(text: str) -> tuple[str, int, int] | None:
     return (match[1], int(match[2]), int(match[3] or match[2])) if match else None
 
 
-@frozen
-class SourceFile:
-    """A note or a transcript with its size and times: enough to tell whether it changed without reading it."""
+class SourceFile(NamedTuple):
+    """A note or a transcript with its size and times: enough to tell whether it changed without reading it.
+
+    A tuple, because a scan makes one for every file.
+    """
 
     path: str
     """Name in citations: relative to the workspace, or absolute for an extra path outside it."""
@@ -92,6 +113,18 @@ class Matrix:
 
 
 @frozen
+class ProjectScope:
+    """A project that a search is made in: its notes are preferred, and those of other projects are left out."""
+
+    name: str
+    """Empty outside all projects: then only what is shared is searched."""
+    own_transcripts: frozenset[str] = frozenset()
+    """Citations of the conversations in the project."""
+    hidden_transcripts: frozenset[str] = frozenset()
+    """Citations of the conversations in other projects."""
+
+
+@frozen
 class Filter:
     """Limits of a search. Empty fields do not limit."""
 
@@ -104,10 +137,11 @@ class Filter:
     channel: str | None = None
     tags: tuple[str, ...] = ()
     """Keys of tags. A passage has to have all of them."""
+    scope: ProjectScope | None = None
 
     def __bool__(self) -> bool:
         named = self.sources or self.path or self.tags or self.session_key is not None or self.channel is not None
-        return bool(named or self.since_ms is not None or self.until_ms is not None)
+        return bool(named or self.scope or self.since_ms is not None or self.until_ms is not None)
 
 
 @frozen
@@ -134,7 +168,29 @@ def grade_of(relevance: float) -> Grade:
 
 
 @frozen
+class Occurrence:
+    """Another passage that says the same as a hit, or an older one about the same."""
+
+    path: str
+    start_line: int
+    end_line: int
+    source: Source
+    timestamp: str
+    """Time of the text (ISO 8601)."""
+
+    @property
+    def citation(self) -> str:
+        return cite(self.path, self.start_line, self.end_line)
+
+
+@frozen
 class Hit:
+    """A passage that answers a query, and how it was found.
+
+    ``path`` and the lines are where it is; ``citation`` is both in one text, which `Memory.read` accepts. ``score`` is
+    from 0 to 1; its ``parts`` add up to it. ``timestamp`` is a datetime in local time.
+    """
+
     path: str
     start_line: int
     end_line: int
@@ -143,8 +199,8 @@ class Hit:
     text_score: float | None
     snippet: str
     source: Source
-    timestamp: str
-    """Time of the text (ISO 8601): of its entry, or ``created`` in the note's properties, or the date of a daily note,
+    timestamp: dt.datetime
+    """Local time of the text: of its entry, or ``created`` in the note's properties, or the date of a daily note,
     or the last change of the file."""
     heading: str = ""
     """Headings above it; for a conversation, channel:person."""
@@ -155,6 +211,12 @@ class Hit:
     """True in a list of a time, where nothing is ranked: the score is 1."""
     grade: Grade = "strong"
     """How sure the search is of this hit. Recency and time words move a hit up, but do not change its grade."""
+    also_in: tuple[Occurrence, ...] = ()
+    """Messages that repeat this note."""
+    newer_than: tuple[Occurrence, ...] = ()
+    """Older passages about the same with other values."""
+    project: str | None = None
+    """Project that the note or conversation belongs to; None if it is shared."""
 
     @property
     def citation(self) -> str:
@@ -174,7 +236,13 @@ class SeenTail:
 
 
 DropReason = Literal[
-    "unrelated", "below min_score", "beyond max_results", "near-duplicate", "shown with a better hit", "gone from disk"
+    "unrelated",
+    "below min_score",
+    "beyond max_results",
+    "near-duplicate",
+    "shown with a better hit",
+    "asks the same",
+    "gone from disk",
 ]
 
 
@@ -191,9 +259,9 @@ class Dropped:
 class ListedPeriod:
     """The time that a list of hits is from."""
 
-    since: str | None
-    """ISO 8601; None has no beginning."""
-    until: str | None
+    since: dt.datetime | None
+    """Local time; None has no beginning."""
+    until: dt.datetime | None
     """The first moment after it."""
     text: str
     """How the query was read: "yesterday = 2026-11-15"."""
@@ -203,6 +271,8 @@ class ListedPeriod:
 
 @frozen
 class SearchResult:
+    """Hits, best first. Iterate over it, or index it."""
+
     hits: tuple[Hit, ...]
     degraded: tuple[str, ...] = ()
     """Problems to show to the user. Empty if everything worked."""
@@ -299,10 +369,10 @@ class FileSummary:
     title: str
     excerpt: str
     """The first words after the title, or the first that were said."""
-    timestamp: str
-    """The time that it is listed under: when its newest part was written or said, or its last change (ISO 8601)."""
-    changed: str
-    """When the file was last changed (ISO 8601)."""
+    timestamp: dt.datetime
+    """The local time that it is listed under: when its newest part was written or said, or its last change."""
+    changed: dt.datetime
+    """Local time of the last change of the file."""
     size: int
     """Bytes."""
     session_key: str | None = None
@@ -328,6 +398,8 @@ class Listing:
 
 @frozen
 class SyncReport:
+    """Counts and problems of one sync. ``ok`` is False if ``failures`` has any."""
+
     files: int = 0
     indexed: int = 0
     """Files whose text was new or changed."""
@@ -410,8 +482,8 @@ class BatchUnderWay:
 
     provider: str
     texts: int
-    since: str
-    """Start of the job (ISO 8601)."""
+    since: dt.datetime
+    """Start of the job, local time."""
 
 
 @frozen
@@ -488,7 +560,8 @@ class Status:
     pending: int = 0
     index_bytes: int = 0
     cache_entries: int = 0
-    last_sync: str | None = None
+    last_sync: dt.datetime | None = None
+    """None if there was none."""
     spending: tuple[Spending, ...] = ()
     """Usage of embedders by day, oldest first."""
     batches: tuple[BatchUnderWay, ...] = ()

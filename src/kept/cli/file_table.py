@@ -23,7 +23,7 @@ def file_lines(files: Sequence[FileSummary], *, dates: bool) -> list[str]:
     size_width = max(map(len, sizes), default=0)
     lines = []
     for file, path, size in zip(files, paths, sizes, strict=True):
-        when = file.timestamp[:10] if dates else file.timestamp[11:16]
+        when = str(file.timestamp)[:10] if dates else str(file.timestamp)[11:16]
         lead = f"{when}  {size:>{size_width}}  "
         about = _about(file)
         room = columns() - len(lead) - max(path_width, text_width(path)) - 4

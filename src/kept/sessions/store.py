@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 from kept.clock import Clock, SystemClock, new_id
 from kept.config import Config, load_config
@@ -25,6 +25,7 @@ from kept.errors import (
     TranscriptTooNew,
     TranscriptUnwritable,
     UsageError,
+    UsedAfterClose,
 )
 from kept.forking import register_forkable
 from kept.records import Problem
@@ -41,6 +42,7 @@ from kept.sessions.entries import (
     ResetEntry,
     SessionStart,
     drop_invalid_counts,
+    require_body,
     whole_ms,
 )
 from kept.sessions.record import SessionRecord, active_branch, policy_for, staleness
@@ -100,11 +102,15 @@ class SessionStore:
     def __init__(
         self, config: Config, *, clock: Clock | None = None, catalogue_limits: CatalogueLimits | None = None
     ) -> None:
+        if not isinstance(cast("object", config), Config):
+            hint = "Open the sessions of an agent with SessionStore.open()."
+            raise UsageError(f"SessionStore() takes a Config, not {config!r:.80}.", hint=hint)
+        self._is_closed = False
         self.config = config
         self.agent_id = config.agent_id
         self.clock = clock or SystemClock()
         self.folder = config.paths.sessions
-        self._catalogue = Catalogue(config.paths.catalogue, self.folder, catalogue_limits)
+        self._open_catalogue = Catalogue(config.paths.catalogue, self.folder, catalogue_limits)
         self._transcripts: OrderedDict[str, Transcript] = OrderedDict()
         self._lock = threading.Lock()
         register_forkable(self)
@@ -122,13 +128,15 @@ class SessionStore:
         config: str | os.PathLike[str] | None = None,
         settings: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
+        create: bool = False,
     ) -> SessionStore:
-        """Open the sessions of an agent. Folders are created with the first session."""
+        """Open the sessions of an agent. Folders are created with the first session. ``create`` allows a new agent."""
         loaded = load_config(
             home=os.fspath(home) if home else None,
             agent=agent,
             config_file=os.fspath(config) if config else None,
             settings=settings,
+            new_agent=create,
         )
         return cls(loaded.config, clock=clock)
 
@@ -141,7 +149,15 @@ class SessionStore:
         self.close()
 
     def close(self) -> None:
-        self._catalogue.close()
+        """Close the catalogue. Every later use raises UsedAfterClose, except another `close`."""
+        self._is_closed = True
+        self._open_catalogue.close()
+
+    @property
+    def _catalogue(self) -> Catalogue:
+        if self._is_closed:
+            raise UsedAfterClose("The sessions are closed.", hint="Open them again with SessionStore.open().")
+        return self._open_catalogue
 
     def take_problems(self) -> tuple[Problem, ...]:
         """Return what was repaired or is damaged. Each problem is returned once."""
@@ -189,6 +205,18 @@ class SessionStore:
             ids = ", ".join(candidate.id for candidate in candidates)
             raise SessionAmbiguous(f"'{reference}' fits more than one session: {ids}.")
         return self._catalogue.refresh_one(candidates[0].transcript_path) or candidates[0]
+
+    def find_by_id(self, session_id: str) -> SessionRecord | None:
+        """Return the session with exactly this id, or None."""
+        self._catalogue.refresh_listing()
+        record = self._catalogue.find(session_id)
+        return record and (self._catalogue.refresh_one(record.transcript_path) or record)
+
+    def session_ids(self) -> set[str]:
+        if not os.path.isdir(self.folder):
+            return set()
+        self._catalogue.refresh_names()
+        return self._catalogue.session_ids()
 
     def recent(self, *, channel: str | None = None, limit: int | None = None) -> list[SessionRecord]:
         """Return the sessions, most recently used first. Of the transcripts, only additions are read."""
@@ -284,7 +312,7 @@ class SessionStore:
     ) -> SessionRecord:
         """Create a session from a conversation of another program, with its own ids and times, all or nothing."""
         with self._folder_locked():
-            self._catalogue.refresh_names()
+            self._catalogue.refresh_listing()
             if self._catalogue.find(session_id) is not None:
                 raise SessionExists(f"There is a session {session_id} already.")
             return self._create(start, session_id, created=created, entries=entries)
@@ -294,7 +322,7 @@ class SessionStore:
 
         ``after`` is the id of the last entry here. Raise SessionExists if that has changed; then nothing is appended.
         """
-        record = self.get(session_id)
+        record = self.find_by_id(session_id) or self.get(session_id)
         _require_known_version(session_id, record.version)
         if not entries:
             return record
@@ -346,6 +374,8 @@ class SessionStore:
         """
         if not bodies:
             return ()
+        for body in bodies:
+            require_body(body)
         located = self._catalogue.locate(session_id)
         if located is None:
             raise SessionNotFound(f"There is no session '{session_id}'.")

@@ -32,6 +32,7 @@ from kept.errors import (
     WriteFailed,
 )
 from kept.limits import int64
+from kept.sessions.echoes import NO_ECHOES, EchoState
 from kept.sessions.entries import AnyEntry, DamagedEntry, Entry, Message, format_entry, parse_entry
 from kept.sessions.transcript_paths import parse_transcript_name
 from kept.values import frozen
@@ -410,6 +411,8 @@ class TranscriptCheckpoint:
     """Hash of all lines before ``resume_at`` (`extend_hash`)."""
     key: str
     """Key of the session. Empty if the first line, which has it, is lost."""
+    echoes: EchoState = NO_ECHOES
+    """What the lines before ``resume_at`` tell about those after it."""
 
     def to_json(self) -> str:
         read, resume_at = self.read, self.resume_at
@@ -421,6 +424,7 @@ class TranscriptCheckpoint:
             "again": {"offset": resume_at.offset, "lines": resume_at.lines},
             "chain": self.running_hash,
             "key": self.key,
+            "echoes": self.echoes.to_json(),
         }
         return json.dumps(fields, separators=(",", ":"))
 
@@ -435,6 +439,7 @@ class TranscriptCheckpoint:
                 resume_at=Position(fields["again"]["offset"], fields["again"]["lines"]),
                 running_hash=fields["chain"],
                 key=fields["key"],
+                echoes=EchoState.from_json(fields["echoes"]),
             )
         except (ValueError, TypeError, KeyError):
             return None

@@ -15,13 +15,13 @@ from typing import Any
 
 import apsw
 
-from kept.records import Filter, Source
+from kept.records import PROJECTS_FOLDER, Filter, ProjectScope, Source
 from kept.sqlite import IN_ROWS, pack_rows
 from kept.store.note_tables import NOTE_TABLES, NoteRow, NoteTables
 from kept.store.vectors import VectorLimits, VectorTable
 from kept.values import frozen
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Incremented with generation.sql: an index of another version is rebuilt."""
 
 _MERGE_SHARE = 10
@@ -64,6 +64,7 @@ class NewChunk:
     timestamp_ms: int
     session_key: str | None = None
     channel: str | None = None
+    is_recalled: bool = False
 
 
 @frozen
@@ -95,6 +96,8 @@ class ChunkRow:
     timestamp_ms: int
     session_key: str | None = None
     channel: str | None = None
+    is_recalled: int = 0
+    """1 for an answer that an agent gave from memory."""
 
 
 @frozen
@@ -112,7 +115,9 @@ _HAS_TAG = (
 _FILE_FIELDS = tuple(spec.name for spec in fields(FileRow))
 _FILE_COLUMNS = ", ".join(_FILE_FIELDS)
 _file_values = attrgetter(*_FILE_FIELDS)
-_CHUNK_COLUMNS = "row, source, path, start_line, end_line, hash, heading, text, timestamp, session_key, channel"
+_CHUNK_COLUMNS = (
+    "row, source, path, start_line, end_line, hash, heading, text, timestamp, session_key, channel, recalled"
+)
 
 
 @cache
@@ -153,10 +158,14 @@ class Generation:
         query = f"SELECT {_FILE_COLUMNS} FROM {self.prefix}files"
         return {(row[0], row[1]): FileRow(*row) for row in self.db.execute(query)}
 
-    def file_states(self) -> dict[tuple[str, str], tuple[int, int, int, int]]:
-        """Return size, mtime, ctime and time of the last check of each file, by source and path."""
-        query = f"SELECT source, path, size, mtime_ns, ctime_ns, checked_ns FROM {self.prefix}files"
-        return {(row[0], row[1]): row[2:] for row in self.db.execute(query)}
+    def file_states(self) -> set[Any]:
+        """Return source, path, size, mtime and ctime of each file."""
+        return set(self.db.execute(f"SELECT source, path, size, mtime_ns, ctime_ns FROM {self.prefix}files"))
+
+    def has_racy_files(self, tick_ns: int, *, but: str | None = None) -> bool:
+        """Return whether a file other than ``but`` was read within a tick of the clock of its last change."""
+        query = f"SELECT 1 FROM {self.prefix}files WHERE ctime_ns + ? >= checked_ns AND path IS NOT ? LIMIT 1"
+        return self.db.execute(query, (tick_ns, but)).get is not None
 
     def note_warnings(self) -> list[tuple[str, str]]:
         """Return the path and the warning of each note that was unusual when it was indexed."""
@@ -222,8 +231,8 @@ class Generation:
     def _insert(self, source: str, path: str, chunk: NewChunk, rest_hash: bytes) -> None:
         self.db.execute(
             f"INSERT INTO {self.prefix}chunks (id, source, path, start_line, end_line, hash, embed_hash, model,"
-            " heading, text, timestamp, session_key, channel, rest_hash)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " heading, text, timestamp, session_key, channel, recalled, rest_hash)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 chunk.id,
                 source,
@@ -238,6 +247,7 @@ class Generation:
                 chunk.timestamp_ms,
                 chunk.session_key,
                 chunk.channel,
+                int(chunk.is_recalled),
                 rest_hash,
             ),
         )
@@ -301,6 +311,10 @@ class Generation:
         where, values = filter_sql(filters)
         return [row for (row,) in self.db.execute(f"SELECT row FROM {self.prefix}chunks c WHERE {where}", values)]
 
+    def count_tags(self, scope: ProjectScope | None = None) -> list[tuple[str, str, int]]:
+        """Return key, spelling and number of notes of each tag, without those of projects outside the scope."""
+        return self.notes.count_tags(*scope_sql(scope)) if scope else self.notes.count_tags()
+
     def counts(self) -> IndexCounts:
         by_source: dict[str, dict[str, int]] = {}
         for source, files in self.db.execute(f"SELECT source, count(*) FROM {self.prefix}files GROUP BY source"):
@@ -322,6 +336,7 @@ def _rest_hash(chunk: NewChunk, *, with_time: bool) -> bytes:
         chunk.heading,
         chunk.session_key or "",
         chunk.channel or "",
+        "recalled" if chunk.is_recalled else "",
         str(chunk.timestamp_ms) if with_time else "",
         chunk.context_words,
         chunk.words,
@@ -359,4 +374,24 @@ def filter_sql(filters: Filter) -> tuple[str, list[Any]]:
     for tag in filters.tags:
         clauses.append(_HAS_TAG)
         values.append(tag)
+    if filters.scope is not None:
+        clause, scope_values = scope_sql(filters.scope)
+        clauses.append(clause)
+        values.extend(scope_values)
     return " AND ".join(clauses) or "1", values
+
+
+def scope_sql(scope: ProjectScope) -> tuple[str, list[Any]]:
+    """Return a condition on the path of `c` and its values: nothing of another project."""
+    start = len(PROJECTS_FOLDER) + 2
+    clause = (
+        f"(substr(lower(c.path), 1, {start - 1}) <> '{PROJECTS_FOLDER}/' OR instr(substr(c.path, {start}), '/') = 0"
+        f" OR substr(c.path, {start}, ?) = ?)"
+    )
+    values: list[Any] = [len(scope.name) + 1, f"{scope.name}/"]
+    if scope.hidden_transcripts:
+        import json
+
+        clause += " AND c.path NOT IN (SELECT value FROM json_each(?))"
+        values.append(json.dumps(sorted(scope.hidden_transcripts)))
+    return clause, values

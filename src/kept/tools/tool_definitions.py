@@ -79,13 +79,19 @@ _HIT_ALWAYS: dict[str, Schema] = {
     "heading": or_null(
         text("Headings above it, outermost first, joined by ' > '; for a conversation, channel:person.")
     ),
+    "project": or_null(text("Project that it belongs to; null if it is shared.")),
 }
+_OCCURRENCE: Schema = closed(
+    {name: _HIT_ALWAYS[name] for name in ("path", "startLine", "endLine", "source", "timestamp", "citation")}
+)
 HIT: Schema = closed(
     {
         **_HIT_ALWAYS,
         "listed": {"type": "boolean", "description": "True in a list of a period: not ranked, with score 1."},
         "sessionKey": or_null(text("Key of the conversation.")),
         "channel": or_null(text("Channel of the conversation.")),
+        "alsoIn": many(_OCCURRENCE, "Messages that repeat this note."),
+        "newerThan": many(_OCCURRENCE, "Older passages about the same with other values."),
     },
     required=tuple(_HIT_ALWAYS),
 )
@@ -183,6 +189,7 @@ STATUS_OUTPUT: Schema = {
         "dirty": {"type": "boolean", "description": "True if notes changed since the last sync."},
         "changedFiles": whole("Number of changed files."),
         "lastSync": or_null(text("When the index was last updated (ISO 8601).")),
+        "project": or_null(text("Project that this server remembers for.")),
         "tags": many({"type": "object"}, "Most used tags, with the number of notes that have each."),
         "degraded": DEGRADED,
     },
@@ -210,6 +217,11 @@ _WHEN = "2026-03-01, 2026-03-01T14:00, yesterday, last Thursday, or a time ago: 
 _SINCE = text(f"Only what was written or said at or after this time: {_WHEN}", maxLength=40)
 _UNTIL = text("Only what was written or said up to this time, that day included; same format as since.", maxLength=40)
 _CHANNEL = text("Only conversations on this channel, such as telegram or claude-code.", maxLength=200)
+_IN_PROJECT = text(
+    "Search as in this project: its notes and what is shared, nothing of other projects. 'none' leaves out all "
+    "projects, 'all' searches all. Default: the project of this memory, if it has one; then only 'none' is allowed.",
+    maxLength=100,
+)
 _DEFAULTS = QuerySettings()
 _MAX_RESULTS = whole(f"Maximum number of results (default {_DEFAULTS.max_results}).", minimum=1, maximum=MAX_RESULTS)
 
@@ -244,6 +256,7 @@ TOOLS: tuple[Tool, ...] = (
                     "tags.",
                     maxLength=400,
                 ),
+                "project": _IN_PROJECT,
             },
             required=("query",),
         ),
@@ -288,8 +301,10 @@ TOOLS: tuple[Tool, ...] = (
             "will need. "
             "Write complete sentences that can be understood without this conversation, with names and dates. "
             "The text is appended; nothing is overwritten. It goes to today's log by default, to 'memory' if it should "
-            "always be known, or to a note below memory/ by its path. Files with the user's own instructions (SOUL.md, "
-            "AGENTS.md, USER.md) cannot be written: ask the user to change them. Never write down passwords or keys. "
+            "always be known, or to a note below memory/ by its path. In the memory of a project, log and 'memory' are "
+            "the project's own; give project 'none' for what matters in other projects too. "
+            "Files with the user's own instructions (SOUL.md, AGENTS.md, USER.md) cannot be written: ask the user to "
+            "change them. Never write down passwords or keys. "
             "Returns the citation of the new lines; the next search finds them."
         ),
         parameters=closed(
@@ -299,6 +314,11 @@ TOOLS: tuple[Tool, ...] = (
                     "'daily' (default) for today's log, 'memory' for MEMORY.md, or a path such as memory/ideas.md.",
                     minLength=1,
                     maxLength=MAX_PATH_CHARS,
+                ),
+                "project": text(
+                    "Project whose log or MEMORY.md to write to; 'none' for the shared ones. Default: the project of "
+                    "this memory, if it has one.",
+                    maxLength=100,
                 ),
             },
             required=("text",),

@@ -46,7 +46,7 @@ def commands(home, workspace) -> Commands:
         (("chat", "-m", "{}", "--session", "{}"), 0),
         (("get", "{}"), 4),
         (("get", "sessions/{}.jsonl"), 3),
-        (("add", "{}"), 0),
+        (("add", "{}"), 2),
     ],
 )
 def test_every_command_ends_with_the_right_code(commands, args, code, word):
