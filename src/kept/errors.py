@@ -55,6 +55,7 @@
         ├── SessionNotFound
         ├── SessionAmbiguous    an id prefix that matches more than one session
         ├── SessionExists       a session with this id exists
+        ├── SessionDeleted      the user deleted it, so that it is not imported again
         ├── SessionKeyInvalid
         ├── EntryRefused        an entry that cannot be written as JSON
         ├── TranscriptUnreadable
@@ -354,6 +355,11 @@ class SessionAmbiguous(SessionError):
 class SessionExists(SessionError):
     code = "session_exists"
     default_hint = "It was imported before; nothing was changed."
+
+
+class SessionDeleted(SessionError):
+    code = "session_deleted"
+    default_hint = "'kept sessions restore ID' brings a deleted session back."
 
 
 class SessionKeyInvalid(SessionError):

@@ -251,6 +251,7 @@ class Memory:
         min_score: float | None = None,
         source: str | None = None,
         path: str | os.PathLike[str] | None = None,
+        session: str | None = None,
         session_key: str | None = None,
         channel: str | None = None,
         since: When | None = None,
@@ -267,12 +268,14 @@ class Memory:
         zone: local time), a date, a timedelta (that long ago) or a text such as "yesterday", "7d" or "2026-03-01".
 
         A query that is only a time ("what did I do yesterday"), or none with ``since`` or ``until``, lists that time,
-        oldest first; then ``SearchResult.period`` tells how the time was read. ``session_key`` is full or short
-        (``telegram:5054``). With it or ``channel``, only conversations are searched. With ``tags``, only notes that
-        have all of them; #area/home counts as #area too. With ``project``, or in a memory that is bound to one, notes
-        and conversations of the project are preferred, and those of other projects are left out;
-        ``project="none"`` leaves out those of all projects. ``seen`` is the end of a conversation that the caller
-        knows: its passages are left out, and what was said there last need not be indexed first.
+        oldest first; then ``SearchResult.period`` tells how the time was read. ``session`` is the id of a session or
+        the beginning of it, or the key of a conversation, full or short (``telegram:5054``); SessionNotFound is raised
+        if there is none. ``session_key`` is a key that need not exist. With these or ``channel``, only conversations
+        are searched. With ``tags``, only notes that have all of them; #area/home counts as #area too. With
+        ``project``, or in a memory that is bound to one, notes and conversations of the project are preferred, and
+        those of other projects are left out; ``project="none"`` leaves out those of all projects. ``seen`` is the end
+        of a conversation that the caller knows: its passages are left out, and what was said there last need not be
+        indexed first.
         """
         service = self.index_service
         _require_text(query=query)
@@ -286,6 +289,8 @@ class Memory:
         filters = self._filters(
             source, path, since, until, session_key=session_key, channel=channel, tags=tags, project=project
         )
+        if session is not None:
+            filters = self._within_session(filters, session)
         listed = self._list_time(query, filters, max_results, progress)
         if listed is not None:
             return _leave_out(listed, seen, query) if seen else listed
@@ -442,6 +447,22 @@ class Memory:
 
     def _own_scope(self) -> ProjectScope | None:
         return self._view().scope() if self.project else None
+
+    def _within_session(self, filters: Filter, reference: str) -> Filter:
+        """Return the filter for one session, or for all sessions of a conversation if the reference is its key."""
+        from kept.errors import SessionNotFound
+        from kept.sessions.store import SessionStore
+
+        if not os.path.isdir(self.config.paths.sessions):
+            raise SessionNotFound(f"There is no session '{reference}'.")
+        with SessionStore(self.config, clock=self.clock) as sessions:
+            record = sessions.get(reference)
+        is_key = ":" in reference and reference != record.id
+        return replace(
+            filters,
+            session_key=record.key if is_key else filters.session_key,
+            transcript=None if is_key else record.citation,
+        )
 
     def _list_time(
         self, query: str, filters: Filter, max_results: int | None, progress: Progress | None

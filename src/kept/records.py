@@ -138,10 +138,17 @@ class Filter:
     tags: tuple[str, ...] = ()
     """Keys of tags. A passage has to have all of them."""
     scope: ProjectScope | None = None
+    transcript: str | None = None
+    """Citation of the only transcript to search."""
 
     def __bool__(self) -> bool:
-        named = self.sources or self.path or self.tags or self.session_key is not None or self.channel is not None
+        named = self.sources or self.path or self.tags or self.is_conversation
         return bool(named or self.scope or self.since_ms is not None or self.until_ms is not None)
+
+    @property
+    def is_conversation(self) -> bool:
+        """True if only conversations can match."""
+        return not (self.session_key is None and self.channel is None and self.transcript is None)
 
 
 @frozen
@@ -217,6 +224,8 @@ class Hit:
     """Older passages about the same with other values."""
     project: str | None = None
     """Project that the note or conversation belongs to; None if it is shared."""
+    title: str | None = None
+    """Title of the conversation. None for a note, and for a conversation without one."""
 
     @property
     def citation(self) -> str:

@@ -110,9 +110,12 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("sessions list", ["sessions", "list"]),
         ("sessions show", ["sessions", "show", session]),
         ("sessions export", ["sessions", "export", session]),
+        ("sessions rename", ["sessions", "rename", session, "Lighthouses"]),
         ("sessions compact", ["sessions", "compact", session, "--summary", "Skerry."]),
         ("sessions reset", ["sessions", "reset", session]),
         ("sessions delete", ["sessions", "delete", session]),
+        ("sessions list", ["sessions", "list", "--deleted"]),
+        ("sessions restore", ["sessions", "restore", session]),
         *(
             (f"import {kind}", ["import", kind, str(tmp / "fresh")])
             for kind in ("claude-code", "codex", "openclaw", "pi", "claude-ai")

@@ -566,7 +566,7 @@ def test_the_command_line_finds_and_shows_conversations(tmp_path, kept):
     assert kept("get", cited(record), "--from", "3", "--lines", "1").out == (
         "[2026-03-14 15:09] Assistant: Under the blue flowerpot.\n"
     )
-    assert kept("search", "key", "--session", "nonsense").code == 2
+    assert kept("search", "key", "--session", "nonsense").code == 3
 
 
 # triggers

@@ -296,7 +296,7 @@ class QmdWithFallback:
         """Search notes and conversations. ``files`` lists the notes for an update before the search; None skips it."""
         started = time.perf_counter()
         filters = query.filters
-        if filters.sources == ("sessions",) or filters.session_key is not None or filters.channel is not None:
+        if filters.sources == ("sessions",) or filters.is_conversation:
             return search_index(filters)
         if (
             filters.path

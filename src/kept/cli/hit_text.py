@@ -121,8 +121,12 @@ def _header(hit: Hit, locate: Locate | None) -> str:
     shown = style(where, fg="cyan", bold=True)
     if locate:
         shown = link(shown, locate(hit), hit.start_line)
-    about = cut(_plain(about), room)
-    return "  ".join([style(lead, **_LEAD_STYLES[hit.grade]), shown, *([style(about, dim=True)] if about else [])])
+    about, header = _plain(about), [style(lead, **_LEAD_STYLES[hit.grade]), shown]
+    if hit.title and text_width(about) > room:  # the name of a transcript leaves little room
+        title = cut(about, columns() - _INDENT)
+        return "\n".join(["  ".join(header), style(f"{'':<{_INDENT}}{title}", dim=True)])
+    about = cut(about, room)
+    return "  ".join([*header, *([style(about, dim=True)] if about else [])])
 
 
 def _project(hit: Hit) -> str:
@@ -144,7 +148,10 @@ def _day_and_time(hit: Hit) -> tuple[str, str]:
 
 
 def _headings(hit: Hit) -> list[str]:
-    """Return the headings above a hit, without those that repeat its file's name or its time."""
+    """Return the headings above a hit, without those that repeat its file's name or its time; or a conversation's
+    title."""
+    if hit.title:
+        return [hit.title]
     name = os.path.splitext(os.path.basename(hit.path))[0]
     known = {*_day_and_time(hit), name}
     return [heading for heading in hit.heading.split(" > ") if heading and heading not in known]

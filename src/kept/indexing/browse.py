@@ -100,24 +100,29 @@ def list_files(
     def read(live: Generation) -> tuple[tuple[FileSummary, ...], int]:
         select = list_by_change if order == "change" else list_by_time
         rows, total = select(live, filters, max_results)
-        return tuple(_summary(row, find_opening(live, row), live.notes.find_title(row.path)) for row in rows), total
+        titles = live.conversation_titles([row.path for row in rows if row.source == "sessions"])
+        summaries = (
+            _summary(row, find_opening(live, row), titles.get(row.path) or live.notes.find_title(row.path))
+            for row in rows
+        )
+        return tuple(summaries), total
 
     (files, total), degraded = service.read(read, progress=progress)
     reasons = explain_no_hits(service, filters) if not files else ()
     return Listing(files, total, (*degraded, *reasons))
 
 
-def _summary(row: ListedRow, opening: Opening | None, note_title: str | None) -> FileSummary:
+def _summary(row: ListedRow, opening: Opening | None, own_title: str | None) -> FileSummary:
     lines = [line for text in (opening.texts if opening else ()) for line in text.split("\n")]
     if row.source == "sessions":
-        title = opening.heading if opening else ""
+        title = own_title or (opening.heading if opening else "")
     else:
-        title = note_title or _stem(row.path)
+        title = own_title or _stem(row.path)
     return FileSummary(
         path=row.path,
         source=row.source,
         title=title,
-        excerpt=_excerpt(lines, title),
+        excerpt=_excerpt(lines, "" if row.source == "sessions" else title),
         timestamp=_local_time(row.timestamp_ms),
         changed=_local_time(row.mtime_ns // 1_000_000),
         size=row.size,

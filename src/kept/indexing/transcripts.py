@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
 
 from kept.chunking.utterances import UtteranceChunk, chunk_utterances, find_settled
 from kept.errors import SessionError, SessionKeyInvalid
@@ -21,7 +20,7 @@ from kept.records import Problem, SourceFile
 from kept.redact import redact
 from kept.sessions.echoes import EchoState
 from kept.sessions.entries import Entry, SessionStart
-from kept.sessions.session_key import SessionKey
+from kept.sessions.session_key import SessionKey, conversation_key
 from kept.sessions.spoken import Utterance, UtteranceReader, storable_text
 from kept.sessions.transcript import (
     Damage,
@@ -133,6 +132,8 @@ class _ChunkReader:
         self.state = state
         self.checked_ns = checked_ns
         self.key = start.key
+        self.heading = start.heading
+        self.title = start.title
         self.final_line = start.final_line
         self.resume_at = start.resume_at
         self.resume_hash = start.running_hash
@@ -157,13 +158,24 @@ class _ChunkReader:
         match line.content:
             case Damage() as damage if raw.start >= self.known_end:
                 self.problems.append(str(damage))
-            case Entry(body=SessionStart(key=key)) if raw.number == 1:
-                self.key = str(_parse_key(key) or "")
+            case Entry(id=session_id, body=SessionStart() as session) if raw.number == 1:
+                self._start(session_id, session)
+        self.title = self.title.after(line.content)
         echoes_before = self.reader.state
         utterance = self.reader.read(line)
         if utterance is not None:
             self.utterances.append(utterance)
             self.starts[utterance.line] = (Position(raw.start, raw.number - 1), hash_before, echoes_before)
+
+    def _start(self, session_id: str, session: SessionStart) -> None:
+        try:
+            key = conversation_key(session.key, session_id, session.metadata)
+        except SessionKeyInvalid:
+            return
+        folder = session.metadata.get("cwd") if key.user_id == session_id else None
+        self.key = str(key)
+        # A client chooses the user's id, which may be a secret.
+        self.heading = redact(storable_text(f"{key.channel}:{folder if isinstance(folder, str) else key.user_id}"))
 
     def iter_step(self, *, is_last: bool) -> Iterator[PreparedFile | Problem]:
         """Yield problems and the chunks to store after the previous final line, and move that line forward.
@@ -192,6 +204,8 @@ class _ChunkReader:
             running_hash=self.resume_hash,
             key=self.key,
             echoes=self.resume_echoes,
+            heading=self.heading,
+            title=self.title,
         )
         row = _make_row(self.file, self.state, self.checked_ns, self.running_hash, checkpoint, self.warning)
         if not is_last:  # a size that differs from the file's makes the next sync read on, if this one ends here
@@ -202,8 +216,7 @@ class _ChunkReader:
     def _new_chunk(self, chunk: UtteranceChunk) -> NewChunk:
         digest, model = sha256(chunk.text).hex(), self.recipe.model or "none"
         key = _parse_key(self.key)
-        heading = _heading(key) if key else ""
-        context = f"{heading} {chunk.day:{DATE_IN_WORDS}} {chunk.context}"
+        context = f"{self.heading} {chunk.day:{DATE_IN_WORDS}} {chunk.context}"
         return NewChunk(
             id=chunk_id(self.file, chunk.line, chunk.line, digest, model),
             start_line=chunk.line,
@@ -211,7 +224,7 @@ class _ChunkReader:
             hash=digest,
             embed_hash=sha256(chunk.embed_text),
             model=model,
-            heading=heading,
+            heading=self.heading,
             text=chunk.text,
             words=segment(chunk.embed_text),
             context_words=segment_context(context, chunk.embed_text),
@@ -241,12 +254,6 @@ def _make_row(
         warning=warning,
         mark=checkpoint.to_json(),
     )
-
-
-@lru_cache(maxsize=8)
-def _heading(key: SessionKey) -> str:
-    """Return channel and user as the heading of all chunks. A client chooses the user's id, which may be a secret."""
-    return redact(storable_text(f"{key.channel}:{key.user_id}"))
 
 
 def _parse_key(text: str) -> SessionKey | None:

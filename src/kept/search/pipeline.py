@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -105,7 +105,8 @@ def search_index(
         if filters.tags and not selection.hits:
             unknown = [tag for tag in filters.tags if not index.live.notes.has_tag(tag)]
             degraded += tuple(f"No note has the tag '{tag}'." for tag in unknown)
-    return _make_result(selection, ranking, index.path, degraded)
+        titles = _read_titles(index, (window[0] for _, window in selection.hits))
+    return _make_result(selection, ranking, index.path, degraded, titles)
 
 
 @frozen
@@ -180,7 +181,11 @@ def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: 
     latest = [row for row, *_ in entries[-max_results:]]
     chunks = index.live.get_chunks(latest)
     windows = Windows(chunks, partial(index.live.chunks_around, lines=_WINDOW_LINES), {}, filters)
-    hits = [_make_hit(windows.open(row), row, index.path, score=1.0, parts=_LISTED, listed=True) for row in latest]
+    titles = _read_titles(index, chunks.values())
+    hits = [
+        _make_hit(windows.open(row), row, index.path, score=1.0, parts=_LISTED, listed=True, titles=titles)
+        for row in latest
+    ]
     return IndexSearchResult(tuple(hits), ()), len(entries)
 
 
@@ -198,7 +203,7 @@ def _iter_entries(rows: list[_ListedRow], daily: DailyNotes) -> Iterator[_Listed
 
 
 def _make_result(
-    selection: Selection, ranking: _Ranking, index_path: str, degraded: tuple[str, ...]
+    selection: Selection, ranking: _Ranking, index_path: str, degraded: tuple[str, ...], titles: Mapping[str, str]
 ) -> IndexSearchResult:
     chunks, newer_than = ranking.pool.chunks, ranking.arrangement.newer_than
     shown = {scored.candidate.row for scored, _ in selection.hits}
@@ -215,6 +220,7 @@ def _make_result(
             text_score=scored.text,
             matched=scored.candidate.matched,
             parts=scored.parts(),
+            titles=titles,
         )
         also_in = [_occurrence(chunks[other]) for other in selection.also_in.get(row, ())]
         older = [_occurrence(chunks[other]) for other in newer_than.get(row, ()) if other in shown]
@@ -233,6 +239,12 @@ def _occurrence(chunk: ChunkRow) -> Occurrence:
     return Occurrence(chunk.path, chunk.start_line, chunk.end_line, chunk.source, when)
 
 
+def _read_titles(index: Index, chunks: Iterable[ChunkRow]) -> dict[str, str]:
+    """Return the titles of the conversations that chunks are from, by path."""
+    paths = {chunk.path for chunk in chunks if chunk.source == "sessions"}
+    return index.live.conversation_titles(paths) if paths else {}
+
+
 def _make_hit(
     window: Sequence[ChunkRow],
     row: int,
@@ -245,6 +257,7 @@ def _make_hit(
     matched: Sequence[str] = (),
     parts: tuple[ScorePart, ...] = (),
     listed: bool = False,
+    titles: Mapping[str, str],
 ) -> Hit:
     """Return a hit. Raise `StoreDamaged` if a shown text is not the one that was indexed."""
     for shown in window:
@@ -269,6 +282,7 @@ def _make_hit(
         channel=chunk.channel,
         listed=listed,
         project=project_of_path(chunk.path),
+        title=titles.get(chunk.path),
     )
 
 

@@ -31,7 +31,9 @@ Role = Literal["user", "assistant", "tool", "system"]
 ROLES: tuple[Role, ...] = ("user", "assistant", "tool", "system")
 
 MODEL, THINKING, FLUSH = "model", "thinking", "flush"
-"""Names of states that are counted or shown. Others are only kept."""
+TITLE, USER_TITLE = "title", "userTitle"
+"""Names of states that are counted or shown. Others are only kept. ``title`` is the title that an imported conversation
+had in the other program; ``userTitle`` is the one that the user gave it here, which wins."""
 
 FORWARDED = "forwardedFrom"
 """Metadata of a message: who wrote it, if the sender forwarded it."""

@@ -6,8 +6,9 @@ First the rows, then `Generation`, and the SQL condition of a filter. `note_tabl
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import fields
 from functools import cache
 from operator import attrgetter
@@ -315,6 +316,15 @@ class Generation:
         """Return key, spelling and number of notes of each tag, without those of projects outside the scope."""
         return self.notes.count_tags(*scope_sql(scope)) if scope else self.notes.count_tags()
 
+    def conversation_titles(self, paths: Collection[str]) -> dict[str, str]:
+        """Return the titles of transcripts by path, of those that have one."""
+        query = (
+            f"SELECT path, json_extract(mark, '$.title') FROM {self.prefix}files"
+            " WHERE source = 'sessions' AND json_valid(mark) AND path IN (SELECT value FROM json_each(?))"
+        )
+        rows = self.db.execute(query, (json.dumps(list(paths)),)) if paths else ()
+        return {path: title for path, title in rows if title and isinstance(title, str)}
+
     def counts(self) -> IndexCounts:
         by_source: dict[str, dict[str, int]] = {}
         for source, files in self.db.execute(f"SELECT source, count(*) FROM {self.prefix}files GROUP BY source"):
@@ -359,18 +369,17 @@ def filter_sql(filters: Filter) -> tuple[str, list[Any]]:
             folder = filters.path.rstrip("/")
             clauses.append("(c.path = ? OR substr(c.path, 1, ?) = ?)")
             values.extend((folder, len(folder) + 1, folder + "/"))
-    if filters.session_key is not None:
-        clauses.append("c.session_key = ?")
-        values.append(filters.session_key)
-    if filters.channel is not None:
-        clauses.append("c.channel = ?")
-        values.append(filters.channel)
-    if filters.since_ms is not None:
-        clauses.append("c.timestamp >= ?")
-        values.append(filters.since_ms)
-    if filters.until_ms is not None:
-        clauses.append("c.timestamp < ?")
-        values.append(filters.until_ms)
+    comparisons = (
+        ("c.path = ?", filters.transcript),
+        ("c.session_key = ?", filters.session_key),
+        ("c.channel = ?", filters.channel),
+        ("c.timestamp >= ?", filters.since_ms),
+        ("c.timestamp < ?", filters.until_ms),
+    )
+    for clause, value in comparisons:
+        if value is not None:
+            clauses.append(clause)
+            values.append(value)
     for tag in filters.tags:
         clauses.append(_HAS_TAG)
         values.append(tag)

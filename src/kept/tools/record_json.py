@@ -9,7 +9,7 @@ from typing import Any
 from kept.records import Hit, Listing, NoteLink, NoteLinks, Passage, SearchResult, Status, TagList, Written
 from kept.redact import redact
 
-_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "listed", "project", "alsoIn", "newerThan"}
+_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "title", "listed", "project", "alsoIn", "newerThan"}
 """Fields that JSON has for conversations only, in a list only, when explaining only, if not empty, or at the end."""
 
 
@@ -36,7 +36,7 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     shape["heading"] = hit.heading or None
     shape["project"] = hit.project
     if hit.source == "sessions":
-        shape |= {"sessionKey": redact(hit.session_key or "") or None, "channel": hit.channel}
+        shape |= {"sessionKey": redact(hit.session_key or "") or None, "channel": hit.channel, "title": hit.title}
     if hit.listed:
         shape["listed"] = True
     for name, occurrences in (("alsoIn", hit.also_in), ("newerThan", hit.newer_than)):

@@ -91,7 +91,12 @@ def _hit(number: int | str, hit: Hit, *, max_chars: int | None = None) -> str:
     time = str(hit.timestamp)
     about = [time[:16]] if hit.listed else [f"{hit.grade}, score {hit.score:.2f}", time[:10]]
     cited = show_citation(hit.path, hit.start_line, hit.end_line)
-    names = {"path": None if cited else hit.citation, "under": hit.heading, "project": hit.project}
+    names = {
+        "path": None if cited else hit.citation,
+        "under": hit.heading,
+        "conversation": hit.title,
+        "project": hit.project,
+    }
     head = f"[{number}] {cited or LONG_NAME} ({', '.join(about)})"
     snippet = clip(one_line(hit.snippet), max_chars) if max_chars else hit.snippet
     occurrences = _occurrences("Newer than", hit.newer_than) + _occurrences("Also in", hit.also_in)
