@@ -16,7 +16,18 @@ from operator import itemgetter
 from kept.config import QuerySettings
 from kept.embedding.base import Embedder
 from kept.errors import EmbeddingError, StoreDamaged
-from kept.records import Dropped, Filter, Grade, Hit, Occurrence, ScorePart, cite, grade_of, project_of_path
+from kept.records import (
+    LIKELY_FROM,
+    Dropped,
+    Filter,
+    Grade,
+    Hit,
+    Occurrence,
+    ScorePart,
+    cite,
+    grade_of,
+    project_of_path,
+)
 from kept.redact import redact
 from kept.search.candidates import CandidatePool, QueryVector, gather_pool
 from kept.search.exact import ExactMatch, lift_exact
@@ -157,8 +168,9 @@ def _rank(
         exact_chunks = [pool.chunks[row] for row in exact_rows]
         given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
         ranked = lift_exact(ranked, exact.compare(exact_chunks, given_titles))
-    ranked = move_last(ranked, questions - left_out, min_score=settings.min_score)
-    arrangement = arrange(ranked, pool, query.text, min_score=settings.min_score, by_time=not periods)
+    certain = max(settings.min_score, LIKELY_FROM)
+    ranked = move_last(ranked, questions - left_out, min_score=certain)
+    arrangement = arrange(ranked, pool, query.text, min_score=certain, by_time=not periods)
     return _Ranking(pool, arrangement, left_out, degraded)
 
 

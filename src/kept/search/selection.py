@@ -60,14 +60,15 @@ def select_hits(
     hits: list[tuple[Scored, Window]] = []
     hit_words: list[frozenset[str]] = []
     duplicates: list[Scored] = []
-    dropped: list[tuple[Scored, DropReason]] = []
     also_in: dict[int, list[int]] = {}
     notes = repeats or {}
-    for scored in ranked:
+    related = [scored for scored in ranked if scored.relevance >= _UNRELATED_BELOW]
+    dropped: list[tuple[Scored, DropReason]] = [
+        (scored, "unrelated") for scored in ranked if scored.relevance < _UNRELATED_BELOW
+    ]
+    for scored in related:
         row = scored.candidate.row
-        if scored.relevance < _UNRELATED_BELOW:
-            dropped.append((scored, "unrelated"))
-        elif notes.get(row) in windows.shown:
+        if notes.get(row) in windows.shown:
             also_in.setdefault(notes[row], []).append(row)
         elif scored.relevance < min_score - _TOLERANCE:
             dropped.append((scored, "below min_score"))
