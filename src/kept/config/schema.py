@@ -361,15 +361,12 @@ class Config:
     names the workspace for this run: it may be a stranger's repository."""
     notices: tuple[str, ...] = ()
     """Problems of the settings that did not stop loading them, such as a number outside its range."""
+    models_folder: str = ""
+    """Folder of the models that `kept models pull` downloads. All agents share it."""
 
     @property
     def memory_search(self) -> MemorySearchSettings:
         return self.agent.memory_search
-
-    @property
-    def models_folder(self) -> str:
-        """Folder of the models that `kept models pull` downloads. All agents share it."""
-        return os.path.join(self.home, "models")
 
     @property
     def paths(self) -> AgentPaths:

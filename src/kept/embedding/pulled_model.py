@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kept.config import LocalModelSettings, MemorySearchSettings
 from kept.embedding.base import Calibration, Embedder
@@ -41,11 +43,17 @@ def open_chosen(models_folder: str, settings: MemorySearchSettings) -> Embedder:
 
 def open_pulled(models_folder: str, model: CatalogueModel, settings: LocalModelSettings) -> Embedder:
     require_packages_of(model)
+    if model.built_file:
+        from kept.embedding.multilingual.joined import JoinedEmbedder
+
+        return JoinedEmbedder(os.path.join(model_folder(models_folder, model), model.built_file))
     from kept.embedding.onnx.embedder import OnnxEmbedder
 
     # The scale was measured with the model's own prefixes, pooling and length.
     is_plain = settings == LocalModelSettings(model_path=settings.model_path, mirror_url=settings.mirror_url)
     calibration = Calibration(*model.scale, weight=WEIGHT) if model.scale and is_plain else None
+    if settings.query_prefix is None:
+        settings = replace(settings, query_prefix=model.query_prefix)
     return OnnxEmbedder(model_folder(models_folder, model), settings, calibration=calibration)
 
 
