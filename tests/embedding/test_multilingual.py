@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import struct
 import subprocess
 import sys
@@ -11,10 +12,10 @@ import sys
 import numpy as np
 import pytest
 
-from kept.embedding.multilingual.distil import build_table, read_vocabulary, reduce, weigh
-from kept.embedding.multilingual.joined import LEAST_SHARE, MOST_SHARE, JoinedEmbedder
+from kept.embedding.multilingual.distil import build_table, read_vocabulary, reduce, unpack_encoder, weigh
+from kept.embedding.multilingual.joined import TABLE_SHARE, open_encoder, open_table
 from kept.embedding.multilingual.piece_table import PieceTable, pack_table
-from kept.embedding.multilingual.sentence_encoder import SentenceEncoder
+from kept.embedding.multilingual.sentence_encoder import DIMS, SentenceEncoder
 from kept.embedding.multilingual.unigram import SPACE, UnigramEncoder
 from kept.embedding.static import StaticEmbedder
 from kept.errors import EmbedderUnavailable
@@ -116,7 +117,7 @@ def test_a_table_that_is_cut_short_is_refused(table, tmp_path):
 
 
 def test_words_of_two_languages_meet_in_the_part_of_the_table(table):
-    embedder = JoinedEmbedder(table.path)
+    embedder = open_table(os.path.dirname(table.path))
     cat, katze, dog = rows(embedder.embed(["the cat", "die Katze", "the dog"], role="document"))
     static = StaticEmbedder()
     first, second = rows(static.embed(["the cat", "die Katze"], role="document"))
@@ -125,7 +126,7 @@ def test_words_of_two_languages_meet_in_the_part_of_the_table(table):
 
 
 def test_documents_have_both_halves_at_equal_length(table):
-    (vector,) = rows(JoinedEmbedder(table.path).embed(["the cat"], role="document"))
+    (vector,) = rows(open_table(os.path.dirname(table.path)).embed(["the cat"], role="document"))
     (static,) = rows(StaticEmbedder().embed(["the cat"], role="document"))
     assert vector.shape == (256 + 16,)
     assert np.allclose(vector[:256], static / math.sqrt(2), atol=1e-6)
@@ -133,37 +134,37 @@ def test_documents_have_both_halves_at_equal_length(table):
 
 
 def test_the_share_of_the_table_follows_the_language_of_the_query(table):
-    embedder = JoinedEmbedder(table.path)
+    embedder = open_table(os.path.dirname(table.path))
 
     def share(text: str) -> float:
         (vector,) = rows(embedder.embed([text], role="query"))
         left, right = np.linalg.norm(vector[:256]), np.linalg.norm(vector[256:])
         return float(right / (left + right))
 
-    assert math.isclose(share("the cat"), LEAST_SHARE, abs_tol=1e-4)
-    assert math.isclose(share("แมว แมว"), MOST_SHARE, abs_tol=1e-4)
+    assert math.isclose(share("the cat"), TABLE_SHARE.english, abs_tol=1e-4)
+    assert math.isclose(share("แมว แมว"), TABLE_SHARE.other, abs_tol=1e-4)
 
 
 def test_a_text_without_pieces_still_has_a_vector(table):
-    first, empty = rows(JoinedEmbedder(table.path).embed(["§§", ""], role="query"))
+    first, empty = rows(open_table(os.path.dirname(table.path)).embed(["§§", ""], role="query"))
     assert math.isclose(float(first @ first), 1.0, abs_tol=1e-5)
     assert not empty.any()
 
 
 def test_a_query_needs_no_numpy_and_has_the_same_vector_with_it(table):
     code = (
-        "import sys, json; from kept.embedding.multilingual.joined import JoinedEmbedder\n"
-        f"data = JoinedEmbedder({table.path!r}).embed(['the cat in der Haus'], role='query').data\n"
+        "import sys, json; from kept.embedding.multilingual.joined import open_table\n"
+        f"data = open_table({os.path.dirname(table.path)!r}).embed(['the cat in der Haus'], role='query').data\n"
         "print(json.dumps(['numpy' in sys.modules, data.hex()]))"
     )
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     has_numpy, data = json.loads(finished.stdout)
     assert not has_numpy
-    assert JoinedEmbedder(table.path).embed(["the cat in der Haus"], role="query").data.hex() == data
+    assert open_table(os.path.dirname(table.path)).embed(["the cat in der Haus"], role="query").data.hex() == data
 
 
 def test_many_texts_have_the_vectors_that_they_have_alone(table):
-    embedder = JoinedEmbedder(table.path)
+    embedder = open_table(os.path.dirname(table.path))
     texts = [f"the cat and das Haus {number} {'dog ' * number}" for number in range(60)]
     together = list(embedder.embed(texts, role="document"))
     assert together == [embedder.embed([text], role="document").data for text in texts]
@@ -195,6 +196,20 @@ def test_a_text_of_several_has_the_vector_that_it_has_alone(tmp_path):
     together = encoder.encode(texts)
     assert np.allclose(together, np.concatenate([encoder.encode([text]) for text in texts]), atol=1e-5)
     assert np.allclose(np.linalg.norm(together, axis=1), 1)
+
+
+def test_the_whole_encoder_opens_from_the_files_that_pulling_it_leaves(tmp_path):
+    write_encoder(tmp_path)
+    expected = SentenceEncoder(str(tmp_path)).encode([(PIECES.index("▁the"), PIECES.index("▁cat"))])
+    unpack_encoder(str(tmp_path))
+    (tmp_path / "sp.model").unlink()
+    embedder = open_encoder(str(tmp_path))
+    vector, empty = rows(embedder.embed(["the cat", ""], role="document"))
+    assert embedder.identity.dims == 256 + DIMS
+    assert np.allclose(vector[256:], expected[0] / math.sqrt(2), atol=1e-6)
+    assert not empty.any()
+    many = rows(embedder.embed([f"the dog {'die Katze ' * (number * 20)}" for number in range(30)], role="document"))
+    assert np.allclose(many[7], rows(embedder.embed([f"the dog {'die Katze ' * 140}"], role="document"))[0], atol=1e-5)
 
 
 def test_frequent_pieces_count_less():

