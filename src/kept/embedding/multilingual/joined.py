@@ -75,11 +75,11 @@ class JoinedEmbedder:
 
 def open_table(folder: str, *, share: QueryShare = TABLE_SHARE) -> JoinedEmbedder:
     """Return the embedder of the model `multilingual`."""
-    calibration = Calibration(floor=0.16, ceiling=0.63, weight=0.3)
+    calibration = Calibration(floor=0.15, ceiling=0.63, weight=0.3)
     return JoinedEmbedder("multilingual", TablePart(folder), share=share, calibration=calibration)
 
 
 def open_encoder(folder: str, *, share: QueryShare = ENCODER_SHARE) -> JoinedEmbedder:
     """Return the embedder of the model `multilingual-full`."""
-    calibration = Calibration(floor=0.16, ceiling=0.63, weight=0.4)
+    calibration = Calibration(floor=0.11, ceiling=0.6, weight=0.4)
     return JoinedEmbedder("multilingual-full", EncoderPart(folder), share=share, calibration=calibration, is_slow=True)

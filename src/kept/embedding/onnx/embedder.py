@@ -51,7 +51,7 @@ class OnnxEmbedder:
     is_slow = True
 
     def __init__(self, path: str, settings: LocalModelSettings, *, calibration: Calibration | None = None) -> None:
-        require_packages("onnxruntime", "tokenizers", extra="onnx")
+        require_packages("onnxruntime", "tokenizers", extra="neural")
         self._files = get_onnx_files(path)
         declaration = read_declaration(self._files.folder, pooling=settings.pooling)
         self._pooling = declaration.pooling
