@@ -200,7 +200,9 @@ def _show_models(states: list[ModelState]) -> None:
             model.licence,
             _milliseconds(model.query_ms),
             _milliseconds(model.chunk_ms),
-            " ".join(f"{model.recall[name]:.2f}" for name in _SHOWN_SETS if name in model.recall),
+            " ".join(f"{model.recall[name]:.2f}" if name in model.recall else "–" for name in _SHOWN_SETS)
+            if model.recall
+            else "",
             Text(model.about, style="dim"),
         )
     console().print(table)
