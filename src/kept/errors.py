@@ -4,10 +4,13 @@
     ├── UsageError              the request makes no sense as it stands
     │   ├── EmptyQuery
     │   ├── EmptyNote
+    │   ├── UsedAfterClose
     │   └── BenchSetInvalid     a folder that is not a benchmark set, or a malformed line in one
     ├── ConfigError             a setting is unknown, misplaced or of the wrong type
+    │   └── AgentNotFound       no agent has this name
     ├── WorkspaceError
     │   ├── WorkspaceMissing
+    │   ├── ProjectNotFound     no project has this name, or none is for this folder
     │   ├── NoteNotFound
     │   ├── PathRefused         a path outside the workspace, or not a note
     │   ├── NoteTooLarge
@@ -52,6 +55,7 @@
         ├── SessionNotFound
         ├── SessionAmbiguous    an id prefix that matches more than one session
         ├── SessionExists       a session with this id exists
+        ├── SessionDeleted      the user deleted it, so that it is not imported again
         ├── SessionKeyInvalid
         ├── EntryRefused        an entry that cannot be written as JSON
         ├── TranscriptUnreadable
@@ -78,7 +82,8 @@ class KeptError(Exception):
         self.hint = self.default_hint if hint is None else hint
 
     def __str__(self) -> str:
-        return self.message
+        """Return message and hint, as a traceback shows them."""
+        return f"{self.message} {self.hint}" if self.hint else self.message
 
 
 class UsageError(KeptError):
@@ -95,6 +100,10 @@ class EmptyNote(UsageError):
     default_hint = "Give the text to remember, or '-' to read it from standard input."
 
 
+class UsedAfterClose(UsageError):
+    code = "closed"
+
+
 class BenchSetInvalid(UsageError):
     code = "bench_set_invalid"
     default_hint = "'kept bench --init DIR' writes a starter set, with a README that describes its files."
@@ -105,6 +114,11 @@ class ConfigError(KeptError):
     default_hint = "'kept config path' shows the files that are read."
 
 
+class AgentNotFound(ConfigError):
+    code = "agent_not_found"
+    default_hint = "'kept agents list' shows the agents there are."
+
+
 class WorkspaceError(KeptError):
     code = "workspace"
 
@@ -112,6 +126,11 @@ class WorkspaceError(KeptError):
 class WorkspaceMissing(WorkspaceError):
     code = "workspace_missing"
     default_hint = "Create it with 'kept init', or name another with --workspace."
+
+
+class ProjectNotFound(WorkspaceError):
+    code = "project_not_found"
+    default_hint = "'kept projects list' shows the projects there are."
 
 
 class NoteNotFound(WorkspaceError):
@@ -184,7 +203,7 @@ class StoreTooNew(StoreError):
 
 class StoreUnavailable(StoreError):
     code = "index_unavailable"
-    default_hint = "Check that the folder exists and is writable, or choose another with --home."
+    default_hint = "Make it writable, or choose another folder with --home."
 
 
 class EmbeddingError(KeptError):
@@ -338,6 +357,11 @@ class SessionExists(SessionError):
     default_hint = "It was imported before; nothing was changed."
 
 
+class SessionDeleted(SessionError):
+    code = "session_deleted"
+    default_hint = "'kept sessions restore ID' brings a deleted session back."
+
+
 class SessionKeyInvalid(SessionError):
     code = "session_key_invalid"
     default_hint = "A key looks like telegram:5054 or agent:main:telegram:default:direct:5054."
@@ -380,8 +404,10 @@ STATUSES: dict[type[KeptError], ErrorStatus] = {
     KeptError: ErrorStatus(1, 500, _INTERNAL_ERROR),
     UsageError: ErrorStatus(2, 400, _INVALID_PARAMS),
     ConfigError: ErrorStatus(2, 500, _INTERNAL_ERROR),
+    AgentNotFound: ErrorStatus(3, 500, _INTERNAL_ERROR),
     WorkspaceError: ErrorStatus(8, 500, _INTERNAL_ERROR),
     WorkspaceMissing: ErrorStatus(3, 500, _INTERNAL_ERROR),
+    ProjectNotFound: ErrorStatus(3, 404, _INVALID_PARAMS),
     NoteNotFound: ErrorStatus(3, 404, _INVALID_PARAMS),
     PathRefused: ErrorStatus(4, 403, _INVALID_PARAMS),
     NoteTooLarge: ErrorStatus(8, 413, _INVALID_PARAMS),

@@ -6,6 +6,7 @@ import click
 
 from kept.cli.output import echo, json_option, plural, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
+from kept.limits import one_line
 from kept.records import NoteLink, NoteLinks
 from kept.tools.record_json import links_json
 from kept.tools.tool_text import from_citation
@@ -30,8 +31,8 @@ def command(options: Globals, note: str, as_json: bool) -> None:
 
 
 def _show(links: NoteLinks) -> None:
-    title = "" if links.title == links.path else f"  {style(links.title, dim=True)}"
-    echo(f"{style(links.path, bold=True)}{title}")
+    title = "" if links.title == links.path else f"  {style(one_line(links.title), dim=True)}"
+    echo(f"{style(one_line(links.path), bold=True)}{title}")
     broken = sum(link.is_broken for link in links.outgoing)
     suffix = f" ({broken} broken)" if broken else ""
     echo(f"\n{plural(len(links.outgoing), 'link')} to other notes{suffix}")
@@ -40,15 +41,15 @@ def _show(links: NoteLinks) -> None:
     echo(f"\n{plural(len(links.incoming), 'link')} from other notes")
     for link in links.incoming:
         heading = style(f"  to #{link.heading}", dim=True) if link.heading else ""
-        echo(f"  {style(link.citation, fg='cyan')}{heading}{_kind_text(link)}")
+        echo(f"  {style(one_line(link.citation), fg='cyan')}{heading}{_kind_text(link)}")
 
 
 def _target_text(link: NoteLink) -> str:
     heading = f"#{link.heading}" if link.heading else ""
     if link.resolved is None:
-        shown = f"{link.target}{heading}  {style('broken', fg='red')}"
+        shown = f"{one_line(link.target)}{heading}  {style('broken', fg='red')}"
     else:
-        shown = f"{style(link.resolved, fg='cyan')}{heading}"
+        shown = f"{style(one_line(link.resolved), fg='cyan')}{heading}"
     return f"{shown}{_kind_text(link)}"
 
 

@@ -35,6 +35,8 @@ COMMANDS = {
     "import": "kept.cli.imports",
     "mcp": "kept.cli.mcp",
     "connect": "kept.cli.connect",
+    "agents": "kept.cli.agents",
+    "projects": "kept.cli.projects",
     "hook": "kept.cli.hook",
     "chat": "kept.cli.chat",
     "gateway": "kept.cli.gateway",
@@ -62,9 +64,15 @@ class Globals:
     settings: dict[str, Any]
     debug: bool = False
 
-    def load(self, *, workspace: str | None = None, settings: dict[str, Any] | None = None) -> LoadedConfig:
+    def load(
+        self,
+        *,
+        workspace: str | None = None,
+        settings: dict[str, Any] | None = None,
+        new_agent: bool = False,
+    ) -> LoadedConfig:
         """Load the settings. ``workspace`` and ``settings`` come from options of the command, and override the global
-        ones."""
+        ones. ``new_agent`` allows an agent that the command is about to make."""
         from kept.config import load_config
 
         loaded = load_config(
@@ -73,6 +81,7 @@ class Globals:
             agent=self.agent,
             config_file=self.config_file,
             settings=self.settings | (settings or {}),
+            new_agent=new_agent,
         )
         remember_secrets(loaded.config)
         warn_of_settings(loaded.config.notices)

@@ -40,11 +40,17 @@ _DROPPED_SHOWN = 20
 @click.option(
     "--path", metavar="GLOB", help="Only these notes: a path, a folder, or a pattern such as 'memory/2026-*'."
 )
-@click.option("--session", metavar="KEY", help="Only one conversation, such as telegram:5054, or its full key.")
+@click.option("--session", metavar="ID", help="Only one conversation: its id or the beginning of it, or telegram:5054.")
 @click.option("--channel", metavar="NAME", help="Only conversations on this channel.")
 @click.option("--since", metavar="WHEN", help="Only from this time on: 2026-03-01, 'last Thursday', 7d.")
 @click.option("--until", metavar="WHEN", help="Only up to this time, that day included.")
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only notes with this tag; repeat it for several.")
+@click.option(
+    "--project",
+    metavar="NAME",
+    help="Search as in this project: nothing of others. none: only shared notes; all: everything."
+    " (default: the project of the current folder, if any)",
+)
 @click.option("--explain", is_flag=True, help="Show the parts of each score, and candidates that were left out.")
 @json_option
 @click.pass_obj
@@ -60,6 +66,7 @@ def command(
     since: str | None,
     until: str | None,
     tags: tuple[str, ...],
+    project: str | None,
     explain: bool,
     as_json: bool,
 ) -> None:
@@ -76,11 +83,12 @@ def command(
             min_score=min_score,
             source=source,
             path=path,
-            session_key=session,
+            session=session,
             channel=channel,
             since=since,
             until=until,
             tags=tags,
+            project=project or memory.find_project(),
             progress=progress,
         )
     if as_json:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from kept.errors import NoteNotFound, UsageError
-from kept.records import FileSummary, Filter, ListedPeriod, Listing, Progress, SearchResult
+from kept.records import FileSummary, Filter, ListedPeriod, Listing, Progress, ProjectScope, SearchResult
 from kept.store.file_list import (
     ListedRow,
     Opening,
@@ -23,7 +23,7 @@ from kept.store.file_list import (
 )
 from kept.store.note_tables import ALIAS, TITLE
 from kept.words.segment import fold, name_key, normalise
-from kept.workspace.daily import daily_name, daily_parts
+from kept.workspace.daily import daily_name, daily_parts, project_daily_notes
 
 if TYPE_CHECKING:
     from kept.indexing.service import IndexService
@@ -53,7 +53,7 @@ def list_period(
         model=identity.model if identity else None,
         took_ms=(time.perf_counter() - started) * 1000,
         dropped=result.dropped,
-        period=ListedPeriod(_iso(filters.since_ms), _iso(filters.until_ms), text, total),
+        period=ListedPeriod(_zoned(filters.since_ms), _zoned(filters.until_ms), text, total),
     )
 
 
@@ -68,9 +68,12 @@ def _local(timestamp_ms: int | None) -> dt.datetime | None:
     return None if timestamp_ms is None else dt.datetime.fromtimestamp(timestamp_ms / 1000)
 
 
-def _iso(timestamp_ms: int | None) -> str | None:
-    local = _local(timestamp_ms)
-    return None if local is None else local.astimezone().isoformat(timespec="seconds")
+def _zoned(timestamp_ms: int | None) -> dt.datetime | None:
+    return None if timestamp_ms is None else _local_time(timestamp_ms)
+
+
+def _local_time(timestamp_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
 
 
 def explain_no_hits(service: IndexService, filters: Filter) -> tuple[str, ...]:
@@ -97,26 +100,31 @@ def list_files(
     def read(live: Generation) -> tuple[tuple[FileSummary, ...], int]:
         select = list_by_change if order == "change" else list_by_time
         rows, total = select(live, filters, max_results)
-        return tuple(_summary(row, find_opening(live, row), live.notes.find_title(row.path)) for row in rows), total
+        titles = live.conversation_titles([row.path for row in rows if row.source == "sessions"])
+        summaries = (
+            _summary(row, find_opening(live, row), titles.get(row.path) or live.notes.find_title(row.path))
+            for row in rows
+        )
+        return tuple(summaries), total
 
     (files, total), degraded = service.read(read, progress=progress)
     reasons = explain_no_hits(service, filters) if not files else ()
     return Listing(files, total, (*degraded, *reasons))
 
 
-def _summary(row: ListedRow, opening: Opening | None, note_title: str | None) -> FileSummary:
+def _summary(row: ListedRow, opening: Opening | None, own_title: str | None) -> FileSummary:
     lines = [line for text in (opening.texts if opening else ()) for line in text.split("\n")]
     if row.source == "sessions":
-        title = opening.heading if opening else ""
+        title = own_title or (opening.heading if opening else "")
     else:
-        title = note_title or _stem(row.path)
+        title = own_title or _stem(row.path)
     return FileSummary(
         path=row.path,
         source=row.source,
         title=title,
-        excerpt=_excerpt(lines, title),
-        timestamp=_iso(row.timestamp_ms) or "",
-        changed=_iso(row.mtime_ns // 1_000_000) or "",
+        excerpt=_excerpt(lines, "" if row.source == "sessions" else title),
+        timestamp=_local_time(row.timestamp_ms),
+        changed=_local_time(row.mtime_ns // 1_000_000),
         size=row.size,
         session_key=opening.session_key if opening else None,
         channel=opening.channel if opening else None,
@@ -139,19 +147,29 @@ def _excerpt(lines: Sequence[str], title: str) -> str:
 # a note by its day or title
 
 
-def find_note(service: IndexService, name: str, now: dt.datetime) -> str | None:
+def find_note(service: IndexService, name: str, now: dt.datetime, *, scope: ProjectScope | None = None) -> str | None:
     """Return the path of the note that a day, a file name or a title means, or None if it means none.
+
+    With ``scope``, a day means the log of the project, if it has one, and notes of other projects are left out.
 
     Raise UsageError if several notes have the name, and NoteNotFound if nothing was written on the day.
     """
     day = _find_day(name, now)
-    parts = daily_parts(service.workspace, day) if day else []
-    if parts:
-        return parts[0]
+    logs = [project_daily_notes(scope.name)] if scope and scope.name else []
+    if day:
+        for daily in (*logs, None):
+            if parts := daily_parts(service.workspace, day, daily):
+                return parts[0]
     plain_name = _plain(f"{day:%Y-%m-%d}" if day else name)
     (paths, headings, named), _ = service.read(
         lambda live: (note_paths(live), note_headings(live), live.notes.paths_named(name_key(name)))
     )
+    if scope is not None:
+        from kept.indexing.project_scope import hides
+
+        paths = [path for path in paths if not hides(scope, path)]
+        headings = {path: heading for path, heading in headings.items() if not hides(scope, path)}
+        named = [(path, kind) for path, kind in named if not hides(scope, path)]
     for matches in (
         [path for path in paths if _plain(path) == plain_name or _plain(path.rpartition(".")[0]) == plain_name],
         [path for path in paths if _plain(_stem(path)) == plain_name],

@@ -78,13 +78,20 @@ _HIT_ALWAYS: dict[str, Schema] = {
     "heading": or_null(
         text("Headings above it, outermost first, joined by ' > '; for a conversation, channel:person.")
     ),
+    "project": or_null(text("Project that it belongs to; null if it is shared.")),
 }
+_OCCURRENCE: Schema = closed(
+    {name: _HIT_ALWAYS[name] for name in ("path", "startLine", "endLine", "source", "timestamp", "citation")}
+)
 HIT: Schema = closed(
     {
         **_HIT_ALWAYS,
         "listed": {"type": "boolean", "description": "True in a list of a period: not ranked, with score 1."},
         "sessionKey": or_null(text("Key of the conversation.")),
         "channel": or_null(text("Channel of the conversation.")),
+        "alsoIn": many(_OCCURRENCE, "Messages that repeat this note."),
+        "newerThan": many(_OCCURRENCE, "Older passages about the same with other values."),
+        "title": or_null(text("Title of the conversation.")),
     },
     required=tuple(_HIT_ALWAYS),
 )
@@ -117,7 +124,7 @@ SESSIONS_OUTPUT: Schema = closed(
                     "sessionId": text("Id of the conversation."),
                     "sessionKey": or_null(text("Key of the conversation.")),
                     "channel": text("Channel of the conversation."),
-                    "title": or_null(text("Title, if it has one.")),
+                    "title": or_null(text("Title, or the first words asked.")),
                     "createdAt": text("When it began (ISO 8601)."),
                     "updatedAt": text("When it was last written to (ISO 8601)."),
                     "messageCount": whole("Number of messages."),
@@ -181,6 +188,7 @@ STATUS_OUTPUT: Schema = {
         "dirty": {"type": "boolean", "description": "True if notes changed since the last sync."},
         "changedFiles": whole("Number of changed files."),
         "lastSync": or_null(text("When the index was last updated (ISO 8601).")),
+        "project": or_null(text("Project that this server remembers for.")),
         "tags": many({"type": "object"}, "Most used tags, with the number of notes that have each."),
         "degraded": DEGRADED,
     },
@@ -208,6 +216,12 @@ _WHEN = "2026-03-01, 2026-03-01T14:00, yesterday, last Thursday, or a time ago: 
 _SINCE = text(f"Only what was written or said at or after this time: {_WHEN}", maxLength=40)
 _UNTIL = text("Only what was written or said up to this time, that day included; same format as since.", maxLength=40)
 _CHANNEL = text("Only conversations on this channel, such as telegram or claude-code.", maxLength=200)
+_IN_PROJECT = text(
+    "Search as in this project: its notes and what is shared, nothing of other projects. 'none' leaves out all "
+    "projects, 'all' searches all. Default: the project of this memory, if it has one; then only 'none' is allowed.",
+    maxLength=100,
+)
+_SESSION = text("Only this conversation: its sessionId or the beginning of it, or its sessionKey.", maxLength=400)
 _DEFAULTS = QuerySettings()
 _MAX_RESULTS = whole(f"Maximum number of results (default {_DEFAULTS.max_results}).", minimum=1, maximum=MAX_RESULTS)
 
@@ -233,6 +247,7 @@ TOOLS: tuple[Tool, ...] = (
                 "minScore": number(f"Minimum score (default {_DEFAULTS.min_score:g}).", minimum=0, maximum=1),
                 "source": text("Only notes (memory) or only conversations (sessions).", enum=list(SOURCES)),
                 "channel": _CHANNEL,
+                "session": _SESSION,
                 "since": _SINCE,
                 "until": _UNTIL,
                 "tags": text(
@@ -240,6 +255,7 @@ TOOLS: tuple[Tool, ...] = (
                     "tags.",
                     maxLength=400,
                 ),
+                "project": _IN_PROJECT,
             },
             required=("query",),
         ),
@@ -284,8 +300,10 @@ TOOLS: tuple[Tool, ...] = (
             "will need. "
             "Write complete sentences that can be understood without this conversation, with names and dates. "
             "The text is appended; nothing is overwritten. It goes to today's log by default, to 'memory' if it should "
-            "always be known, or to a note below memory/ by its path. Files with the user's own instructions (SOUL.md, "
-            "AGENTS.md, USER.md) cannot be written: ask the user to change them. Never write down passwords or keys. "
+            "always be known, or to a note below memory/ by its path. In the memory of a project, log and 'memory' are "
+            "the project's own; give project 'none' for what matters in other projects too. "
+            "Files with the user's own instructions (SOUL.md, AGENTS.md, USER.md) cannot be written: ask the user to "
+            "change them. Never write down passwords or keys. "
             "Returns the citation of the new lines; the next search finds them."
         ),
         parameters=closed(
@@ -295,6 +313,11 @@ TOOLS: tuple[Tool, ...] = (
                     "'daily' (default) for today's log, 'memory' for MEMORY.md, or a path such as memory/ideas.md.",
                     minLength=1,
                     maxLength=MAX_PATH_CHARS,
+                ),
+                "project": text(
+                    "Project whose log or MEMORY.md to write to; 'none' for the shared ones. Default: the project of "
+                    "this memory, if it has one.",
+                    maxLength=100,
                 ),
             },
             required=("text",),
@@ -333,6 +356,7 @@ TOOLS: tuple[Tool, ...] = (
                 ),
                 "maxResults": whole("Maximum number of conversations (default 6).", minimum=1, maximum=MAX_RESULTS),
                 "channel": _CHANNEL,
+                "session": _SESSION,
                 "since": _SINCE,
                 "until": _UNTIL,
             },

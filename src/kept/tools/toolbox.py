@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from kept.errors import KeptError, NoteNotFound, UsageError
+from kept.errors import KeptError, NoteNotFound, SessionNotFound, UsageError
+from kept.indexing.project_scope import bound_scope
 from kept.limits import utf8_safe, utf8_safe_tree
 from kept.memory import Memory
 from kept.records import Hit, Progress, SearchResult, SeenTail, TagCount
@@ -37,7 +38,7 @@ from kept.tools.tool_text import (
     written_text,
 )
 from kept.values import frozen
-from kept.workspace.daily import daily_name, find_next_part
+from kept.workspace.daily import daily_name, daily_parts, find_next_part, project_daily_notes
 
 if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
 _DEFAULT_SESSIONS = 6
 _HITS_PER_SESSION = 3
-_TITLE = "title"
 _MAX_TAGS = 50
 
 
@@ -91,6 +91,9 @@ class Toolbox:
         try:
             checked = check_arguments(get_tool(name), arguments)
             outcome = HANDLERS[name](self, ToolRequest(checked, progress, seen))
+        except SessionNotFound as exc:
+            hint = "sessions_search without a query lists the latest conversations."
+            outcome = error_outcome(SessionNotFound(exc.message, hint=hint))
         except KeptError as exc:
             outcome = error_outcome(exc)
         # Names and arguments may hold half a surrogate pair, which no transport can send.
@@ -103,10 +106,12 @@ class Toolbox:
             max_results=arguments.get("maxResults"),
             min_score=arguments.get("minScore"),
             source=arguments.get("source"),
+            session=arguments.get("session"),
             channel=arguments.get("channel"),
             since=arguments.get("since"),
             until=arguments.get("until"),
             tags=[tag for part in arguments.get("tags", "").split(",") if (tag := part.strip())],
+            project=arguments.get("project"),
             seen=request.seen,
             progress=request.progress,
         )
@@ -134,7 +139,9 @@ class Toolbox:
 
     def _daily_path(self, date: str) -> str:
         """Return the path of a daily log. The date is written as people write it: 2026-03-01, today, yesterday."""
-        return daily_name(self.memory.workspace, find_day(date, self.memory.clock.now()))
+        day, memory = find_day(date, self.memory.clock.now()), self.memory
+        own = daily_parts(memory.workspace, day, project_daily_notes(memory.project)) if memory.project else []
+        return own[0] if own else daily_name(memory.workspace, day)
 
     def _with_links(self, outcome: ToolOutcome, path: str) -> ToolOutcome:
         if is_transcript_citation(path):
@@ -146,21 +153,27 @@ class Toolbox:
 
     def _write(self, request: ToolRequest) -> ToolOutcome:
         to = from_uri(request.arguments.get("to", "daily"))
-        written = self.memory.add(request.arguments["text"], to=to, by_tool=True)
+        written = self.memory.add(
+            request.arguments["text"], to=to, by_tool=True, project=request.arguments.get("project")
+        )
         return ToolOutcome(written_text(written), written_json(written))
 
     def _status(self, request: ToolRequest) -> ToolOutcome:
         status = self.memory.status()
         count = len(self.sessions.recent()) if os.path.isdir(self.sessions.folder) else 0
         tags = self._most_used_tags()
-        shape = {**status_json(status), "sessionCount": count, "tags": to_json(tags)}
-        return ToolOutcome(status_text(status, count, tags), shape)
+        project = self.memory.project
+        shape = {**status_json(status), "sessionCount": count, "tags": to_json(tags), "project": project}
+        about_project = f"Project: {project}\n" if project else ""
+        return ToolOutcome(about_project + status_text(status, count, tags), shape)
 
     def _most_used_tags(self) -> list[TagCount]:
         """Return the tags in the index as it is: a status syncs and heals nothing, and reports damage itself."""
         try:
             with self.memory.index_service.inspecting() as (index, _), index.reading():
-                counts = index.live.notes.count_tags()
+                counts = index.live.count_tags(
+                    bound_scope(self.memory.config, self.memory.workspace, self.memory.project)
+                )
         except KeptError:
             return []
         counts.sort(key=lambda count: (-count[2], count[0]))
@@ -180,6 +193,7 @@ class Toolbox:
                 arguments["query"],
                 max_results=max_sessions * _HITS_PER_SESSION,
                 source="sessions",
+                session=arguments.get("session"),
                 channel=arguments.get("channel"),
                 since=arguments.get("since"),
                 until=arguments.get("until"),
@@ -193,16 +207,24 @@ class Toolbox:
 
     def _recent_sessions(self, arguments: dict[str, Any], limit: int) -> list[SessionRecord]:
         if not os.path.isdir(self.sessions.folder):
+            if "session" in arguments:
+                raise SessionNotFound(f"There is no session '{arguments['session']}'.")
             return []
         now = self.memory.clock.now()
         since = parse_when(arguments["since"], now=now) if "since" in arguments else 0
         until = parse_when(arguments["until"], now=now, end=True) if "until" in arguments else None
         check_order(arguments.get("since"), arguments.get("until"), since or None, until)
         records = self.sessions.recent(channel=arguments.get("channel"))
+        if "session" in arguments:
+            session_id = self.sessions.get(arguments["session"]).id
+            records = [record for record in records if record.id == session_id]
+        scope = bound_scope(self.memory.config, self.memory.workspace, self.memory.project)
+        hidden = scope.hidden_transcripts if scope else frozenset()
         in_range = (
             record
             for record in records
-            if record.active.timestamp() * 1000 >= since
+            if record.citation not in hidden
+            and record.active.timestamp() * 1000 >= since
             and (until is None or record.created.timestamp() * 1000 < until)
         )
         return list(islice(in_range, limit))
@@ -240,12 +262,11 @@ def error_outcome(error: KeptError) -> ToolOutcome:
 def _session_json(record: SessionRecord) -> dict[str, Any]:
     from kept.sessions.entries import format_time
 
-    title = record.state.get(_TITLE)
     return {
         "sessionId": record.id,
         "sessionKey": redact(record.key) or None,
         "channel": record.channel,
-        "title": redact(title) if isinstance(title, str) and title.strip() else None,
+        "title": record.title or None,
         "createdAt": format_time(record.created),
         "updatedAt": format_time(record.updated),
         "messageCount": record.messages,

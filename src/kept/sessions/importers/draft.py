@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -11,7 +12,9 @@ from dataclasses import replace
 from typing import Any, TypeGuard
 
 from kept.errors import EntryRefused
+from kept.git_remote import find_remote, find_root
 from kept.sessions.entries import (
+    TITLE,
     AnyEntry,
     Attachment,
     Block,
@@ -34,11 +37,11 @@ from kept.sessions.entries import (
 )
 from kept.sessions.importers.report import Became, KindCount, count_kinds
 from kept.sessions.importers.source import Record, Source, fingerprint
-from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
+from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, UNKNOWN_USER, SessionKey
 from kept.values import frozen
 
-TITLE = "title"
-"""State with the title of a conversation."""
+ADDED_TITLE = "-title."
+"""Part of the id of a title that another file of the source has."""
 
 _LONGEST_ID = 128
 _LONGEST_NAME = 300
@@ -62,6 +65,31 @@ class Draft:
     """Entries that the source keeps outside its transcript. They are appended by the first import."""
     kinds: tuple[KindCount, ...]
     source: str
+    has_global_ids: bool = False
+    """True if ids are the same in every copy of the conversation, whatever their order: the ids of a service."""
+
+    @property
+    def title(self) -> str | None:
+        """The last title that the source gave to the conversation."""
+        for entry in reversed((*self.entries, *self.added)):
+            match entry:
+                case Entry(body=StateEntry(name="title", value=str(title))):
+                    return title
+        return short_text(self.start.state.get(TITLE))
+
+    def with_title(self, titles: Mapping[str, str]) -> Draft:
+        """Return the draft with the title of its last entry that has one, unless it has a title already."""
+        if not titles or any(isinstance(entry, Entry) and _is_title(entry.body) for entry in self.entries):
+            return self
+        last = next(
+            (entry for entry in reversed(self.entries) if entry.id in titles and isinstance(entry, Entry)), None
+        )
+        if last is None:
+            return self
+        title = titles[last.id]
+        own_id = f"{self.id}{ADDED_TITLE}{fingerprint(title.encode('utf-8', 'replace'))}"
+        entry = Entry(own_id, last.id, last.timestamp, StateEntry(TITLE, title))
+        return replace(self, added=(*self.added, entry))
 
     @property
     def messages(self) -> int:
@@ -78,6 +106,8 @@ class DraftBuilder:
         self.original_id = session_id
         self.created: dt.datetime | None = None
         self.metadata: dict[str, Any] = {}
+        self.title: str | None = None
+        """Title of the conversation in the other program, if that keeps it outside the records."""
         self.last_id = self.id
         self.last_time: dt.datetime | None = None
         self._entries: list[AnyEntry] = []
@@ -88,6 +118,7 @@ class DraftBuilder:
         self._digests: dict[str, str] = {}
         """Digest of the record by its id, to recognise copies."""
         self._counts: Counter[tuple[str, Became]] = Counter()
+        self._unclaimed_usage: TokenUsage | None = None
 
     # collecting
 
@@ -95,6 +126,8 @@ class DraftBuilder:
         self, record: Record, kind: str, body: Body, *, own_id: Any = None, parent: Any = "", when: Any = None
     ) -> str:
         """Add an entry and return its id. Without a parent it follows the last entry; None is the session's start."""
+        if self._unclaimed_usage and isinstance(body, Message) and body.role == "assistant" and body.usage is None:
+            body, self._unclaimed_usage = replace(body, usage=self._unclaimed_usage), None
         entry = Entry(self._id(record, own_id), self._parent(parent), self.time(when), body)
         return self._keep(record, kind, _became(body), entry, own_id)
 
@@ -111,7 +144,8 @@ class DraftBuilder:
             raw = to_json(tree)
             entry = parse_entry(raw)
         except (EntryRefused, DamagedEntry) as exc:
-            self.source.report(f"the record ({kind}) cannot be kept: {exc}", line=record.line)
+            reason = exc.message if isinstance(exc, EntryRefused) else exc
+            self.source.report(f"the record ({kind}) cannot be kept: {reason}", line=record.line)
             return self.leave_out(kind, own_id, parent)
         if len(raw) > _LARGEST_UNKNOWN:
             self.source.report(f"the record ({kind}) is too large to be kept as it is", line=record.line)
@@ -124,6 +158,16 @@ class DraftBuilder:
         self.count(kind, "left out")
         if is_id(own_id) and own_id not in self._positions:
             self._replaced_by[own_id] = self._parent(parent)
+
+    def add_title(self, record: Record, title: str, *, leaf: Any, when: Any) -> None:
+        """Add the title that a service has for a conversation, after the branch that ends with ``leaf``.
+
+        The id depends on both, so the same conversation under another name, or on another branch, adds it again: a
+        session has the last title, and continues after its last entry.
+        """
+        digest = fingerprint(f"{leaf}\n{title}".encode("utf-8", "backslashreplace"))
+        parent = leaf if is_id(leaf) else ""
+        self.add(record, TITLE, StateEntry(TITLE, title), own_id=f"{TITLE}-{digest}", parent=parent, when=when)
 
     def count(self, kind: str, became: Became) -> None:
         self._counts[kind[:_LONGEST_NAME], became] += 1
@@ -171,15 +215,20 @@ class DraftBuilder:
         self.last_time = read_time(when) or self.last_time or self.created or _EPOCH
         return self.last_time
 
-    def set_usage(self, usage: TokenUsage) -> None:
-        """Set the usage of the last answer, for formats that count tokens in a separate record."""
+    def add_usage(self, usage: TokenUsage) -> None:
+        """Add the usage to the last answer, for formats that count tokens in a separate record.
+
+        Without an answer since the last question, it is that of the next one.
+        """
         for index in range(len(self._entries) - 1, -1, -1):
             match self._entries[index]:
-                case Entry(body=Message(role="assistant", usage=None) as message) as entry:
-                    self._entries[index] = replace(entry, body=replace(message, usage=usage))
+                case Entry(body=Message(role="assistant") as message) as entry:
+                    total = _add_usage(message.usage, usage)
+                    self._entries[index] = replace(entry, body=replace(message, usage=total))
                     return
-                case Entry(body=Message(role="assistant" | "user")):
-                    return
+                case Entry(body=Message(role="user")):
+                    break
+        self._unclaimed_usage = _add_usage(self._unclaimed_usage, usage)
 
     # finishing
 
@@ -191,18 +240,34 @@ class DraftBuilder:
         compactions: int = 0,
         metadata: Mapping[str, Any] | None = None,
         added: tuple[Entry, ...] = (),
+        has_global_ids: bool = False,
     ) -> Draft:
         origin = {"from": self.format, "path": self.source.shown_path, "sessionId": self.original_id[:_LONGEST_NAME]}
         start = SessionStart(
             str(key),
             compactions=max(0, compactions - sum(_is_compaction(entry) for entry in self._entries)),
-            state=dict(state or {}),
-            metadata={**self.metadata, **(metadata or {}), "imported": origin},
+            state={**({TITLE: self.title} if self.title else {}), **(state or {})},
+            metadata={**_remote_of(self.metadata), **self.metadata, **(metadata or {}), "imported": origin},
         )
         first = next((entry.timestamp for entry in self._entries if entry.timestamp), None)
         created = self.created or first or _EPOCH
         entries = tuple(self._entries)
-        return Draft(self.id, created, start, entries, added, count_kinds(self._counts), self.source.shown_path)
+        kinds, path = count_kinds(self._counts), self.source.shown_path
+        return Draft(self.id, created, start, entries, added, kinds, path, has_global_ids)
+
+
+def _add_usage(before: TokenUsage | None, usage: TokenUsage) -> TokenUsage:
+    if before is None:
+        return usage
+    return TokenUsage(before.input + usage.input, before.output + usage.output, usage.context)
+
+
+def _remote_of(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return the repository that a conversation was held in, while its folder is still there to ask."""
+    folder = metadata.get("cwd")
+    root = find_root(folder) if isinstance(folder, str) and os.path.isabs(folder) else None
+    remote = find_remote(root) if root else None
+    return {"remote": remote} if remote else {}
 
 
 def _became(body: Body) -> Became:
@@ -215,6 +280,10 @@ def _became(body: Body) -> Became:
             return "state"
         case _:
             return "session"
+
+
+def _is_title(body: Body) -> bool:
+    return isinstance(body, StateEntry) and body.name == TITLE
 
 
 def _is_compaction(entry: AnyEntry) -> bool:
@@ -287,7 +356,7 @@ def present_fields(tree: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def key_for(agent_id: str, channel: str, user_id: str | None, *, chat_type: str = DEFAULT_CHAT_TYPE) -> SessionKey:
-    return SessionKey(agent_id, channel, DEFAULT_ACCOUNT, chat_type, user_id or "unknown")
+    return SessionKey(agent_id, channel, DEFAULT_ACCOUNT, chat_type, user_id or UNKNOWN_USER)
 
 
 # parts of messages
