@@ -13,6 +13,7 @@ from kept.values import frozen
 
 if TYPE_CHECKING:
     from kept.embedding.base import Embedder
+    from kept.indexing.service import IndexService
     from kept.llm.base import ChatModel
     from kept.memory import Memory
     from kept.responder.dispatcher import Dispatcher
@@ -27,6 +28,16 @@ def open_memory(loaded: LoadedConfig) -> Memory:
 
     Workspace.of(loaded.config).require()
     return Memory(loaded.config)
+
+
+def open_index_service(config: Config) -> IndexService:
+    """Return the index of this configuration. Raise WorkspaceError if its workspace does not exist."""
+    from kept.indexing.service import IndexService
+    from kept.workspace.workspace import Workspace
+
+    workspace = Workspace.of(config)
+    workspace.require()
+    return IndexService(config, workspace, SystemClock(), uses_signal=False)
 
 
 @frozen
@@ -76,7 +87,9 @@ def open_embedder(config: Config, name: str) -> Embedder | None:
     settings = config.memory_search
     if name not in (settings.provider, "local"):
         settings = replace(settings, model=None, dimensions=None, remote=RemoteSettings())
-    return make_embedder(name, settings, config.keys)
+    if name == "local" and settings.provider not in ("auto", "local"):
+        settings = replace(settings, model=None)
+    return make_embedder(name, settings, config.keys, models_folder=config.models_folder)
 
 
 def open_toolbox(loaded: LoadedConfig, *, project: str | None = None) -> Toolbox:

@@ -43,6 +43,7 @@ COMMANDS = {
     "status": "kept.cli.status",
     "doctor": "kept.cli.doctor",
     "bench": "kept.cli.bench",
+    "models": "kept.cli.models",
     "providers": "kept.cli.providers",
     "config": "kept.cli.config",
     "demo": "kept.cli.demo",

