@@ -15,6 +15,7 @@ from kept.config.schema import BuiltInProvider
 from kept.errors import NoteNotFound, PathRefused, UsageError
 from kept.limits import is_utf8
 from kept.records import (
+    BrokenLinks,
     Filter,
     Listing,
     NoteLinks,
@@ -267,6 +268,13 @@ class Memory:
         links, degraded = self.index_service.read(lambda live: read_links(live.notes, name), progress=progress)
         return replace(links, degraded=degraded)
 
+    def broken_links(self, *, progress: Progress | None = None) -> BrokenLinks:
+        """Return the links of all notes that lead nowhere, by path and line."""
+        from kept.search.note_links import read_broken_links
+
+        links, degraded = self.index_service.read(lambda live: read_broken_links(live.notes), progress=progress)
+        return BrokenLinks(links, degraded)
+
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
         """Bring the index up to date with notes and conversations. ``force`` rebuilds it."""
         return self.index_service.sync(force=force, progress=progress)
@@ -362,7 +370,7 @@ class Memory:
         return self._explain_no_hits(result, filters)
 
     def _explain_no_hits(self, result: SearchResult, filters: Filter) -> SearchResult:
-        if result.hits or not (filters.path or filters.channel):
+        if result.hits or not (filters.path or filters.channel or filters.tags):
             return result
         from kept.indexing.browse import explain_no_hits
 

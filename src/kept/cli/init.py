@@ -54,16 +54,13 @@ def command(
     root = loaded.config.workspace
     if not is_utf8(root):
         raise UsageError("The path of the workspace is not valid UTF-8.", hint="Choose a folder with another name.")
-    plan = _plan(loaded, layout, is_named=folder is not None)
-    # Nothing is added to somebody's vault, even if only the environment names it.
-    is_foreign = layout is None and not loaded.config.trusts_workspace and plan.content is None
-    is_vault = plan.layout == "vault" or (is_foreign and find_layout(root) == "vault")
-    notes = Workspace.at(root, layout="vault" if is_vault else "kept")
-    notes.make()
-    created = [] if is_vault else [name for name, text in TEMPLATES.items() if create_note(notes, name, text)]
-    if plan.content is not None:
-        write_atomic(plan.file, plan.content)
-        created += [] if loaded.user_file.exists else [loaded.user_file.path]
+    from kept.settings_change import locked_settings
+
+    _plan(loaded, layout, is_named=folder is not None)  # raises before anything is created
+    Workspace.at(root, layout="vault").make()
+    with locked_settings(loaded.user_file.path):
+        # Read again: another command may have changed the settings before this one got the lock.
+        plan, created = _apply(options.load(workspace=folder), layout, is_named=folder is not None)
     outcome = _look(options, folder, plan, created)
     if as_json:
         report = _index(options, folder) if _may_index(outcome, no_index) else None
@@ -90,6 +87,22 @@ class InitPlan:
     """New content of the settings file, or None to leave it."""
     previous: str | None
     """The workspace that the settings named before, if that changes."""
+
+
+def _apply(loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: bool) -> tuple[InitPlan, list[str]]:
+    """Create the workspace and name it in the settings. Return the plan and the files that were created."""
+    root = loaded.config.workspace
+    plan = _plan(loaded, layout, is_named=is_named)
+    # Nothing is added to somebody's vault, even if only the environment names it.
+    is_foreign = layout is None and not loaded.config.trusts_workspace and plan.content is None
+    is_vault = plan.layout == "vault" or (is_foreign and find_layout(root) == "vault")
+    notes = Workspace.at(root, layout="vault" if is_vault else "kept")
+    notes.make()
+    created = [] if is_vault else [name for name, text in TEMPLATES.items() if create_note(notes, name, text)]
+    if plan.content is not None:
+        write_atomic(plan.file, plan.content)
+        created += [] if loaded.user_file.exists else [loaded.user_file.path]
+    return plan, created
 
 
 def _plan(loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: bool) -> InitPlan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import click
 
@@ -25,6 +26,8 @@ from kept.records import SOURCES, Hit, ListedPeriod, SearchResult
 from kept.tools.record_json import result_json
 
 _DROPPED_SHOWN = 20
+_NOTICEABLE_S = 1.0
+"""Time before the search itself from which on it is shown."""
 
 
 @click.command("search", cls=TextCommand)
@@ -69,6 +72,7 @@ def command(
     or none with --since, lists that time.
     """
     words = " ".join(query)
+    started = time.perf_counter()
     with options.memory() as memory, progress_bar("Indexing") as progress:
         result = memory.search(
             words,
@@ -86,10 +90,11 @@ def command(
     if as_json:
         print_json(result_json(result, explain=explain))
     else:
-        show_result(result, words, memory.config, explain=explain)
+        took_s = time.perf_counter() - started
+        show_result(result, words, memory.config, explain=explain, took_s=took_s)
 
 
-def show_result(result: SearchResult, query: str, config: Config, *, explain: bool) -> None:
+def show_result(result: SearchResult, query: str, config: Config, *, explain: bool, took_s: float) -> None:
     from kept.cli.hit_text import hit_text, parts_text, query_words
 
     for reason in result.degraded:
@@ -111,7 +116,9 @@ def show_result(result: SearchResult, query: str, config: Config, *, explain: bo
     if result.period and result.hits:
         echo(style(_count_text(result.period, len(result.hits)), dim=True))
     elif result.hits:
-        echo(style(f"{plural(len(result.hits), 'hit')} in {result.took_ms:.0f} ms", dim=True))
+        before_s = took_s - result.took_ms / 1000
+        before = f", after {before_s:.1f} s of bringing the index up to date" if before_s >= _NOTICEABLE_S else ""
+        echo(style(f"{plural(len(result.hits), 'hit')} in {result.took_ms:.0f} ms{before}", dim=True))
 
 
 def _count_text(period: ListedPeriod, shown: int) -> str:

@@ -17,12 +17,18 @@ from kept.config.settings_file import read_yaml
 from kept.errors import ConfigError
 
 
+def list_agents(loaded: LoadedConfig) -> list[str]:
+    """Return the agents that the settings name or that have files, and the one in use."""
+    names = {*filter(_is_name, (*_listed(loaded.user_file.path), *_used(loaded.config.home)))}
+    return sorted(names | {loaded.config.agent_id})
+
+
 def agents_sharing_workspace(loaded: LoadedConfig) -> list[str]:
     """Return the names of the other agents that use this agent's workspace."""
     config = loaded.config
     user_file = loaded.user_file.path
     from_env = environment_layer(os.environ)
-    others = sorted({*filter(_is_name, (*_listed(user_file), *_used(config.home)))} - {config.agent_id})
+    others = [agent for agent in list_agents(loaded) if agent != config.agent_id]
 
     def workspace_of(agent: str) -> str:
         return resolve_workspace(config.home, agent, [*user_layers(user_file, agent), from_env])

@@ -27,6 +27,14 @@ def read_links(notes: NoteTables, name: str) -> NoteLinks:
     return NoteLinks(path, notes.find_title(path) or "", tuple(outgoing), tuple(incoming))
 
 
+def read_broken_links(notes: NoteTables) -> tuple[NoteLink, ...]:
+    """Return the links of all notes that mean no note, by path and line."""
+    resolver = LinkResolver(notes)
+    return tuple(
+        _to_record(source, link, resolver) for source, link in notes.all_links() if not resolver.resolve(link, source)
+    )
+
+
 def _to_record(path: str, link: LinkRow, resolver: LinkResolver) -> NoteLink:
     return NoteLink(
         path=path,

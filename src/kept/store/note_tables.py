@@ -144,6 +144,10 @@ class NoteTables:
         where = "key IN (SELECT value FROM json_each(?)) ORDER BY path, line, number"
         return self._links(where, (json.dumps(list(keys)),))
 
+    def all_links(self) -> list[tuple[str, LinkRow]]:
+        """Return path and link of all links, by path and line."""
+        return self._links("1 ORDER BY path, line, number", ())
+
     def _links(self, where: str, values: tuple[Any, ...]) -> list[tuple[str, LinkRow]]:
         query = (
             f"SELECT path, line, key, target, heading, label, embed, by_path FROM {self.prefix}note_links WHERE {where}"

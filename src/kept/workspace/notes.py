@@ -9,7 +9,7 @@ from kept.clock import Clock
 from kept.durable import append_durably, locked, write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WriteFailed
 from kept.records import Passage, Written
-from kept.workspace.daily import daily_parts, get_daily_notes, part_name
+from kept.workspace.daily import DailyNotes, daily_parts, get_daily_notes, part_name
 from kept.workspace.opened import OpenWorkspace, decode
 from kept.workspace.workspace import (
     Workspace,
@@ -64,6 +64,8 @@ def _append_daily(workspace: Workspace, text: str, now: dt.datetime, *, max_byte
     entry, opening = f"## {now:%H:%M}\n\n{text}\n", "" if daily.program else f"# {now:%Y-%m-%d}\n"
     parts = daily_parts(workspace, today)
     path = parts[-1] if parts else daily.name(today)
+    if daily.template and not parts:
+        opening = _from_template(workspace, daily, path, now)
     if workspace.layout == "vault":
         _writable(workspace, path)
     if by_tool:
@@ -75,6 +77,13 @@ def _append_daily(workspace: Workspace, text: str, now: dt.datetime, *, max_byte
             raise
     path = part_name(parts[0], len(parts) + 1)
     return _append(workspace, path, entry, opening=opening, tight=False, max_bytes=max_bytes)
+
+
+def _from_template(workspace: Workspace, daily: DailyNotes, path: str, now: dt.datetime) -> str:
+    from kept.workspace.vault import read_template
+
+    text = read_template(workspace, daily, path, now).rstrip("\n")
+    return f"{text}\n" if text.strip() else ""
 
 
 def _memory_name(workspace: Workspace) -> str:
