@@ -374,7 +374,8 @@ class Memory:
             return result
         from kept.indexing.browse import explain_no_hits
 
-        return replace(result, degraded=(*result.degraded, *explain_no_hits(self.index_service, filters)))
+        reasons = explain_no_hits(self.index_service, filters)
+        return replace(result, degraded=tuple(dict.fromkeys([*result.degraded, *reasons])))
 
 
 def _tag_keys(tags: str | Iterable[str]) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from kept.tools.record_json import result_json
 
 _DROPPED_SHOWN = 20
 _NOTICEABLE_S = 1.0
-"""Time before the search itself from which on it is shown."""
+"""Time of the whole command from which on it is shown beside that of the search."""
 
 
 @click.command("search", cls=TextCommand)
@@ -116,9 +116,13 @@ def show_result(result: SearchResult, query: str, config: Config, *, explain: bo
     if result.period and result.hits:
         echo(style(_count_text(result.period, len(result.hits)), dim=True))
     elif result.hits:
-        before_s = took_s - result.took_ms / 1000
-        before = f", after {before_s:.1f} s of bringing the index up to date" if before_s >= _NOTICEABLE_S else ""
-        echo(style(f"{plural(len(result.hits), 'hit')} in {result.took_ms:.0f} ms{before}", dim=True))
+        echo(style(hits_line(len(result.hits), result.took_ms, took_s), dim=True))
+
+
+def hits_line(hits: int, search_ms: float, took_s: float) -> str:
+    """Return the number of hits with the time of the search, and that of the whole if it is noticeably longer."""
+    whole = f" ({took_s:.1f} s with opening and updating the index)" if took_s >= _NOTICEABLE_S else ""
+    return f"{plural(hits, 'hit')} in {search_ms:.0f} ms{whole}"
 
 
 def _count_text(period: ListedPeriod, shown: int) -> str:

@@ -158,4 +158,4 @@ def launchd_plist(service: Service) -> str:
     }
     text = plistlib.dumps(values, sort_keys=False).decode()
     head, declaration, rest = text.partition("?>\n")
-    return f"{head}{declaration}<!-- {WRITTEN_BY} {service.program} --launchd'. -->\n{rest}"
+    return f"{head}{declaration}<!-- {WRITTEN_BY} {service.program}'. -->\n{rest}"

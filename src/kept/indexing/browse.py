@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kept.errors import NoteNotFound, UsageError
 from kept.records import FileSummary, Filter, ListedPeriod, Listing, Progress, SearchResult
+from kept.search.tag_hints import explain_unknown_tags
 from kept.store.file_list import (
     ListedRow,
     Opening,
@@ -76,8 +77,8 @@ def _iso(timestamp_ms: int | None) -> str | None:
 def explain_no_hits(service: IndexService, filters: Filter) -> tuple[str, ...]:
     """Return the reason if a filter names a path, a channel or a tag that nothing in the index has."""
     with service.inspecting() as (index, _), index.reading():
-        if unknown := next((tag for tag in filters.tags if not index.live.notes.has_tag(tag)), None):
-            return (f"No note has the tag #{unknown}. {_close_tags(index.live, unknown)}",)
+        if filters.tags and (reasons := explain_unknown_tags(index.live.notes, filters.tags)):
+            return reasons
         if filters.path and not has_file(index.live, filters):
             count = len(note_paths(index.live))
             notes = "1 note is" if count == 1 else f"{count:,} notes are"
@@ -86,18 +87,6 @@ def explain_no_hits(service: IndexService, filters: Filter) -> tuple[str, ...]:
             others = f"There are: {', '.join(names)}." if names else "No conversation is indexed."
             return (f"No conversation is on channel '{filters.channel}'. {others}",)
     return ()
-
-
-def _close_tags(live: Generation, key: str) -> str:
-    """Return a sentence with tags that look like one, or that end like it."""
-    import difflib
-
-    spellings = {known: tag for known, tag, _ in live.notes.count_tags()}
-    if not spellings:
-        return "No note has any tag."
-    ending = [known for known in spellings if known.endswith(f"/{key}")]
-    near = dict.fromkeys([*difflib.get_close_matches(key, spellings, n=3), *ending[:3]])
-    return f"Did you mean {' or '.join(f'#{spellings[known]}' for known in near)}?" if near else "See 'kept tags'."
 
 
 # which files there are

@@ -103,8 +103,9 @@ def search_index(
             ranked, pool.chunks, windows, min_score=settings.min_score, max_results=settings.max_results
         )
         if filters.tags and not selection.hits:
-            unknown = [tag for tag in filters.tags if not index.live.notes.has_tag(tag)]
-            degraded += tuple(f"No note has the tag '{tag}'." for tag in unknown)
+            from kept.search.tag_hints import explain_unknown_tags
+
+            degraded += explain_unknown_tags(index.live.notes, filters.tags)
     return _make_result(selection, pool, index.path, degraded)
 
 
