@@ -198,7 +198,7 @@ def test_a_gateway_that_could_not_start_or_has_stopped_leaves_no_lock(tmp_path, 
         assert kept(*options, "gateway").code in (2, 10)
         assert not (home / "gateway.lock").exists()
     gateway = started()
-    assert gateway.url
+    assert gateway.url()
     assert (home / "gateway.lock").exists()
     assert kept("--set", "model.provider=extractive", "gateway").code == 5
     assert gateway.stop() == 0
