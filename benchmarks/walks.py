@@ -77,8 +77,9 @@ def run_all(scratch: Path) -> dict[str, Walk]:
     env = prepare(scratch)
     walks = {"add": trace(env, "add", "Dinner with Ada on Friday."), "search": trace(env, "search", "which port?")}
     with model_server() as url, gateway(env, url) as (base, process):
-        post(base, "Hello")  # the first message of a process also loads and warms up
-        snapshot(env, process)
+        for text in ("Hello", "Good morning", "Good evening"):  # the first ones load and warm up, the third indexes
+            post(base, text)
+            snapshot(env, process)
         post(base, "What colour is the parrot?")
         walks["chat message"] = snapshot(env, process)
         for number in range(6):

@@ -23,6 +23,7 @@ from kept.records import (
     Preview,
     Progress,
     SearchResult,
+    SeenTail,
     Status,
     SyncReport,
     TagCount,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from kept.search.date_filter import When
 
 _MOST_RESULTS = 200
+_SPARE_HITS = 3
+"""Hits to ask for in addition if some may be left out."""
 _LISTED = 20
 """Entries in the list of a time, unless the caller asks for another number."""
 
@@ -189,6 +192,7 @@ class Memory:
         since: When | None = None,
         until: When | None = None,
         tags: str | Iterable[str] = (),
+        seen: SeenTail | None = None,
         progress: Progress | None = None,
     ) -> SearchResult:
         """Return passages of notes and conversations that answer a query, best first.
@@ -198,7 +202,8 @@ class Memory:
         A query that is only a time ("what did I do yesterday"), or none with ``since`` or ``until``, lists that time,
         oldest first; then ``SearchResult.period`` tells how the time was read. ``session_key`` is full or short
         (``telegram:5054``). With it or ``channel``, only conversations are searched. With ``tags``, only notes that
-        have all of them; #area/home counts as #area too.
+        have all of them; #area/home counts as #area too. ``seen`` is the end of a conversation that the caller knows:
+        its passages are left out, and what was said there last need not be indexed first.
         """
         service = self.index_service
         service.require_usable()
@@ -209,23 +214,29 @@ class Memory:
         filters = self._filters(source, path, since, until, session_key=session_key, channel=channel, tags=tags)
         listed = self._list_time(query, filters, max_results, progress)
         if listed is not None:
-            return listed
+            return _leave_out(listed, seen) if seen else listed
         parsed = parse_query(query)
         settings = self.settings.query
         if max_results is not None:
             settings = replace(settings, max_results=min(_MOST_RESULTS, max(1, max_results)))
         if min_score is not None:
             settings = replace(settings, min_score=min(1.0, max(0.0, min_score)))
+        max_results = settings.max_results
+        if seen:
+            settings = replace(settings, max_results=max_results + _SPARE_HITS)
+        growing = seen.path if seen else None
         if self._qmd is None:
-            result = service.search(parsed, settings, filters, progress=progress)
+            result = service.search(parsed, settings, filters, growing=growing, progress=progress)
         else:
             from kept.backends.qmd import BackendQuery
 
             result = self._qmd.search(
                 BackendQuery(query, settings, filters, min_score, "sessions" in self.settings.sources),
                 (lambda: service.scan().files) if self.settings.sync.on_search else None,
-                lambda narrowed: service.search(parsed, settings, narrowed, progress=progress),
+                lambda narrowed: service.search(parsed, settings, narrowed, growing=growing, progress=progress),
             )
+        if seen:
+            result = _leave_out(result, seen, max_results)
         return self._explain_no_hits(result, filters)
 
     def list(
@@ -376,6 +387,10 @@ class Memory:
 
         reasons = explain_no_hits(self.index_service, filters)
         return replace(result, degraded=tuple(dict.fromkeys([*result.degraded, *reasons])))
+
+
+def _leave_out(result: SearchResult, seen: SeenTail, max_results: int | None = None) -> SearchResult:
+    return replace(result, hits=tuple(hit for hit in result.hits if not seen.has(hit))[:max_results])
 
 
 def _tag_keys(tags: str | Iterable[str]) -> tuple[str, ...]:

@@ -145,6 +145,18 @@ class Hit:
         return cite(self.path, self.start_line, self.end_line)
 
 
+@frozen
+class SeenTail:
+    """The end of a transcript, from a line on, that the caller of a search has before it."""
+
+    path: str
+    """Path by which a search cites the transcript."""
+    first_line: int
+
+    def has(self, hit: Hit) -> bool:
+        return hit.path == self.path and hit.end_line >= self.first_line
+
+
 DropReason = Literal[
     "below min_score", "beyond max_results", "near-duplicate", "shown with a better hit", "gone from disk"
 ]

@@ -17,6 +17,7 @@ from kept.indexing.note_rows import PreparedFile
 from kept.indexing.sources import scan_transcripts
 from kept.indexing.sync import Growth, should_sync
 from kept.indexing.transcripts import read_chunks
+from kept.records import SeenTail
 from kept.sessions.entries import (
     Attachment,
     CompactionEntry,
@@ -101,6 +102,22 @@ def test_what_was_said_a_moment_ago_is_found(tmp_path):
             assert len(memory.search("parrot")) == 1
         talk(store, "A zeppelin is silver.", "So it is.")
         assert "zeppelin" in memory.search("zeppelin").hits[0].snippet
+
+
+def test_a_search_asked_in_a_conversation_leaves_what_was_said_last_to_others(tmp_path):
+    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
+        record = talk(store, "The otter is called Bruno.", "Noted.")
+        seen = SeenTail(cited(record), 1)
+        assert memory.search("otter", seen=SeenTail(cited(record), 99)).hits  # a new transcript is indexed at once
+        assert not memory.search("otter", seen=seen).hits
+        talk(store, "And the badger is called Greta.", "Noted.")
+        assert not memory.search("badger", seen=SeenTail(cited(record), 99)).hits
+        write_note(tmp_path / "workspace", "memory/zoo.md", "The badger eats pears.")
+        assert "pears" in memory.search("badger", seen=seen).hits[0].snippet
+        talk(store, "The heron is called Olaf.", "Noted.")
+        assert "heron" in memory.search("heron").hits[0].snippet
+        talk(store, "The stork sleeps. " + "It is a long story. " * 1_000, "Noted.")
+        assert "stork" in memory.search("stork", seen=SeenTail(cited(record), 99)).hits[0].snippet
 
 
 def test_the_first_conversation_of_an_agent_is_noticed_by_a_memory_that_stays_open(tmp_path):

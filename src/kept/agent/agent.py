@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,16 +42,16 @@ from kept.context.context import (
     WorkspaceFile,
     build_context,
 )
-from kept.context.view import ANSWERS, ConversationView
-from kept.errors import ContextOverflow, EmptyQuery, KeptError, ModelError, NoteNotFound
+from kept.context.view import ANSWERS
+from kept.errors import ContextOverflow, EmptyQuery, KeptError, ModelError
 from kept.limits import estimate_tokens
 from kept.llm.base import ChatModel, ModelUsage, ToolUse
 from kept.memory import Memory
 from kept.prompts import get_prompt
-from kept.records import Hit
+from kept.records import SeenTail
 from kept.sessions.entries import Block, Entry, Message, Text, TokenUsage, ToolCall, ToolResult
 from kept.sessions.store import SessionStore
-from kept.tools.toolbox import LeaveOut, Toolbox, ToolOutcome
+from kept.tools.toolbox import Toolbox, ToolOutcome
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import INFORMING, INSTRUCTING
@@ -247,7 +247,7 @@ class AgentTurn:
 
     async def _ask(self, remark: str | None) -> AsyncGenerator[AgentEvent, None]:
         """Call the model until an answer is complete. Do not retry once part of an answer has been shown."""
-        attempt, backoff = 0, self.services.new_backoff()
+        attempt, backoff = 0, None
         while True:
             context = await asyncio.to_thread(self._build_context, remark)
             self._answer = answer = ModelAnswer()
@@ -269,6 +269,7 @@ class AgentTurn:
                 attempt += 1
                 if not exc.retryable or answer.was_shown or attempt == ATTEMPTS:
                     raise
+                backoff = backoff or self.services.new_backoff()
                 await asyncio.sleep(backoff.next_s())
 
     async def _shorten(self, context: Context, remark: str | None) -> bool:
@@ -295,18 +296,13 @@ class AgentTurn:
         try:
             for use in () if refuse else uses:
                 yield ToolStarted(use.name, use.arguments)
-                outcome = await asyncio.to_thread(run_tool, self.services, use, self._is_current_question)
+                outcome = await asyncio.to_thread(run_tool, self.services, use, self.log, self._ids)
                 results.append(ToolResult(use.id, outcome.text, use.name, outcome.is_error))
                 yield ToolEnded(use.name, not outcome.is_error)
         finally:  # even if the turn is cancelled, no call stays without a result
             reason = LAST_STEP if refuse else NO_RESULT
             missing = [ToolResult(use.id, reason, use.name, is_error=True) for use in uses[len(results) :]]
             await run_to_end(self.log.add, Message("tool", (*results, *missing)))
-
-    def _is_current_question(self, hit: Hit) -> bool:
-        """Return whether a hit is the question itself, which is in the index already and would be the best match."""
-        lines = (logged.line for logged in self.log.view().inbound if logged.inbound_id in self._ids)
-        return hit.path == self.log.path and hit.start_line >= min(lines, default=hit.start_line + 1)
 
     # the reply
 
@@ -367,13 +363,15 @@ def read_reply(answer: Entry) -> Reply:
     return Reply("" if is_silent else reply, answer.id, is_silent)
 
 
-def run_tool(services: AgentServices, use: ToolUse, leave_out: LeaveOut) -> ToolOutcome:
+def run_tool(services: AgentServices, use: ToolUse, log: SessionLog, ids: Collection[str]) -> ToolOutcome:
     """Run a tool. Every failure is an outcome, so that the model learns about it and can react."""
     names = [spec.name for spec in services.tool_specs()]
     if use.name not in names:
         return _failed_outcome(f"There is no tool '{use.name}'. There are: {', '.join(names)}.")
+    lines = (logged.line for logged in log.view().inbound if logged.inbound_id in ids)
+    seen = SeenTail(log.path, min(lines, default=1))
     try:
-        return services.toolbox.run(use.name, use.arguments, leave_out=leave_out)
+        return services.toolbox.run(use.name, use.arguments, seen=seen)
     except Exception as exc:  # noqa: BLE001 - a defect of a tool must not end the turn
         return _failed_outcome(f"{use.name} failed: {type(exc).__name__}: {exc}")
 
@@ -398,7 +396,8 @@ def gather_material(services: AgentServices, log: SessionLog, messages: Sequence
     question = "\n".join(message.text for message in messages)
     # The extractive model searches for the question itself and answers with the results.
     limit = services.config.gateway.auto_responder.memory_search_max_results if services.model.writes else 0
-    memories = recall(memory, question, view, log.path, loaded.files, budget=services.budget, limit=limit)
+    seen = SeenTail(log.path, view.messages[0].line if view.messages else 0)
+    memories = recall(memory, question, loaded.files, seen=seen, budget=services.budget, limit=limit)
     return TurnMaterial(loaded.files, memories.recalled, (*problems, *loaded.problems, *memories.problems))
 
 
@@ -411,10 +410,10 @@ def read_files(memory: Memory) -> TurnMaterial:
             if name == "memory.md" and any(file.name == "MEMORY.md" for file in files):
                 continue
             try:
-                note = opened.read(memory.workspace.locate(name), max_bytes=memory.settings.max_file_bytes)
-                files.append(WorkspaceFile(name, note.text))
-            except NoteNotFound:
-                continue
+                absolute = memory.workspace.locate(name)
+                if opened.find_state(absolute) is not None:
+                    note = opened.read_found(absolute, max_bytes=memory.settings.max_file_bytes)
+                    files.append(WorkspaceFile(name, note.text))
             except KeptError as exc:
                 problems.append(f"{name} is left out: {exc.message}")
     if not memory.config.trusts_workspace and any(file.name in INSTRUCTING for file in files):
@@ -425,10 +424,9 @@ def read_files(memory: Memory) -> TurnMaterial:
 def recall(
     memory: Memory,
     question: str,
-    view: ConversationView,
-    path: str,
     files: Sequence[WorkspaceFile],
     *,
+    seen: SeenTail,
     budget: Budget,
     limit: int,
 ) -> TurnMaterial:
@@ -436,7 +434,7 @@ def recall(
     if limit == 0 or not memory.settings.enabled:
         return TurnMaterial()
     try:
-        result = memory.search(question[:QUERY_CHARS], max_results=limit + _SPARE_HITS)
+        result = memory.search(question[:QUERY_CHARS], max_results=limit + _SPARE_HITS, seen=seen)
     except EmptyQuery:
         return TurnMaterial()
     except KeptError as exc:
@@ -444,8 +442,6 @@ def recall(
     sizes = {file.name: estimate_tokens(file.text) for file in files}
     all_fit = sum(sizes.values()) <= budget.files
     shown = {name for name, size in sizes.items() if all_fit and size <= budget.file}  # those that are shown whole
-    first_line = view.messages[0].line if view.messages else 0
-    unseen = (hit for hit in result.hits if not (hit.path == path and hit.end_line >= first_line))
-    hits = [hit for hit in unseen if hit.path not in shown]
+    hits = [hit for hit in result.hits if hit.path not in shown]
     passages = (RecalledPassage(hit.snippet, hit.citation, hit.timestamp[:10], hit.source) for hit in hits[:limit])
     return TurnMaterial(recalled=tuple(passages), problems=result.degraded)

@@ -18,7 +18,7 @@ from kept.context.context import NO_RESULT
 from kept.context.view import ANSWERS, GROUP, INBOUND, ConversationView, build_view
 from kept.sessions.entries import Body, CompactionEntry, Entry, Message, Text, ToolCall, ToolResult, format_time
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript import Position, Transcript, TranscriptLine
+from kept.sessions.transcript import Transcript, TranscriptLine
 
 _RESERVED_METADATA = (INBOUND, ANSWERS, GROUP)
 """Names with a meaning in transcripts. A channel cannot set them."""
@@ -111,7 +111,7 @@ class SessionLog:
             view = self.view()
             known = {logged.inbound_id for logged in view.inbound}
             missing = [message for message in messages if message.metadata[INBOUND] not in known]
-            is_unchanged = partial(_ends_at, position=view.end)
+            is_unchanged = partial(lambda end, transcript: next(transcript.iter_lines(end), None) is None, view.end)
             if not missing or self.sessions.append_all(self.session_id, missing, only_if=is_unchanged):
                 return
 
@@ -127,10 +127,6 @@ class SessionLog:
 
         entries = self.sessions.append_all(self.session_id, [compaction], only_if=is_next)
         return entries[0] if entries else None
-
-
-def _ends_at(transcript: Transcript, position: Position) -> bool:
-    return next(transcript.iter_lines(position), None) is None
 
 
 def find_open_calls(view: ConversationView) -> list[ToolCall]:

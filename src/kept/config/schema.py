@@ -102,11 +102,6 @@ class HybridSettings:
             return replace(self, vector_weight="auto", text_weight="auto")
         return replace(self, vector_weight=vector / total, text_weight=text / total)
 
-    @property
-    def fixed_vector_weight(self) -> float | None:
-        """Weight that the user set, or None to use the one measured for the embedder."""
-        return None if self.vector_weight == "auto" else float(self.vector_weight)
-
 
 @frozen
 class RerankSettings:

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
-from kept.records import Matrix
+from kept.records import Matrix, Usage
 from kept.values import frozen
 
 Role = Literal["query", "document"]
@@ -75,3 +75,9 @@ def pack_unit_rows(rows: Iterable[Sequence[float]], dims: int) -> Matrix:
     if sys.byteorder == "big":  # vectors are stored little-endian
         packed.byteswap()
     return Matrix(dims, packed.tobytes())
+
+
+def usage_of(embedder: Embedder | None) -> Usage:
+    """Return what a provider on the network has used so far. Local embedders do not count: they cost nothing."""
+    usage = getattr(embedder, "usage", None)
+    return usage if isinstance(usage, Usage) else Usage()

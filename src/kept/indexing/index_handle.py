@@ -19,14 +19,14 @@ from kept.embedding.registry import EmbedderChain, chain_of, choose_chain
 from kept.errors import KeptError
 from kept.forking import forget_connection
 from kept.indexing.sources import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceReader
-from kept.indexing.sync import SyncPlanner
+from kept.indexing.sync import SEEN_BYTES, SyncPlanner
 from kept.indexing.vectorise import Vectoriser
-from kept.records import Dropped, Hit
+from kept.records import Dropped, Hit, SourceFile
 from kept.store.index import Index, find_index_path, open_index
 from kept.store.vectors import VectorLimits
 from kept.values import frozen
 from kept.workspace.notes import read_passage
-from kept.workspace.scan import ChangeSignal, Scan
+from kept.workspace.scan import ANY_FILE, ChangeSignal, Scan
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class IndexHandle:
     ) -> None:
         self.config = config
         self.settings = config.memory_search
+        self._sessions_folder = config.paths.sessions
         self.workspace = workspace
         self.clock = clock
         self.limits = limits
@@ -169,7 +170,7 @@ class IndexHandle:
             batch_chars=self.limits.batch_chars,
             step_bytes=self.limits.step_bytes,
         )
-        return SyncPlanner(index, self.workspace, self.config.paths.sessions, self.settings, reader, self._vectors)
+        return SyncPlanner(index, self.workspace, self._sessions_folder, self.settings, reader, self._vectors)
 
     def batch_runner(self) -> BatchRunner | None:
         """Return what runs jobs at the provider's batch API, or None if batches are not used."""
@@ -201,15 +202,35 @@ class Freshness:
         self._signal: ChangeSignal | None = None
         self._scanned_before = False
         self._scanned_at = 0.0
+        self._transcripts: dict[str, SourceFile] = {}
+        """As the last scan saw them, by path."""
+        self._changed: set[str] = set()
+        """Names of files that changed since the last sync."""
         self.in_step = False
         """True after a sync that indexed everything, until something changes."""
 
-    def is_fresh(self) -> bool:
+    def is_fresh(self, growing: str | None = None) -> bool:
+        """Return whether the index has what is in the files. ``growing`` is the path of a transcript that may have
+        grown a little."""
         if not self.in_step or self._signal is None or not self._signal.available:
             return False
-        if time.monotonic() - self._scanned_at > RESCAN_AFTER_S or self._signal.changed():
+        self._changed |= self._signal.read_changes()
+        if ANY_FILE in self._changed or time.monotonic() - self._scanned_at > RESCAN_AFTER_S:
             self.in_step = False
-        return self.in_step
+            return False
+        transcript = self._transcripts.get(growing or "")
+        if transcript is None or not self._changed <= {os.path.basename(transcript.path)}:
+            return not self._changed
+        try:
+            return 0 <= os.path.getsize(transcript.absolute) - transcript.size < SEEN_BYTES
+        except OSError:
+            return False
+
+    def note_sync(self, *, ok: bool, growing: str | None = None) -> None:
+        """Note that the index has what the last scan saw, except perhaps the end of a transcript."""
+        self.in_step = ok
+        if growing:
+            self._changed.add(os.path.basename(growing))
 
     def scan(self, scan: Callable[[], Scan]) -> Scan:
         """Scan the files, and from the second time on watch their folders for changes."""
@@ -218,11 +239,13 @@ class Freshness:
         self._scanned_before = True
         self.in_step = False  # until a sync has indexed what this scan sees
         if self._signal is not None:
-            self._signal.changed()  # discard: the scan sees everything up to now
+            self._signal.read_changes()  # discard: the scan sees everything up to now
+        self._changed.clear()
         self._scanned_at = time.monotonic()
         result = scan()
         while self._signal is not None and self._signal.watch(result.folders):
             result = scan()  # a folder that was not watched yet may have changed while it was read
+        self._transcripts = {file.path: file for file in result.files if file.source == "sessions"}
         return result
 
     def close(self) -> None:

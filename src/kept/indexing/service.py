@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from kept.clock import Clock
 from kept.config import Config, QuerySettings
 from kept.durable import locked
-from kept.embedding.base import Embedder
+from kept.embedding.base import Embedder, usage_of
 from kept.embedding.registry import find_price
 from kept.errors import ConfigError, EmbeddingError, LockBusy, StoreDamaged, StoreError
 from kept.forking import DatabaseLock, register_forkable
 from kept.indexing.index_handle import Freshness, IndexHandle, IndexLimits, drop_outdated
 from kept.indexing.sync import SyncPlanner, SyncRun, should_sync
-from kept.indexing.vectorise import usage_of
 from kept.ledger import open_embedding_ledger, open_heal_ledger
 from kept.records import Filter, Preview, Progress, SearchResult, SourceFile, Spending, Status, SyncReport, Usage
 from kept.sqlite import file_number, heal_and_retry
@@ -150,15 +149,22 @@ class IndexService:
     # searching
 
     def search(
-        self, query: ParsedQuery, settings: QuerySettings, filters: Filter, *, progress: Progress | None = None
+        self,
+        query: ParsedQuery,
+        settings: QuerySettings,
+        filters: Filter,
+        *,
+        growing: str | None = None,
+        progress: Progress | None = None,
     ) -> SearchResult:
-        """Bring the index up to date, unless the settings say otherwise, and search it."""
+        """Bring the index up to date, unless the settings say otherwise, and search it. ``growing`` is the path of a
+        transcript whose last lines the caller knows: they alone do not start a sync."""
         # Imported here: reading tags or the status needs none of it.
         from kept.search.pipeline import embed_query
 
         self.require_usable()
         with self._lock:
-            warnings, is_fresh = self._healing(self._sync_for_search, progress)
+            warnings, is_fresh = self._healing(self._sync_for_search, progress, growing)
             started = time.perf_counter()  # how long the index took says nothing about the search
             embedder, reasons = self._embedder_for_search(settings)
             usage = usage_of(embedder)
@@ -194,16 +200,18 @@ class IndexService:
         with index.reading():
             return action(index.live)
 
-    def _sync_for_search(self, progress: Progress | None) -> tuple[tuple[str, ...], bool]:
+    def _sync_for_search(self, progress: Progress | None, growing: str | None = None) -> tuple[tuple[str, ...], bool]:
         """Return warnings about the index, and whether it is as new as the files."""
         self._handle.use_embedder_of_index()
         self._handle.index()
         if not self.settings.sync.on_search:
             return (), False
-        if self._freshness.is_fresh():
+        if self._freshness.is_fresh(growing):
             return (), True
         try:
-            report = self._run_sync(progress=progress, wait_s=self.limits.search_wait_s, in_search=True)
+            report = self._run_sync(
+                progress=progress, wait_s=self.limits.search_wait_s, in_search=True, growing=growing
+            )
         except LockBusy:
             return ("Another process is indexing: the newest changes may be missing.",), False
         except StoreDamaged:
@@ -359,6 +367,7 @@ class IndexService:
         progress: Progress | None,
         wait_s: float,
         in_search: bool = False,
+        growing: str | None = None,
         retry: bool = False,
     ) -> SyncReport:
         planner = self._handle.planner()
@@ -374,10 +383,11 @@ class IndexService:
             batch_runner=self._handle.batch_runner(),
             force=force,
             in_search=in_search,
+            growing=growing,
             progress=progress,
         )
         report = run.run(wait_s=wait_s)
-        self._freshness.in_step = report.ok
+        self._freshness.note_sync(ok=report.ok, growing=growing)
         self._record_usage(usage, cached=report.cached, texts=report.embedded)
         return report
 
@@ -388,6 +398,8 @@ class IndexService:
         if embedder is None:
             return
         now, identity = usage_of(embedder), embedder.identity
+        if now == before and not cached and not texts:
+            return
         tokens = now.tokens - before.tokens
         price = find_price(identity.provider, identity.model, self.settings)
         spending = Spending(

@@ -44,6 +44,9 @@ FORCED = "it was asked for"
 
 _NO_STATE = (-1, 0, 0, 0)
 
+SEEN_BYTES = 16_384
+"""Growth of a transcript that a search asked in it may leave for later: so much is in the agent's context, whole."""
+
 FileKey = tuple[str, str]
 """Source and path."""
 
@@ -94,7 +97,8 @@ def should_sync(growths: Iterable[Growth], thresholds: SessionSyncSettings) -> b
     """Return whether a transcript has grown by enough bytes or messages. A threshold of 0 is any growth. Pure.
 
     This is for programs that keep the index current in the background, so that not every message of a lively
-    conversation costs a sync. A search syncs whatever was said before it answers, however little.
+    conversation costs a sync. A search syncs whatever was said before it answers, however little; one that an agent
+    asks in a conversation leaves what is in its context anyway.
     """
     return any(
         growth.size >= max(1, thresholds.delta_bytes) or growth.messages >= max(1, thresholds.delta_messages)
@@ -121,8 +125,11 @@ class SyncPlanner:
     def scan(self) -> Scan:
         return scan_sources(self.workspace, self.sessions_folder, self.settings)
 
-    def has_changes(self, scan: Scan) -> bool:
-        """Return whether a sync has anything to do. Quicker than a plan, since most often it has not."""
+    def has_changes(self, scan: Scan, *, growing: str | None = None) -> bool:
+        """Return whether a sync has anything to do. Quicker than a plan, since most often it has not.
+
+        ``growing`` is the path of a transcript that may have grown a little.
+        """
         with self.index.reading():
             if self._files_awaiting_vectors():
                 return True
@@ -131,6 +138,8 @@ class SyncPlanner:
             return True
         for file in scan.files:
             size, mtime_ns, ctime_ns, checked_ns = states.get((file.source, file.path), _NO_STATE)
+            if file.path == growing and 0 <= file.size - size < SEEN_BYTES:
+                continue
             if file.mtime_ns != mtime_ns or file.size != size or file.ctime_ns != ctime_ns:
                 return True
             if ctime_ns + RACY_NS >= checked_ns:
@@ -274,7 +283,8 @@ class _Tally:
 class SyncRun:
     """One sync of the index that a planner reads. ``run`` is called once. Only one process per index writes at a time.
 
-    ``in_search`` is a sync before a search: a provider's batch is started, but not waited for.
+    ``in_search`` is a sync before a search: a provider's batch is started, but not waited for. ``growing`` is the
+    path of a transcript whose growth alone is not worth a sync.
     """
 
     def __init__(
@@ -286,6 +296,7 @@ class SyncRun:
         batch_runner: BatchRunner | None = None,
         force: bool = False,
         in_search: bool = False,
+        growing: str | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.planner = planner
@@ -297,6 +308,7 @@ class SyncRun:
         self.batch_runner = batch_runner
         self.force = force
         self.in_search = in_search
+        self.growing = growing
         self.progress = progress
         self.tally = _Tally(problems=list(scan.problems))
 
@@ -306,7 +318,7 @@ class SyncRun:
         if self.batch_runner:
             self.batch_runner.prepare(force=self.force, in_search=self.in_search)
         is_unbuilt = self.planner.why_rebuild(force=self.force) or self.index.get_meta(META_RECIPE) is None
-        if is_unbuilt or self.planner.has_changes(self.scan):
+        if is_unbuilt or self.planner.has_changes(self.scan, growing=self.growing):
             with locked(f"{self.index.path}.lock", wait_s=wait_s, purpose="indexing"):
                 self._run_locked()
         tally, files = self.tally, len(self.scan.files)

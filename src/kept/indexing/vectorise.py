@@ -11,7 +11,7 @@ from kept.embedding.base import Embedder
 from kept.embedding.registry import find_price
 from kept.errors import EmbeddingError
 from kept.limits import estimate_tokens
-from kept.records import Preview, Usage
+from kept.records import Preview
 from kept.redact import redact
 from kept.store.index import Index
 from kept.values import frozen
@@ -133,12 +133,6 @@ class Vectoriser:
 
 
 # usage and cost
-
-
-def usage_of(embedder: Embedder | None) -> Usage:
-    """Return what a provider on the network has used so far. Local embedders do not count: they cost nothing."""
-    usage = getattr(embedder, "usage", None)
-    return usage if isinstance(usage, Usage) else Usage()
 
 
 def price_texts(

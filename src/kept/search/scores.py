@@ -114,7 +114,7 @@ def fuse_pool(candidates: Sequence[Candidate], settings: QuerySettings, vector: 
     weights = FusionWeights(share, 1.0 - share)
     if settings.hybrid.fusion == "rrf":
         return fuse_rrf(candidates, weights)
-    if vector is not None and settings.hybrid.fixed_vector_weight is not None:
+    if vector is not None and settings.hybrid.vector_weight != "auto":
         return fuse_weighted(candidates, weights)
     covered = max((candidate.evidence.coverage for candidate in candidates if not candidate.is_utterance), default=0.0)
     trust = COVERED_TRUST + UNCOVERED_TRUST * (1.0 - covered)
@@ -125,8 +125,8 @@ def vector_share(settings: QuerySettings, vector: QueryVector | None) -> float:
     """Return the share of meaning in a score: the one in the settings, or else the one measured for the embedder."""
     if vector is None:
         return 0.0
-    fixed = settings.hybrid.fixed_vector_weight
-    return vector.calibration.weight if fixed is None else fixed
+    fixed = settings.hybrid.vector_weight
+    return vector.calibration.weight if fixed == "auto" else float(fixed)
 
 
 # the weighted sum

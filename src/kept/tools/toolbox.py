@@ -5,14 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, UsageError
 from kept.limits import utf8_safe, utf8_safe_tree
 from kept.memory import Memory
-from kept.records import Hit, Progress, SearchResult, TagCount
+from kept.records import Hit, Progress, SearchResult, SeenTail, TagCount
 from kept.redact import redact
 from kept.search.date_filter import check_order, parse_when
 from kept.sessions.transcript_paths import is_transcript_citation
@@ -50,10 +49,6 @@ _DEFAULT_SESSIONS = 6
 _HITS_PER_SESSION = 3
 _TITLE = "title"
 _MAX_TAGS = 50
-_SPARE_HITS = 3
-"""Hits to ask for in addition if some may be left out."""
-
-LeaveOut = Callable[[Hit], bool]
 
 
 @frozen
@@ -62,7 +57,7 @@ class ToolRequest:
 
     arguments: dict[str, Any]
     progress: Progress | None
-    leave_out: LeaveOut | None
+    seen: SeenTail | None
 
 
 @frozen
@@ -91,25 +86,23 @@ class Toolbox:
         arguments: Mapping[str, Any],
         *,
         progress: Progress | None = None,
-        leave_out: LeaveOut | None = None,
+        seen: SeenTail | None = None,
     ) -> ToolOutcome:
-        """Run a tool for a model. A wrong call and a failure are outcomes too. ``leave_out`` returns True for a hit
-        that must not be shown: the message that is being answered is in the index already."""
+        """Run a tool for a model. A wrong call and a failure are outcomes too. ``seen`` begins with the message that
+        is being answered, which would be the best match."""
         try:
             checked = check_arguments(get_tool(name), arguments)
-            outcome = HANDLERS[name](self, ToolRequest(checked, progress, leave_out))
+            outcome = HANDLERS[name](self, ToolRequest(checked, progress, seen))
         except KeptError as exc:
             outcome = error_outcome(exc)
         # Names and arguments may hold half a surrogate pair, which no transport can send.
         return ToolOutcome(utf8_safe(outcome.text), utf8_safe_tree(outcome.data), outcome.is_error)
 
     def _search(self, request: ToolRequest) -> ToolOutcome:
-        arguments, leave_out = request.arguments, request.leave_out
-        max_results = arguments.get("maxResults")
-        spare = (max_results or self.memory.settings.query.max_results) + _SPARE_HITS
+        arguments = request.arguments
         result = self.memory.search(
             arguments["query"],
-            max_results=spare if leave_out else max_results,
+            max_results=arguments.get("maxResults"),
             min_score=arguments.get("minScore"),
             source=arguments.get("source"),
             channel=arguments.get("channel"),
@@ -117,11 +110,9 @@ class Toolbox:
             since=arguments.get("since"),
             until=arguments.get("until"),
             tags=_tags_in(arguments),
+            seen=request.seen,
             progress=request.progress,
         )
-        if leave_out:
-            hits = tuple(hit for hit in result.hits if not leave_out(hit))
-            result = replace(result, hits=hits[: spare - _SPARE_HITS])
         return ToolOutcome(search_text(result), result_json(result))
 
     def _list(self, request: ToolRequest) -> ToolOutcome:

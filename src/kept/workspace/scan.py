@@ -210,9 +210,11 @@ def _select(rules: IgnoreRules, folder: str, entries: list[_Entry], hidden: list
 
 # changes
 
+ANY_FILE = ""
+
 
 class ChangeSignal:
-    """The kernel's answer (inotify) to: did anything change in these folders since the last call?
+    """The kernel's answer (inotify) to: what changed in these folders since the last call?
 
     An event is queued before the system call that caused it returns, so every finished edit is seen. Unlike a watcher
     in another thread, this can replace a scan. Only Linux has it; elsewhere `available` is false.
@@ -256,21 +258,26 @@ class ChangeSignal:
                 return False
         return True
 
-    def changed(self) -> bool:
-        """Return whether a note, a transcript or a folder changed since the last call. Without inotify, always True."""
+    def read_changes(self) -> set[str]:
+        """Return the names of notes and transcripts that changed since the last call, without their folders.
+
+        ANY_FILE stands for a folder and for whatever else may have changed. Without inotify, it is always returned.
+        """
         if self._inotify is None:
-            return True
+            return {ANY_FILE}
         from inotify_simple import flags
 
-        seen = False
+        changes: set[str] = set()
         for event in self._inotify.read(timeout=0):
             about_folder = event.mask & (flags.ISDIR | flags.Q_OVERFLOW | flags.DELETE_SELF | flags.MOVE_SELF)
             if event.mask & (flags.DELETE_SELF | flags.MOVE_SELF | flags.IGNORED):
                 self._watched.clear()  # a folder is gone: all are watched again after the next scan
             name = event.name
-            if about_folder or name.lower().endswith(self._endings) or is_transcript(name) or name in IGNORE_FILES:
-                seen = True
-        return seen
+            if about_folder or name in IGNORE_FILES:
+                changes.add(ANY_FILE)
+            elif name.lower().endswith(self._endings) or is_transcript(name):
+                changes.add(name)
+        return changes
 
     def close(self) -> None:
         if self._inotify is not None:
