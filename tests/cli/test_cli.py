@@ -711,7 +711,7 @@ def test_a_message_and_its_hint_are_two_sentences(kept, args):
 
 def test_the_time_of_indexing_is_apart_from_that_of_the_search():
     assert hits_line(1, 11.4, 0.2) == "1 hit in 11 ms"
-    assert hits_line(3, 11.4, 22.921) == "3 hits in 11 ms (22.9 s with opening and updating the index)"
+    assert hits_line(3, 11.4, 22.921) == "3 hits in 11 ms (22.9 s with indexing)"
 
 
 def test_a_preview_names_only_what_there_is_to_do(kept, notes):

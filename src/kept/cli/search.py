@@ -121,7 +121,7 @@ def show_result(result: SearchResult, query: str, config: Config, *, explain: bo
 
 def hits_line(hits: int, search_ms: float, took_s: float) -> str:
     """Return the number of hits with the time of the search, and that of the whole if it is noticeably longer."""
-    whole = f" ({took_s:.1f} s with opening and updating the index)" if took_s >= _NOTICEABLE_S else ""
+    whole = f" ({took_s:.1f} s with indexing)" if took_s >= _NOTICEABLE_S else ""
     return f"{plural(hits, 'hit')} in {search_ms:.0f} ms{whole}"
 
 
