@@ -82,12 +82,13 @@ def open_embedder(config: Config, name: str) -> Embedder | None:
     return make_embedder(name, settings, config.keys)
 
 
-def open_toolbox(loaded: LoadedConfig) -> Toolbox:
-    """Return the tools for a model. Without a workspace, each of them answers with an error."""
+def open_toolbox(loaded: LoadedConfig, *, project: str | None = None) -> Toolbox:
+    """Return the tools for a model, bound to a project if one is named. Without a workspace, each of them answers with
+    an error."""
     from kept.memory import Memory
     from kept.tools.toolbox import Toolbox
 
-    return Toolbox(Memory(loaded.config), open_sessions(loaded))
+    return Toolbox(Memory(loaded.config, project=project), open_sessions(loaded))
 
 
 def open_sessions(loaded: LoadedConfig) -> SessionStore:

@@ -6,8 +6,10 @@
     │   ├── EmptyNote
     │   └── BenchSetInvalid     a folder that is not a benchmark set, or a malformed line in one
     ├── ConfigError             a setting is unknown, misplaced or of the wrong type
+    │   └── AgentNotFound       no agent has this name
     ├── WorkspaceError
     │   ├── WorkspaceMissing
+    │   ├── ProjectNotFound     no project has this name, or none is for this folder
     │   ├── NoteNotFound
     │   ├── PathRefused         a path outside the workspace, or not a note
     │   ├── NoteTooLarge
@@ -106,6 +108,11 @@ class ConfigError(KeptError):
     default_hint = "'kept config path' shows the files that are read."
 
 
+class AgentNotFound(ConfigError):
+    code = "agent_not_found"
+    default_hint = "'kept agents list' shows the agents there are."
+
+
 class WorkspaceError(KeptError):
     code = "workspace"
 
@@ -113,6 +120,11 @@ class WorkspaceError(KeptError):
 class WorkspaceMissing(WorkspaceError):
     code = "workspace_missing"
     default_hint = "Create it with 'kept init', or name another with --workspace."
+
+
+class ProjectNotFound(WorkspaceError):
+    code = "project_not_found"
+    default_hint = "'kept projects list' shows the projects there are."
 
 
 class NoteNotFound(WorkspaceError):
@@ -385,8 +397,10 @@ STATUSES: dict[type[KeptError], ErrorStatus] = {
     KeptError: ErrorStatus(1, 500, _INTERNAL_ERROR),
     UsageError: ErrorStatus(2, 400, _INVALID_PARAMS),
     ConfigError: ErrorStatus(2, 500, _INTERNAL_ERROR),
+    AgentNotFound: ErrorStatus(3, 500, _INTERNAL_ERROR),
     WorkspaceError: ErrorStatus(8, 500, _INTERNAL_ERROR),
     WorkspaceMissing: ErrorStatus(3, 500, _INTERNAL_ERROR),
+    ProjectNotFound: ErrorStatus(3, 404, _INVALID_PARAMS),
     NoteNotFound: ErrorStatus(3, 404, _INVALID_PARAMS),
     PathRefused: ErrorStatus(4, 403, _INVALID_PARAMS),
     NoteTooLarge: ErrorStatus(8, 413, _INVALID_PARAMS),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from kept.clock import Clock, SystemClock
 from kept.config import Config, load_config
 from kept.config.schema import BuiltInProvider
+from kept.durable import make_private_folder
 from kept.errors import NoteNotFound, PathRefused, UsageError
 from kept.limits import is_utf8
 from kept.records import (
@@ -22,6 +23,7 @@ from kept.records import (
     Passage,
     Preview,
     Progress,
+    ProjectScope,
     SearchResult,
     SeenTail,
     Status,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from kept.backends.qmd import QmdWithFallback
     from kept.embedding.base import Embedder
     from kept.indexing.index_handle import IndexLimits
+    from kept.indexing.project_scope import ProjectView
     from kept.indexing.service import IndexService
     from kept.search.date_filter import When
 
@@ -66,8 +69,12 @@ class Memory:
         embedder: Embedder | None = None,
         clock: Clock | None = None,
         limits: IndexLimits | None = None,
+        project: str | None = None,
     ) -> None:
+        """Use `Memory.open` instead, except with a configuration. ``project`` is the name of a project."""
         self.config = config
+        self.project = project
+        """Project that this memory is bound to: it writes there, and nothing of other projects is found or read."""
         self.settings = config.memory_search
         self.workspace = Workspace.of(config)
         self.clock = clock or SystemClock()
@@ -90,11 +97,14 @@ class Memory:
         embedder: Embedder | None = None,
         clock: Clock | None = None,
         create: bool = False,
+        project: str | os.PathLike[str] | None = None,
     ) -> Memory:
         """Open the memory of an agent.
 
         ``settings`` overrides single settings by their dotted name, such as ``{"memory_search.provider": "none"}``.
-        ``embedder`` replaces the provider that the settings name. ``create`` creates a missing workspace.
+        ``embedder`` replaces the provider that the settings name. ``create`` creates a missing workspace, and
+        the agent if it is new. ``project`` binds the memory to a project, by its name or by a folder of its repository
+        (``"."``); see `Memory.project`.
         """
         loaded = load_config(
             home=os.fspath(home) if home else None,
@@ -103,11 +113,18 @@ class Memory:
             config_file=os.fspath(config) if config else None,
             settings=settings,
             trust_workspace=workspace is not None,
+            new_agent=create,
         )
         if create:
             Workspace.of(loaded.config).make()
+            make_private_folder(loaded.config.paths.folder)
         Workspace.of(loaded.config).require()
-        return cls(loaded.config, embedder=embedder, clock=clock)
+        name = None
+        if project is not None:
+            from kept.workspace.projects import get_project
+
+            name = get_project(Workspace.of(loaded.config), os.fspath(project))
+        return cls(loaded.config, embedder=embedder, clock=clock, project=name)
 
     def __enter__(self) -> Memory:
         return self
@@ -124,16 +141,38 @@ class Memory:
 
     # notes
 
-    def add(self, text: str, *, to: str | os.PathLike[str] = "daily", by_tool: bool = False) -> Written:
+    def add(
+        self,
+        text: str,
+        *,
+        to: str | os.PathLike[str] = "daily",
+        by_tool: bool = False,
+        project: str | None = None,
+    ) -> Written:
         """Append a text to today's log, to long-term memory (``to="memory"``) or to a note by its path.
 
         The text is on disk when this returns, and the next search finds it. Set ``by_tool`` if a model chose the
-        text: then only MEMORY.md and notes below memory/ can be written, never files of the system prompt.
+        text: then only MEMORY.md and notes below memory/ can be written, never files of the system prompt. With
+        ``project``, or in a memory that is bound to one, log and long-term memory are those of the project;
+        ``project="none"`` writes to the shared ones.
         """
         from kept.workspace.notes import add_note
 
-        max_bytes = self.settings.max_file_bytes
-        return add_note(self.workspace, text, to=os.fspath(to), clock=self.clock, max_bytes=max_bytes, by_tool=by_tool)
+        max_bytes, to = self.settings.max_file_bytes, os.fspath(to)
+        name = self._view().choose(project, to=to) if project or self.project else None
+        return add_note(
+            self.workspace, text, to=to, clock=self.clock, max_bytes=max_bytes, by_tool=by_tool, project=name
+        )
+
+    def find_project(self, folder: str | os.PathLike[str] = ".") -> str | None:
+        """Return the name of the project that a folder belongs to, by the remote of its repository, or None."""
+        from kept.workspace.workspace import has_projects
+
+        if not has_projects(self.workspace):
+            return None
+        from kept.workspace.projects import find_project
+
+        return find_project(self.workspace, os.fspath(folder))
 
     def read(self, path: str | os.PathLike[str], *, start: int | None = None, lines: int | None = None) -> Passage:
         """Return lines of a note, or of a conversation as a search cites it (``sessions/….jsonl``).
@@ -151,6 +190,8 @@ class Memory:
         if is_transcript_citation(path):
             from kept.sessions.spoken import read_transcript
 
+            if self.project:
+                self._view().require_visible(path)
             return read_transcript(self.config.paths.sessions, path, start=start, lines=lines)
         from kept.workspace.notes import read_passage
         from kept.workspace.workspace import is_markdown, may_be_title
@@ -159,10 +200,12 @@ class Memory:
         if may_be_title(path):
             from kept.indexing.browse import find_note
 
-            path = find_note(self.index_service, path, self.clock.now()) or path
+            path = find_note(self.index_service, path, self.clock.now(), scope=self._own_scope()) or path
             if "." not in path:
                 raise NoteNotFound(f"No note has the path, name or title '{path}'.")
-        elif "/" in path and not is_markdown(path):
+        if self.project:
+            self._view().require_visible(path)
+        if "/" in path and not is_markdown(path):
             try:  # memory/ideas is memory/ideas.md
                 return read_passage(self.workspace, f"{path}.md", start=start, lines=lines, max_bytes=max_bytes)
             except (NoteNotFound, PathRefused):
@@ -192,6 +235,7 @@ class Memory:
         since: When | None = None,
         until: When | None = None,
         tags: str | Iterable[str] = (),
+        project: str | None = None,
         seen: SeenTail | None = None,
         progress: Progress | None = None,
     ) -> SearchResult:
@@ -202,8 +246,10 @@ class Memory:
         A query that is only a time ("what did I do yesterday"), or none with ``since`` or ``until``, lists that time,
         oldest first; then ``SearchResult.period`` tells how the time was read. ``session_key`` is full or short
         (``telegram:5054``). With it or ``channel``, only conversations are searched. With ``tags``, only notes that
-        have all of them; #area/home counts as #area too. ``seen`` is the end of a conversation that the caller knows:
-        its passages are left out, and what was said there last need not be indexed first.
+        have all of them; #area/home counts as #area too. With ``project``, or in a memory that is bound to one, notes
+        and conversations of the project are preferred, and those of other projects are left out;
+        ``project="none"`` leaves out those of all projects. ``seen`` is the end of a conversation that the caller
+        knows: its passages are left out, and what was said there last need not be indexed first.
         """
         service = self.index_service
         service.require_usable()
@@ -211,7 +257,9 @@ class Memory:
             service.import_search()
         from kept.search.query import parse_query
 
-        filters = self._filters(source, path, since, until, session_key=session_key, channel=channel, tags=tags)
+        filters = self._filters(
+            source, path, since, until, session_key=session_key, channel=channel, tags=tags, project=project
+        )
         listed = self._list_time(query, filters, max_results, progress)
         if listed is not None:
             return _leave_out(listed, seen) if seen else listed
@@ -237,7 +285,7 @@ class Memory:
             )
         if seen:
             result = _leave_out(result, seen, max_results)
-        return self._explain_no_hits(result, filters)
+        return self._complete(result, filters)
 
     def list(
         self,
@@ -263,7 +311,8 @@ class Memory:
 
     def tags(self, *, progress: Progress | None = None) -> TagList:
         """Return the tags of all notes, each with the number of notes that have it or a tag below it."""
-        counts, degraded = self.index_service.read(lambda live: live.notes.count_tags(), progress=progress)
+        scope = self._own_scope()
+        counts, degraded = self.index_service.read(lambda live: live.count_tags(scope), progress=progress)
         counts.sort(key=lambda count: count[0].split("/"))
         return TagList(tuple(TagCount(tag, notes) for _, tag, notes in counts), degraded)
 
@@ -277,13 +326,16 @@ class Memory:
         if os.path.isabs(name):
             name = self.workspace.cite(os.path.normpath(name))
         links, degraded = self.index_service.read(lambda live: read_links(live.notes, name), progress=progress)
-        return replace(links, degraded=degraded)
+        return replace(self._view().visible_links(links) if self.project else links, degraded=degraded)
 
     def broken_links(self, *, progress: Progress | None = None) -> BrokenLinks:
         """Return the links of all notes that lead nowhere, by path and line."""
         from kept.search.note_links import read_broken_links
 
-        links, degraded = self.index_service.read(lambda live: read_broken_links(live.notes), progress=progress)
+        is_hidden = self._view().is_hidden
+        links, degraded = self.index_service.read(
+            lambda live: read_broken_links(live.notes, is_hidden), progress=progress
+        )
         return BrokenLinks(links, degraded)
 
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
@@ -331,6 +383,7 @@ class Memory:
         session_key: str | None = None,
         channel: str | None = None,
         tags: str | Iterable[str] = (),
+        project: str | None = None,
     ) -> Filter:
         _require_text(source=source, path=path, channel=channel)
         since_ms = until_ms = full_key = None
@@ -354,7 +407,16 @@ class Memory:
             session_key=full_key,
             channel=channel or None,
             tags=_tag_keys(tags) if tags else (),
+            scope=self._view().scope(project) if project or self.project else None,
         )
+
+    def _view(self) -> ProjectView:
+        from kept.indexing.project_scope import ProjectView
+
+        return ProjectView(self.config, self.workspace, self.project)
+
+    def _own_scope(self) -> ProjectScope | None:
+        return self._view().scope() if self.project else None
 
     def _list_time(
         self, query: str, filters: Filter, max_results: int | None, progress: Progress | None
@@ -378,9 +440,16 @@ class Memory:
         result = list_period(self.index_service, narrowed, text, max_results=limit, progress=progress)
         if time_query and not result.hits and time_query.may_be_mentioned(now):
             return None
-        return self._explain_no_hits(result, filters)
+        return self._complete(result, filters)
 
-    def _explain_no_hits(self, result: SearchResult, filters: Filter) -> SearchResult:
+    def _complete(self, result: SearchResult, filters: Filter) -> SearchResult:
+        """Return a result with the projects of its hits, or the reason if there are none."""
+        from kept.workspace.workspace import has_projects
+
+        if result.hits and has_projects(self.workspace):
+            from kept.indexing.project_scope import name_projects
+
+            result = name_projects(result, self.config, self.workspace)
         if result.hits or not (filters.path or filters.channel or filters.tags):
             return result
         from kept.indexing.browse import explain_no_hits

@@ -15,6 +15,22 @@ Progress = Callable[[int, int, str], None]
 """Function that is called with completed, total and a label during long work."""
 
 
+PROJECTS_FOLDER = "memory/projects"
+"""Folder in the workspace with the notes of projects, each in a folder of its own."""
+
+
+PROJECT_MARKER = "PROJECT.md"
+"""Note in the folder of a project that names its repository."""
+
+
+def project_of_path(path: str) -> str | None:
+    """Return the project that a note belongs to by its path in the workspace, or None for a shared one."""
+    if path[: len(PROJECTS_FOLDER) + 1].lower() != f"{PROJECTS_FOLDER}/":  # some file systems ignore case
+        return None
+    name, slash, _ = path[len(PROJECTS_FOLDER) + 1 :].partition("/")
+    return name if slash else None
+
+
 def cite(path: str, start_line: int, end_line: int) -> str:
     """Return the citation of a passage: path#L3-L9, or path#L3 for one line."""
     return f"{path}#L{start_line}" if start_line == end_line else f"{path}#L{start_line}-L{end_line}"
@@ -92,6 +108,18 @@ class Matrix:
 
 
 @frozen
+class ProjectScope:
+    """A project that a search is made in: its notes are preferred, and those of other projects are left out."""
+
+    name: str
+    """Empty outside all projects: then only what is shared is searched."""
+    own_transcripts: frozenset[str] = frozenset()
+    """Citations of the conversations in the project."""
+    hidden_transcripts: frozenset[str] = frozenset()
+    """Citations of the conversations in other projects."""
+
+
+@frozen
 class Filter:
     """Limits of a search. Empty fields do not limit."""
 
@@ -104,10 +132,11 @@ class Filter:
     channel: str | None = None
     tags: tuple[str, ...] = ()
     """Keys of tags. A passage has to have all of them."""
+    scope: ProjectScope | None = None
 
     def __bool__(self) -> bool:
         named = self.sources or self.path or self.tags or self.session_key is not None or self.channel is not None
-        return bool(named or self.since_ms is not None or self.until_ms is not None)
+        return bool(named or self.scope or self.since_ms is not None or self.until_ms is not None)
 
 
 @frozen
@@ -139,6 +168,8 @@ class Hit:
     channel: str | None = None
     listed: bool = False
     """True in a list of a time, where nothing is ranked: the score is 1."""
+    project: str | None = None
+    """Project that the note or conversation belongs to; None if it is shared."""
 
     @property
     def citation(self) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from kept.config import LoadedConfig
+from kept.config.agent_entry import plan_entry, plan_entry_removal
 from kept.config.layers import layers_of_tree
 from kept.config.read import snake
 from kept.config.settings_edit import find_path, find_value, remove_value, set_value
@@ -57,6 +58,26 @@ def unset_setting(loaded: LoadedConfig, key: str, *, agent: str | None) -> Setti
         return remove_value(text, path) if _has(parse_settings("", text.encode()), path) else text
 
     return _change(loaded, key, remove, agent)
+
+
+def put_agent_entry(loaded: LoadedConfig, values: Mapping[str, str]) -> None:
+    """Set values in the agent's entry of agents.list, which is added if there is none."""
+    file = loaded.user_file.path
+    with locked_settings(file) as real_path:
+        content = plan_entry(file, loaded.config.agent_id, values)
+        write_atomic(real_path, content if loaded.user_file.exists else HEADER.encode() + content)
+
+
+def remove_agent_entry(loaded: LoadedConfig) -> bool:
+    """Remove the agent's entry from agents.list. Return False if there is none."""
+    file = loaded.user_file.path
+    if not loaded.user_file.exists:
+        return False
+    with locked_settings(file) as real_path:
+        content = plan_entry_removal(file, loaded.config.agent_id)
+        if content is not None:
+            write_atomic(real_path, content)
+        return content is not None
 
 
 def check_text(path: str, text: str, agent: str) -> None:

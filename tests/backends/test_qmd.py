@@ -168,7 +168,7 @@ def test_what_it_cannot_narrow_by_is_answered_by_our_own_index_which_says_so(qmd
     for narrow in ({"path": "MEMORY.md"}, {"since": "7d"}):
         result = qmd().search("parrot", **narrow)
         assert paths(result) == ["MEMORY.md"]
-        assert result.degraded == ("Answered from Kept's own index: qmd cannot narrow by path, date or tag.",)
+        assert result.degraded == ("Answered from Kept's own index: qmd cannot narrow by path, date, tag or project.",)
 
 
 # where it does not answer

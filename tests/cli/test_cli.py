@@ -125,7 +125,7 @@ def test_search_json_has_exactly_the_shape_others_rely_on(kept, notes):
     hit = shown["results"][0]
     assert list(hit) == [
         "path", "startLine", "endLine", "score", "vectorScore", "textScore",
-        "snippet", "source", "timestamp", "citation", "heading",
+        "snippet", "source", "timestamp", "citation", "heading", "project",
     ]  # fmt: skip
     assert hit["path"] == "memory/2026-03-02.md"
     assert hit["citation"] == f"{hit['path']}#L{hit['startLine']}-L{hit['endLine']}"
@@ -380,6 +380,7 @@ def test_watch_indexes_at_once_and_stops_when_told(environment, notes):
 
 def test_global_options_come_before_the_command(kept, tmp_path):
     folder, other_home = tmp_path / "w", tmp_path / "h"
+    (other_home / "agents/ada").mkdir(parents=True)
     write_file(folder / "MEMORY.md", "lighthouse")
     shown = kept("--workspace", folder, "--home", other_home, "--agent", "ada", "status", "--json").json
     assert shown["workspaceDir"] == str(folder)
@@ -492,7 +493,7 @@ def test_a_misspelt_command_suggests_the_nearest(kept):
     assert "Did you mean 'search'?" in kept("serach", "x").err
 
 
-@pytest.mark.parametrize("args", [[], ["config"], ["sessions"], ["import"], ["hook"]])
+@pytest.mark.parametrize("args", [[], ["config"], ["sessions"], ["hook"]])
 def test_no_command_shows_the_help_as_help(kept, args):
     ended = kept(*args)
     assert ended.code == 2

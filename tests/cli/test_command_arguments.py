@@ -27,6 +27,7 @@ from tests.support.terminals import run_on_terminal, without_styles
 )
 def test_global_options_are_accepted_after_the_command(kept, tmp_path, args):
     folder, other_home = tmp_path / "w", tmp_path / "h"
+    (other_home / "agents/ada").mkdir(parents=True)
     write_file(folder / "MEMORY.md", "lighthouse")
     args = [arg.format(home=other_home, folder=folder) for arg in args]
     shown = kept(*args, *([] if "--json" in args else ["--json"])).json

@@ -50,7 +50,7 @@ def complete(kept, session):
         ("kept search x --tag #W", ["work"]),
         ("kept search x --channel te", ["telegram"]),
         ("kept --agent c", ["coder"]),
-        ("kept search --agent ", ["coder", "main"]),
+        ("kept search --agent ", ["main", "coder"]),
         ("kept config set memory_search.query.m", ["memory_search.query.max_results", "memory_search.query.min_score"]),
         ("kept config explain gateway.te", ["gateway.telegram", "gateway.telegram.allow_users"]),
         ("kept --set memory_search.prov", ["memory_search.provider="]),

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import re
+
+import pytest
+
+from tests.support.chat_exports import claude_talk, claude_zip, gpt_talk, gpt_zip, write_zip
 from tests.support.files import write_file
-from tests.support.foreign_transcripts import cc_user, lines, pi_answer, pi_header, pi_user, say
+from tests.support.foreign_transcripts import (
+    cc_user,
+    cx_event,
+    cx_item,
+    cx_meta,
+    lines,
+    pi_answer,
+    pi_header,
+    pi_user,
+    say,
+)
+from tests.support.terminals import run_on_terminal, without_styles
 
 
 def test_a_person_sees_what_came_of_it(kept, tmp_path):
@@ -12,10 +29,11 @@ def test_a_person_sees_what_came_of_it(kept, tmp_path):
     done = kept("import", "pi", tmp_path / "from")
     assert done.code == 0
     assert done.out.splitlines()[0] == "1 session with 1 message: 1 imported."
-    assert "message (user) → message" in done.out
+    assert "→ message" not in done.out
     assert "a.jsonl:3: the line is damaged: it is not JSON." in done.err
     assert "b.jsonl: is not JSONL" in done.err
     assert kept("import", "pi", tmp_path / "from").out.startswith("1 session with 1 message: 1 here already.")
+    assert "message (user) → message" in kept("import", "pi", tmp_path / "from", "--verbose").out
     assert "Hello" in kept("sessions", "show", "walk-1").out
 
 
@@ -86,6 +104,7 @@ def test_an_empty_template_gives_way_to_a_real_memory(kept, tmp_path, workspace)
 
 def test_another_agent_gets_its_own(kept, tmp_path):
     path = write_file(tmp_path / "a.jsonl", lines(pi_header(), pi_user("a1", None, "Hello")))
+    kept("agents", "add", "work")
     kept("--agent", "work", "import", "pi", path)
     assert kept("sessions", "list", "--json").json == {"sessions": []}
     listed = kept("--agent", "work", "sessions", "list", "--json").json["sessions"]
@@ -94,3 +113,193 @@ def test_another_agent_gets_its_own(kept, tmp_path):
 
 def test_a_path_that_is_not_there_is_a_mistake(kept, tmp_path):
     assert kept("import", "codex", tmp_path / "nowhere", "--json").code == 2
+
+
+def test_an_export_is_imported_and_found_by_its_words_and_its_title(kept, tmp_path):
+    kept("import", "chatgpt", gpt_zip(tmp_path / "gpt.zip", gpt_talk()))
+    done = kept("import", "claude-ai", claude_zip(tmp_path / "claude.zip", claude_talk()))
+    assert done.out == "1 session with 2 messages: 1 imported.\n"
+    assert "blue pot" in kept("search", "spare key", "--source", "sessions").out
+    listed = kept("sessions", "list", "--json").json["sessions"]
+    assert {session["sessionKey"] for session in listed} == {
+        "agent:main:chatgpt:default:direct:gpt-1",
+        "agent:main:claude-ai:default:direct:cl-1",
+    }
+
+
+@pytest.fixture
+def transcripts(tmp_path):
+    """Return a file of every format."""
+    said = {"role": "user", "content": [{"type": "input_text", "text": "Hello"}]}
+    return {
+        "claude-code": write_file(tmp_path / "cc" / "a.jsonl", lines(cc_user("u1", None, "Hello"))),
+        "codex": write_file(tmp_path / "cx" / "a.jsonl", lines(cx_meta(), cx_item("message", **said))),
+        "pi": write_file(tmp_path / "pi" / "a.jsonl", lines(pi_header(), pi_user("a1", None, "Hello"))),
+        "chatgpt": gpt_zip(tmp_path / "gpt" / "a.zip", gpt_talk()),
+        "claude-ai": claude_zip(tmp_path / "claude" / "a.zip", claude_talk()),
+    }
+
+
+def test_a_file_of_another_format_is_named_for_what_it_is(kept, transcripts):
+    nouns = {
+        "claude-code": "a Claude Code transcript",
+        "codex": "a Codex transcript",
+        "pi": "a pi transcript",
+        "chatgpt": "a ChatGPT export",
+        "claude-ai": "a Claude.ai export",
+    }
+    others = {
+        "claude-code": "codex",
+        "codex": "pi",
+        "pi": "chatgpt",
+        "chatgpt": "claude-ai",
+        "claude-ai": "claude-code",
+    }
+    for own, named in others.items():
+        done = kept("import", named, transcripts[own])
+        assert (done.code, done.out) == (2, ""), own
+        assert f"{transcripts[own]} looks like {nouns[own]}" in done.err
+        assert f"Run: kept import {own} {transcripts[own]}" in done.err
+    assert kept("sessions", "list", "--json").json == {"sessions": []}
+
+
+def test_a_folder_of_another_format_is_named_too(kept, transcripts):
+    done = kept("import", "codex", transcripts["chatgpt"].parent)
+    assert (done.code, "kept import chatgpt" in done.err) == (2, True)
+    done = kept("import", "chatgpt", transcripts["pi"].parent, "--json")
+    assert (done.code, done.json["error"]["code"]) == (2, "usage")
+
+
+def test_a_file_of_no_known_format_is_an_error(kept, tmp_path):
+    path = write_file(tmp_path / "diary.txt", "Dear diary\n")
+    for named in ("codex", "chatgpt"):
+        assert kept("import", named, path).code == 2
+    assert (
+        "diary.txt: is not JSONL: no line of it is a record; nothing was imported." in kept("import", "codex", path).err
+    )
+    other = write_file(tmp_path / "other.jsonl", '{"a": 1}\n')
+    assert "other.jsonl: is not a Codex transcript; nothing was imported." in kept("import", "codex", other).err
+
+
+def test_other_formats_among_the_right_ones_are_only_mentioned(kept, transcripts):
+    folder = transcripts["codex"].parent
+    write_file(folder / "b.jsonl", transcripts["claude-code"].read_text())
+    done = kept("import", "codex", folder)
+    assert (done.code, done.out) == (0, "1 session with 1 message: 1 imported.\n")
+    assert "b.jsonl: looks like a Claude Code transcript." in done.err
+
+
+def test_a_hostile_archive_is_one_line(kept, tmp_path):
+    path = write_zip(tmp_path / "x.zip", {"conversations.json": [gpt_talk()], "../evil": b"x"})
+    done = kept("import", "chatgpt", path)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert done.err.startswith(f"Error: {path} has a file whose name leads out of it")
+
+
+def test_the_tokens_of_codex_are_counted(kept, tmp_path):
+    def count(**info):
+        return cx_event("token_count", **info)
+
+    def used(tokens_in, tokens_out):
+        return {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
+
+    question = cx_item("message", role="user", content=[{"type": "input_text", "text": "Hello"}])
+    answer = cx_item("message", role="assistant", content=[{"type": "output_text", "text": "Hi"}])
+    forms = {
+        "last": [question, answer, count(info={"last_token_usage": used(100, 10)}), count(info=None)],
+        "totals": [
+            question,
+            answer,
+            count(info={"total_token_usage": used(60, 6)}),
+            answer,
+            count(info={"total_token_usage": used(100, 10)}),
+        ],
+        "flat": [question, answer, count(**used(100, 10)), count(**used(100, 10))],
+        "early": [question, count(info={"last_token_usage": used(100, 10)}), answer],
+    }
+    for name, records in forms.items():
+        write_file(tmp_path / "cx" / f"{name}.jsonl", lines(cx_meta(name), *records))
+    kept("import", "codex", tmp_path / "cx")
+    listed = kept("sessions", "list", "--json").json["sessions"]
+    assert {
+        session["sessionId"]: (session["inputTokens"], session["outputTokens"]) for session in listed
+    } == dict.fromkeys(forms, (100, 10))
+
+
+# without a format
+
+
+@pytest.fixture
+def machine(tmp_path, transcripts):
+    """Fill the home folder with conversations in their usual places. Return the variables that move some of them."""
+    user = tmp_path / "user"
+    write_file(user / ".claude/projects/p/a.jsonl", transcripts["claude-code"].read_text())
+    write_file(user / "codex-home/sessions/2026/a.jsonl", transcripts["codex"].read_text())
+    write_file(user / ".openclaw/agents/main/sessions/o.jsonl", lines(pi_header("oc-1"), pi_user("a1", None, "Hi")))
+    write_file(user / ".openclaw/workspace/MEMORY.md", "- The spade is in the shed.\n")
+    write_file(user / ".pi/agent/sessions/p.jsonl", transcripts["pi"].read_text())
+    gpt_zip(user / "Downloads" / "my export.zip", gpt_talk())
+    write_zip(user / "Downloads" / "photos.zip", {"a.jpg": b"x"})
+    return {"CODEX_HOME": str(user / "codex-home")}
+
+
+def test_import_alone_says_what_there_is_and_imports_nothing(kept, machine):
+    done = kept("import", env=machine)
+    assert done.code == 0
+    rows = [re.split(r"  +", line) for line in done.out.splitlines()[:5]]
+    assert rows == [
+        ["Source", "Folder", "Sessions", "New", "Grown"],
+        ["Claude Code", "~/.claude/projects", "1", "1", "0"],
+        ["Codex", "~/codex-home/sessions", "1", "1", "0"],
+        ["OpenClaw", "~/.openclaw", "1", "1", "0"],
+        ["pi", "~/.pi/agent/sessions", "1", "1", "0"],
+    ]
+    assert "kept import chatgpt '" in done.out
+    assert "photos.zip" not in done.out
+    assert "To import them all: kept import --yes" in done.out
+    assert kept("sessions", "list", "--json").json == {"sessions": []}
+
+
+def test_import_alone_imports_everything_with_yes(kept, machine, workspace):
+    done = kept("import", "--yes", "--json", env=machine).json
+    assert [report["imported"] for report in done["reports"]] == [1, 1, 1, 1]
+    assert [export["format"] for export in done["exports"]] == ["chatgpt"]
+    assert "spade" in (workspace / "MEMORY.md").read_text()
+    again = kept("import", "--yes", "--json", env=machine).json
+    assert (again["reports"], [source["new"] for source in again["sources"]]) == ([], [0, 0, 0, 0])
+
+
+def test_import_alone_asks_on_a_terminal(kept, machine, environment, workspace):
+    variables = {**environment, **machine, "KEPT_WORKSPACE": str(workspace)}
+    shown = without_styles(run_on_terminal(["import"], variables, typed=b"n\n"))
+    assert "Import 4 sessions (4 new)?" in shown
+    assert kept("sessions", "list", "--json").json == {"sessions": []}
+    run_on_terminal(["import"], variables, typed=b"y\n")
+    assert len(kept("sessions", "list", "--json").json["sessions"]) == 4
+
+
+def test_a_program_has_a_usual_folder(kept, machine, tmp_path):
+    assert kept("import", "codex", env=machine).out == "1 session with 1 message: 1 imported.\n"
+    write_file(tmp_path / "elsewhere/projects/p/b.jsonl", lines({**cc_user("u1", None, "Hello"), "sessionId": "cc-2"}))
+    variables = {"CLAUDE_CONFIG_DIR": str(tmp_path / "elsewhere")}
+    done = kept("import", "claude-code", "--json", env=variables).json
+    assert [session["sessionId"] for session in done["sessions"]] == ["cc-2"]
+
+
+def test_nothing_on_the_machine_is_said(kept, tmp_path):
+    done = kept("import")
+    assert (done.code, "No conversations of Claude Code, Codex, OpenClaw or pi" in done.out) == (0, True)
+    missing = kept("import", "pi")
+    assert missing.code == 2
+    assert f"There are no conversations of pi in {tmp_path / 'user/.pi/agent/sessions'}." in missing.err
+
+
+def test_a_large_import_shows_its_progress_on_a_terminal(tmp_path, environment, workspace):
+    padding = json.dumps("x" * 21_000_000)
+    write_file(
+        tmp_path / "conversations.json", f'[{{"mapping": {{}}, "padding": {padding}}}, {json.dumps(gpt_talk())}]'
+    )
+    variables = {**environment, "KEPT_WORKSPACE": str(workspace)}
+    shown = run_on_terminal(["import", "chatgpt", str(tmp_path / "conversations.json")], variables)
+    assert "Importing" in shown
+    assert "1 session with 2 messages: 1 imported." in without_styles(shown)

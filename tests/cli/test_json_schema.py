@@ -14,8 +14,10 @@ from jsonschema import Draft202012Validator
 from kept.cli.root import COMMANDS, cli
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
+from tests.support.chat_exports import gpt_talk, gpt_zip
 from tests.support.commands import start_kept
 from tests.support.files import write_file
+from tests.support.foreign_transcripts import lines, pi_header, pi_user
 from tests.support.repository import ROOT
 
 SCHEMA = json.loads((ROOT / "docs/reference/json.schema.json").read_text())
@@ -23,7 +25,7 @@ SNAKE_CASE = ("config show", "bench")
 """Documented with the names of the settings and figures, which programs rely on."""
 SHARED = {
     *("hit", "period", "link", "file", "session", "entries", "importReport", "settingRow", "settingChange"),
-    *("syncReport", "error"),
+    *("syncReport", "error", "agent"),
 }
 """Parts of the output of several commands."""
 
@@ -52,6 +54,8 @@ def session(home: Path, workspace: Path) -> str:
     write_file(workspace.parent / "set/corpus.jsonl", '{"id": "d1", "text": "Ada keeps the lighthouse."}\n')
     write_file(workspace.parent / "set/queries.jsonl", '{"id": "q1", "text": "who keeps it?", "category": "c"}\n')
     write_file(workspace.parent / "set/qrels.tsv", "query-id\tcorpus-id\trel\nq1\td1\t1\n")
+    gpt_zip(workspace.parent / "user/Downloads/gpt.zip", gpt_talk())
+    write_file(workspace.parent / "user/.pi/agent/sessions/a.jsonl", lines(pi_header(), pi_user("a1", None, "Hello")))
     with SessionStore.open(home=home) as sessions:
         record = sessions.get_or_create("telegram", "5054")
         sessions.append(record.id, Message.of("user", "Where is the lighthouse?"))
@@ -76,6 +80,12 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("links", ["links", "MEMORY.md"]),
         ("links", ["links", "Ideas"]),
         ("links --broken", ["links", "--broken"]),
+        ("agents list", ["agents", "list"]),
+        ("agents add", ["agents", "add", "coder"]),
+        ("agents remove", ["agents", "remove", "coder"]),
+        ("projects add", ["projects", "add", "otter", str(tmp / "fresh")]),
+        ("projects list", ["projects", "list"]),
+        ("projects remove", ["projects", "remove", "otter"]),
         ("status", ["status"]),
         ("doctor", ["doctor"]),
         ("providers", ["providers"]),
@@ -94,8 +104,10 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("sessions delete", ["sessions", "delete", session]),
         *(
             (f"import {kind}", ["import", kind, str(tmp / "fresh")])
-            for kind in ("claude-code", "codex", "openclaw", "pi")
+            for kind in ("claude-code", "codex", "openclaw", "pi", "claude-ai")
         ),
+        ("import chatgpt", ["import", "chatgpt", str(tmp / "user/Downloads/gpt.zip")]),
+        ("import", ["import", "--yes"]),
         ("connect", ["connect", "cursor", "--scope", "project", "--project", str(tmp), "--dry-run"]),
         ("bench", ["bench", str(tmp / "set"), "--no-baselines", "--jobs", "1"]),
         ("bench --init", ["bench", "--init", str(tmp / "starter")]),

@@ -76,6 +76,7 @@ def test_a_unit_starts_the_program_on_this_memory_and_systemd_accepts_it(service
 
 def test_home_agent_and_settings_of_the_command_are_in_the_unit(service, tmp_path):
     home = tmp_path / 'ho me$x%y"q'
+    write_file(home / "config.yaml", "agents: {list: [{id: coder}]}\n")
     ended = service("watch", "--agent", "coder", "--set", "memory_search.provider=none", KEPT_HOME=str(home))
     verify(ended.out, tmp_path, "kept-watch")
     (line,) = [line for line in ended.out.splitlines() if line.startswith("ExecStart=")]

@@ -85,14 +85,16 @@ def changed_lines(before: str, after: str) -> tuple[list[str], list[str]]:
         (["model.daily_budget_tokens", "null"], [], ["    model:", "      daily_budget_tokens:"]),
     ],
 )
-def test_set_changes_one_setting_and_keeps_comments_and_formatting(kept, file, args, gone, new):
+def test_set_changes_one_setting_and_keeps_comments_and_formatting(kept, home, file, args, gone, new):
+    (home / "agents/coder").mkdir(parents=True)
     ended = kept("config", "set", *args)
     assert (ended.code, "config.yaml" in ended.out) == (0, True), ended.err
     assert changed_lines(FILE, file.read_text()) == (gone, new)
     assert kept("config", "show").code == 0
 
 
-def test_new_settings_are_not_put_between_a_comment_and_what_it_is_about(kept, file):
+def test_new_settings_are_not_put_between_a_comment_and_what_it_is_about(kept, home, file):
+    (home / "agents/coder").mkdir(parents=True)
     kept("config", "set", "memory_search.fallback", "none")
     kept("config", "set", "model.name", "opus", "--agent", "coder")
     text = file.read_text()
@@ -122,7 +124,7 @@ def test_set_changes_the_value_that_is_in_effect(kept, home):
     kept("config", "set", "model.name", "c")
     assert kept("config", "get", "model.name").out == "c\n"
     kept("config", "set", "agents.defaults.model.name", "d")
-    assert load_config(home=str(home), agent="other", environ={}).config.agent.model.name == "d"
+    assert load_config(home=str(home), agent="other", environ={}, new_agent=True).config.agent.model.name == "d"
 
 
 def test_set_says_if_another_layer_overrides_it(kept, file):

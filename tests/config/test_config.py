@@ -102,10 +102,12 @@ def test_home_agent_and_file_come_from_the_environment_and_flags_win(tmp_path):
     other = write_file(tmp_path / "other.yaml", with_results(21))
     third = write_file(tmp_path / "third.yaml", with_results(22))
     env = {"KEPT_HOME": str(tmp_path / "h"), "KEPT_AGENT": "ada", "KEPT_CONFIG": str(other)}
-    config = load_config(environ=env).config
+    config = load_config(environ=env, new_agent=True).config
     assert (config.home, config.agent_id) == (str(tmp_path / "h"), "ada")
     assert config.memory_search.query.max_results == 21
-    config = load_config(environ=env, home=str(tmp_path / "i"), agent="bob", config_file=str(third)).config
+    config = load_config(
+        environ=env, home=str(tmp_path / "i"), agent="bob", config_file=str(third), new_agent=True
+    ).config
     assert (config.home, config.agent_id) == (str(tmp_path / "i"), "bob")
     assert config.memory_search.query.max_results == 22
 

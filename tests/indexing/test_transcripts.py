@@ -163,7 +163,7 @@ def test_filters_by_session_channel_and_the_time_of_the_turn(tmp_path):
 
 
 def test_no_agent_finds_the_conversations_of_another(tmp_path):
-    with open_sessions(tmp_path, agent="research") as store:
+    with open_sessions(tmp_path, agent="research", create=True) as store:
         record = talk(store, "The parrot is green.")
     with open_memory(tmp_path) as memory:
         assert memory.search("parrot").hits == ()
@@ -175,7 +175,7 @@ def test_no_agent_finds_the_conversations_of_another(tmp_path):
 
 def test_two_agents_that_share_an_index_file_do_not_find_each_others_conversations(tmp_path):
     shared = {"memory_search.store.path": str(tmp_path / "shared.sqlite")}
-    with open_sessions(tmp_path, agent="research") as store:
+    with open_sessions(tmp_path, agent="research", create=True) as store:
         talk(store, "The parrot is green.")
     with open_memory(tmp_path, agent="research", settings=shared) as memory:
         assert len(memory.search("parrot")) == 1

@@ -89,7 +89,7 @@ def test_the_transcript_is_where_the_design_says(tmp_path):
 def test_agents_do_not_see_each_others_sessions(tmp_path):
     with open_sessions(tmp_path) as store:
         session = store.get_or_create("telegram", "5054")
-    with SessionStore.open(home=tmp_path / "home", agent="other") as other:
+    with SessionStore.open(home=tmp_path / "home", agent="other", create=True) as other:
         assert other.recent() == []
         with pytest.raises(SessionNotFound):
             other.get(session.id)

@@ -22,9 +22,9 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 class StdioClient:
     """`kept mcp` as a process that speaks over standard input and output."""
 
-    def __init__(self, env: dict[str, str], cwd: Path, *options: str) -> None:
+    def __init__(self, env: dict[str, str], cwd: Path, *options: str, after: tuple[str, ...] = ()) -> None:
         self.process = subprocess.Popen(
-            [KEPT, *options, "mcp"],
+            [KEPT, *options, "mcp", *after],
             env=env,
             cwd=cwd,
             stdin=subprocess.PIPE,

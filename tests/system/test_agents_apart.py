@@ -25,7 +25,7 @@ def test_what_one_agent_was_told_is_not_found_by_another(kept, home):
 
 def test_every_agent_has_a_workspace_of_its_own_by_default(home, tmp_path):
     def place(agent: str | None = None) -> str:
-        return load_config(home=str(home), agent=agent, environ={}).config.workspace
+        return load_config(home=str(home), agent=agent, environ={}, new_agent=True).config.workspace
 
     assert (place(), place("main")) == (str(home / "workspace"),) * 2
     assert place("bob") == str(home / "workspace-bob")
@@ -38,7 +38,8 @@ def test_init_names_a_workspace_for_its_own_agent_only(kept, home, tmp_path, whe
     kept("init", *(tmp_path / name for name in where), env=ALONE)
     place = tmp_path / "mine" if where else home / "workspace"
     assert load_config(home=str(home), environ={}).config.workspace == str(place)
-    assert load_config(home=str(home), agent="bob", environ={}).config.workspace == str(home / "workspace-bob")
+    bob = load_config(home=str(home), agent="bob", environ={}, new_agent=True).config
+    assert bob.workspace == str(home / "workspace-bob")
 
 
 def test_init_moves_the_workspace_of_its_own_agent_only(kept, home, tmp_path):
@@ -49,7 +50,8 @@ def test_init_moves_the_workspace_of_its_own_agent_only(kept, home, tmp_path):
     assert load_config(home=str(home), environ={}).config.workspace == str(home / "workspace")
 
 
-def test_a_missing_workspace_of_another_agent_names_its_command(kept):
+def test_a_missing_workspace_of_another_agent_names_its_command(kept, home):
+    write_file(home / "config.yaml", "agents: {list: [{id: bob}]}\n")
     assert "'kept --agent bob init'" in kept("--agent", "bob", "search", "x", env=ALONE).err
 
 
@@ -80,7 +82,7 @@ def test_doctor_says_nothing_where_every_agent_has_its_own(kept, home):
 
 def test_instructions_are_those_of_a_workspace_that_the_settings_name(home, tmp_path):
     def trusts(env: dict[str, str] | None = None, **options: str) -> bool:
-        return load_config(home=str(home), environ=env or {}, **options).config.trusts_workspace
+        return load_config(home=str(home), environ=env or {}, new_agent=True, **options).config.trusts_workspace
 
     cloned = str(tmp_path / "cloned")
     assert trusts()

@@ -16,6 +16,8 @@ SAME_ROLE = {
     "openai",
     "voyage",
     # a command, beside what it calls
+    "agents",
+    "projects",
     "doctor",
     "gateway",
     "index",

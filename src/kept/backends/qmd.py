@@ -53,7 +53,7 @@ ReadLines = Callable[[str, int, int], Passage]
 
 SearchIndex = Callable[[Filter], SearchResult]
 """Function that searches Kept's own index."""
-_NO_FILTERS = "Answered from Kept's own index: qmd cannot narrow by path, date or tag."
+_NO_FILTERS = "Answered from Kept's own index: qmd cannot narrow by path, date, tag or project."
 
 
 @frozen
@@ -297,7 +297,13 @@ class QmdWithFallback:
         filters = query.filters
         if filters.sources == ("sessions",) or filters.session_key is not None or filters.channel is not None:
             return search_index(filters)
-        if filters.path or filters.tags or filters.since_ms is not None or filters.until_ms is not None:
+        if (
+            filters.path
+            or filters.tags
+            or filters.scope
+            or filters.since_ms is not None
+            or filters.until_ms is not None
+        ):
             return _with_reason(search_index(filters), _NO_FILTERS)
         notes, failure = self._search_qmd(query, files)
         if failure is not None:

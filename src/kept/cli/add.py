@@ -16,15 +16,24 @@ from kept.errors import NoteTooLarge
 @click.command("add", cls=TextCommand)
 @click.argument("text", nargs=-1)
 @click.option("--to", default="daily", metavar="daily|memory|PATH", help="Note to append to.")
+@click.option(
+    "--project",
+    metavar="[NAME]",
+    is_flag=False,
+    flag_value=".",
+    help="Write to the notes of this project, or without NAME to those of the project of the current folder.",
+)
 @json_option
 @click.pass_obj
-def command(options: Globals, text: tuple[str, ...], to: str, as_json: bool) -> None:
+def command(options: Globals, text: tuple[str, ...], to: str, project: str | None, as_json: bool) -> None:
     """Write TEXT to a note. Without TEXT, or with '-', read it from standard input."""
+    if project and not text and len(project.split()) > 1:  # --project "We use tabs."
+        text, project = (project,), "."
     from_stdin = text == ("-",) or (not text and not sys.stdin.isatty())
     with options.memory() as memory:
         limit = memory.settings.max_file_bytes
         note = read_stdin(limit, refusal=NoteTooLarge) if from_stdin else " ".join(text)
-        written = memory.add(note, to=to)
+        written = memory.add(note, to=to, project=project)
         folder = memory.workspace.root
     if as_json:
         from kept.tools.record_json import written_json

@@ -93,9 +93,10 @@ def _sessions(loaded: LoadedConfig, start: str) -> Iterable[str]:
 
 
 def _agents(loaded: LoadedConfig, start: str) -> Iterable[str]:
-    from kept.config.agents import list_agents
+    from kept.config.agents import agent_names
 
-    return [name for name in list_agents(loaded) if name.startswith(start)]
+    names = agent_names(loaded.config.home, loaded.user_file.path)
+    return [name for name in names if name.startswith(start)]
 
 
 def _settings(loaded: LoadedConfig, start: str) -> Iterable[str]:

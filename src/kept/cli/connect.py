@@ -14,8 +14,11 @@ from kept.cli.output import echo, json_option, print_json, style, warn
 from kept.cli.root import Globals
 from kept.connect.clients import CLIENTS, ClientEnvironment
 from kept.server_command import ServerCommand, client_command
+from kept.workspace.projects import NewProject, add_project, plan_project
+from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
+    from kept.config import LoadedConfig
     from kept.connect.connection import Change, Connection
 
 
@@ -24,12 +27,20 @@ if TYPE_CHECKING:
 @click.option(
     "--scope", type=click.Choice(["user", "project"]), default="user", help="For your account, or for one project."
 )
-@click.option("--project", metavar="DIR", default=".", show_default="the current folder", help="Folder of the project.")
+@click.option(
+    "--project",
+    metavar="[DIR]",
+    is_flag=False,
+    flag_value=".",
+    help="Keep notes for the project in DIR (default: the current folder), as 'kept projects add' does.",
+)
 @click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
 @click.option("--undo", is_flag=True, help="Remove the entry again.")
 @json_option
 @click.pass_obj
-def command(options: Globals, client: str, scope: str, project: str, dry_run: bool, undo: bool, as_json: bool) -> None:
+def command(
+    options: Globals, client: str, scope: str, project: str | None, dry_run: bool, undo: bool, as_json: bool
+) -> None:
     """Connect another program to this memory.
 
     CLIENT is claude-code, claude-desktop, cursor, codex, vscode or openclaw. Adds an entry that starts 'kept mcp' to
@@ -40,20 +51,32 @@ def command(options: Globals, client: str, scope: str, project: str, dry_run: bo
     if client == "print":
         _print_entry(server)
         return
-    connection = _connection(client, scope, project, loaded.config.home)
-    changes = connection.plan_undo() if undo else connection.plan(server)
+    connection = _connection(client, scope, os.path.expanduser(project or "."), loaded.config.home)
+    own = _plan_project(loaded, project) if project and not undo else None
+    name = own.project.name if own else None
+    changes = connection.plan_undo() if undo else connection.plan(server, project=name)
     copy = None
     if not dry_run and undo:
         connection.apply_undo(changes)
     elif not dry_run:
+        if own and own.is_new:
+            add_project(Workspace.of(loaded.config), own.project)
         copy = connection.apply(changes)
     if as_json:
-        print_json(_shape(connection, changes, copy, dry_run=dry_run, undo=undo))
+        print_json({**_shape(connection, changes, copy, dry_run=dry_run, undo=undo), "project": name})
     else:
         _show(connection, changes, copy, dry_run=dry_run, undo=undo)
+        if own and not dry_run:
+            echo(f"Project {name}: notes for it are in {own.project.folder} of the workspace.", err=True)
         if not undo:
             for problem in _missing(loaded.config.workspace):
                 warn(problem)
+
+
+def _plan_project(loaded: LoadedConfig, folder: str) -> NewProject:
+    workspace = Workspace.of(loaded.config)
+    workspace.require()
+    return plan_project(workspace, os.path.expanduser(folder))
 
 
 def _missing(workspace: str) -> Iterator[str]:

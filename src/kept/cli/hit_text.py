@@ -96,13 +96,17 @@ def _around_match(lines: list[str], words: list[str]) -> tuple[int, list[str]]:
 def _header(hit: Hit, locate: Locate | None) -> str:
     lead = time_text(hit.timestamp) if hit.listed else f"{hit.score:.2f}"
     where = _plain(hit.citation)
-    about = "  ".join(part for part in (" > ".join(_headings(hit)), _when(hit)) if part)
+    about = "  ".join(part for part in (_project(hit), " > ".join(_headings(hit)), _when(hit)) if part)
     room = columns() - text_width(lead) - text_width(where) - 4
     shown = style(where, fg="cyan", bold=True)
     if locate:
         shown = link(shown, locate(hit), hit.start_line)
     about = cut(_plain(about), room)
     return "  ".join([style(lead, fg="green", bold=True), shown, *([style(about, dim=True)] if about else [])])
+
+
+def _project(hit: Hit) -> str:
+    return f"project {hit.project}" if hit.project else ""
 
 
 def _when(hit: Hit) -> str:

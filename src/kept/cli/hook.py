@@ -65,15 +65,17 @@ def _read_event() -> dict[str, Any]:
 def _context(options: Globals, event: dict[str, Any]) -> str:
     from kept.app import open_toolbox
     from kept.connect.recent import recent_context
+    from kept.workspace.projects import find_project
+    from kept.workspace.workspace import Workspace
 
     loaded = options.load()
     if not os.path.isdir(loaded.config.workspace):
         return ""
-    toolbox = open_toolbox(loaded)
+    cwd = _text(event, "cwd")
+    project = find_project(Workspace.of(loaded.config), cwd) if cwd else None
+    toolbox = open_toolbox(loaded, project=project)
     try:
-        return recent_context(
-            toolbox.memory, toolbox.sessions, cwd=_text(event, "cwd"), current=_text(event, "session_id")
-        )
+        return recent_context(toolbox.memory, toolbox.sessions, cwd=cwd, current=_text(event, "session_id"))
     finally:
         toolbox.close()
 

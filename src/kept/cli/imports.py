@@ -1,89 +1,220 @@
-"""kept import openclaw | claude-code | codex | pi"""
+"""kept import, kept import openclaw | claude-code | codex | pi | chatgpt | claude-ai"""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, json_option, plural, print_json, style, warn
+from kept.cli.import_report import show_report
+from kept.cli.output import bars, json_option, printable
 from kept.cli.root import Globals
-from kept.records import Problem
+from kept.errors import UsageError
 
 if TYPE_CHECKING:
     from kept.config import LoadedConfig
-    from kept.sessions.importers.import_run import Format
-    from kept.sessions.importers.report import ImportReport, KindCount, SessionOutcome
+    from kept.records import Progress
+    from kept.sessions.importers.foreign_format import Format
+    from kept.sessions.importers.program_folders import Program, UserFolders
+    from kept.sessions.importers.report import ImportReport
     from kept.workspace.adopt import NotesAdopted
 
-_PROBLEMS_SHOWN = 50
-_NAMES_SHOWN = 5
-_FAILED = 9
+_MIN_BYTES_FOR_BAR = 20_000_000
+"""Less is imported before anyone could read a bar."""
 
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Report what would be done and change nothing.")
-_path_argument = click.argument("path", metavar="PATH", type=click.Path())
+_verbose_option = click.option("--verbose", "-v", is_flag=True, help="Also count the kinds of records.")
 
 
-@click.group("import")
-def command() -> None:
-    """Import conversations from other programs. PATH is a transcript or a folder of them, and is only read.
+@click.group("import", invoke_without_command=True)
+@click.option("--yes", "-y", is_flag=True, help="Import everything that is found, without asking.")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, yes: bool, as_json: bool) -> None:
+    """Import conversations from other programs.
 
-    Running it again imports only what is new. For another agent: kept --agent NAME import …
+    Alone, it looks for conversations of Claude Code, Codex, OpenClaw and pi on this machine, and asks before it imports
+    them. Sources are only read, and running it again imports only what is new. For another agent: kept --agent NAME
+    import …
     """
+    if ctx.invoked_subcommand is None:
+        from kept.cli.import_search import import_all
+
+        import_all(ctx.obj, yes=yes, as_json=as_json)
+    elif yes or as_json:
+        raise UsageError(
+            f"Put the options after '{ctx.invoked_subcommand}'.", hint=f"See 'kept import {ctx.invoked_subcommand} -h'."
+        )
+
+
+def _program_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the argument and the options that the import of every format has."""
+    for option in (json_option, _verbose_option, _dry_run_option):
+        function = option(function)
+    return click.argument("path", metavar="[PATH]", type=click.Path(), required=False)(click.pass_obj(function))
+
+
+def _export_options(function: Callable[..., None]) -> Callable[..., None]:
+    for option in (json_option, _verbose_option, _dry_run_option):
+        function = option(function)
+    return click.argument("path", metavar="FILE", type=click.Path())(click.pass_obj(function))
 
 
 @command.command("openclaw")
-@_path_argument
+@_program_options
 @click.option("--instructions", is_flag=True, help="Copy SOUL.md, AGENTS.md and USER.md too.")
-@_dry_run_option
-@json_option
-@click.pass_obj
-def openclaw(options: Globals, path: str, instructions: bool, dry_run: bool, as_json: bool) -> None:
-    """Import OpenClaw's sessions from PATH, such as ~/.openclaw, and its notes unless a note has the same name."""
+def openclaw(
+    options: Globals, path: str | None, instructions: bool, dry_run: bool, verbose: bool, as_json: bool
+) -> None:
+    """Import OpenClaw's sessions, and its notes unless a note has the same name.
+
+    PATH is its folder (default: ~/.openclaw).
+    """
     loaded = options.load()
-    report = _import(loaded, "openclaw", path, dry_run)
-    folders = _workspaces(path, loaded.config.agent_id)
-    notes = [_adopt_notes(loaded, folder, dry_run=dry_run, instructions=instructions) for folder in folders]
-    _show(report, notes, as_json=as_json)
+    folders = [path] if path else program_folders("openclaw")
+    report = import_folders(loaded, "openclaw", folders, dry_run=dry_run)
+    notes = adopt_workspaces(loaded, folders, dry_run=dry_run, instructions=instructions)
+    show_report(report, folders[0], notes, as_json=as_json, verbose=verbose)
 
 
 @command.command("claude-code")
-@_path_argument
-@_dry_run_option
-@json_option
-@click.pass_obj
-def claude_code(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
-    """Import Claude Code's sessions from PATH, such as ~/.claude/projects."""
-    _show(_import(options.load(), "claude-code", path, dry_run), [], as_json=as_json)
+@_program_options
+def claude_code(options: Globals, path: str | None, dry_run: bool, verbose: bool, as_json: bool) -> None:
+    """Import Claude Code's sessions.
+
+    PATH is a transcript or a folder of them (default: ~/.claude/projects, or that of CLAUDE_CONFIG_DIR).
+    """
+    _import_program(options, "claude-code", path, dry_run=dry_run, verbose=verbose, as_json=as_json)
 
 
 @command.command("codex")
-@_path_argument
-@_dry_run_option
-@json_option
-@click.pass_obj
-def codex(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
-    """Import Codex's sessions from PATH, such as ~/.codex/sessions."""
-    _show(_import(options.load(), "codex", path, dry_run), [], as_json=as_json)
+@_program_options
+def codex(options: Globals, path: str | None, dry_run: bool, verbose: bool, as_json: bool) -> None:
+    """Import Codex's sessions.
+
+    PATH is a transcript or a folder of them (default: the sessions in ~/.codex, or in CODEX_HOME).
+    """
+    _import_program(options, "codex", path, dry_run=dry_run, verbose=verbose, as_json=as_json)
 
 
 @command.command("pi")
-@_path_argument
-@_dry_run_option
-@json_option
-@click.pass_obj
-def pi(options: Globals, path: str, dry_run: bool, as_json: bool) -> None:
-    """Import pi's sessions from PATH, such as ~/.pi/agent/sessions."""
-    _show(_import(options.load(), "pi", path, dry_run), [], as_json=as_json)
+@_program_options
+def pi(options: Globals, path: str | None, dry_run: bool, verbose: bool, as_json: bool) -> None:
+    """Import pi's sessions.
+
+    PATH is a transcript or a folder of them (default: ~/.pi/agent/sessions, or that of PI_CODING_AGENT_DIR).
+    """
+    _import_program(options, "pi", path, dry_run=dry_run, verbose=verbose, as_json=as_json)
 
 
-def _import(loaded: LoadedConfig, format_name: Format, path: str, dry_run: bool) -> ImportReport:
+@command.command("chatgpt")
+@_export_options
+def chatgpt(options: Globals, path: str, dry_run: bool, verbose: bool, as_json: bool) -> None:
+    """Import the conversations of an export of ChatGPT.
+
+    FILE is the zip file as you downloaded it, the folder you unpacked it to, or conversations.json.
+    """
+    report = import_folders(options.load(), "chatgpt", [path], dry_run=dry_run)
+    show_report(report, path, [], as_json=as_json, verbose=verbose)
+
+
+@command.command("claude-ai")
+@_export_options
+def claude_ai(options: Globals, path: str, dry_run: bool, verbose: bool, as_json: bool) -> None:
+    """Import the conversations of an export of Claude.ai.
+
+    FILE is the zip file as you downloaded it, the folder you unpacked it to, or conversations.json.
+    """
+    report = import_folders(options.load(), "claude-ai", [path], dry_run=dry_run)
+    show_report(report, path, [], as_json=as_json, verbose=verbose)
+
+
+def _import_program(
+    options: Globals, program: Program, path: str | None, *, dry_run: bool, verbose: bool, as_json: bool
+) -> None:
+    folders = [path] if path else program_folders(program)
+    report = import_folders(options.load(), program, folders, dry_run=dry_run)
+    show_report(report, folders[0], [], as_json=as_json, verbose=verbose)
+
+
+def user_folders() -> UserFolders:
+    from kept.sessions.importers.program_folders import UserFolders
+
+    return UserFolders(os.path.expanduser("~"), os.environ)
+
+
+def program_folders(program: Program) -> list[str]:
+    """Return the folders of a program that exist. Raise UsageError if there is none."""
+    from kept.sessions.importers.program_folders import PROGRAMS
+
+    folders = user_folders()
+    existing = folders.existing_folders(program)
+    if not existing:
+        raise UsageError(
+            f"There are no conversations of {PROGRAMS[program]} in {folders.program_folders(program)[0]}.",
+            hint=f"Name the folder or file: kept import {program} PATH",
+        )
+    return existing
+
+
+def import_folders(
+    loaded: LoadedConfig, format_name: Format, paths: list[str], *, dry_run: bool, label: str = "Importing"
+) -> ImportReport:
     from kept.app import open_sessions
     from kept.sessions.importers.import_run import import_sessions
+    from kept.sessions.importers.report import combine_reports
 
-    with open_sessions(loaded) as sessions:
-        return import_sessions(sessions, format_name, path, dry_run=dry_run)
+    with open_sessions(loaded) as sessions, _byte_bar(label) as progress:
+        return combine_reports(
+            [import_sessions(sessions, format_name, path, dry_run=dry_run, progress=progress) for path in paths]
+        )
+
+
+@contextmanager
+def _byte_bar(label: str) -> Iterator[Progress | None]:
+    """Show how much was read on a terminal, if there is much to read. Yield the callback that moves the bar."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    started: list[Any] = []
+
+    def report(completed: int, total: int, path: str) -> None:
+        if not started and total < _MIN_BYTES_FOR_BAR:
+            return
+        if not started:
+            started.append(_start_bar(label, total))
+        bar, task = started[0]
+        bar.update(task, completed=completed, total=total, path=printable(os.path.basename(path)))
+
+    try:
+        yield report
+    finally:
+        for bar, _ in started:
+            bar.stop()
+
+
+def _start_bar(label: str, total: int) -> tuple[Any, Any]:
+    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
+
+    bar = bars(BarColumn(), DownloadColumn(), TimeRemainingColumn(), last="path")
+    bar.start()
+    return bar, bar.add_task(label, total=total, path="")
+
+
+# notes
+
+
+def adopt_workspaces(
+    loaded: LoadedConfig, folders: list[str], *, dry_run: bool, instructions: bool
+) -> list[NotesAdopted]:
+    """Copy the notes of OpenClaw's workspace, if there is one."""
+    config = loaded.config
+    workspaces = [workspace for folder in folders for workspace in _workspaces(folder, config.agent_id)][:1]
+    return [_adopt_notes(loaded, folder, dry_run=dry_run, instructions=instructions) for folder in workspaces]
 
 
 def _workspaces(path: str, agent_id: str) -> list[str]:
@@ -108,106 +239,3 @@ def _adopt_notes(loaded: LoadedConfig, folder: str, *, dry_run: bool, instructio
         dry_run=dry_run,
         instructions=instructions,
     )
-
-
-# showing
-
-
-def _show(report: ImportReport, notes: list[NotesAdopted], *, as_json: bool) -> None:
-    if as_json:
-        print_json(_report_json(report, notes))
-    else:
-        _show_report(report)
-        for adopted in notes:
-            _show_notes(adopted)
-        _warn_of(report, notes)
-    if report.count("failed"):
-        raise click.exceptions.Exit(_FAILED)
-
-
-def _report_json(report: ImportReport, notes: list[NotesAdopted]) -> dict[str, Any]:
-    tree: dict[str, Any] = {
-        "format": report.format,
-        "dryRun": report.dry_run,
-        "files": report.files,
-        "imported": report.count("imported"),
-        "updated": report.count("updated"),
-        "unchanged": report.count("unchanged"),
-        "failed": report.count("failed"),
-        "messages": report.messages,
-        "kinds": _kinds_json(report.kinds),
-        "sessions": [_session_json(session) for session in report.sessions],
-        "ignored": _problems_json(report.ignored),
-        "problems": _problems_json((*report.problems, *(problem for adopted in notes for problem in adopted.problems))),
-    }
-    for adopted in notes:
-        tree["notes"] = {
-            "copied": list(adopted.copied),
-            "same": list(adopted.same),
-            "conflicts": list(adopted.conflicts),
-            "leftOut": list(adopted.left_out),
-            "heldBack": list(adopted.held_back),
-        }
-    return tree
-
-
-def _session_json(session: SessionOutcome) -> dict[str, Any]:
-    return {
-        "sessionId": session.id,
-        "source": session.source,
-        "outcome": session.outcome,
-        "messages": session.messages,
-        "added": session.added,
-        "reason": session.reason,
-        "kinds": _kinds_json(session.kinds),
-    }
-
-
-def _kinds_json(kinds: tuple[KindCount, ...]) -> list[dict[str, Any]]:
-    return [{"kind": kind.kind, "became": kind.became, "count": kind.count} for kind in kinds]
-
-
-def _problems_json(problems: tuple[Problem, ...]) -> list[dict[str, str]]:
-    return [{"path": problem.path, "reason": problem.reason} for problem in problems]
-
-
-def _show_report(report: ImportReport) -> None:
-    would = "Would be: " if report.dry_run else ""
-    outcomes = (("imported", "imported"), ("updated", "updated"), ("unchanged", "here already"), ("failed", "failed"))
-    counts = ", ".join(f"{report.count(name)} {word}" for name, word in outcomes if report.count(name))  # type: ignore[arg-type]
-    total = f"{plural(len(report.sessions), 'session')} with {plural(report.messages, 'message')}"
-    echo(style(f"{would}{total}: {counts}." if report.sessions else "No sessions were found.", bold=True))
-    for kind in report.kinds:
-        echo(f"  {kind.count:>7,}  {kind.kind} {style(f'→ {kind.became}', dim=True)}")
-
-
-def _show_notes(notes: NotesAdopted) -> None:
-    echo(f"Notes: {len(notes.copied)} copied, {len(notes.same)} here already, {len(notes.conflicts)} in conflict.")
-
-
-def _warn_of(report: ImportReport, notes: list[NotesAdopted]) -> None:
-    failed = (session for session in report.sessions if session.reason)
-    warnings = [f"{session.source}: session {session.id} failed: {session.reason}" for session in failed]
-    warnings += [f"{problem.path}: {problem.reason}" for problem in (*report.problems, *report.ignored)]
-    for adopted in notes:
-        warnings += _note_warnings(adopted)
-    for warning in warnings[:_PROBLEMS_SHOWN]:
-        warn(f"{warning.rstrip('.')}.")
-    if len(warnings) > _PROBLEMS_SHOWN:
-        warn(f"{len(warnings) - _PROBLEMS_SHOWN:,} more; --json shows them all.")
-
-
-def _note_warnings(notes: NotesAdopted) -> list[str]:
-    warnings = [f"{problem.path}: {problem.reason}" for problem in notes.problems]
-    warnings += [f"{name}: exists here with another text, which is kept" for name in notes.conflicts]
-    if notes.left_out:
-        warnings.append(f"not notes that Kept searches, so left out: {_names(notes.left_out)}")
-    if notes.held_back:
-        names = _names(notes.held_back)
-        warnings.append(f"part of the agent's system prompt, so not copied without --instructions: {names}")
-    return warnings
-
-
-def _names(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(names[:_NAMES_SHOWN]) + more

@@ -10,7 +10,8 @@ import click
 from kept.cli.output import echo, json_option, plural, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
-from kept.config.layers import default_workspace, is_same_folder, resolve_workspace, user_layers
+from kept.config.agents import has_agent
+from kept.config.layers import MAIN_AGENT, default_workspace, is_same_folder, resolve_workspace, user_layers
 from kept.durable import write_atomic
 from kept.errors import KeptError, UsageError
 from kept.limits import is_utf8
@@ -50,30 +51,42 @@ def command(
     vault, all of it is indexed, in all folders, and nothing is added. If the settings name another workspace, they are
     changed. Files that exist are not changed.
     """
-    loaded = options.load(workspace=folder)
-    root = loaded.config.workspace
+    outcome = initialise(options, folder, layout)
+    if as_json:
+        report = index_adopted(options, outcome, no_index=no_index)
+        print_json(_outcome_json(outcome, report))
+        return
+    show_outcome(outcome)
+    report = index_adopted(options, outcome, no_index=no_index)
+    if report is not None:
+        from kept.cli.index import show_report
+
+        show_report(report)
+    _show_next(outcome)
+
+
+def initialise(options: Globals, folder: str | None, layout: WorkspaceLayout | None = None) -> InitOutcome:
+    """Make the workspace of an agent, and the agent itself if it is new. ``folder`` is None for the configured one."""
+    loaded = options.load(workspace=folder, new_agent=True)
+    config = loaded.config
+    is_new_agent = not has_agent(config.home, loaded.user_file.path, config.agent_id)
+    root = config.workspace
     if not is_utf8(root):
         raise UsageError("The path of the workspace is not valid UTF-8.", hint="Choose a folder with another name.")
     from kept.settings_change import locked_settings
 
-    _plan(loaded, layout, is_named=folder is not None)  # raises before anything is created
+    is_named = folder is not None
+    _plan(loaded, layout, is_named=is_named, is_new_agent=is_new_agent)  # raises before anything is created
     Workspace.at(root, layout="vault").make()
     with locked_settings(loaded.user_file.path):
         # Read again: another command may have changed the settings before this one got the lock.
-        plan, created = _apply(options.load(workspace=folder), layout, is_named=folder is not None)
-    outcome = _look(options, folder, plan, created)
-    if as_json:
-        report = _index(options, folder) if _may_index(outcome, no_index) else None
-        print_json(_outcome_json(outcome, report))
-        return
-    _show(outcome)
-    if _may_index(outcome, no_index):
-        from kept.cli.index import show_report
+        loaded = options.load(workspace=folder, new_agent=True)
+        plan, created = _apply(loaded, layout, is_named=is_named, is_new_agent=is_new_agent)
+    if config.agent_id != MAIN_AGENT:
+        from kept.agent_admin import make_agent_folder
 
-        report = _index(options, folder)
-        if report is not None:
-            show_report(report)
-    _show_next(outcome)
+        make_agent_folder(loaded)
+    return _look(options, folder, plan, created)
 
 
 # settings
@@ -89,10 +102,12 @@ class InitPlan:
     """The workspace that the settings named before, if that changes."""
 
 
-def _apply(loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: bool) -> tuple[InitPlan, list[str]]:
+def _apply(
+    loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: bool, is_new_agent: bool
+) -> tuple[InitPlan, list[str]]:
     """Create the workspace and name it in the settings. Return the plan and the files that were created."""
     root = loaded.config.workspace
-    plan = _plan(loaded, layout, is_named=is_named)
+    plan = _plan(loaded, layout, is_named=is_named, is_new_agent=is_new_agent)
     # Nothing is added to somebody's vault, even if only the environment names it.
     is_foreign = layout is None and not loaded.config.trusts_workspace and plan.content is None
     is_vault = plan.layout == "vault" or (is_foreign and find_layout(root) == "vault")
@@ -105,8 +120,11 @@ def _apply(loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: bo
     return plan, created
 
 
-def _plan(loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: bool) -> InitPlan:
-    """Plan the change of the settings. Nothing is written yet: a file that cannot be changed is an error up front."""
+def _plan(loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: bool, is_new_agent: bool) -> InitPlan:
+    """Plan the change of the settings. Nothing is written yet: a file that cannot be changed is an error up front.
+
+    A new agent gets an entry in them, even in its default workspace.
+    """
     config, path = loaded.config, loaded.user_file.path
     user = user_layers(path, config.agent_id)
     configured = resolve_workspace(config.home, config.agent_id, user)
@@ -121,9 +139,9 @@ def _plan(loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: boo
     if layout == "vault" or layouts:
         values["workspace_layout"] = layout
     if not loaded.user_file.exists:
-        return InitPlan(layout, path, _new_file(loaded, values).encode(), None)
+        return InitPlan(layout, path, _new_file(loaded, values, has_entry=is_new_agent).encode(), None)
     is_current = is_configured and (layouts[-1] if layouts else "kept") == layout
-    if is_current or not is_recorded:
+    if (is_current and not is_new_agent) or not is_recorded:
         return InitPlan(layout, path, None, None)
     from kept.config.agent_entry import plan_entry
 
@@ -132,13 +150,14 @@ def _plan(loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: boo
     return InitPlan(layout, os.path.realpath(path), content, previous)
 
 
-def _new_file(loaded: LoadedConfig, values: dict[str, str]) -> str:
-    """Return the text of a new settings file. It names the workspace only if that is not the default, and for this
-    agent only: under `defaults`, every agent would share it."""
+def _new_file(loaded: LoadedConfig, values: dict[str, str], *, has_entry: bool) -> str:
+    """Return the text of a new settings file. It names the workspace of the main agent only if that is not the default,
+    and for this agent only: under `defaults`, every agent would share it."""
     from kept.config.agent_entry import entry_lines
 
     config = loaded.config
-    if config.workspace == default_workspace(config.home, config.agent_id) and "workspace_layout" not in values:
+    is_default = config.workspace == default_workspace(config.home, config.agent_id)
+    if is_default and "workspace_layout" not in values and not has_entry:
         return _COMMENT
     return f"{_COMMENT}agents:\n  list:\n{entry_lines(config.agent_id, values, indent='    ')}"
 
@@ -149,6 +168,8 @@ def _new_file(loaded: LoadedConfig, values: dict[str, str]) -> str:
 @frozen
 class InitOutcome:
     loaded: LoadedConfig
+    folder: str | None
+    """The folder that was named, or None."""
     plan: InitPlan
     created: list[str]
     survey: Survey | None
@@ -170,6 +191,7 @@ def _look(options: Globals, folder: str | None, plan: InitPlan, created: list[st
     later = options.load().config.workspace
     return InitOutcome(
         loaded=loaded,
+        folder=folder,
         plan=plan,
         created=created,
         survey=survey if plan.layout == "vault" or survey.missed_markdown() else None,
@@ -186,11 +208,14 @@ def _may_index(outcome: InitOutcome, no_index: bool) -> bool:
     return outcome.plan.layout == "vault" and not no_index and settings.provider in _ON_THIS_MACHINE
 
 
-def _index(options: Globals, folder: str | None) -> SyncReport | None:
+def index_adopted(options: Globals, outcome: InitOutcome, *, no_index: bool = False) -> SyncReport | None:
+    """Index the notes of a vault. Return None if that is for later."""
+    if not _may_index(outcome, no_index):
+        return None
     from kept.app import open_memory
 
     try:
-        with open_memory(options.load(workspace=folder)) as memory, progress_bar("Indexing") as progress:
+        with open_memory(options.load(workspace=outcome.folder)) as memory, progress_bar("Indexing") as progress:
             return memory.sync(progress=progress)
     except KeptError as exc:  # the workspace is ready; the first search tries again
         warn(f"Not indexed yet: {exc.message}")
@@ -200,7 +225,7 @@ def _index(options: Globals, folder: str | None) -> SyncReport | None:
 # showing
 
 
-def _show(outcome: InitOutcome) -> None:
+def show_outcome(outcome: InitOutcome) -> None:
     config, plan = outcome.loaded.config, outcome.plan
     kind = f" ({outcome.program or 'all Markdown in it'})" if plan.layout == "vault" else ""
     echo(f"Workspace: {style(config.workspace, fg='cyan')}{kind}")

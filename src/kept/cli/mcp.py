@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from kept.cli.output import echo, log_to_stderr
 from kept.cli.root import Globals
+from kept.config import LoadedConfig
 from kept.mcp.transports import DEFAULT_ADDRESS, load_server, parse_address, require_token, run_http, run_stdio
 
 
@@ -22,27 +25,47 @@ from kept.mcp.transports import DEFAULT_ADDRESS, load_server, parse_address, req
     "--token", metavar="TOKEN", help="Token that clients must send. KEPT_GATEWAY__MCP__TOKEN is less visible."
 )
 @click.option("--allow-host", "hosts", metavar="NAME", multiple=True, help="Another host name that clients may use.")
+@click.option(
+    "--project",
+    metavar="NAME",
+    help="Remember for this project, or for none. (default: the project of the current folder; with --http, none)",
+)
 @click.pass_obj
-def command(options: Globals, address: str | None, token: str | None, hosts: tuple[str, ...]) -> None:
+def command(
+    options: Globals, address: str | None, token: str | None, hosts: tuple[str, ...], project: str | None
+) -> None:
     """Serve the memory to agents over MCP.
 
-    Uses standard input and output, unless --http is given.
+    Uses standard input and output, unless --http is given. In a project, an agent writes to the notes of the project,
+    and finds nothing of other projects.
     """
     from kept.app import open_toolbox
 
     log_to_stderr()
     loaded = options.load()
+    project = _find_project(loaded, project, is_local=address is None)
     if address is None:
-        run_stdio(load_server(lambda: open_toolbox(loaded)))
+        run_stdio(load_server(lambda: open_toolbox(loaded, project=project), project=project))
         return
     settings = loaded.config.gateway.mcp
     token = token or settings.token
     listen_at = parse_address(address)
     require_token(listen_at, token)
     run_http(
-        load_server(lambda: open_toolbox(loaded)),
+        load_server(lambda: open_toolbox(loaded, project=project), project=project),
         listen_at,
         token=token,
         hosts=(*settings.allowed_hosts, *hosts),
         ready=lambda at: echo(f"Serving the memory at {at.url}; stop with Ctrl-C.", err=True),
     )
+
+
+def _find_project(loaded: LoadedConfig, name: str | None, *, is_local: bool) -> str | None:
+    """Return the project that is named, or that of the folder in which a client on this machine started the server."""
+    from kept.workspace.projects import find_project, get_project
+    from kept.workspace.workspace import Workspace
+
+    workspace = Workspace.of(loaded.config)
+    if name is not None:
+        return None if name == "none" else get_project(workspace, name)
+    return find_project(workspace, os.curdir) if is_local else None

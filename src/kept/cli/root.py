@@ -38,6 +38,8 @@ COMMANDS = {
     "import": "kept.cli.imports",
     "mcp": "kept.cli.mcp",
     "connect": "kept.cli.connect",
+    "agents": "kept.cli.agents",
+    "projects": "kept.cli.projects",
     "hook": "kept.cli.hook",
     "chat": "kept.cli.chat",
     "gateway": "kept.cli.gateway",
@@ -66,15 +68,23 @@ class Globals:
     debug: bool = False
     as_json: bool = False
 
-    def load(self, *, workspace: str | None = None, settings: dict[str, Any] | None = None) -> LoadedConfig:
+    def load(
+        self,
+        *,
+        workspace: str | None = None,
+        settings: dict[str, Any] | None = None,
+        new_agent: bool = False,
+    ) -> LoadedConfig:
         """Load the settings. ``workspace`` and ``settings`` come from options of the command, and override the global
-        ones."""
-        loaded = self.load_quietly(workspace=workspace, settings=settings)
+        ones. ``new_agent`` allows an agent that the command is about to make."""
+        loaded = self.load_quietly(workspace=workspace, settings=settings, new_agent=new_agent)
         remember_secrets(loaded.config)
         warn_of_settings(loaded.config.notices)
         return loaded
 
-    def load_quietly(self, *, workspace: str | None = None, settings: dict[str, Any] | None = None) -> LoadedConfig:
+    def load_quietly(
+        self, *, workspace: str | None = None, settings: dict[str, Any] | None = None, new_agent: bool = False
+    ) -> LoadedConfig:
         """Load the settings without a word about their values."""
         from kept.config import load_config
 
@@ -84,6 +94,7 @@ class Globals:
             agent=self.agent,
             config_file=self.config_file,
             settings=self.settings | (settings or {}),
+            new_agent=new_agent,
         )
 
     def memory(self) -> Memory:

@@ -48,6 +48,12 @@ _NOTICEABLE_S = 1.0
 @click.option("--since", metavar="WHEN", help="Only from this time on: 2026-03-01, 'last Thursday', 7d.")
 @click.option("--until", metavar="WHEN", help="Only up to this time, that day included.")
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only notes with this tag; repeat it for several.")
+@click.option(
+    "--project",
+    metavar="NAME",
+    help="Search as in this project: nothing of others. none: only shared notes; all: everything."
+    " (default: the project of the current folder, if any)",
+)
 @click.option("--explain", is_flag=True, help="Show the parts of each score, and candidates that were left out.")
 @json_option
 @click.pass_obj
@@ -63,6 +69,7 @@ def command(
     since: str | None,
     until: str | None,
     tags: tuple[str, ...],
+    project: str | None,
     explain: bool,
     as_json: bool,
 ) -> None:
@@ -85,6 +92,7 @@ def command(
             since=since,
             until=until,
             tags=tags,
+            project=project or memory.find_project(),
             progress=progress,
         )
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -23,17 +24,21 @@ _DAYS_SHOWN = 5
 @click.pass_obj
 def command(options: Globals, as_json: bool) -> None:
     """Show the state of the memory and its index."""
+    from kept.app import open_memory
+    from kept.config.agents import agents_sharing_workspace
     from kept.live import find_watcher
     from kept.responder.inbox import find_inbox_state
 
-    with options.memory() as memory:
+    loaded = options.load()
+    sharing = agents_sharing_workspace(loaded)
+    with open_memory(loaded) as memory:
         status = memory.status()
         watcher = find_watcher(memory.config)
         inbox = find_inbox_state(memory.config)
     if as_json:
-        print_json({**status_json(status), "watcher": watcher, "inbox": to_json(inbox)})
+        print_json({**status_json(status), "sharedWith": sharing, "watcher": watcher, "inbox": to_json(inbox)})
     else:
-        show_status(status, watcher, inbox)
+        show_status(status, watcher, inbox, sharing=sharing)
 
 
 def inbox_rows(inbox: InboxState | None) -> list[tuple[str, str]]:
@@ -96,7 +101,9 @@ def model_rows(status: Status) -> list[tuple[str, str]]:
     return rows
 
 
-def show_status(status: Status, watcher: int | None = None, inbox: InboxState | None = None) -> None:
+def show_status(
+    status: Status, watcher: int | None = None, inbox: InboxState | None = None, *, sharing: Sequence[str] = ()
+) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -104,11 +111,12 @@ def show_status(status: Status, watcher: int | None = None, inbox: InboxState | 
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     changed = plural(status.changed_files, "file") + " changed since; the next search or 'kept index' updates the index"
+    owner = f"shared with {', '.join(sharing)}" if sharing else "its own"
     dims = f" ({status.dims} dimensions)" if status.dims else ""
     rows = [
         ("Workspace", status.workspace),
         ("Agent", status.agent),
-        ("Notes", _counted(status, "memory", "note")),
+        ("Notes", f"{_counted(status, 'memory', 'note')}; {owner}"),
         ("Sessions", _counted(status, "sessions", "conversation")),
         ("Embeddings", f"{status.provider}, {status.model}{dims}" if status.model else "none"),
         ("Index", f"{status.index_path} ({size_text(status.index_bytes)})"),

@@ -43,6 +43,29 @@ def plan_entry(path: str, agent_id: str, values: Mapping[str, str]) -> bytes:
     return (_BOM if raw.startswith(_BOM) else b"") + changed.encode("utf-8")
 
 
+def plan_entry_removal(path: str, agent_id: str) -> bytes | None:
+    """Return the content of a settings file without the agent's entries, or None if it has none.
+
+    Raise ConfigError if the file cannot be changed without touching anything else.
+    """
+    raw = read_settings(path) or b""
+    try:
+        text = raw.removeprefix(_BOM).decode("utf-8")
+        expected = _without(load_yaml(text), agent_id)
+        if expected is None:
+            return None
+        changed = _cut_entries(text, agent_id)
+        is_right = load_yaml(changed) == expected
+    except (YamlRefused, UnicodeDecodeError, _NotEditable):
+        is_right = False
+    if not is_right:
+        raise ConfigError(
+            f"{path}: cannot be changed here without touching other settings.",
+            hint=f"Change it by hand: delete the entry with id {agent_id} from agents.list.",
+        )
+    return (_BOM if raw.startswith(_BOM) else b"") + changed.encode("utf-8")
+
+
 def entry_lines(agent_id: str, values: Mapping[str, str], *, indent: str) -> str:
     """Return an entry of agents.list as YAML. JSON strings are valid there, and quote anything a path may contain."""
     lines = [f"{indent}- id: {json.dumps(agent_id)}"]
@@ -69,6 +92,49 @@ def _put(tree: Any, agent_id: str, values: Mapping[str, str]) -> Any:
     except (TypeError, AttributeError, LookupError):  # not the shape of settings
         raise _NotEditable from None
     return changed
+
+
+def _without(tree: Any, agent_id: str) -> Any:
+    """Return the settings without the agent's entries, or None if there are none."""
+    changed = copy.deepcopy(tree) or {}
+    try:
+        entries = (changed.get("agents") or {}).get("list") or []
+        rest = [entry for entry in entries if str(entry["id"]) != agent_id]
+        if len(rest) == len(entries):
+            return None
+        changed["agents"]["list"] = rest or None
+    except (TypeError, AttributeError, LookupError):  # not the shape of settings
+        raise _NotEditable from None
+    return changed
+
+
+def _cut_entries(text: str, agent_id: str) -> str:
+    import yaml
+
+    while True:
+        root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+        _, agents = _find(root, "agents")
+        _, entries = _find(agents, "list")
+        entry = next((item for item in entries.value if _id_of(item) == agent_id), None) if entries.value else None
+        if entry is None:
+            return text
+        text = _cut_item(text, entries, entries.value.index(entry))
+
+
+def _cut_item(text: str, entries: Any, number: int) -> str:
+    """Return the text without one item of a list."""
+    item = entries.value[number]
+    if len(entries.value) == 1 and entries.flow_style:
+        return f"{text[: entries.start_mark.index]}null{text[entries.end_mark.index :]}"
+    if entries.flow_style:  # with the comma before it, or for the first with the one after it
+        start = entries.value[number - 1].end_mark.index if number else item.start_mark.index
+        end = item.end_mark.index if number else entries.value[1].start_mark.index
+        return text[:start] + text[end:]
+    start = text.rfind("\n", 0, item.start_mark.index) + 1
+    if text[start : item.start_mark.index].strip() not in ("-", ""):
+        raise _NotEditable
+    end = text.find("\n", _end_of(item))
+    return text[:start] + (text[end + 1 :] if end >= 0 else "")
 
 
 def _set_value(text: str, agent_id: str, key: str, value: str) -> str:

@@ -68,15 +68,21 @@ def load_config(
     settings: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
     trust_workspace: bool = False,
+    new_agent: bool = False,
 ) -> LoadedConfig:
     """Return the configuration with the origin of each setting.
 
     ``trust_workspace`` is for a caller that vouches for the workspace it names; see `Config.trusts_workspace`.
+    Raise AgentNotFound if there is no such agent, unless ``new_agent`` allows one that is about to be made.
     """
     env = os.environ if environ is None else environ
     home = expand(home or env.get("KEPT_HOME") or "~/.kept")
     agent_id = check_agent_id(agent or env.get("KEPT_AGENT") or MAIN_AGENT)
     user_file = find_user_file(home, config_file, env)
+    if agent_id != MAIN_AGENT and not new_agent:
+        from kept.config.agents import require_agent
+
+        require_agent(home, user_file.path, agent_id)
     user = user_layers(user_file.path, agent_id)
     overrides = [environment_layer(env), flags_layer(workspace, settings or {})]
     workspace_path = resolve_workspace(home, agent_id, [*user, *overrides])

@@ -129,6 +129,8 @@ def locate(client: Client, scope: Scope, environment: ClientEnvironment) -> str:
     return os.path.join(environment.project, client.project_file)
 
 
-def entry_for(client: Client, command: ServerCommand) -> dict[str, Any]:
+def entry_for(client: Client, command: ServerCommand, project: str | None = None) -> dict[str, Any]:
+    """Return the entry that starts the server, for a project if one is named."""
     entry: dict[str, Any] = {"type": "stdio"} if client.has_type else {}
-    return {**entry, "command": command.program, "args": command.args("mcp")}
+    options = ("--project", project) if project else ()
+    return {**entry, "command": command.program, "args": command.args("mcp", *options)}

@@ -81,8 +81,12 @@ class Connection:
 
     # planning
 
-    def plan(self, command: ServerCommand) -> list[Change]:
-        """Return the changes that add the server to the client's settings."""
+    def plan(self, command: ServerCommand, *, project: str | None = None) -> list[Change]:
+        """Return the changes that add the server to the client's settings.
+
+        ``project`` names the project that the entry in a project's own settings is for. An entry for all of them finds
+        it by the folder that the client works in.
+        """
         before = _read(self.settings_path)
         text = _decode(self.settings_path, before)
         if self._with_plugin:
@@ -95,7 +99,8 @@ class Connection:
                 for name, content in plugin_files(command).items()
             ]
         else:
-            edited, files = self._set(text, entry_for(self.client, command)), []
+            named = project if self.scope == "project" else None
+            edited, files = self._set(text, entry_for(self.client, command, named)), []
         after = before if edited == text and before is not None else edited.encode()
         return [*files, Change(self.settings_path, before, after)]
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kept.context.fence import clean_lines
 from kept.errors import KeptError
+from kept.indexing.project_scope import bound_scope
 from kept.memory import Memory
 from kept.tools.tool_text import quote, show_name
-from kept.workspace.daily import daily_parts
+from kept.workspace.daily import DailyNotes, daily_parts, project_daily_notes
 
 if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord
@@ -46,14 +47,22 @@ def recent_context(memory: Memory, sessions: SessionStore, *, cwd: str | None, c
 
 
 def _notes(memory: Memory) -> Iterator[str]:
+    """Yield the long-term memory and the last two days: of the project first, if there is one, then what is shared."""
+    if memory.project:
+        daily = project_daily_notes(memory.project)
+        yield from _notes_in(memory, (f"{daily.folder}/MEMORY.md",), daily)
+    yield from _notes_in(memory, ("MEMORY.md", "memory.md"), None)
+
+
+def _notes_in(memory: Memory, names: Iterable[str], daily: DailyNotes | None) -> Iterator[str]:
     today = memory.clock.now().date()
-    for name in ("MEMORY.md", "memory.md"):
+    for name in names:
         text = _read(memory, name)
         if text:
             yield f"{name}:\n{_data(_head(text, _MEMORY_CHARS))}"
             break
     for day in (today - dt.timedelta(days=1), today):
-        path = next(reversed(daily_parts(memory.workspace, day)), "")
+        path = next(reversed(daily_parts(memory.workspace, day, daily)), "")
         text = _read(memory, path, end=True) if path else ""
         if text:
             yield f"{path} ({'today' if day == today else 'yesterday'}):\n{_data(_tail(text, _DAY_CHARS))}"
@@ -71,9 +80,12 @@ def _read(memory: Memory, path: str, *, end: bool = False) -> str:
 
 
 def _last_conversation(memory: Memory, sessions: SessionStore, cwd: str | None, current: str | None) -> Iterator[str]:
-    """Yield the end of the newest conversation in the same folder. `Memory.read` takes the secrets out."""
+    """Yield the end of the newest conversation in the same folder, or in the same project, which may have several
+    clones. `Memory.read` takes the secrets out."""
+    scope = bound_scope(memory.config, memory.workspace, memory.project)
     for record in sessions.recent(channel="claude-code", limit=_MAX_SESSIONS_EXAMINED):
-        if record.id == current or record.chat_type != "direct" or (cwd and record.metadata.get("cwd") != cwd):
+        is_here = not cwd or record.metadata.get("cwd") == cwd or (scope and record.citation in scope.own_transcripts)
+        if record.id == current or record.chat_type != "direct" or not is_here:
             continue
         text = _last_messages(memory, sessions, record)
         if text:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from kept.errors import NoteNotFound, UsageError
-from kept.records import FileSummary, Filter, ListedPeriod, Listing, Progress, SearchResult
+from kept.records import FileSummary, Filter, ListedPeriod, Listing, Progress, ProjectScope, SearchResult
 from kept.search.tag_hints import explain_unknown_tags
 from kept.store.file_list import (
     ListedRow,
@@ -24,7 +24,7 @@ from kept.store.file_list import (
 )
 from kept.store.note_tables import ALIAS, TITLE
 from kept.words.segment import fold, name_key, normalise
-from kept.workspace.daily import daily_name, daily_parts
+from kept.workspace.daily import daily_name, daily_parts, project_daily_notes
 
 if TYPE_CHECKING:
     from kept.indexing.service import IndexService
@@ -77,7 +77,7 @@ def _iso(timestamp_ms: int | None) -> str | None:
 def explain_no_hits(service: IndexService, filters: Filter) -> tuple[str, ...]:
     """Return the reason if a filter names a path, a channel or a tag that nothing in the index has."""
     with service.inspecting() as (index, _), index.reading():
-        if filters.tags and (reasons := explain_unknown_tags(index.live.notes, filters.tags)):
+        if filters.tags and (reasons := explain_unknown_tags(index.live, filters)):
             return reasons
         if filters.path and not has_file(index.live, filters):
             count = len(note_paths(index.live))
@@ -142,19 +142,29 @@ def _excerpt(lines: Sequence[str], title: str) -> str:
 # a note by its day or title
 
 
-def find_note(service: IndexService, name: str, now: dt.datetime) -> str | None:
+def find_note(service: IndexService, name: str, now: dt.datetime, *, scope: ProjectScope | None = None) -> str | None:
     """Return the path of the note that a day, a file name or a title means, or None if it means none.
+
+    With ``scope``, a day means the log of the project, if it has one, and notes of other projects are left out.
 
     Raise UsageError if several notes have the name, and NoteNotFound if nothing was written on the day.
     """
     day = _find_day(name, now)
-    parts = daily_parts(service.workspace, day) if day else []
-    if parts:
-        return parts[0]
+    logs = [project_daily_notes(scope.name)] if scope and scope.name else []
+    if day:
+        for daily in (*logs, None):
+            if parts := daily_parts(service.workspace, day, daily):
+                return parts[0]
     plain_name = _plain(f"{day:%Y-%m-%d}" if day else name)
     (paths, headings, named), _ = service.read(
         lambda live: (note_paths(live), note_headings(live), live.notes.paths_named(name_key(name)))
     )
+    if scope is not None:
+        from kept.indexing.project_scope import hides
+
+        paths = [path for path in paths if not hides(scope, path)]
+        headings = {path: heading for path, heading in headings.items() if not hides(scope, path)}
+        named = [(path, kind) for path, kind in named if not hides(scope, path)]
     for matches in (
         [path for path in paths if _plain(path) == plain_name or _plain(path.rpartition(".")[0]) == plain_name],
         [path for path in paths if _plain(_stem(path)) == plain_name],

@@ -19,7 +19,7 @@ from kept.chunking.markdown import (
     note_name,
 )
 from kept.chunking.utterances import TRANSCRIPT_CHUNKER_VERSION
-from kept.records import Chunk, SourceFile
+from kept.records import PROJECT_MARKER, Chunk, SourceFile, project_of_path
 from kept.redact import REDACTION_VERSION
 from kept.store.generation import SCHEMA_VERSION, FileRow, FileWrite, NewChunk
 from kept.store.note_tables import ALIAS, FILE, HEADING, TITLE, WHOLE_NOTE, LinkRow, NoteRow, TagRow
@@ -86,7 +86,7 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
     # Words around a chunk are found by word only; if they were embedded, renaming a note would cost a call.
     name = f"{day:{DATE_IN_WORDS}}" if day else note_name(file.path)
     titles = (name, properties.title, *properties.aliases)
-    for chunk in cut.chunks:
+    for chunk in () if _is_bare_marker(file.path, cut) else cut.chunks:
         digest = sha256(chunk.text).hex()
         embed_hash = sha256(chunk.embed_text)
         embed_texts[embed_hash] = chunk.embed_text
@@ -135,6 +135,12 @@ def sha256(text: str) -> bytes:
 
 
 # names, tags and links
+
+
+def _is_bare_marker(path: str, cut: CutNote) -> bool:
+    """Return whether a note only names the repository of a project, which answers no question."""
+    is_marker = path.endswith(f"/{PROJECT_MARKER}") and project_of_path(path) is not None
+    return is_marker and all(chunk.start_line <= cut.properties.lines for chunk in cut.chunks)
 
 
 def make_note_row(path: str, cut: CutNote, *, day: dt.date | None, file_timestamp_ms: int) -> NoteRow:

@@ -59,7 +59,7 @@ def require_token(address: Address, token: str | None) -> None:
     serving.require_token(address.host, token, hint=hint)
 
 
-def load_server(open_toolbox: Callable[[], Toolbox]) -> MemoryServer:
+def load_server(open_toolbox: Callable[[], Toolbox], *, project: str | None = None) -> MemoryServer:
     """Return the server. Importing the SDK creates very many objects that live until the end: searching them for
     garbage takes a sixth of the time, so collection is off during the import, and skips these objects for good."""
     gc.disable()
@@ -70,7 +70,7 @@ def load_server(open_toolbox: Callable[[], Toolbox]) -> MemoryServer:
     finally:
         gc.enable()
     gc.freeze()
-    return MemoryServer(open_toolbox)
+    return MemoryServer(open_toolbox, project=project)
 
 
 def run_stdio(server: MemoryServer) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from kept.errors import NoteNotFound, UsageError
 from kept.records import NoteLink, NoteLinks
@@ -27,12 +28,15 @@ def read_links(notes: NoteTables, name: str) -> NoteLinks:
     return NoteLinks(path, notes.find_title(path) or "", tuple(outgoing), tuple(incoming))
 
 
-def read_broken_links(notes: NoteTables) -> tuple[NoteLink, ...]:
-    """Return the links of all notes that mean no note, by path and line."""
+def read_broken_links(notes: NoteTables, is_hidden: Callable[[str], bool]) -> tuple[NoteLink, ...]:
+    """Return the links of all notes that mean no note, by path and line, as if hidden notes did not exist."""
     resolver = LinkResolver(notes)
-    return tuple(
-        _to_record(source, link, resolver) for source, link in notes.all_links() if not resolver.resolve(link, source)
-    )
+    broken = []
+    for source, link in notes.all_links():
+        resolved = resolver.resolve(link, source)
+        if not is_hidden(source) and (resolved is None or is_hidden(resolved)):
+            broken.append(replace(_to_record(source, link, resolver), resolved=None))
+    return tuple(broken)
 
 
 def _to_record(path: str, link: LinkRow, resolver: LinkResolver) -> NoteLink:

@@ -15,7 +15,7 @@ from operator import itemgetter
 from kept.config import QuerySettings
 from kept.embedding.base import Embedder
 from kept.errors import EmbeddingError, StoreDamaged
-from kept.records import Dropped, Filter, Hit, ScorePart, cite
+from kept.records import Dropped, Filter, Hit, ScorePart, cite, project_of_path
 from kept.redact import redact
 from kept.search.candidates import CandidatePool, QueryVector, gather_pool
 from kept.search.exact import ExactMatch, lift_exact
@@ -28,6 +28,7 @@ from kept.search.scores import (
     demote_further_passages,
     estimate_confidence,
     fuse_pool,
+    prefer_project,
     read_signals,
     vector_share,
 )
@@ -86,6 +87,8 @@ def search_index(
         ranked = fuse_pool(pool.candidates(query.text, now_ms=now_ms), settings, vector)
         if periods := find_periods(query.text, _local_time(now_ms)):
             ranked = boost_periods(ranked, periods, now_ms=now_ms)
+        if filters.scope and filters.scope.name:
+            ranked = prefer_project(ranked, filters.scope)
         signals = read_signals(ranked, pool.terms, passages=pool.passages)
         confidence = estimate_confidence(signals, vector_share=vector_share(settings, vector))
         if reranker:
@@ -105,7 +108,7 @@ def search_index(
         if filters.tags and not selection.hits:
             from kept.search.tag_hints import explain_unknown_tags
 
-            degraded += explain_unknown_tags(index.live.notes, filters.tags)
+            degraded += explain_unknown_tags(index.live, filters)
     return _make_result(selection, pool, index.path, degraded)
 
 
@@ -200,6 +203,7 @@ def _make_hit(
         session_key=chunk.session_key,
         channel=chunk.channel,
         listed=listed,
+        project=project_of_path(chunk.path),
     )
 
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 
 from kept.config import QuerySettings
-from kept.records import ScorePart
+from kept.records import PROJECTS_FOLDER, ProjectScope, ScorePart
 from kept.search.candidates import Candidate, QueryVector, WeightedTerm
 from kept.search.weights import (
     ALL_WORDS_CONFIDENCE,
@@ -30,6 +30,7 @@ from kept.search.weights import (
     NOTES,
     ONE_OF_TWO_CONFIDENCE,
     ONE_OF_TWO_SHARE,
+    PROJECT_SHARE,
     RECENCY_HALF_LIFE_DAYS,
     RECENCY_SHARE,
     SMALL_MEMORY_FACTOR,
@@ -44,7 +45,7 @@ from kept.search.weights import (
 from kept.values import frozen
 
 RRF_K = 60
-PARTS_OUTSIDE_THRESHOLD = ("recency", "when", "same note")
+PARTS_OUTSIDE_THRESHOLD = ("recency", "when", "project", "same note")
 """Parts of a score that affect the order, but not whether a hit passes ``min_score``."""
 _ALL = 0.999
 
@@ -261,6 +262,22 @@ def _parts_with_recency(
     days = max(0, int(age_days))
     age = "from today" if days == 0 else f"{days} day{'' if days == 1 else 's'} old"
     return (*explain(), ScorePart("recency", boost, age))
+
+
+# the project that the search is made in
+
+
+def prefer_project(ranked: Sequence[Scored], scope: ProjectScope) -> list[Scored]:
+    """Add to the score of the notes and conversations of a project, and rank again."""
+    prefix = f"{PROJECTS_FOLDER}/{scope.name}/"
+    preferred: list[Scored] = []
+    for scored in ranked:
+        path = scored.candidate.position[0]
+        gain = min(PROJECT_SHARE, 1.0 - scored.score)
+        if gain > 0 and (path.startswith(prefix) or path in scope.own_transcripts):
+            scored = scored.plus(ScorePart("project", gain, f"of the project {scope.name}"))
+        preferred.append(scored)
+    return rank(preferred)
 
 
 # room for more than one note

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from kept.store.note_tables import NoteTables
+from kept.records import Filter
+from kept.store.generation import Generation
 
 _MAX_SHOWN = 3
 
 
-def explain_unknown_tags(notes: NoteTables, keys: Iterable[str]) -> tuple[str, ...]:
-    """Return a message for each tag that no note has, with tags that look like it."""
-    unknown = [key for key in keys if not notes.has_tag(key)]
-    if not unknown:
-        return ()
-    known = {key: tag for key, tag, _ in notes.count_tags()}
+def explain_unknown_tags(live: Generation, filters: Filter) -> tuple[str, ...]:
+    """Return a message for each tag of a filter that no note has, with tags that look like it. Tags of projects that
+    the filter leaves out are not named."""
+    known = {key: tag for key, tag, _ in live.count_tags(filters.scope)}
+    unknown = [key for key in filters.tags if key not in known]
     return tuple(f"No note has the tag '{key}'.{_suggestion(key, known)}" for key in unknown)
 
 

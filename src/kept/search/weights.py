@@ -74,6 +74,8 @@ RECENCY_SHARE = 0.02
 RECENCY_HALF_LIFE_DAYS = 30.0
 PERIOD_SHARE = 0.15
 """Most that a chunk from a period named in the query can gain."""
+PROJECT_SHARE = 0.05
+"""Amount that a chunk of the project gains which the search is made in: more than recency, less than a better match."""
 FURTHER_PASSAGE_SHARE = 0.1
 """Share of its score that a further passage of the same note loses. For a long note that fits as a whole this changes
 nothing; if its second passage fits hardly better than another note, the other note is worth more."""

@@ -42,7 +42,7 @@ from kept.sessions.transcript import (
     faults_of,
     has_only_grown,
 )
-from kept.sessions.transcript_paths import iter_transcripts
+from kept.sessions.transcript_paths import is_transcript, iter_transcripts
 from kept.sqlite import (
     BUSY_TIMEOUT_MS,
     connect,
@@ -99,6 +99,8 @@ class Catalogue:
         self._opened: tuple[int, int] | None = None
         self._folder_state: FileState | None = None
         """State of the folder when every transcript in it was last compared with its row."""
+        self._listing: set[str] = set()
+        """Names in the folder at that time."""
         self._problems: list[Problem] = []
         register_forkable(self)
 
@@ -125,6 +127,9 @@ class Catalogue:
 
     def find(self, session_id: str) -> SessionRecord | None:
         return next(iter(self._select("WHERE id = ? ORDER BY updated_ms DESC LIMIT 1", [session_id])), None)
+
+    def session_ids(self) -> set[str]:
+        return self.run(lambda db: {session_id for (session_id,) in db.execute("SELECT id FROM sessions")})
 
     def locate(self, session_id: str) -> tuple[str, int] | None:
         """Return the name of a session's transcript and its version: all that appending needs."""
@@ -159,6 +164,7 @@ class Catalogue:
     def refresh(self) -> None:
         """Compare every transcript with its row, by name, size and time, and read what is new."""
         folder_state = FileState.of(self.folder)
+        self._listing = self._list_folder()
         on_disk = self._scan()
         rows = self.run(lambda db: list(db.execute("SELECT file, inode, size, mtime_ns FROM sessions")))
         known = {file: FileState(inode, size, mtime_ns) for file, inode, size, mtime_ns in rows}
@@ -178,6 +184,31 @@ class Catalogue:
         is_same_file = self._opened == file_number(self.path)  # a new catalogue has no rows yet
         if not is_same_file or self._folder_state is None or self._folder_state != FileState.of(self.folder):
             self.refresh()
+
+    def refresh_listing(self) -> None:
+        """Read the transcripts that were created since the last refresh, and drop those that were deleted.
+
+        Others may have grown meanwhile. An import of thousands of sessions needs no more before each of them, and
+        asking for the state of every file each time would be quadratic.
+        """
+        if self._opened != file_number(self.path) or not self._listing:
+            self.refresh()
+        if self._folder_state is not None and self._folder_state == FileState.of(self.folder):
+            return
+        listing = self._list_folder()
+        for file in sorted(name for name in listing ^ self._listing if is_transcript(name) and is_utf8(name)):
+            path = os.path.join(self.folder, file)
+            if os.path.islink(path) or os.path.isdir(path):
+                self.forget(file)
+            else:
+                self._read_or_report(file)
+        self._listing = listing
+
+    def _list_folder(self) -> set[str]:
+        try:
+            return {*os.listdir(self.folder)}
+        except OSError:
+            return set()
 
     def refresh_one(self, path: str) -> SessionRecord | None:
         """Return the record of a transcript as that is now, or None if it is gone."""

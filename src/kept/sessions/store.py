@@ -122,13 +122,15 @@ class SessionStore:
         config: str | os.PathLike[str] | None = None,
         settings: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
+        create: bool = False,
     ) -> SessionStore:
-        """Open the sessions of an agent. Folders are created with the first session."""
+        """Open the sessions of an agent. Folders are created with the first session. ``create`` allows a new agent."""
         loaded = load_config(
             home=os.fspath(home) if home else None,
             agent=agent,
             config_file=os.fspath(config) if config else None,
             settings=settings,
+            new_agent=create,
         )
         return cls(loaded.config, clock=clock)
 
@@ -189,6 +191,18 @@ class SessionStore:
             ids = ", ".join(candidate.id for candidate in candidates)
             raise SessionAmbiguous(f"'{reference}' fits more than one session: {ids}.")
         return self._catalogue.refresh_one(candidates[0].transcript_path) or candidates[0]
+
+    def find_by_id(self, session_id: str) -> SessionRecord | None:
+        """Return the session with exactly this id, or None."""
+        self._catalogue.refresh_listing()
+        record = self._catalogue.find(session_id)
+        return record and (self._catalogue.refresh_one(record.transcript_path) or record)
+
+    def session_ids(self) -> set[str]:
+        if not os.path.isdir(self.folder):
+            return set()
+        self._catalogue.refresh_names()
+        return self._catalogue.session_ids()
 
     def recent(self, *, channel: str | None = None, limit: int | None = None) -> list[SessionRecord]:
         """Return the sessions, most recently used first. Of the transcripts, only additions are read."""
@@ -284,7 +298,7 @@ class SessionStore:
     ) -> SessionRecord:
         """Create a session from a conversation of another program, with its own ids and times, all or nothing."""
         with self._folder_locked():
-            self._catalogue.refresh_names()
+            self._catalogue.refresh_listing()
             if self._catalogue.find(session_id) is not None:
                 raise SessionExists(f"There is a session {session_id} already.")
             return self._create(start, session_id, created=created, entries=entries)
@@ -294,7 +308,7 @@ class SessionStore:
 
         ``after`` is the id of the last entry here. Raise SessionExists if that has changed; then nothing is appended.
         """
-        record = self.get(session_id)
+        record = self.find_by_id(session_id) or self.get(session_id)
         _require_known_version(session_id, record.version)
         if not entries:
             return record

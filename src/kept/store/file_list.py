@@ -41,7 +41,7 @@ def list_by_time(generation: Generation, filters: Filter, limit: int) -> tuple[l
         f"(SELECT max(c.timestamp) FROM {generation.prefix}chunks c"
         f" WHERE c.source = f.source AND c.path = f.path AND {where})"
     )
-    if filters == Filter(sources=filters.sources, path=filters.path):
+    if filters == Filter(sources=filters.sources, path=filters.path, scope=filters.scope):
         newest = f"coalesce({newest}, f.mtime_ns / 1000000)"  # an empty note has no chunk
     query = (
         "SELECT source, path, size, mtime_ns, moment, count(*) OVER () FROM"
@@ -72,7 +72,7 @@ def list_by_change(generation: Generation, filters: Filter, limit: int) -> tuple
 
 def _file_filter(filters: Filter) -> tuple[str, list[Any]]:
     """Return the condition on files: `files c` has the columns source and path, as chunks have."""
-    return filter_sql(Filter(sources=filters.sources, path=filters.path))
+    return filter_sql(Filter(sources=filters.sources, path=filters.path, scope=filters.scope))
 
 
 def _rows(generation: Generation, query: str, values: list[Any]) -> tuple[list[ListedRow], int]:
@@ -118,7 +118,7 @@ def channels(generation: Generation) -> list[str]:
 
 def has_file(generation: Generation, filters: Filter) -> bool:
     """Return whether any indexed file passes the filter's path."""
-    where, values = filter_sql(Filter(path=filters.path))
+    where, values = filter_sql(Filter(path=filters.path, scope=filters.scope))
     return (
         generation.db.execute(f"SELECT 1 FROM {generation.prefix}files c WHERE {where} LIMIT 1", values).get is not None
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 import apsw
 
-from kept.records import Filter, Source
+from kept.records import PROJECTS_FOLDER, Filter, ProjectScope, Source
 from kept.sqlite import IN_ROWS, pack_rows
 from kept.store.note_tables import NOTE_TABLES, NoteRow, NoteTables
 from kept.store.vectors import VectorLimits, VectorTable
@@ -301,6 +301,10 @@ class Generation:
         where, values = filter_sql(filters)
         return [row for (row,) in self.db.execute(f"SELECT row FROM {self.prefix}chunks c WHERE {where}", values)]
 
+    def count_tags(self, scope: ProjectScope | None = None) -> list[tuple[str, str, int]]:
+        """Return key, spelling and number of notes of each tag, without those of projects outside the scope."""
+        return self.notes.count_tags(*scope_sql(scope)) if scope else self.notes.count_tags()
+
     def counts(self) -> IndexCounts:
         by_source: dict[str, dict[str, int]] = {}
         for source, files in self.db.execute(f"SELECT source, count(*) FROM {self.prefix}files GROUP BY source"):
@@ -359,4 +363,24 @@ def filter_sql(filters: Filter) -> tuple[str, list[Any]]:
     for tag in filters.tags:
         clauses.append(_HAS_TAG)
         values.append(tag)
+    if filters.scope is not None:
+        clause, scope_values = scope_sql(filters.scope)
+        clauses.append(clause)
+        values.extend(scope_values)
     return " AND ".join(clauses) or "1", values
+
+
+def scope_sql(scope: ProjectScope) -> tuple[str, list[Any]]:
+    """Return a condition on the path of `c` and its values: nothing of another project."""
+    start = len(PROJECTS_FOLDER) + 2
+    clause = (
+        f"(substr(lower(c.path), 1, {start - 1}) <> '{PROJECTS_FOLDER}/' OR instr(substr(c.path, {start}), '/') = 0"
+        f" OR substr(c.path, {start}, ?) = ?)"
+    )
+    values: list[Any] = [len(scope.name) + 1, f"{scope.name}/"]
+    if scope.hidden_transcripts:
+        import json
+
+        clause += " AND c.path NOT IN (SELECT value FROM json_each(?))"
+        values.append(json.dumps(sorted(scope.hidden_transcripts)))
+    return clause, values

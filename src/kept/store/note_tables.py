@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import apsw
@@ -125,13 +125,13 @@ class NoteTables:
 
     # tags
 
-    def count_tags(self) -> list[tuple[str, str, int]]:
-        """Return key and one spelling of each tag, with the number of notes that have it or a tag below it."""
-        query = f"SELECT key, min(tag), count(DISTINCT path) FROM {self.prefix}note_tags GROUP BY key"
-        return self.db.execute(query).fetchall()  # type: ignore[return-value]
+    def count_tags(self, where: str = "1", values: Sequence[Any] = ()) -> list[tuple[str, str, int]]:
+        """Return key and one spelling of each tag, with the number of notes that have it or a tag below it.
 
-    def has_tag(self, key: str) -> bool:
-        return self.db.execute(f"SELECT 1 FROM {self.prefix}note_tags WHERE key = ? LIMIT 1", (key,)).get is not None
+        ``where`` is a condition on the path of the notes, which are called `c`.
+        """
+        query = f"SELECT key, min(tag), count(DISTINCT path) FROM {self.prefix}note_tags c WHERE {where} GROUP BY key"
+        return self.db.execute(query, values).fetchall()  # type: ignore[return-value]
 
     # links
 

@@ -19,8 +19,8 @@ from kept.records import (
 )
 from kept.redact import redact
 
-_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "listed"}
-"""Fields that JSON has for conversations only, in a list only, when explaining only, or never."""
+_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "listed", "project"}
+"""Fields that JSON has for conversations only, in a list only, when explaining only, or after the others."""
 
 
 def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any]:
@@ -43,6 +43,7 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     shape = {name: value for name, value in to_json(hit).items() if name not in _NOT_IN_EVERY_HIT}
     shape["citation"] = hit.citation
     shape["heading"] = hit.heading or None
+    shape["project"] = hit.project
     if hit.source == "sessions":
         shape |= {"sessionKey": redact(hit.session_key or "") or None, "channel": hit.channel}
     if hit.listed:

@@ -80,6 +80,7 @@ _HIT_ALWAYS: dict[str, Schema] = {
     "heading": or_null(
         text("Headings above it, outermost first, joined by ' > '; for a conversation, channel:person.")
     ),
+    "project": or_null(text("Project that it belongs to; null if it is shared.")),
 }
 HIT: Schema = closed(
     {
@@ -205,6 +206,7 @@ STATUS_OUTPUT: Schema = {
         "dirty": {"type": "boolean", "description": "True if notes changed since the last sync."},
         "changedFiles": whole("Number of changed files."),
         "lastSync": or_null(text("When the index was last updated (ISO 8601).")),
+        "project": or_null(text("Project that this server remembers for.")),
         "tags": many({"type": "object"}, "Most used tags, with the number of notes that have each."),
         "degraded": DEGRADED,
     },
@@ -237,6 +239,11 @@ _TAGS = text(
     "Only notes with all of these tags, separated by commas: work, area/home. memory_status lists the tags.",
     maxLength=400,
 )
+_IN_PROJECT = text(
+    "Search as in this project: its notes and what is shared, nothing of other projects. 'none' leaves out all "
+    "projects, 'all' searches all. Default: the project of this memory, if it has one; then only 'none' is allowed.",
+    maxLength=100,
+)
 _DEFAULTS = QuerySettings()
 _MAX_RESULTS = whole(f"Maximum number of results (default {_DEFAULTS.max_results}).", minimum=1, maximum=MAX_RESULTS)
 
@@ -266,6 +273,7 @@ TOOLS: tuple[Tool, ...] = (
                 "since": _SINCE,
                 "until": _UNTIL,
                 "tags": _TAGS,
+                "project": _IN_PROJECT,
             },
             required=("query",),
         ),
@@ -338,8 +346,10 @@ TOOLS: tuple[Tool, ...] = (
             "will need. "
             "Write complete sentences that can be understood without this conversation, with names and dates. "
             "The text is appended; nothing is overwritten. It goes to today's log by default, to 'memory' if it should "
-            "always be known, or to a note below memory/ by its path. Files with the user's own instructions (SOUL.md, "
-            "AGENTS.md, USER.md) cannot be written: ask the user to change them. Never write down passwords or keys. "
+            "always be known, or to a note below memory/ by its path. In the memory of a project, log and 'memory' are "
+            "the project's own; give project 'none' for what matters in other projects too. "
+            "Files with the user's own instructions (SOUL.md, AGENTS.md, USER.md) cannot be written: ask the user to "
+            "change them. Never write down passwords or keys. "
             "Returns the citation of the new lines; the next search finds them."
         ),
         parameters=closed(
@@ -349,6 +359,11 @@ TOOLS: tuple[Tool, ...] = (
                     "'daily' (default) for today's log, 'memory' for MEMORY.md, or a path such as memory/ideas.md.",
                     minLength=1,
                     maxLength=MAX_PATH_CHARS,
+                ),
+                "project": text(
+                    "Project whose log or MEMORY.md to write to; 'none' for the shared ones. Default: the project of "
+                    "this memory, if it has one.",
+                    maxLength=100,
                 ),
             },
             required=("text",),

@@ -77,7 +77,7 @@ def _period_text(period: ListedPeriod, shown: int) -> str:
 def _hit(number: int | str, hit: Hit) -> str:
     about = [_time(hit.timestamp, 16)] if hit.listed else [f"score {hit.score:.2f}", _time(hit.timestamp, 10)]
     cited = show_citation(hit.path, hit.start_line, hit.end_line)
-    names = {"path": None if cited else hit.citation, "under": hit.heading}
+    names = {"path": None if cited else hit.citation, "under": hit.heading, "project": hit.project}
     return f"[{number}] {cited or LONG_NAME} ({', '.join(filter(None, about))})\n{_names(names)}{quote(hit.snippet)}"
 
 

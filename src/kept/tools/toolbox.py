@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, UsageError
+from kept.indexing.project_scope import bound_scope
 from kept.limits import utf8_safe, utf8_safe_tree
 from kept.memory import Memory
 from kept.records import Hit, Progress, SearchResult, SeenTail, TagCount
@@ -39,7 +40,7 @@ from kept.tools.tool_text import (
     written_text,
 )
 from kept.values import frozen
-from kept.workspace.daily import daily_name, find_next_part
+from kept.workspace.daily import daily_name, daily_parts, find_next_part, project_daily_notes
 
 if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord
@@ -110,6 +111,7 @@ class Toolbox:
             since=arguments.get("since"),
             until=arguments.get("until"),
             tags=_tags_in(arguments),
+            project=arguments.get("project"),
             seen=request.seen,
             progress=request.progress,
         )
@@ -151,7 +153,9 @@ class Toolbox:
 
     def _daily_path(self, date: str) -> str:
         """Return the path of a daily log. The date is written as people write it: 2026-03-01, today, yesterday."""
-        return daily_name(self.memory.workspace, find_day(date, self.memory.clock.now()))
+        day, memory = find_day(date, self.memory.clock.now()), self.memory
+        own = daily_parts(memory.workspace, day, project_daily_notes(memory.project)) if memory.project else []
+        return own[0] if own else daily_name(memory.workspace, day)
 
     def _with_links(self, outcome: ToolOutcome, path: str) -> ToolOutcome:
         if is_transcript_citation(path):
@@ -163,21 +167,27 @@ class Toolbox:
 
     def _write(self, request: ToolRequest) -> ToolOutcome:
         to = from_uri(request.arguments.get("to", "daily"))
-        written = self.memory.add(request.arguments["text"], to=to, by_tool=True)
+        written = self.memory.add(
+            request.arguments["text"], to=to, by_tool=True, project=request.arguments.get("project")
+        )
         return ToolOutcome(written_text(written), written_json(written))
 
     def _status(self, request: ToolRequest) -> ToolOutcome:
         status = self.memory.status()
         count = len(self.sessions.recent()) if os.path.isdir(self.sessions.folder) else 0
         tags = self._most_used_tags()
-        shape = {**status_json(status), "sessionCount": count, "tags": to_json(tags)}
-        return ToolOutcome(status_text(status, count, tags), shape)
+        project = self.memory.project
+        shape = {**status_json(status), "sessionCount": count, "tags": to_json(tags), "project": project}
+        about_project = f"Project: {project}\n" if project else ""
+        return ToolOutcome(about_project + status_text(status, count, tags), shape)
 
     def _most_used_tags(self) -> list[TagCount]:
         """Return the tags in the index as it is: a status syncs and heals nothing, and reports damage itself."""
         try:
             with self.memory.index_service.inspecting() as (index, _), index.reading():
-                counts = index.live.notes.count_tags()
+                counts = index.live.count_tags(
+                    bound_scope(self.memory.config, self.memory.workspace, self.memory.project)
+                )
         except KeptError:
             return []
         counts.sort(key=lambda count: (-count[2], count[0]))
@@ -216,10 +226,13 @@ class Toolbox:
         until = parse_when(arguments["until"], now=now, end=True) if "until" in arguments else None
         check_order(arguments.get("since"), arguments.get("until"), since or None, until)
         records = self.sessions.recent(channel=arguments.get("channel"))
+        scope = bound_scope(self.memory.config, self.memory.workspace, self.memory.project)
+        hidden = scope.hidden_transcripts if scope else frozenset()
         in_range = (
             record
             for record in records
-            if record.active.timestamp() * 1000 >= since
+            if record.citation not in hidden
+            and record.active.timestamp() * 1000 >= since
             and (until is None or record.created.timestamp() * 1000 < until)
         )
         return list(islice(in_range, limit))

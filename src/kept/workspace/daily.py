@@ -10,6 +10,7 @@ import os
 import re
 from functools import lru_cache
 
+from kept.records import PROJECTS_FOLDER
 from kept.values import frozen
 from kept.workspace.workspace import MEMORY_FOLDER, Workspace
 
@@ -82,14 +83,19 @@ def get_daily_notes(workspace: Workspace) -> DailyNotes:
     return read_daily_notes(workspace)
 
 
+def project_daily_notes(project: str) -> DailyNotes:
+    """Return where the daily notes of a project are."""
+    return DailyNotes(f"{PROJECTS_FOLDER}/{project}")
+
+
 def daily_name(workspace: Workspace, day: dt.date) -> str:
     """Return the path of a day's log, whether it exists or not."""
     return next(iter(daily_parts(workspace, day)), "") or get_daily_notes(workspace).name(day)
 
 
-def daily_parts(workspace: Workspace, day: dt.date) -> list[str]:
-    """Return the existing files of a day's log, in the order they were written."""
-    first = _find_first(workspace, day)
+def daily_parts(workspace: Workspace, day: dt.date, daily: DailyNotes | None = None) -> list[str]:
+    """Return the existing files of a day's log, in the order they were written. ``daily`` may be a project's."""
+    first = _find_first(workspace, day, daily or get_daily_notes(workspace))
     parts = [first] if first else []
     while parts and len(parts) < _MAX_PARTS:
         name = part_name(parts[0], len(parts) + 1)
@@ -115,9 +121,8 @@ def find_next_part(workspace: Workspace, path: str) -> str | None:
     return after if os.path.isfile(os.path.join(workspace.root, after)) else None
 
 
-def _find_first(workspace: Workspace, day: dt.date) -> str | None:
+def _find_first(workspace: Workspace, day: dt.date, daily: DailyNotes) -> str | None:
     """Return the existing first file of a day's log, or None."""
-    daily = get_daily_notes(workspace)
     name = daily.name(day)
     if os.path.lexists(os.path.join(workspace.root, name)):
         return name

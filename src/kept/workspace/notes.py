@@ -8,8 +8,8 @@ import os
 from kept.clock import Clock
 from kept.durable import append_durably, locked, write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WriteFailed
-from kept.records import Passage, Written
-from kept.workspace.daily import DailyNotes, daily_parts, get_daily_notes, part_name
+from kept.records import PROJECTS_FOLDER, Passage, Written
+from kept.workspace.daily import DailyNotes, daily_parts, get_daily_notes, part_name, project_daily_notes
 from kept.workspace.opened import OpenWorkspace, decode
 from kept.workspace.workspace import (
     Workspace,
@@ -29,11 +29,19 @@ _NAME_HINT = "Use letters, digits, spaces and punctuation, for example memory/id
 
 
 def add_note(
-    workspace: Workspace, text: str, *, to: str, clock: Clock, max_bytes: int, by_tool: bool = False
+    workspace: Workspace,
+    text: str,
+    *,
+    to: str,
+    clock: Clock,
+    max_bytes: int,
+    by_tool: bool = False,
+    project: str | None = None,
 ) -> Written:
     """Append a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path.
 
-    ``by_tool`` refuses the files that belong to the person.
+    With ``project``, these are the log and MEMORY.md in the folder of the project, and a name without a folder is a
+    note there. ``by_tool`` refuses the files that belong to the person.
     """
     if by_tool and is_persons_own(to):
         raise refusal(to)
@@ -46,23 +54,29 @@ def add_note(
     with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
         if to == "daily":
             # The date is taken under the lock: two writers around midnight each get the day they wrote on.
-            return _append_daily(workspace, text, clock.now(), max_bytes=max_bytes, by_tool=by_tool)
+            daily = project_daily_notes(project) if project else get_daily_notes(workspace)
+            return _append_daily(workspace, daily, text, clock.now(), max_bytes=max_bytes, by_tool=by_tool)
         if to == "memory":
             item = text if "\n" in text or text.startswith(("-", "*", "#")) else f"- {text}"
-            path, entry, opening = _memory_name(workspace), item, "# Memory\n"
+            name = f"{PROJECTS_FOLDER}/{project}/MEMORY.md" if project else _memory_name(workspace)
+            path, entry, opening = name, item, "# Memory\n"
         else:
-            path, entry, opening = _writable(workspace, to), text, ""
+            is_plain_name = project and "/" not in to and os.sep not in to
+            path = _writable(workspace, f"{PROJECTS_FOLDER}/{project}/{to}" if is_plain_name else to)
+            entry, opening = text, ""
         if by_tool:
             require_tool_may_write(workspace, workspace.locate(path), to)
         return _append(workspace, path, entry + "\n", opening=opening, tight=to == "memory", max_bytes=max_bytes)
 
 
-def _append_daily(workspace: Workspace, text: str, now: dt.datetime, *, max_bytes: int, by_tool: bool) -> Written:
+def _append_daily(
+    workspace: Workspace, daily: DailyNotes, text: str, now: dt.datetime, *, max_bytes: int, by_tool: bool
+) -> Written:
     """Append to the log of a day. A full log continues in a further file."""
-    daily, today = get_daily_notes(workspace), now.date()
+    today = now.date()
     # Obsidian and Logseq show the name of a file above its text.
     entry, opening = f"## {now:%H:%M}\n\n{text}\n", "" if daily.program else f"# {now:%Y-%m-%d}\n"
-    parts = daily_parts(workspace, today)
+    parts = daily_parts(workspace, today, daily)
     path = parts[-1] if parts else daily.name(today)
     if daily.template and not parts:
         opening = _from_template(workspace, daily, path, now)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from kept.durable import make_private_folder
 from kept.errors import PathRefused, WorkspaceError, WorkspaceMissing
 from kept.limits import is_utf8
+from kept.records import PROJECTS_FOLDER, project_of_path
 from kept.values import frozen
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def require_tool_may_write(workspace: Workspace, absolute: str, shown: str) -> N
     relative = os.path.relpath(absolute, workspace.root).replace(os.sep, "/")
     if is_persons_own(relative) or _is_linked_to_persons_own(workspace.root, absolute):
         raise refusal(shown)
+    if project_of_path(relative) and _fold(relative.rpartition("/")[2]) == "project.md":
+        raise PathRefused(f"{shown}: tools cannot write the file that says which repository a project is for.", hint="")
     if relative in LONG_TERM or relative.startswith(f"{MEMORY_FOLDER}/") or _is_daily_note(workspace, relative):
         return
     daily = ", daily notes" if workspace.layout == "vault" else ""
@@ -140,6 +143,10 @@ def is_skipped_folder(relative: str) -> bool:
 def is_visible(name: str) -> bool:
     """Return whether discovery looks at a file or folder of this name."""
     return not name.startswith(".")
+
+
+def has_projects(workspace: Workspace) -> bool:
+    return os.path.isdir(os.path.join(workspace.root, PROJECTS_FOLDER))
 
 
 def may_be_title(name: str) -> bool:

@@ -45,6 +45,7 @@ _BARE = ("message", "reasoning", "function_call", "function_call_output", "local
 _NOISE = ("task_started", "task_complete", "token_count", "turn_started", "turn_complete", "context_compacted")
 _SET_UP = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<permissions instructions>")
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call")
+_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
 
 
@@ -66,7 +67,8 @@ class _CodexReader:
         self.builder: DraftBuilder | None = None
         self._spoken: Counter[tuple[str, str, str]] = Counter()
         self._model: str | None = None
-        self._total = 0
+        self._counted: tuple[dict[str, Any], str | None] = ({}, None)
+        """The last total; without totals, the last count and the entry that it followed."""
 
     def add(self, record: Record) -> None:
         tree = record.tree
@@ -93,6 +95,8 @@ class _CodexReader:
 
     def _begin(self, record: Record, kind: str | None) -> None:
         tree = record.tree
+        if kind == "message" and not isinstance(tree.get("role"), str):
+            return  # an entry of pi, whose transcripts look alike
         is_bare = kind is None and isinstance(tree.get("id"), str) and "timestamp" in tree
         if kind not in (*_TYPES, *_BARE) and not is_bare:
             return
@@ -149,16 +153,23 @@ class _CodexReader:
         return self._spoken[other, role, text] >= self._spoken[by, role, text]
 
     def _count(self, payload: dict[str, Any]) -> None:
+        """Add the tokens of the last answer. The same count is repeated whenever a limit changes.
+
+        Codex writes the usage of the last answer and of the session so far, or one of them; its first versions wrote
+        that of the session alone, without a group.
+        """
         assert self.builder is not None
         info = as_dict(payload.get("info"))
-        last, total = as_dict(info.get("last_token_usage")), as_dict(info.get("total_token_usage"))
-        total_tokens = as_count(total.get("total_tokens"))
-        if not last or total_tokens == self._total:
-            return  # the same count is repeated whenever a limit changes
-        self._total = total_tokens
-        tokens_in, tokens_out = as_count(last.get("input_tokens")), as_count(last.get("output_tokens"))
-        context = as_count(last.get("total_tokens")) or tokens_in + tokens_out
-        self.builder.set_usage(TokenUsage(tokens_in, tokens_out, context))
+        total = as_dict(info.get("total_token_usage")) or present_fields(payload, *_COUNTS)
+        last = as_dict(info.get("last_token_usage"))
+        counted = (total, None) if total else (last, self.builder.last_id)
+        if counted == self._counted:
+            return
+        before = self._counted[0]
+        self._counted = counted
+        usage = _usage(last) or _usage(_difference(before, total))
+        if usage is not None:
+            self.builder.add_usage(usage)
 
     # items
 
@@ -234,6 +245,19 @@ class _CodexReader:
         metadata = {"replacementMessages": len(messages)} if messages else {}
         self.builder.add(record, "compacted", CompactionEntry(summary, source="model", metadata=metadata), when=when)
         return None
+
+
+def _usage(counts: dict[str, Any]) -> TokenUsage | None:
+    tokens_in, tokens_out = as_count(counts.get("input_tokens")), as_count(counts.get("output_tokens"))
+    if not tokens_in and not tokens_out:
+        return None
+    return TokenUsage(tokens_in, tokens_out, as_count(counts.get("total_tokens")) or tokens_in + tokens_out)
+
+
+def _difference(before: dict[str, Any], total: dict[str, Any]) -> dict[str, int]:
+    """Return what was used since an earlier total. A smaller total starts again, as after a compaction."""
+    counts = {name: as_count(total.get(name)) - as_count(before.get(name)) for name in _COUNTS}
+    return counts if min(counts.values()) >= 0 else {name: as_count(total.get(name)) for name in _COUNTS}
 
 
 def _role(role: Any, text: str) -> Role:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeGuard
 
 from kept.errors import EntryRefused
+from kept.git_remote import find_remote, find_root
 from kept.sessions.entries import (
     AnyEntry,
     Attachment,
@@ -62,6 +64,17 @@ class Draft:
     """Entries that the source keeps outside its transcript. They are appended by the first import."""
     kinds: tuple[KindCount, ...]
     source: str
+    has_global_ids: bool = False
+    """True if ids are the same in every copy of the conversation, whatever their order: the ids of a service."""
+
+    @property
+    def title(self) -> str | None:
+        """The last title that the source gave to the conversation."""
+        for entry in reversed(self.entries):
+            match entry:
+                case Entry(body=StateEntry(name="title", value=str(title))):
+                    return title
+        return None
 
     @property
     def messages(self) -> int:
@@ -88,6 +101,7 @@ class DraftBuilder:
         self._digests: dict[str, str] = {}
         """Digest of the record by its id, to recognise copies."""
         self._counts: Counter[tuple[str, Became]] = Counter()
+        self._unclaimed_usage: TokenUsage | None = None
 
     # collecting
 
@@ -95,6 +109,8 @@ class DraftBuilder:
         self, record: Record, kind: str, body: Body, *, own_id: Any = None, parent: Any = "", when: Any = None
     ) -> str:
         """Add an entry and return its id. Without a parent it follows the last entry; None is the session's start."""
+        if self._unclaimed_usage and isinstance(body, Message) and body.role == "assistant" and body.usage is None:
+            body, self._unclaimed_usage = replace(body, usage=self._unclaimed_usage), None
         entry = Entry(self._id(record, own_id), self._parent(parent), self.time(when), body)
         return self._keep(record, kind, _became(body), entry, own_id)
 
@@ -124,6 +140,16 @@ class DraftBuilder:
         self.count(kind, "left out")
         if is_id(own_id) and own_id not in self._positions:
             self._replaced_by[own_id] = self._parent(parent)
+
+    def add_title(self, record: Record, title: str, *, leaf: Any, when: Any) -> None:
+        """Add the title that a service has for a conversation, after the branch that ends with ``leaf``.
+
+        The id depends on both, so the same conversation under another name, or on another branch, adds it again: a
+        session has the last title, and continues after its last entry.
+        """
+        digest = fingerprint(f"{leaf}\n{title}".encode("utf-8", "backslashreplace"))
+        parent = leaf if is_id(leaf) else ""
+        self.add(record, TITLE, StateEntry(TITLE, title), own_id=f"{TITLE}-{digest}", parent=parent, when=when)
 
     def count(self, kind: str, became: Became) -> None:
         self._counts[kind[:_LONGEST_NAME], became] += 1
@@ -171,15 +197,20 @@ class DraftBuilder:
         self.last_time = read_time(when) or self.last_time or self.created or _EPOCH
         return self.last_time
 
-    def set_usage(self, usage: TokenUsage) -> None:
-        """Set the usage of the last answer, for formats that count tokens in a separate record."""
+    def add_usage(self, usage: TokenUsage) -> None:
+        """Add the usage to the last answer, for formats that count tokens in a separate record.
+
+        Without an answer since the last question, it is that of the next one.
+        """
         for index in range(len(self._entries) - 1, -1, -1):
             match self._entries[index]:
-                case Entry(body=Message(role="assistant", usage=None) as message) as entry:
-                    self._entries[index] = replace(entry, body=replace(message, usage=usage))
+                case Entry(body=Message(role="assistant") as message) as entry:
+                    total = _add_usage(message.usage, usage)
+                    self._entries[index] = replace(entry, body=replace(message, usage=total))
                     return
-                case Entry(body=Message(role="assistant" | "user")):
-                    return
+                case Entry(body=Message(role="user")):
+                    break
+        self._unclaimed_usage = _add_usage(self._unclaimed_usage, usage)
 
     # finishing
 
@@ -191,18 +222,34 @@ class DraftBuilder:
         compactions: int = 0,
         metadata: Mapping[str, Any] | None = None,
         added: tuple[Entry, ...] = (),
+        has_global_ids: bool = False,
     ) -> Draft:
         origin = {"from": self.format, "path": self.source.shown_path, "sessionId": self.original_id[:_LONGEST_NAME]}
         start = SessionStart(
             str(key),
             compactions=max(0, compactions - sum(_is_compaction(entry) for entry in self._entries)),
             state=dict(state or {}),
-            metadata={**self.metadata, **(metadata or {}), "imported": origin},
+            metadata={**_remote_of(self.metadata), **self.metadata, **(metadata or {}), "imported": origin},
         )
         first = next((entry.timestamp for entry in self._entries if entry.timestamp), None)
         created = self.created or first or _EPOCH
         entries = tuple(self._entries)
-        return Draft(self.id, created, start, entries, added, count_kinds(self._counts), self.source.shown_path)
+        kinds, path = count_kinds(self._counts), self.source.shown_path
+        return Draft(self.id, created, start, entries, added, kinds, path, has_global_ids)
+
+
+def _add_usage(before: TokenUsage | None, usage: TokenUsage) -> TokenUsage:
+    if before is None:
+        return usage
+    return TokenUsage(before.input + usage.input, before.output + usage.output, usage.context)
+
+
+def _remote_of(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return the repository that a conversation was held in, while its folder is still there to ask."""
+    folder = metadata.get("cwd")
+    root = find_root(folder) if isinstance(folder, str) and os.path.isabs(folder) else None
+    remote = find_remote(root) if root else None
+    return {"remote": remote} if remote else {}
 
 
 def _became(body: Body) -> Became:

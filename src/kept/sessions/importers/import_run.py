@@ -1,35 +1,39 @@
-"""One run of an import: each session is imported completely or left out, and none twice.
-
-A session that exists is compared by the ids of its entries. If the source has only grown, the new entries are appended.
-If both have continued, or the source was changed before its end, nothing is written and the report has the reason.
-"""
+"""One run of an import: finds the files of a format below a path, reads each, and collects the report."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Literal
 
-from kept.errors import KeptError, SessionAmbiguous, SessionNotFound, UsageError
-from kept.records import Problem
-from kept.sessions.importers import claude_code, codex, openclaw, pi
+from kept.errors import UsageError
+from kept.records import Problem, Progress
+from kept.sessions.importers import chatgpt, claude_ai, claude_code, codex, openclaw, pi
 from kept.sessions.importers.draft import Draft
+from kept.sessions.importers.draft_writer import DraftWriter, outcome_of
+from kept.sessions.importers.export_file import (
+    ExportPart,
+    ExportRefused,
+    ExportSource,
+    find_parts,
+    is_conversations_name,
+)
+from kept.sessions.importers.foreign_format import NOUNS, Format, are_alike, guess_folder, guess_format, guess_part
 from kept.sessions.importers.openclaw_sqlite import ENDINGS, DatabaseUnreadable, OpenClawDatabase, is_database
-from kept.sessions.importers.report import ImportReport, Outcome, SessionOutcome
-from kept.sessions.importers.source import MAX_LINE_BYTES, Source, fingerprint, show_path
-from kept.sessions.record import SessionRecord
+from kept.sessions.importers.report import ForeignFile, ImportReport, SessionOutcome
+from kept.sessions.importers.source import MAX_LINE_BYTES, Record, Source, show_path
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript import Damage
 
-Format = Literal["openclaw", "claude-code", "codex", "pi"]
 Reader = Callable[[Source, str], list[Draft]]
 READERS: dict[Format, Reader] = {
     "openclaw": openclaw.read,
     "claude-code": claude_code.read,
     "codex": codex.read,
     "pi": pi.read,
+}
+EXPORT_READERS: dict[Format, Callable[[Record, Source, str], Draft | None]] = {
+    "chatgpt": chatgpt.read_conversation,
+    "claude-ai": claude_ai.read_conversation,
 }
 _TRANSCRIPT = ".jsonl"
 _ARCHIVED = ".jsonl.reset."
@@ -43,22 +47,32 @@ def import_sessions(
     *,
     dry_run: bool = False,
     max_line_bytes: int = MAX_LINE_BYTES,
+    progress: Progress | None = None,
 ) -> ImportReport:
     """Import every conversation in a file, or in the files below a folder. The source is only read.
 
-    A line longer than ``max_line_bytes`` is reported and left out.
+    A line longer than ``max_line_bytes``, or a conversation of an export, is reported and left out. ``progress`` is
+    called with the bytes that were read, those to read, and the file.
     """
     root = os.path.abspath(os.path.expanduser(os.fspath(path)))
-    return _ImportRun(store, format_name, root, dry_run=dry_run, max_line_bytes=max_line_bytes).run()
+    run = _ImportRun(store, format_name, root, dry_run=dry_run, max_line_bytes=max_line_bytes, progress=progress)
+    return run.run()
 
 
 class _ImportRun:
     """Imports what is below one path, and collects the report."""
 
     def __init__(
-        self, store: SessionStore, format_name: Format, root: str, *, dry_run: bool, max_line_bytes: int
+        self,
+        store: SessionStore,
+        format_name: Format,
+        root: str,
+        *,
+        dry_run: bool,
+        max_line_bytes: int,
+        progress: Progress | None,
     ) -> None:
-        self.store = store
+        self.agent_id = store.agent_id
         self.format = format_name
         self.root = root
         self.dry_run = dry_run
@@ -67,16 +81,19 @@ class _ImportRun:
         self.sessions: list[SessionOutcome] = []
         self.ignored: list[Problem] = []
         self.problems: list[Problem] = []
-        self._planned: dict[str, Draft] = {}
-        """Sessions that a dry run would have created, by id."""
+        self.foreign: list[ForeignFile] = []
+        self._writer = DraftWriter(store, dry_run=dry_run)
+        self._progress = progress
+        self._bytes_read = self._bytes_total = 0
 
     def run(self) -> ImportReport:
-        for path in self._find_files():
-            self.files += 1
-            if self.format == "openclaw" and path.endswith(ENDINGS):
-                self._import_database(path)
-            else:
-                self._import_file(path)
+        paths = self._find_files()
+        if self.format in EXPORT_READERS:
+            self._import_exports(paths)
+        else:
+            self._import_transcripts(paths)
+        if not self.files:
+            self._guess_folder()
         return ImportReport(
             format=self.format,
             dry_run=self.dry_run,
@@ -84,7 +101,13 @@ class _ImportRun:
             sessions=tuple(self.sessions),
             ignored=tuple(self.ignored),
             problems=tuple(self.problems),
+            foreign=tuple(self.foreign),
         )
+
+    def _advance(self, size: int, path: str) -> None:
+        self._bytes_read += size
+        if self._progress is not None:
+            self._progress(min(self._bytes_read, self._bytes_total), self._bytes_total, path)
 
     # finding
 
@@ -92,11 +115,14 @@ class _ImportRun:
         if os.path.isfile(self.root):
             return [self.root]
         if not os.path.isdir(self.root):
-            raise UsageError(f"{self.root}: there is no such file or folder.", hint="Name a transcript or a folder.")
+            raise UsageError(
+                f"{show_path(self.root)}: there is no such file or folder.",
+                hint="Name a transcript, an export, or a folder of them.",
+            )
         others: Counter[str] = Counter()
         paths = []
         for path in sorted(self._walk()):
-            other = openclaw.other_agent(path, self.root, self.store.agent_id) if self.format == "openclaw" else None
+            other = openclaw.other_agent(path, self.root, self.agent_id) if self.format == "openclaw" else None
             if other is None:
                 paths.append(path)
             else:
@@ -105,18 +131,23 @@ class _ImportRun:
         return paths
 
     def _walk(self) -> Iterator[str]:
-        for folder, _, names in os.walk(self.root, onerror=self._report_unreadable):
+        for folder, folders, names in os.walk(self.root, onerror=self._report_unreadable):
+            for name in folders:
+                if os.path.islink(os.path.join(folder, name)):
+                    self._ignore(os.path.join(folder, name), "is a symbolic link, which is not followed")
             for name in names:
                 path = os.path.join(folder, name)
-                if not self._is_transcript(name):
+                if not self._is_wanted(path, name):
                     if _TRANSCRIPT in name and self.format == "openclaw":
-                        self.ignored.append(Problem(show_path(path), "is a deleted transcript or a copy of one"))
+                        self._ignore(path, "is a deleted transcript or a copy of one")
                 elif os.path.islink(path):
-                    self.ignored.append(Problem(show_path(path), "is a symbolic link, which is not followed"))
+                    self._ignore(path, "is a symbolic link, which is not followed")
                 else:
                     yield path
 
-    def _is_transcript(self, name: str) -> bool:
+    def _is_wanted(self, path: str, name: str) -> bool:
+        if self.format in EXPORT_READERS:
+            return name.lower().endswith(".zip") or is_conversations_name(path)
         if self.format == "openclaw" and (_ARCHIVED in name or name.endswith(ENDINGS)):
             return True
         return name.endswith(_TRANSCRIPT)
@@ -124,122 +155,123 @@ class _ImportRun:
     def _report_unreadable(self, error: OSError) -> None:
         self.problems.append(Problem(show_path(str(error.filename)), f"cannot be read ({error.strerror})"))
 
-    # reading
+    def _ignore(self, path: str, reason: str) -> None:
+        self.ignored.append(Problem(show_path(path), reason))
+
+    def _add_foreign(self, path: str, looks_like: Format | None, reason: str) -> None:
+        self.foreign.append(ForeignFile(show_path(path), looks_like))
+        self._ignore(path, f"looks like {NOUNS[looks_like]}" if looks_like else reason)
+
+    def _guess_folder(self) -> None:
+        """Say what is in a folder without files of this format, if that can be imported."""
+        guess = guess_folder(self.root)
+        if guess is not None and not are_alike(guess[1], self.format):
+            self._add_foreign(guess[0], guess[1], "")
+
+    # reading transcripts
+
+    def _import_transcripts(self, paths: list[str]) -> None:
+        sizes = [_size(path) for path in paths]
+        self._bytes_total = sum(sizes)
+        for path, size in zip(paths, sizes, strict=True):
+            self.files += 1
+            if self.format == "openclaw" and path.endswith(ENDINGS):
+                self._import_database(path)
+            else:
+                self._import_file(path)
+            self._advance(size, path)
 
     def _import_file(self, path: str) -> None:
         source = Source(path, max_line_bytes=self.max_line_bytes)
-        drafts = READERS[self.format](source, self.store.agent_id)
-        self.problems += source.problems
+        drafts = READERS[self.format](source, self.agent_id)
         self._import_drafts(source, drafts)
 
     def _import_drafts(self, source: Source, drafts: list[Draft]) -> None:
         conversations = [draft for draft in drafts if draft.messages]
-        if not conversations and not source.is_foreign and not source.is_unreadable:
-            self.ignored.append(Problem(source.shown_path, "has no messages" if drafts else _NO_SESSION))
-        for draft in conversations:
-            self._import_draft(draft)
+        if conversations or source.is_unreadable:
+            self.problems += source.problems
+        elif (guess := guess_format(source.path)) is not None and not are_alike(guess, self.format):
+            self._add_foreign(source.path, guess, "")
+        else:
+            self.problems += source.problems
+            self._ignore_empty(source, "has no messages" if drafts else _NO_SESSION)
+        self.sessions += map(self._writer.write, conversations)
+
+    def _ignore_empty(self, source: Source, reason: str) -> None:
+        is_unknown = reason == _NO_SESSION and source.path == self.root
+        if is_unknown:
+            self.foreign.append(ForeignFile(source.shown_path, None))
+        if not source.is_foreign:
+            self._ignore(source.path, reason)
 
     def _import_database(self, path: str) -> None:
         if not is_database(path):
-            self.ignored.append(Problem(show_path(path), "is not an SQLite database"))
+            self._ignore(path, "is not an SQLite database")
             return
         try:
             with OpenClawDatabase(path) as database:
                 if not database.has_transcripts:
-                    self.ignored.append(Problem(show_path(path), "is a database without transcripts"))
+                    self._ignore(path, "is a database without transcripts")
                     return
                 if database.archived:
                     reason = f"{database.archived:,} archived transcripts in it are not read"
                     self.problems.append(Problem(show_path(path), reason))
-                for source, draft in openclaw.read_database(database, self.store.agent_id):
-                    self.problems += source.problems
+                for source, draft in openclaw.read_database(database, self.agent_id):
                     if draft is not None and not getattr(source, "is_whole", True):
-                        self._add_outcome(draft, "failed", 0, "part of it cannot be read")
+                        self.problems += source.problems
+                        self.sessions.append(outcome_of(draft, "failed", reason="part of it cannot be read"))
                     else:
                         self._import_drafts(source, [] if draft is None else [draft])
         except DatabaseUnreadable as exc:
             self.problems.append(Problem(show_path(path), str(exc)))
 
-    # writing
+    # reading exports
 
-    def _import_draft(self, draft: Draft) -> None:
-        """Import one session. If that fails, report it, so that the others are still imported."""
+    def _import_exports(self, paths: list[str]) -> None:
+        parts = [part for path in paths for part in self._find_parts(path)]
+        self._bytes_total = sum(part.size for part in parts)
+        for part in parts:
+            self.files += 1
+            self._import_part(part)
+
+    def _find_parts(self, path: str) -> list[ExportPart]:
+        """Return the files with conversations in an export. One that is refused is an error if it was named."""
         try:
-            for candidate in (draft, _with_own_id(draft)):
-                if self._write(candidate):
-                    return
-            self._add_outcome(draft, "failed", 0, "there is another session of this id")
-        except KeptError as exc:
-            self._add_outcome(draft, "failed", 0, exc.message)
+            parts = find_parts(path)
+        except (ExportRefused, OSError) as exc:
+            reason = str(exc) if isinstance(exc, ExportRefused) else f"cannot be read ({exc.strerror})"
+            if path == self.root:
+                raise UsageError(f"{show_path(path)} {reason}.", hint="Nothing was imported.") from None
+            self.problems.append(Problem(show_path(path), reason))
+            return []
+        if not parts and path == self.root:
+            raise UsageError(
+                f"{show_path(path)} has no conversations.json, so it is not an export.",
+                hint="Name the zip file as you downloaded it.",
+            )
+        return parts
 
-    def _write(self, draft: Draft) -> bool:
-        """Write a session, or what is new of it. Return False if a conversation from another file has its id."""
-        existing = self._find_existing(draft.id)
-        if existing is None:
-            if self.dry_run:
-                self._planned[draft.id] = draft
-            else:
-                entries = (*draft.entries, *draft.added)
-                self.store.adopt(draft.start, entries, session_id=draft.id, created=draft.created)
-            self._add_outcome(draft, "imported", len(draft.entries) + len(draft.added))
-            return True
-        record, ids = existing
-        added = {entry.id for entry in draft.added}
-        known = [entry_id for entry_id in ids if entry_id not in added]
-        offered = [entry.id for entry in draft.entries]
-        if offered == known[: len(offered)]:
-            self._add_outcome(draft, "unchanged", 0)
-        elif known == offered[: len(known)] and known:
-            new = draft.entries[len(known) :]
-            if not self.dry_run:
-                self.store.extend(draft.id, new, after=ids[-1])
-            self._add_outcome(draft, "updated", len(new))
-        elif _origin(record, draft) != draft.source:
-            return False
-        else:
-            self._add_outcome(draft, "failed", 0, _describe_difference(known, offered))
-        return True
-
-    def _find_existing(self, session_id: str) -> tuple[SessionRecord | None, list[str]] | None:
-        """Return the record of a session and the ids of its entries, without the first, or None if there is none."""
-        if session_id in self._planned:
-            draft = self._planned[session_id]
-            return None, [entry.id for entry in draft.entries if entry.id]
-        if not os.path.isdir(self.store.folder):
-            return None
-        try:
-            record = self.store.get(session_id)
-        except (SessionNotFound, SessionAmbiguous):
-            return None
-        if record.id != session_id:
-            return None  # found by the beginning of another id
-        contents = (line.content for line in self.store.iter_lines(session_id))
-        ids = [entry.id for entry in contents if not isinstance(entry, Damage) and entry.id]
-        return record, ids[1:]
-
-    def _add_outcome(self, draft: Draft, outcome: Outcome, added: int, reason: str | None = None) -> None:
-        self.sessions.append(
-            SessionOutcome(draft.id, draft.source, outcome, draft.messages, added, draft.kinds, reason)
+    def _import_part(self, part: ExportPart) -> None:
+        source = ExportSource(
+            part, max_bytes=self.max_line_bytes, on_read=lambda size: self._advance(size, part.member or part.path)
         )
+        is_known = False
+        for record in source.records():
+            draft = EXPORT_READERS[self.format](record, source, self.agent_id)
+            is_known = is_known or draft is not None
+            if draft is not None and draft.messages:
+                self.sessions.append(self._writer.write(draft))
+        guess = None if is_known else guess_part(part)
+        if guess is not None and guess != self.format:
+            self._add_foreign(part.path, guess, "")
+            return
+        self.problems += source.problems
+        if not is_known and (source.records_read or part.path == self.root):
+            self._add_foreign(part.path, None, _NO_SESSION)
 
 
-def _with_own_id(draft: Draft) -> Draft:
-    """Return a draft under an id made from its source, the same every time: two files may have sessions of one id."""
-    return replace(draft, id=f"{draft.id[:100]}.{fingerprint(draft.source.encode())[:8]}")
-
-
-def _origin(record: SessionRecord | None, draft: Draft) -> object:
-    if record is None:
-        return None
-    imported = record.metadata.get("imported")
-    return imported.get("path") if isinstance(imported, dict) else draft.source
-
-
-def _describe_difference(known: list[str], offered: list[str | None]) -> str:
-    pairs = enumerate(zip(known, offered, strict=False))
-    same = next((index for index, (known_id, offered_id) in pairs if known_id != offered_id), 0)
-    if not same:
-        return "there is a session of this id that did not come from this file"
-    return (
-        f"it differs from the session here after {same:,} entries: one of the two continued or was changed; not merged"
-    )
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from kept.records import Problem
@@ -34,6 +34,17 @@ class SessionOutcome:
     kinds: tuple[KindCount, ...]
     reason: str | None = None
     """Reason of a failure."""
+    title: str | None = None
+    """Title of the conversation in the source."""
+
+
+@frozen
+class ForeignFile:
+    """A file of another format than the one that was named."""
+
+    path: str
+    looks_like: str | None
+    """Name of its format, or None if it is none that can be imported."""
 
 
 @frozen
@@ -47,6 +58,8 @@ class ImportReport:
     """Files without a conversation of this format in them."""
     problems: tuple[Problem, ...]
     """Files and lines that could not be read or are damaged. The path of a line ends with ``:NUMBER``."""
+    foreign: tuple[ForeignFile, ...] = ()
+    """Files of another format. They are ignored."""
 
     def count(self, outcome: Outcome) -> int:
         return sum(session.outcome == outcome for session in self.sessions)
@@ -64,6 +77,19 @@ class ImportReport:
             for kind in session.kinds:
                 total[kind.kind, kind.became] += kind.count
         return count_kinds(total)
+
+
+def combine_reports(reports: Sequence[ImportReport]) -> ImportReport:
+    """Return one report of several imports of a format, from different folders."""
+    return ImportReport(
+        format=reports[0].format,
+        dry_run=reports[0].dry_run,
+        files=sum(report.files for report in reports),
+        sessions=tuple(session for report in reports for session in report.sessions),
+        ignored=tuple(problem for report in reports for problem in report.ignored),
+        problems=tuple(problem for report in reports for problem in report.problems),
+        foreign=tuple(file for report in reports for file in report.foreign),
+    )
 
 
 def count_kinds(counts: Counter[tuple[str, Became]]) -> tuple[KindCount, ...]:

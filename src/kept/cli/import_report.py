@@ -1,0 +1,150 @@
+"""Report of an import: for people, and as JSON."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kept.cli.output import echo, plural, print_json, style, warn
+from kept.errors import UsageError
+from kept.records import Problem
+
+if TYPE_CHECKING:
+    from kept.sessions.importers.report import ImportReport, KindCount, SessionOutcome
+    from kept.workspace.adopt import NotesAdopted
+
+_PROBLEMS_SHOWN = 50
+_NAMES_SHOWN = 5
+_FAILED = 9
+
+
+def show_report(
+    report: ImportReport, path: str, notes: list[NotesAdopted], *, as_json: bool, verbose: bool = False
+) -> None:
+    """Print a report. Raise UsageError if nothing was imported because the files have another format."""
+    if report.foreign and not report.sessions and not notes:
+        raise _foreign_error(report, path)
+    if as_json:
+        print_json(report_json(report, notes))
+    else:
+        print_report(report, notes, verbose=verbose)
+    if report.count("failed"):
+        raise click.exceptions.Exit(_FAILED)
+
+
+def _foreign_error(report: ImportReport, path: str) -> UsageError:
+    from kept.sessions.importers.foreign_format import NOUNS
+
+    files = report.foreign
+    first = files[0]
+    if first.looks_like is None:
+        named = f"is not {NOUNS[report.format]}"  # type: ignore[index]
+        reason = next((problem.reason for problem in report.problems if problem.path == first.path), named)
+        return UsageError(
+            f"{first.path}: {reason}; nothing was imported.", hint="'kept import --help' lists the formats."
+        )
+    noun = NOUNS[first.looks_like]  # type: ignore[index]
+    more = f" (and {len(files) - 1:,} more files)" if len(files) > 1 else ""
+    target = path if len(files) > 1 else first.path
+    return UsageError(
+        f"{first.path}{more} looks like {noun}, so nothing was imported.",
+        hint=f"Run: kept import {first.looks_like} {shlex.quote(target)}",
+    )
+
+
+def print_report(report: ImportReport, notes: list[NotesAdopted], *, verbose: bool) -> None:
+    would = "Would be: " if report.dry_run else ""
+    outcomes = (("imported", "imported"), ("updated", "updated"), ("unchanged", "here already"), ("failed", "failed"))
+    counts = ", ".join(f"{report.count(name):,} {word}" for name, word in outcomes if report.count(name))  # type: ignore[arg-type]
+    total = f"{plural(len(report.sessions), 'session')} with {plural(report.messages, 'message')}"
+    echo(style(f"{would}{total}: {counts}." if report.sessions else "No sessions were found.", bold=True))
+    if verbose:
+        for kind in report.kinds:
+            echo(f"  {kind.count:>7,}  {kind.kind} {style(f'→ {kind.became}', dim=True)}")
+    for adopted in notes:
+        echo(
+            f"Notes: {len(adopted.copied)} copied, {len(adopted.same)} here already,"
+            f" {len(adopted.conflicts)} in conflict."
+        )
+    _warn_of(report, notes)
+
+
+def _warn_of(report: ImportReport, notes: list[NotesAdopted]) -> None:
+    failed = (session for session in report.sessions if session.reason)
+    warnings = [f"{session.source}: session {session.id} failed: {session.reason}" for session in failed]
+    warnings += [f"{problem.path}: {problem.reason}" for problem in (*report.problems, *report.ignored)]
+    for adopted in notes:
+        warnings += _note_warnings(adopted)
+    for warning in warnings[:_PROBLEMS_SHOWN]:
+        warn(f"{warning.rstrip('.')}.")
+    if len(warnings) > _PROBLEMS_SHOWN:
+        warn(f"{len(warnings) - _PROBLEMS_SHOWN:,} more; --json shows them all.")
+
+
+def _note_warnings(notes: NotesAdopted) -> list[str]:
+    warnings = [f"{problem.path}: {problem.reason}" for problem in notes.problems]
+    warnings += [f"{name}: exists here with another text, which is kept" for name in notes.conflicts]
+    if notes.left_out:
+        warnings.append(f"not notes that Kept searches, so left out: {_names(notes.left_out)}")
+    if notes.held_back:
+        names = _names(notes.held_back)
+        warnings.append(f"part of the agent's system prompt, so not copied without --instructions: {names}")
+    return warnings
+
+
+def _names(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more
+
+
+# JSON
+
+
+def report_json(report: ImportReport, notes: list[NotesAdopted]) -> dict[str, Any]:
+    tree: dict[str, Any] = {
+        "format": report.format,
+        "dryRun": report.dry_run,
+        "files": report.files,
+        "imported": report.count("imported"),
+        "updated": report.count("updated"),
+        "unchanged": report.count("unchanged"),
+        "failed": report.count("failed"),
+        "messages": report.messages,
+        "kinds": _kinds_json(report.kinds),
+        "sessions": [_session_json(session) for session in report.sessions],
+        "ignored": _problems_json(report.ignored),
+        "foreign": [{"path": file.path, "looksLike": file.looks_like} for file in report.foreign],
+        "problems": _problems_json((*report.problems, *(problem for adopted in notes for problem in adopted.problems))),
+    }
+    for adopted in notes:
+        tree["notes"] = {
+            "copied": list(adopted.copied),
+            "same": list(adopted.same),
+            "conflicts": list(adopted.conflicts),
+            "leftOut": list(adopted.left_out),
+            "heldBack": list(adopted.held_back),
+        }
+    return tree
+
+
+def _session_json(session: SessionOutcome) -> dict[str, Any]:
+    return {
+        "sessionId": session.id,
+        "title": session.title,
+        "source": session.source,
+        "outcome": session.outcome,
+        "messages": session.messages,
+        "added": session.added,
+        "reason": session.reason,
+        "kinds": _kinds_json(session.kinds),
+    }
+
+
+def _kinds_json(kinds: tuple[KindCount, ...]) -> list[dict[str, Any]]:
+    return [{"kind": kind.kind, "became": kind.became, "count": kind.count} for kind in kinds]
+
+
+def _problems_json(problems: tuple[Problem, ...]) -> list[dict[str, str]]:
+    return [{"path": problem.path, "reason": problem.reason} for problem in problems]

@@ -1,0 +1,162 @@
+"""Drafts → transcripts: each session is written completely or not at all, and none twice.
+
+A session that exists is compared by the ids of its entries. If the source has only grown, the new entries are appended.
+If both have continued, or the source was changed before its end, nothing is written and the outcome has the reason.
+Entries of a chat service have ids that are the same in every export, so there a new entry is one whose id is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kept.errors import KeptError, SessionExists
+from kept.sessions.entries import AnyEntry, Entry, Message
+from kept.sessions.importers.draft import Draft
+from kept.sessions.importers.report import Outcome, SessionOutcome
+from kept.sessions.importers.source import fingerprint
+from kept.sessions.record import SessionRecord
+from kept.sessions.store import SessionStore
+from kept.sessions.transcript import Damage
+from kept.values import frozen
+
+
+class DraftWriter:
+    """Writes drafts to a store. A dry run only reports what would be written."""
+
+    def __init__(self, store: SessionStore, *, dry_run: bool) -> None:
+        self.store = store
+        self.dry_run = dry_run
+        self._session_ids: set[str] | None = None
+        """Sessions that exist, read once: a session that another process creates meanwhile is found by `adopt`."""
+        self._planned: dict[str, ExistingSession] = {}
+        """Sessions that a dry run would have created, by id."""
+
+    def write(self, draft: Draft) -> SessionOutcome:
+        """Write a session, or what is new of it. A failure is an outcome too, so that the others are still written."""
+        try:
+            for candidate in (draft,) if draft.has_global_ids else (draft, _with_own_id(draft)):
+                outcome = self._write(candidate)
+                if outcome is not None:
+                    return outcome
+        except KeptError as exc:
+            return outcome_of(draft, "failed", reason=exc.message)
+        return outcome_of(draft, "failed", reason="there is another session of this id")
+
+    def _write(self, draft: Draft) -> SessionOutcome | None:
+        """Write a session. Return None if a conversation from another file has its id."""
+        existing = self._find_existing(draft.id)
+        if existing is None:
+            return self._create(draft)
+        if draft.has_global_ids:
+            return self._merge(draft, existing)
+        added = {entry.id for entry in draft.added}
+        known = [entry_id for entry_id in existing.ids if entry_id not in added]
+        offered = [entry.id for entry in draft.entries]
+        if offered == known[: len(offered)]:
+            return outcome_of(draft, "unchanged")
+        if known == offered[: len(known)] and known:
+            return self._extend(draft, draft.entries[len(known) :], after=existing.ids[-1])
+        if _origin(existing.record, draft) != draft.source:
+            return None
+        return outcome_of(draft, "failed", reason=_describe_difference(known, offered))
+
+    def _create(self, draft: Draft) -> SessionOutcome | None:
+        entries = (*draft.entries, *draft.added)
+        try:
+            if self.dry_run:
+                self._planned[draft.id] = ExistingSession.of(None, draft.entries)
+            else:
+                self.store.adopt(draft.start, entries, session_id=draft.id, created=draft.created)
+        except SessionExists:
+            if draft.id in self._existing_ids():
+                raise
+            self._existing_ids().add(draft.id)
+            return self._write(draft)
+        self._existing_ids().add(draft.id)
+        return outcome_of(draft, "imported", added=len(entries))
+
+    def _merge(self, draft: Draft, existing: ExistingSession) -> SessionOutcome:
+        """Append the entries that are not here yet. Each names its parent, so their order does not matter."""
+        offered, known = {entry.id for entry in draft.entries}, {*existing.ids}
+        new = tuple(entry for entry in draft.entries if entry.id not in known)
+        if not new:
+            return outcome_of(draft, "unchanged")
+        if existing.last_message is not None and existing.last_message not in offered:
+            return outcome_of(draft, "failed", reason="it continued both here and there; not merged")
+        return self._extend(draft, new, after=existing.ids[-1] if existing.ids else draft.id)
+
+    def _extend(self, draft: Draft, new: tuple[AnyEntry, ...], *, after: str) -> SessionOutcome:
+        if not self.dry_run:
+            self.store.extend(draft.id, new, after=after)
+        return outcome_of(draft, "updated", added=len(new))
+
+    def _find_existing(self, session_id: str) -> ExistingSession | None:
+        if session_id in self._planned:
+            return self._planned[session_id]
+        if session_id not in self._existing_ids():
+            return None
+        record = self.store.find_by_id(session_id)
+        if record is None:
+            return None
+        contents = (line.content for line in self.store.iter_lines(session_id))
+        entries = [entry for entry in contents if not isinstance(entry, Damage) and entry.id]
+        return ExistingSession.of(record, entries[1:])
+
+    def _existing_ids(self) -> set[str]:
+        if self._session_ids is None:
+            self._session_ids = self.store.session_ids()
+        return self._session_ids
+
+
+@frozen
+class ExistingSession:
+    """What is known of a session that was imported before, or would have been in a dry run."""
+
+    record: SessionRecord | None
+    ids: list[str]
+    """Ids of its entries, without the first."""
+    last_message: str | None
+    """Id of its last message."""
+
+    @classmethod
+    def of(cls, record: SessionRecord | None, entries: Sequence[AnyEntry]) -> ExistingSession:
+        messages = (
+            entry.id for entry in reversed(entries) if isinstance(entry, Entry) and isinstance(entry.body, Message)
+        )
+        return cls(record, [entry.id for entry in entries if entry.id], next(messages, None))
+
+
+def outcome_of(draft: Draft, outcome: Outcome, *, added: int = 0, reason: str | None = None) -> SessionOutcome:
+    return SessionOutcome(
+        id=draft.id,
+        source=draft.source,
+        outcome=outcome,
+        messages=draft.messages,
+        added=added,
+        kinds=draft.kinds,
+        reason=reason,
+        title=draft.title,
+    )
+
+
+def _with_own_id(draft: Draft) -> Draft:
+    """Return a draft under an id made from its source, the same every time: two files may have sessions of one id."""
+    return replace(draft, id=f"{draft.id[:100]}.{fingerprint(draft.source.encode())[:8]}")
+
+
+def _origin(record: SessionRecord | None, draft: Draft) -> object:
+    if record is None:
+        return None
+    imported = record.metadata.get("imported")
+    return imported.get("path") if isinstance(imported, dict) else draft.source
+
+
+def _describe_difference(known: list[str], offered: list[str | None]) -> str:
+    pairs = enumerate(zip(known, offered, strict=False))
+    same = next((index for index, (known_id, offered_id) in pairs if known_id != offered_id), 0)
+    if not same:
+        return "there is a session of this id that did not come from this file"
+    return (
+        f"it differs from the session here after {same:,} entries: one of the two continued or was changed; not merged"
+    )

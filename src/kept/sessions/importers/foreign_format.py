@@ -1,0 +1,89 @@
+"""Formats that can be imported, and which of them a file looks like: for a hint if it is not the one that was named."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any, Literal
+
+from kept.sessions.importers.export_file import ExportPart, ExportRefused, find_parts
+from kept.sessions.importers.source import load_json
+
+Format = Literal["openclaw", "claude-code", "codex", "pi", "chatgpt", "claude-ai"]
+NOUNS: dict[Format, str] = {
+    "openclaw": "an OpenClaw transcript",
+    "claude-code": "a Claude Code transcript",
+    "codex": "a Codex transcript",
+    "pi": "a pi transcript",
+    "chatgpt": "a ChatGPT export",
+    "claude-ai": "a Claude.ai export",
+}
+EXPORTS: tuple[Format, ...] = ("chatgpt", "claude-ai")
+"""Formats of chat services: JSON documents, in a zip file as a rule."""
+_SAME_FILES: tuple[Format, ...] = ("pi", "openclaw")
+_ENDINGS = (".jsonl", ".json", ".zip")
+_START_BYTES = 256_000
+_LINES_READ = 50
+_FILES_READ = 50
+_CHATGPT = re.compile(rb'"mapping"\s*:\s*\{')
+_CLAUDE_AI = re.compile(rb'"chat_messages"\s*:\s*\[')
+_CODEX_TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+
+
+def guess_format(path: str) -> Format | None:
+    """Return the format that a file looks like, by its first bytes. None if it looks like none of them."""
+    try:
+        parts = find_parts(path)
+        return next((guess for part in parts if (guess := guess_part(part)) is not None), None)
+    except (OSError, ExportRefused):
+        return None
+
+
+def guess_part(part: ExportPart) -> Format | None:
+    try:
+        with part.open() as file:
+            start = file.read(_START_BYTES)
+    except Exception:  # noqa: BLE001 - a damaged zip file raises anything, and this is only a guess
+        return None
+    if _CHATGPT.search(start):
+        return "chatgpt"
+    if _CLAUDE_AI.search(start):
+        return "claude-ai"
+    trees = map(load_json, islice(start.splitlines(), _LINES_READ))
+    guesses = (_guess_record(tree) for tree in trees if isinstance(tree, dict))
+    return next((guess for guess in guesses if guess is not None), None)
+
+
+def guess_folder(folder: str) -> tuple[str, Format] | None:
+    """Return a file in a folder that looks like one of the formats, and which. Only the first files are read."""
+    for path in islice(_files_in(folder), _FILES_READ):
+        if (guess := guess_format(path)) is not None:
+            return path, guess
+    return None
+
+
+def are_alike(first: Format, second: Format) -> bool:
+    """Return whether two programs write the same files. OpenClaw writes those of pi."""
+    return first == second or (first in _SAME_FILES and second in _SAME_FILES)
+
+
+def _files_in(folder: str) -> Iterable[str]:
+    for parent, _, names in os.walk(folder):
+        for name in sorted(names):
+            if name.endswith(_ENDINGS):
+                yield os.path.join(parent, name)
+
+
+def _guess_record(tree: dict[str, Any]) -> Format | None:
+    kind = tree.get("type")
+    if kind in _CODEX_TYPES and isinstance(tree.get("payload"), dict):
+        return "codex"
+    if isinstance(tree.get("sessionId"), str) or "parentUuid" in tree or "leafUuid" in tree:
+        return "claude-code"
+    if kind == "session" and isinstance(tree.get("id"), str):
+        return "pi"
+    if kind == "message":
+        return "pi" if isinstance(tree.get("message"), dict) else "codex" if "role" in tree else None
+    return "codex" if kind is None and {"id", "timestamp", "instructions"} <= tree.keys() else None

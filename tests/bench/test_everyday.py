@@ -1,0 +1,87 @@
+"""The everyday questions in `benchmarks/everyday`: sound ids, fair halves, and sets that `kept bench` can read."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from benchmarks.everyday.halves import FOLDER, HALVES, SETS, assign_halves, read_halves, read_rows, write_halves
+from kept.bench.dataset import CORPUS, QRELS, QUERIES, read_set
+
+CATEGORIES = set(
+    "keyword paraphrase indirect compound typo variant prefix inflection status who when number multi foreign "
+    "unanswerable".split()
+)
+FROM_THE_FIELD = {
+    "what is my time zone": "Timezone is Europe/Zurich",
+    "medication I must avoid": "Allergic to penicillin",
+    "status of the OAuth problem": "OAuth login loop",
+    "databse": "database",
+    "postgresql": "Postgres",
+    "kube*": "Kubernetes",
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_set_has_sixty_notes_and_enough_questions_of_every_category(name):
+    bench = read_set(str(FOLDER / name))
+    assert len(bench.documents) == 60
+    assert sum(query.answerable for query in bench.queries) >= 100
+    assert sum(not query.answerable for query in bench.queries) >= 20
+    assert {query.category for query in bench.queries} == CATEGORIES
+    assert len({query.text.lower() for query in bench.queries}) == len(bench.queries)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_note_has_a_time_so_that_recency_is_the_same_in_every_run(name):
+    assert all(note.timestamp for note in read_set(str(FOLDER / name)).documents)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_answerable_question_has_a_note_and_every_note_a_question(name):
+    """`read_set` has checked that every id in the qrels exists."""
+    bench = read_set(str(FOLDER / name))
+    assert {query.id for query in bench.queries if query.answerable} == set(bench.relevant)
+    assert {note for notes in bench.relevant.values() for note in notes} == {note.id for note in bench.documents}
+    lines = (FOLDER / name / QRELS).read_text(encoding="utf-8").splitlines()
+    assert len(set(lines)) == len(lines)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_multi_question_is_answered_by_two_notes_or_more(name):
+    bench = read_set(str(FOLDER / name))
+    assert all(len(bench.relevant[query.id]) > 1 for query in bench.queries if query.category == "multi")
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_halves_follow_the_rule_and_are_balanced_in_every_category(name):
+    rows = read_rows(FOLDER / name / QUERIES)
+    assert read_halves(name) == assign_halves(rows)
+    counts = Counter((row["category"], row["half"]) for row in rows)
+    assert all(abs(counts[category, "tune"] - counts[category, "held"]) <= 1 for category in CATEGORIES)
+
+
+@pytest.mark.parametrize("text", FROM_THE_FIELD)
+def test_questions_that_users_reported_are_in_the_sets(text):
+    answers = [
+        note.text
+        for bench in (read_set(str(FOLDER / name)) for name in SETS)
+        for query in bench.queries
+        for note in bench.documents
+        if query.text == text and note.id in bench.relevant.get(query.id, {})
+    ]
+    assert any(FROM_THE_FIELD[text] in answer for answer in answers)
+
+
+def test_each_half_can_be_written_as_a_set_of_its_own(tmp_path):
+    folders = [*write_halves(tmp_path)]
+    assert [folder.name for folder in folders] == [f"{name}_{half}" for name in SETS for half in HALVES]
+    for name in SETS:
+        halves = [read_set(str(tmp_path / f"{name}_{half}")) for half in HALVES]
+        whole = read_set(str(FOLDER / name))
+        assert all(half.documents == whole.documents for half in halves)
+        assert {query.id for half in halves for query in half.queries} == {query.id for query in whole.queries}
+        assert halves[0].relevant | halves[1].relevant == whole.relevant
+        assert not {*halves[0].relevant} & {*halves[1].relevant}
+        assert (tmp_path / f"{name}_tune" / CORPUS).read_bytes() == (FOLDER / name / CORPUS).read_bytes()

@@ -1,0 +1,231 @@
+"""kept agents: who there is, adding one, removing one, and what happens for a name that nobody has."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+import yaml
+
+from kept import Memory
+from kept.errors import AgentNotFound
+from kept.sessions.entries import Message
+from kept.sessions.store import SessionStore
+from tests.support.files import write_file
+from tests.support.terminals import run_on_terminal
+
+ALONE = {"KEPT_WORKSPACE": ""}
+
+
+def agents(kept) -> dict:
+    return {agent["name"]: agent for agent in kept("agents", "list", "--json", env=ALONE).json["agents"]}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["search", "otter"],
+        ["add", "An otter."],
+        ["status"],
+        ["sessions", "list"],
+        ["import", "pi", "."],
+        ["connect", "cursor"],
+        ["config", "set", "model.name", "opus"],
+        ["gateway"],
+        ["mcp"],
+        ["doctor"],
+    ],
+)
+def test_an_agent_that_was_never_made_is_an_error_that_creates_nothing(kept, home, command):
+    kept("init", env=ALONE)
+    kept("add", "The otter is called Ottilie.", env=ALONE)
+    kept("agents", "add", "coder", env=ALONE)
+    before = sorted(home.rglob("*"))
+    ended = kept("--agent", "typo", *command, env=ALONE)
+    assert (ended.code, ended.out) == (3, "")
+    assert ended.err.startswith("Error: There is no agent 'typo'. There are: main, coder. Create it with")
+    assert "'kept agents add typo'" in ended.err
+    assert sorted(home.rglob("*")) == before
+
+
+def test_a_typo_in_the_environment_is_an_error_too(kept, home):
+    ended = kept("search", "x", "--json", env={"KEPT_AGENT": "typo"})
+    assert (ended.code, ended.json["error"]["code"]) == (3, "agent_not_found")
+    assert not (home / "agents/typo").exists()
+
+
+def test_a_hook_of_an_unknown_agent_reports_one_line_and_does_not_fail(kept, home, tmp_path):
+    event = json.dumps({"transcript_path": str(write_file(tmp_path / "x.jsonl", "{}\n")), "cwd": "/"})
+    for name in ("session-start", "capture"):
+        ended = kept("--agent", "typo", "hook", name, stdin=event, env=ALONE)
+        assert (ended.code, ended.out, ended.err.count("\n")) == (0, "", 1)
+        assert "There is no agent 'typo'" in ended.err
+    assert not (home / "agents/typo").exists()
+
+
+def test_python_raises_the_same_error_unless_it_creates_the_agent(home, tmp_path):
+    with pytest.raises(AgentNotFound, match=r"There is no agent 'typo'\. There is: main\."):
+        Memory.open(home=home, agent="typo")
+    with pytest.raises(AgentNotFound):
+        SessionStore.open(home=home, agent="typo")
+    Memory.open(home=home, agent="helper", create=True).close()
+    with Memory.open(home=home, agent="helper") as memory:
+        assert memory.workspace.root == str(home / "workspace-helper")
+
+
+def test_an_agent_gets_notes_of_its_own(kept, home):
+    write_file(home / "config.yaml", "# mine\nagents:\n  list:\n    - id: bob   # a friend\n")
+    ended = kept("agents", "add", "coder", env=ALONE)
+    assert ended.code == 0
+    assert f"{home / 'workspace-coder'}, its own" in ended.out
+    text = (home / "config.yaml").read_text()
+    assert text.startswith("# mine\nagents:\n  list:\n    - id: bob   # a friend\n")
+    assert yaml.safe_load(text)["agents"]["list"][1] == {"id": "coder", "workspace": str(home / "workspace-coder")}
+    kept("--agent", "coder", "add", "Tabs are forbidden.", env=ALONE)
+    assert kept("--agent", "coder", "search", "tabs", "--json", env=ALONE).json["results"]
+    kept("init", env=ALONE)
+    assert kept("search", "tabs", "--json", env=ALONE).json["results"] == []
+    assert {name: agent["shared"] for name, agent in agents(kept).items()} == dict.fromkeys(
+        ["main", "bob", "coder"], False
+    )
+
+
+def test_init_makes_an_agent_too(kept, home):
+    assert kept("--agent", "coder", "init", env=ALONE).code == 0
+    assert yaml.safe_load((home / "config.yaml").read_text())["agents"]["list"][0]["id"] == "coder"
+    assert "coder" in agents(kept)
+
+
+def test_a_folder_of_markdown_is_adopted(kept, tmp_path):
+    write_file(tmp_path / "vault/Otters.md", "Otters hold hands.")
+    assert kept("agents", "add", "coder", "--workspace", tmp_path / "vault", env=ALONE).code == 0
+    assert os.listdir(tmp_path / "vault") == ["Otters.md"]
+    hits = kept("--agent", "coder", "search", "otters", "--json", env=ALONE).json["results"]
+    assert [hit["path"] for hit in hits] == ["Otters.md"]
+
+
+def test_notes_can_be_shared_and_status_says_so(kept, home):
+    kept("init", env=ALONE)
+    assert "its own" in kept("status", env=ALONE).out
+    ended = kept("agents", "add", "helper", "--share-notes-with", "main", env=ALONE)
+    assert f"{home / 'workspace'}, shared with main" in ended.out
+    kept("--agent", "helper", "add", "The kettle is broken.", env=ALONE)
+    assert kept("search", "kettle", "--json", env=ALONE).json["results"]
+    assert "shared with helper" in kept("status", env=ALONE).out
+    assert kept("--agent", "helper", "status", "--json", env=ALONE).json["sharedWith"] == ["main"]
+    assert agents(kept)["helper"]["sharedWith"] == ["main"]
+    assert "shared with main" in kept("agents", "list", env=ALONE).out
+
+
+def test_a_shared_vault_keeps_its_layout(kept, tmp_path):
+    write_file(tmp_path / "vault/Otters.md", "Otters hold hands.")
+    kept("init", tmp_path / "vault", env=ALONE)
+    kept("agents", "add", "helper", "--share-notes-with", "main", env=ALONE)
+    assert len(kept("--agent", "helper", "list", "--json", env=ALONE).json["files"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["add", "main"], 2, "There is an agent 'main' already."),
+        (["add", "../x"], 2, "cannot be an agent's name"),
+        (["add", "x", "--share-notes-with", "typo"], 3, "There is no agent 'typo'"),
+        (["add", "x", "--share-notes-with", "main", "--workspace", "y"], 2, "either"),
+        (["remove", "main"], 2, "cannot be removed"),
+        (["remove", "typo"], 3, "There is no agent 'typo'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(kept, home, args, code, message):
+    kept("init", env=ALONE)
+    before = (home / "config.yaml").read_text()
+    ended = kept("agents", *args, env=ALONE)
+    assert ended.code == code
+    assert message in ended.err
+    assert (home / "config.yaml").read_text() == before
+    assert not (home / "agents/x").exists()
+
+
+def test_the_list_counts_notes_and_conversations_and_names_a_model(kept, home):
+    kept("agents", "add", "coder", env=ALONE)
+    kept("--agent", "coder", "add", "Tabs.", "--to", "memory/tabs.md", env=ALONE)
+    kept("--agent", "coder", "config", "set", "model.name", "opus", env=ALONE)
+    with SessionStore.open(home=home, agent="coder") as sessions:
+        sessions.append(sessions.get_or_create("telegram", "5054").id, Message.of("user", "Hi"))
+    coder, main = agents(kept)["coder"], agents(kept)["main"]
+    assert (coder["sessions"], coder["model"], main["notes"], main["model"]) == (1, "opus", None, None)
+    assert coder["notes"] == len(kept("--agent", "coder", "list", "--json", env=ALONE).json["files"])
+
+
+# removing
+
+
+def with_history(kept, home) -> None:
+    kept("agents", "add", "coder", env=ALONE)
+    kept("--agent", "coder", "add", "Tabs are forbidden.", env=ALONE)
+    with SessionStore.open(home=home, agent="coder") as sessions:
+        sessions.append(sessions.get_or_create("telegram", "5054").id, Message.of("user", "Hi"))
+
+
+def test_removing_keeps_the_notes_and_says_where(kept, home):
+    with_history(kept, home)
+    ended = kept("agents", "remove", "coder", env=ALONE)
+    assert ended.code == 0
+    assert f"Kept:    {home / 'workspace-coder'}\n" in ended.out
+    assert f"Kept:    {home / 'removed-agents/coder'}\n" in ended.out
+    assert "Tabs" in next((home / "workspace-coder/memory").iterdir()).read_text()
+    assert len(list((home / "removed-agents/coder/sessions").glob("*.jsonl"))) == 1
+    assert kept("--agent", "coder", "status", env=ALONE).code == 3
+    assert [*agents(kept)] == ["main"]
+
+
+def test_an_agent_that_was_removed_can_be_added_again(kept, home):
+    with_history(kept, home)
+    kept("agents", "remove", "coder", env=ALONE)
+    assert "1 conversation from before" in kept("agents", "add", "coder", env=ALONE).out
+    assert kept("--agent", "coder", "search", "tabs", "--json", env=ALONE).json["results"]
+    assert len(kept("--agent", "coder", "sessions", "list", "--json", env=ALONE).json["sessions"]) == 1
+
+
+def test_purging_asks_first(kept, home, environment):
+    with_history(kept, home)
+    ended = kept("agents", "remove", "coder", "--purge", env=ALONE)
+    assert (ended.code, "Add --yes" in ended.err) == (2, True)
+    shown = run_on_terminal(["agents", "remove", "coder", "--purge"], {**environment, **ALONE}, typed=b"n\n")
+    assert str(home / "workspace-coder") in shown
+    assert (home / "workspace-coder").exists()
+    assert kept("agents", "remove", "coder", "--purge", "--yes", env=ALONE).code == 0
+    assert not (home / "workspace-coder").exists()
+    assert not (home / "agents/coder").exists()
+
+
+def test_purging_never_deletes_a_folder_that_is_not_the_agents_own(kept, home, tmp_path):
+    write_file(tmp_path / "vault/Otters.md", "Otters hold hands.")
+    kept("agents", "add", "coder", "--workspace", tmp_path / "vault", env=ALONE)
+    kept("agents", "add", "reader", "--share-notes-with", "coder", env=ALONE)
+    for name in ("coder", "reader"):
+        ended = kept("agents", "remove", name, "--purge", "--yes", "--json", env=ALONE).json
+        assert ended["kept"] == [str(tmp_path / "vault")]
+    assert (tmp_path / "vault/Otters.md").exists()
+    kept("agents", "add", "coder", env=ALONE)
+    kept("agents", "add", "reader", "--share-notes-with", "coder", env=ALONE)
+    kept("agents", "remove", "coder", "--purge", "--yes", env=ALONE)
+    assert (home / "workspace-coder").exists(), "another agent has these notes"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("agents:\n  list:\n    - id: coder   # c\n      model: {name: x}\n    # bob\n    - id: bob\n",
+         "agents:\n  list:\n    # bob\n    - id: bob\n"),
+        ("agents: {list: [{id: bob}, {id: coder}]} # x\n", "agents: {list: [{id: bob}]} # x\n"),
+        ("agents: {list: [{id: coder}, {id: bob}]}\n", "agents: {list: [{id: bob}]}\n"),
+        ("agents: {list: [{id: coder}]}\n", "agents: {list: null}\n"),
+        ("agents:\n  list:\n  - id: coder\ngateway: {}\n", "agents:\n  list:\ngateway: {}\n"),
+        ("agents:\r\n  list:\r\n    - id: bob\r\n    - id: coder\r\n", "agents:\r\n  list:\r\n    - id: bob\r\n"),
+    ],
+)  # fmt: skip
+def test_only_the_entry_leaves_the_settings(kept, home, before, after):
+    file = write_file(home / "config.yaml", before)
+    assert kept("agents", "remove", "coder", env=ALONE).code == 0
+    assert file.read_bytes().decode() == after

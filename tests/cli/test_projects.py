@@ -1,0 +1,276 @@
+"""Notes for one repository: where they are written, who finds them, and who does not."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+import pytest
+
+from kept.sessions.entries import Message
+from kept.sessions.store import SessionStore
+from tests.support.files import tree_of, write_file
+from tests.support.repositories import BADGER, OTTER, make_clone
+from tests.support.workspaces import write_note
+
+TODAY = f"{dt.date.today()}"
+
+
+@pytest.fixture
+def otter(tmp_path):
+    return make_clone(tmp_path / "code/otter", OTTER)
+
+
+@pytest.fixture
+def badger(tmp_path):
+    return make_clone(tmp_path / "code/badger", BADGER)
+
+
+@pytest.fixture
+def projects(workspace, otter, badger):
+    """Two projects with a note each, and a shared note. All are about the release."""
+    for name in ("otter", "badger"):
+        write_note(workspace, f"memory/projects/{name}/PROJECT.md", f"---\nremote: github.com/ada/{name}\n---\n")
+    write_note(workspace, "memory/projects/otter/release.md", "The release of otter is on Monday.\n")
+    write_note(workspace, "memory/projects/badger/release.md", "The release of badger is on Friday.\n")
+    write_note(workspace, "memory/release.md", "Every release needs a changelog.\n")
+
+
+def found(ended) -> list[str]:
+    return sorted(hit["path"] for hit in ended.json["results"])
+
+
+SHARED = "memory/release.md"
+OWN = "memory/projects/otter/release.md"
+OTHER = "memory/projects/badger/release.md"
+
+
+# adding
+
+
+def test_a_project_is_a_folder_with_the_remote_in_plain_sight(kept, workspace, otter):
+    ended = kept("projects", "add", cwd=otter / "src")
+    assert (ended.code, "Project otter is ready, for github.com/ada/otter." in ended.out) == (0, True)
+    marker = workspace / "memory/projects/otter/PROJECT.md"
+    assert marker.read_text() == "---\nremote: github.com/ada/otter\n---\n"
+    before = tree_of(workspace)
+    assert "exists already" in kept("projects", "add", cwd=otter).out
+    assert tree_of(workspace) == before
+    listed = kept("projects", "list", "--json", cwd=otter).json
+    assert (listed["current"], listed["projects"][0]["remotes"]) == ("otter", ["github.com/ada/otter"])
+
+
+def test_two_clones_of_one_remote_share_memory(kept, tmp_path, otter):
+    kept("projects", "add", cwd=otter)
+    second = make_clone(tmp_path / "elsewhere/otter-2", "https://token@github.com/ada/otter")
+    assert kept("add", "--project", "Otters need port 5433.", cwd=second).code == 0
+    (hit,) = kept("search", "which port do otters need", "--json", cwd=otter).json["results"]
+    assert (hit["path"], hit["project"]) == (f"memory/projects/otter/{TODAY}.md", "otter")
+
+
+def test_repositories_of_the_same_name_get_different_projects(kept, tmp_path, otter):
+    kept("projects", "add", cwd=otter)
+    fork = make_clone(tmp_path / "fork", "git@github.com:eve/otter.git")
+    assert kept("projects", "add", "--json", cwd=fork).json["name"] == "eve-otter"
+
+
+def test_a_folder_without_a_remote_is_known_by_its_name(kept, tmp_path):
+    plain, repository = tmp_path / "thesis", make_clone(tmp_path / "diary", None)
+    plain.mkdir()
+    for folder in (plain, repository):
+        assert kept("projects", "add", folder).code == 0
+        assert (
+            kept("add", "--project", "A line.", "--json", cwd=folder)
+            .json["path"]
+            .startswith(f"memory/projects/{folder.name}/")
+        )
+    assert "the folder 'thesis'" in kept("projects", "list").out
+
+
+def test_a_remote_can_be_written_by_hand_and_a_project_renamed_by_its_folder(kept, workspace, otter):
+    marker = "---\ntitle: Sea\nremotes:\n  - https://old.example/otter.git\n  - git@github.com:ada/otter\n---\nHello.\n"
+    write_note(workspace, "memory/projects/sea/PROJECT.md", marker)
+    assert kept("projects", "list", "--json", cwd=otter).json["current"] == "sea"
+    (workspace / "memory/projects/sea").rename(workspace / "memory/projects/ocean")
+    assert kept("projects", "list", "--json", cwd=otter).json["current"] == "ocean"
+
+
+@pytest.mark.parametrize("marker", ["", "no properties", "---\nremote: [\n---\n", "---\nremote:\n---\n", b"\xff---"])
+def test_a_damaged_marker_leaves_a_project_without_a_repository(kept, workspace, otter, marker):
+    write_file(workspace / "memory/projects/otter/PROJECT.md", marker)
+    listed = kept("projects", "list", "--json", cwd=otter).json
+    assert (listed["current"], listed["projects"][0]["remotes"]) == (None, [])
+    assert kept("projects", "add", "otter", cwd=otter).code == 0
+    assert kept("projects", "list", "--json", cwd=otter).json["current"] == "otter"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["projects", "add", "../x"], 2, "there is no such folder"),
+        (["projects", "add", "a b"], 2, "cannot be a project's name"),
+        (["projects", "add", "all"], 2, "cannot be a project's name"),
+        (["projects", "add", "other"], 2, "belongs to the project 'otter'"),
+        (["projects", "add", "otter", "../badger"], 2, "The project 'otter' is for github.com/ada/otter"),
+        (["projects", "remove", "nobody"], 3, "There is no project 'nobody'. There are: otter."),
+        (["add", "--project", "nobody", "Text."], 3, "There is no project 'nobody'"),
+        (["add", "Text.", "--project", "two words"], 3, "There is no project 'two words'"),
+        (["search", "x", "--project", "nobody"], 3, "There is no project 'nobody'"),
+        (["mcp", "--project", "nobody"], 3, "There is no project 'nobody'"),
+    ],
+)
+def test_what_makes_no_sense_changes_nothing(kept, workspace, otter, badger, args, code, message):
+    write_note(workspace, "memory/projects/otter/PROJECT.md", "---\nremote: github.com/ada/otter\n---\n")
+    before = tree_of(workspace)
+    ended = kept(*args, cwd=otter)
+    assert (ended.code, message in ended.err) == (code, True), ended.err
+    assert tree_of(workspace) == before
+
+
+def test_outside_every_project_there_is_none_to_write_to(kept, workspace):
+    ended = kept("add", "--project", "A few words.")
+    assert (ended.code, "does not belong to a project" in ended.err) == (3, True)
+    assert "kept projects add" in ended.err
+
+
+def test_removing_keeps_the_notes(kept, workspace, projects, otter):
+    write_note(
+        workspace, "memory/projects/otter/PROJECT.md", "---\ntitle: Sea\nremote: github.com/ada/otter\n---\nMine.\n"
+    )
+    ended = kept("projects", "remove", "otter")
+    assert str(workspace / "memory/projects/otter") in ended.out
+    assert (workspace / "memory/projects/otter/PROJECT.md").read_text() == "---\ntitle: Sea\n---\nMine.\n"
+    assert (workspace / OWN).exists()
+    assert kept("projects", "list", "--json", cwd=otter).json["current"] is None
+
+
+# writing
+
+
+def test_notes_go_to_the_project_only_if_asked(kept, projects, otter):
+    def path(*args):
+        return kept("add", *args, "--json", cwd=otter).json["path"]
+
+    assert path("Shared.") == f"memory/{TODAY}.md"
+    assert path("--project", "otter", "Own.") == f"memory/projects/otter/{TODAY}.md"
+    assert path("Own.", "--project") == f"memory/projects/otter/{TODAY}.md"
+    assert path("--project", "badger", "Theirs.") == f"memory/projects/badger/{TODAY}.md"
+    assert path("--project", ".", "Always.", "--to", "memory") == "memory/projects/otter/MEMORY.md"
+    assert path("--project", ".", "An idea.", "--to", "ideas.md") == "memory/projects/otter/ideas.md"
+    assert path("--project", "none", "Shared.") == f"memory/{TODAY}.md"
+
+
+# searching
+
+
+def test_a_search_in_a_project_prefers_it_and_leaves_out_the_others(kept, projects, otter):
+    ended = kept("search", "release", "--json", "--explain", "--min-score", "0", cwd=otter)
+    assert found(ended) == sorted([OWN, SHARED])
+    best = ended.json["results"][0]
+    assert (best["path"], best["project"]) == (OWN, "otter")
+    assert [part["detail"] for part in best["parts"] if part["name"] == "project"] == ["of the project otter"]
+    assert "project" not in [part["name"] for part in ended.json["results"][1]["parts"]]
+    assert OTHER not in json.dumps(ended.json)
+
+
+@pytest.mark.parametrize(
+    ("project", "paths"),
+    [("all", [OWN, OTHER, SHARED]), ("none", [SHARED]), ("badger", [OTHER, SHARED]), (".", [OWN, SHARED])],
+)
+def test_another_project_is_searched_if_asked(kept, projects, otter, project, paths):
+    ended = kept("search", "release", "--project", project, "--json", "--min-score", "0", cwd=otter)
+    assert found(ended) == sorted(paths)
+
+
+def test_outside_every_project_everything_is_found_with_its_project(kept, projects):
+    ended = kept("search", "release", "--json", "--min-score", "0")
+    assert {hit["path"]: hit["project"] for hit in ended.json["results"]} == {
+        OWN: "otter", OTHER: "badger", SHARED: None,
+    }  # fmt: skip
+    assert "project badger" in kept("search", "release of badger").out
+
+
+def test_moving_a_note_shares_it(kept, workspace, projects, badger):
+    assert OWN not in found(kept("search", "release", "--json", "--min-score", "0", cwd=badger))
+    (workspace / OWN).rename(workspace / "memory/otter-release.md")
+    assert "memory/otter-release.md" in found(kept("search", "release", "--json", "--min-score", "0", cwd=badger))
+
+
+def test_a_list_of_a_time_is_limited_too(kept, workspace, projects, otter):
+    for name in ("otter", "badger"):
+        write_note(workspace, f"memory/projects/{name}/2026-03-02.md", f"# 2026-03-02\n\n## 09:30\n\nWork on {name}.\n")
+    paths = found(kept("search", "2026-03-02", "--json", cwd=otter))
+    assert paths == ["memory/projects/otter/2026-03-02.md"]
+
+
+def test_a_folder_of_notes_that_is_not_a_project_stays_shared(kept, workspace, projects, otter):
+    write_note(workspace, "memory/projects/overview.md", "The release calendar of all projects.\n")
+    write_note(workspace, "memory/projectsearch/x.md", "Release notes of old.\n")
+    paths = found(kept("search", "release", "--json", "--min-score", "0", cwd=otter))
+    assert {"memory/projects/overview.md", "memory/projectsearch/x.md"} <= {*paths}
+
+
+# conversations
+
+
+def test_conversations_of_another_project_are_left_out(kept, home, projects, otter, badger):
+    with SessionStore.open(home=home) as sessions:
+        for folder, recorded in (
+            (otter, None),
+            (badger, None),
+            ("/gone/badger", "github.com/ada/badger"),
+            (None, None),
+        ):
+            metadata = {"cwd": str(folder)} if folder else {}
+            metadata |= {"remote": recorded} if recorded else {}
+            record = sessions.get_or_create("codex", f"{folder}", metadata=metadata)
+            sessions.append(record.id, Message.of("user", f"We talked about the lighthouse in {folder}."))
+    search = ("search", "lighthouse", "--source", "sessions", "--json", "--min-score", "0")
+    shown = {hit["project"] for hit in kept(*search).json["results"]}
+    assert shown == {"otter", "badger", None}
+    texts = " ".join(hit["snippet"] for hit in kept(*search, cwd=otter).json["results"])
+    assert str(otter) in texts
+    assert "in None" in texts
+    assert "badger" not in texts
+
+
+def test_an_imported_conversation_remembers_its_repository(kept, home, otter, tmp_path):
+    record = {"type": "user", "uuid": "a", "parentUuid": None, "sessionId": "s", "cwd": str(otter / "src"),
+              "timestamp": "2026-03-14T10:00:00.000Z", "message": {"role": "user", "content": "Hello"}}  # fmt: skip
+    kept("import", "claude-code", write_file(tmp_path / "s.jsonl", json.dumps(record) + "\n"))
+    with SessionStore.open(home=home) as sessions:
+        assert sessions.recent()[0].metadata["remote"] == "github.com/ada/otter"
+
+
+# hooks
+
+
+def test_a_session_in_a_project_begins_with_its_notes(kept, workspace, projects, otter, badger):
+    write_note(workspace, "MEMORY.md", "- Ines prefers tea.\n")
+    write_note(workspace, "memory/projects/otter/MEMORY.md", "- Tabs, not spaces.\n")
+    write_note(workspace, f"memory/projects/otter/{TODAY}.md", "The build is green.\n")
+    write_note(workspace, f"memory/projects/badger/{TODAY}.md", "The build is red.\n")
+    event = json.dumps({"session_id": "new", "cwd": str(otter / "src"), "hook_event_name": "SessionStart"})
+    context = json.loads(kept("hook", "session-start", stdin=event).out)["hookSpecificOutput"]["additionalContext"]
+    for line in ("> - Ines prefers tea.", "> - Tabs, not spaces.", "> The build is green."):
+        assert line in context
+    assert "red" not in context
+
+
+# connecting
+
+
+def test_connecting_a_project_makes_it_and_binds_the_entry(kept, workspace, otter):
+    dry = kept("connect", "cursor", "--scope", "project", "--project", otter, "--dry-run", "--json")
+    assert (dry.json["project"], (workspace / "memory/projects").exists()) == ("otter", False)
+    assert kept("connect", "cursor", "--scope", "project", "--project", cwd=otter).code == 0
+    entry = json.loads((otter / ".cursor/mcp.json").read_text())["mcpServers"]["kept"]
+    assert entry["args"][-3:] == ["mcp", "--project", "otter"]
+    assert (workspace / "memory/projects/otter/PROJECT.md").exists()
+    assert kept("connect", "cursor", "--scope", "project", "--undo", cwd=otter).code == 0
+
+
+def test_an_entry_for_all_projects_finds_them_by_the_folder(kept, workspace, otter):
+    assert kept("connect", "codex", "--project", otter).code == 0
+    assert (workspace / "memory/projects/otter/PROJECT.md").exists()
+    assert "--project" not in kept("connect", "codex", "--dry-run").out

@@ -1,0 +1,177 @@
+"""Exports that no service has written: archives that are refused, and JSON with anything in any place."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kept.errors import UsageError
+from kept.sessions.importers.import_run import EXPORT_READERS, import_sessions
+from kept.sessions.importers.json_array import DocumentDamaged, iter_elements
+from kept.sessions.store import SessionStore
+from tests.support.chat_exports import claude_talk, gpt_conversation, gpt_node, gpt_talk, write_zip
+from tests.support.files import write_file
+from tests.support.foreign_transcripts import bring_in
+from tests.support.session_strategies import values
+
+SERVICES = sorted(EXPORT_READERS)
+WELL_FORMED = [
+    gpt_talk(),
+    gpt_conversation(
+        gpt_node("u1", "sys", content={"content_type": "multimodal_text", "parts": [{"content_type": "x"}, "Hi"]}),
+        gpt_node("a1", "u1", "assistant", '{"query": "x"}', recipient="web"),
+        gpt_node("a2", "u1", "tool", content={"content_type": "tether_quote", "text": "x"}),
+        conversation_id="gpt-2",
+    ),
+    claude_talk(),
+    claude_talk("cl-2"),
+]
+
+
+@pytest.mark.parametrize("name", ["../../evil.json", "/etc/conversations.json", "C:\\conversations.json", "a/../../b"])
+def test_a_name_that_leads_out_of_the_archive_is_refused(home, tmp_path, name):
+    path = write_zip(tmp_path / "x.zip", {"conversations.json": [gpt_talk()], name: b"x"})
+    with pytest.raises(UsageError, match="whose name leads out of it"):
+        bring_in(home, "chatgpt", path)
+    assert not home.exists()
+
+
+def test_a_zip_bomb_is_refused_before_it_is_read(home, tmp_path):
+    path = write_zip(tmp_path / "x.zip", {"conversations.json": b"[" + b" " * 60_000_000})
+    assert path.stat().st_size < 100_000
+    with pytest.raises(UsageError, match="like a zip bomb"):
+        bring_in(home, "chatgpt", path)
+
+
+def test_many_parts_cannot_add_up_to_more_than_a_disk(home, tmp_path):
+    path = write_zip(tmp_path / "x.zip", {"conversations.json": [gpt_talk()]}, zipfile.ZIP_STORED)
+    raw = bytearray(path.read_bytes())
+    entry = raw.rindex(b"PK\x01\x02")
+    for offset in (entry + 20, entry + 24):  # sizes in the directory of the archive: packed, unpacked
+        raw[offset : offset + 4] = (0xFFFF_FFF0).to_bytes(4, "little")
+    path.write_bytes(raw)
+    report = bring_in(home, "chatgpt", path)
+    assert report.count("failed") == 0
+    assert report.problems
+
+
+def test_an_archive_with_a_password_is_refused(home, tmp_path):
+    path = write_zip(tmp_path / "x.zip", {"conversations.json": [gpt_talk()]})
+    raw = bytearray(path.read_bytes())
+    raw[raw.rindex(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(raw)
+    with pytest.raises(UsageError, match="has a password; unpack it"):
+        bring_in(home, "chatgpt", path)
+
+
+def test_a_damaged_archive_is_one_line(home, tmp_path):
+    whole = write_zip(
+        tmp_path / "x.zip", {"conversations.json": [gpt_talk(f"gpt-{n}") for n in range(50)]}
+    ).read_bytes()
+    cut = write_file(tmp_path / "cut.zip", whole[:-40])
+    with pytest.raises(UsageError, match="is a damaged zip file"):
+        bring_in(home, "chatgpt", cut)
+    flipped = write_file(tmp_path / "flipped.zip", whole[:300] + b"\0" * 30 + whole[330:])
+    report = bring_in(home, "chatgpt", flipped)
+    assert "conversations.json: is damaged" in report.problems[0].reason
+
+
+def test_a_folder_with_one_bad_archive_still_gives_the_others(home, tmp_path):
+    write_zip(tmp_path / "from" / "good.zip", {"conversations.json": [gpt_talk()]})
+    write_zip(tmp_path / "from" / "bad.zip", {"conversations.json": [gpt_talk("gpt-2")], "../x": b"x"})
+    write_zip(tmp_path / "from" / "photos.zip", {"a.jpg": b"x"})
+    report = bring_in(home, "chatgpt", tmp_path / "from")
+    assert [session.id for session in report.sessions] == ["gpt-1"]
+    assert [problem.path for problem in report.problems] == [str(tmp_path / "from" / "bad.zip")]
+
+
+def test_utf16_is_named(home, tmp_path):
+    path = write_file(tmp_path / "conversations.json", json.dumps([gpt_talk()]).encode("utf-16"))
+    assert "is UTF-16" in bring_in(home, "chatgpt", path).problems[0].reason
+
+
+def import_raw(service, raw):
+    """Into a home of its own; twice, because what is here is read again then."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_file(Path(folder) / "conversations.json", raw)
+        with SessionStore.open(home=Path(folder) / "home") as store:
+            first = import_sessions(store, service, path)
+            second = import_sessions(store, service, path)
+            assert [session.reason for session in (*first.sessions, *second.sessions) if session.reason] == []
+            assert second.count("imported") == 0
+            for record in store.recent():
+                assert record.damaged_lines == 0
+                assert not store.load(record.id).damage
+
+
+@st.composite
+def twisted(draw):
+    """Conversations in which something, somewhere, is of any kind at all."""
+    tree = json.loads(json.dumps(draw(st.lists(st.sampled_from(WELL_FORMED), min_size=1, max_size=3))))
+    for _ in range(draw(st.integers(0, 5))):
+        at = draw(st.sampled_from(tree))
+        while at:
+            name = draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
+            if not isinstance(at[name], dict | list) or not at[name] or draw(st.booleans()):
+                at[name] = draw(values)
+                break
+            at = at[name]
+    return tree
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("service", SERVICES)
+@settings(max_examples=50)
+@given(tree=twisted())
+def test_conversations_with_anything_in_any_place(service, tree):
+    import_raw(service, json.dumps(tree).encode())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("service", SERVICES)
+@settings(max_examples=50)
+@given(raw=st.binary(max_size=200), start=st.sampled_from([b"", b"[", b"[{", json.dumps(WELL_FORMED).encode()]))
+def test_any_bytes(service, raw, start):
+    import_raw(service, start + raw)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(
+    trees=st.lists(st.dictionaries(st.text(), json_values) | st.lists(json_values), max_size=6),
+    size=st.integers(1, 40),
+    indent=st.sampled_from([None, 1]),
+)
+def test_elements_are_found_wherever_the_parts_of_a_document_end(trees, size, indent):
+    raw = json.dumps(trees, ensure_ascii=False, indent=indent).encode("utf-8", "surrogatepass")
+    parts = iter([raw[at : at + size] for at in range(0, len(raw), size)])
+    elements = [*iter_elements(lambda: next(parts, b""), max_bytes=10**6)]
+    assert [json.loads(element.decode("utf-8", "surrogatepass")) for element in elements if element] == trees
+
+
+def test_a_document_of_brackets_is_read_to_its_end():
+    parts = iter([b"[" * 100_000])
+    with pytest.raises(DocumentDamaged, match="ends in the middle"):
+        [*iter_elements(lambda: next(parts, b""), max_bytes=1000)]
+
+
+def test_a_large_document_needs_the_memory_of_one_element():
+    element = json.dumps({"text": "x" * 20_000, "list": [{"a": [1, {}]}] * 50}).encode() + b","
+    parts = iter([b"[", *([element] * 2000), b"{}]"])
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in iter_elements(lambda: next(parts, b""), max_bytes=10**6))
+        assert (count, tracemalloc.get_traced_memory()[1] < 1_000_000) == (2001, True)
+    finally:
+        tracemalloc.stop()
