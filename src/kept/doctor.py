@@ -16,7 +16,7 @@ from kept.clock import Clock
 from kept.config import Config, LoadedConfig
 from kept.config.agents import agents_sharing_workspace
 from kept.durable import DAMAGED_ENDING, Fault, claimed, count_set_aside
-from kept.errors import KeptError, SessionError, SessionNotFound, StoreError
+from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
 from kept.indexing.batch_book import BatchBookFile
 from kept.indexing.sources import scan_transcripts
 from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
@@ -61,9 +61,16 @@ def examine(memory: Memory) -> list[Check]:
         try:
             checks.extend(examination(memory))
         except KeptError as exc:
-            remedy = _REBUILD if isinstance(exc, StoreError) else exc.hint
-            checks.append(Check(examination.__name__.strip("_"), False, exc.message, remedy))
+            checks.append(_failed(examination.__name__.strip("_"), exc))
     return checks
+
+
+def _failed(name: str, exc: KeptError) -> Check:
+    if isinstance(exc, StoreDamaged):
+        return Check(name, False, exc.message, _REBUILD)
+    if isinstance(exc, StoreError):  # full, read-only or busy: nothing that a repair could change
+        return Check(name, False, f"{exc.message} {exc.hint}")
+    return Check(name, False, exc.message, exc.hint)
 
 
 def examine_agents(loaded: LoadedConfig) -> list[Check]:
@@ -98,6 +105,8 @@ def _workspace(memory: Memory) -> Iterator[Check]:
     memory.workspace.require()
     if not os.access(root, os.R_OK | os.X_OK):
         yield Check("workspace", False, f"{root} cannot be read.", f"make it readable: chmod u+rx '{root}'")
+    elif os.statvfs(root).f_flag & os.ST_RDONLY:
+        yield Check("workspace", False, f"{root} is on a read-only file system: notes can be searched, not added.")
     elif not os.access(root, os.W_OK):
         yield Check("workspace", False, f"{root} cannot be written to.", f"make it writable: chmod u+w '{root}'")
     else:
@@ -137,7 +146,10 @@ def _make_private(memory: Memory) -> None:
 def _integrity(memory: Memory) -> Iterator[Check]:
     with memory.index_service.inspecting() as (index, _):
         findings = check_index(index)
-        size = index.size_bytes()
+        size, why_read_only = index.size_bytes(), index.why_read_only
+    if why_read_only:
+        detail = f"{why_read_only.message} Notes can be searched, but changes are not indexed. {why_read_only.hint}"
+        yield Check("index", False, detail)
     if not findings:
         pages = "with page checksums" if checksum_vfs() else "this build of SQLite has no page checksums"
         yield Check("integrity", True, f"all tables are consistent ({size:,} bytes, {pages})")
@@ -150,10 +162,11 @@ def _freshness(memory: Memory) -> Iterator[Check]:
     with memory.index_service.inspecting() as (index, planner):
         scan = planner.scan()
         changed = planner.count_changed(scan, read_all=True)
+        remedy = "" if index.why_read_only else "index them"
         with index.reading():
             warnings = index.live.note_warnings()
     if changed:
-        yield Check("freshness", False, f"{changed} of {len(scan.files)} files differ from the index.", "index them")
+        yield Check("freshness", False, f"{changed} of {len(scan.files)} files differ from the index.", remedy)
     else:
         yield Check("freshness", True, f"{len(scan.files)} files, all indexed")
     for problem in scan.problems:
@@ -165,18 +178,36 @@ def _freshness(memory: Memory) -> Iterator[Check]:
 def _unindexed(memory: Memory) -> Iterator[Check]:
     """Report Markdown in the workspace that no search finds, and daily notes that are not where the vault has them."""
     workspace = memory.workspace
-    missed = survey_workspace(workspace, max_bytes=memory.settings.max_file_bytes).missed_markdown()
+    survey = survey_workspace(workspace, max_bytes=memory.settings.max_file_bytes)
+    missed = survey.missed_markdown()
     other = [path for path in missed if not workspace.is_note_file(path)]
     if len(missed) > len(other):
         count, example = len(missed) - len(other), next(path for path in missed if path not in other)
-        detail = f"{count:,} Markdown files in {workspace.root} are not indexed, such as {example}."
+        detail = f"{_plural(count, 'Markdown file')} in {workspace.root} {_are(count)} not indexed, such as {example}."
         remedy = f"to search all of it: {workspace.init_command} --layout vault '{workspace.root}'"
         yield Check("notes", True, detail, remedy, warning=True)
     if other:
-        detail = f"{len(other):,} files in {workspace.root} are not indexed, such as {other[0]}."
+        count = len(other)
+        detail = f"{_plural(count, 'file')} in {workspace.root} {_are(count)} not indexed, such as {other[0]}."
         yield Check("notes", True, detail, "add .markdown to memory_search.extensions", warning=True)
+    if texts := [path for path in survey.paths("ending") if path not in missed]:
+        count = len(texts)
+        detail = f"{_plural(count, 'text file')} {_are(count)} not indexed, such as {texts[0]}"
+        yield Check("notes", True, f"{detail}; memory_search.extensions can include them")
+    if links := survey.paths("link"):
+        count = len(links)
+        detail = f"{_plural(count, 'symbolic link')} {_are(count)} not followed, such as {links[0]}"
+        yield Check("notes", True, f"{detail}; memory_search.extra_paths can name what they point to")
     if problem := get_daily_notes(workspace).problem:
         yield Check("notes", True, problem, "change the format of daily notes in that program", warning=True)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _has_hidden_changes(memory: Memory) -> bool:

@@ -283,7 +283,8 @@ def _claim(path: str) -> _LockHandle | None:
 
 
 def _cannot_lock(path: str, exc: OSError) -> WorkspaceError:
-    return WorkspaceError(f"{path}: cannot be locked ({exc.strerror}).", hint="Check its permissions.")
+    kind = WorkspaceError if os.path.isdir(path) else WriteFailed  # a lock file may have to be created
+    return kind(f"{path}: cannot be locked ({exc.strerror}).", hint="Check free space and permissions.")
 
 
 # quarantine of records that cannot be read

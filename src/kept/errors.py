@@ -4,6 +4,7 @@
     ├── UsageError              the request makes no sense as it stands
     │   ├── EmptyQuery
     │   ├── EmptyNote
+    │   ├── UsedAfterClose
     │   └── BenchSetInvalid     a folder that is not a benchmark set, or a malformed line in one
     ├── ConfigError             a setting is unknown, misplaced or of the wrong type
     │   └── AgentNotFound       no agent has this name
@@ -55,6 +56,7 @@
         ├── SessionNotFound
         ├── SessionAmbiguous    an id prefix that matches more than one session
         ├── SessionExists       a session with this id exists
+        ├── SessionDeleted      the user deleted it, so that it is not imported again
         ├── SessionKeyInvalid
         ├── EntryRefused        an entry that cannot be written as JSON
         ├── TranscriptUnreadable
@@ -81,7 +83,8 @@ class KeptError(Exception):
         self.hint = self.default_hint if hint is None else hint
 
     def __str__(self) -> str:
-        return self.message
+        """Return message and hint, as a traceback shows them."""
+        return f"{self.message} {self.hint}" if self.hint else self.message
 
 
 class UsageError(KeptError):
@@ -96,6 +99,10 @@ class EmptyQuery(UsageError):
 class EmptyNote(UsageError):
     code = "empty_note"
     default_hint = "Give the text to remember, or '-' to read it from standard input."
+
+
+class UsedAfterClose(UsageError):
+    code = "closed"
 
 
 class BenchSetInvalid(UsageError):
@@ -197,7 +204,7 @@ class StoreTooNew(StoreError):
 
 class StoreUnavailable(StoreError):
     code = "index_unavailable"
-    default_hint = "Check that the folder exists and is writable, or choose another with --home."
+    default_hint = "Make it writable, or choose another folder with --home."
 
 
 class EmbeddingError(KeptError):
@@ -353,6 +360,11 @@ class SessionAmbiguous(SessionError):
 class SessionExists(SessionError):
     code = "session_exists"
     default_hint = "It was imported before; nothing was changed."
+
+
+class SessionDeleted(SessionError):
+    code = "session_deleted"
+    default_hint = "'kept sessions restore ID' brings a deleted session back."
 
 
 class SessionKeyInvalid(SessionError):

@@ -52,7 +52,8 @@ class Ledger(Generic[LedgerEntry]):
             with self.locked():
                 self.add(entry)
         except (KeptError, OSError) as exc:
-            return f"The ledger could not be written: {exc}"
+            reason = exc.message if isinstance(exc, KeptError) else exc
+            return f"The ledger could not be written: {reason}"
         return None
 
     @contextmanager

@@ -13,9 +13,10 @@ from kept.clock import Clock, SystemClock
 from kept.config import Config, load_config
 from kept.config.schema import BuiltInProvider
 from kept.durable import make_private_folder
-from kept.errors import NoteNotFound, PathRefused, UsageError
+from kept.errors import NoteNotFound, PathRefused, UsageError, UsedAfterClose, WorkspaceMissing
 from kept.limits import is_utf8
 from kept.records import (
+    SOURCES,
     BrokenLinks,
     Filter,
     Listing,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from kept.indexing.service import IndexService
     from kept.search.date_filter import When
 
-_MOST_RESULTS = 200
+MOST_RESULTS = 200
 _SPARE_HITS = 3
 """Hits to ask for in addition if some may be left out."""
 _LISTED = 20
@@ -72,6 +73,11 @@ class Memory:
         project: str | None = None,
     ) -> None:
         """Use `Memory.open` instead, except with a configuration. ``project`` is the name of a project."""
+        if not isinstance(config, Config):
+            raise UsageError(
+                f"Memory() takes a Config, not {config!r:.80}.", hint="Open a folder with Memory.open(folder)."
+            )
+        self._is_closed = False
         self.config = config
         self.project = project
         """Project that this memory is bound to: it writes there, and nothing of other projects is found or read."""
@@ -103,8 +109,8 @@ class Memory:
 
         ``settings`` overrides single settings by their dotted name, such as ``{"memory_search.provider": "none"}``.
         ``embedder`` replaces the provider that the settings name. ``create`` creates a missing workspace, and
-        the agent if it is new. ``project`` binds the memory to a project, by its name or by a folder of its repository
-        (``"."``); see `Memory.project`.
+        the agent if it is new; without it, raise WorkspaceMissing. ``project`` binds the memory to a project, by its
+        name or by a folder of its repository (``"."``); see `Memory.project`.
         """
         loaded = load_config(
             home=os.fspath(home) if home else None,
@@ -118,7 +124,11 @@ class Memory:
         if create:
             Workspace.of(loaded.config).make()
             make_private_folder(loaded.config.paths.folder)
-        Workspace.of(loaded.config).require()
+        try:
+            Workspace.of(loaded.config).require()
+        except WorkspaceMissing as exc:
+            hint = "Create it with Memory.open(…, create=True) or 'kept init', or open another folder."
+            raise WorkspaceMissing(exc.message, hint=hint) from None
         name = None
         if project is not None:
             from kept.workspace.projects import get_project
@@ -127,6 +137,7 @@ class Memory:
         return cls(loaded.config, embedder=embedder, clock=clock, project=name)
 
     def __enter__(self) -> Memory:
+        self._require_open()
         return self
 
     def __exit__(
@@ -135,9 +146,15 @@ class Memory:
         self.close()
 
     def close(self) -> None:
+        """Close the index. Every later use raises UsedAfterClose, except another `close`."""
+        self._is_closed = True
         service: IndexService | None = vars(self).get("_service")
         if service is not None:
             service.close()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise UsedAfterClose("The memory is closed.", hint="Open it again with Memory.open().")
 
     # notes
 
@@ -158,6 +175,9 @@ class Memory:
         """
         from kept.workspace.notes import add_note
 
+        self._require_open()
+        if not isinstance(text, str):
+            raise UsageError(f"A note is text, not {text!r:.80}.", hint="Decode bytes; format other values.")
         max_bytes, to = self.settings.max_file_bytes, os.fspath(to)
         name = self._view().choose(project, to=to) if project or self.project else None
         return add_note(
@@ -180,6 +200,7 @@ class Memory:
         Instead of a path, ``path`` may be a citation (``memory/ideas.md#L3-L9``), a day ("yesterday", "12 November"),
         or the title or file name of a note if only one note has it. ``start`` and ``lines`` override a citation.
         """
+        self._require_open()
         path = os.fspath(path)
         if cited := parse_citation(path):
             path, first, last = cited
@@ -217,6 +238,7 @@ class Memory:
     @property
     def index_service(self) -> IndexService:
         """Index and everything that maintains it. For Kept's own packages: its methods may change."""
+        self._require_open()
         service: IndexService | None = vars(self).get("_service")
         # Two threads may get here at once: setdefault is atomic, and the second service has opened nothing yet. A lock
         # could be held during a fork.
@@ -229,7 +251,8 @@ class Memory:
         max_results: int | None = None,
         min_score: float | None = None,
         source: str | None = None,
-        path: str | None = None,
+        path: str | os.PathLike[str] | None = None,
+        session: str | None = None,
         session_key: str | None = None,
         channel: str | None = None,
         since: When | None = None,
@@ -241,17 +264,24 @@ class Memory:
     ) -> SearchResult:
         """Return passages of notes and conversations that answer a query, best first.
 
-        There are fewer than ``max_results``, or none, if little matches.
+        There are fewer than ``max_results`` (1 to 200), or none, if little matches; ``min_score`` is from 0 to 1.
+        ``source`` is "memory" (notes) or "sessions" (conversations). ``since`` and ``until`` are a datetime (without a
+        zone: local time), a date, a timedelta (that long ago) or a text such as "yesterday", "7d" or "2026-03-01".
 
         A query that is only a time ("what did I do yesterday"), or none with ``since`` or ``until``, lists that time,
-        oldest first; then ``SearchResult.period`` tells how the time was read. ``session_key`` is full or short
-        (``telegram:5054``). With it or ``channel``, only conversations are searched. With ``tags``, only notes that
-        have all of them; #area/home counts as #area too. With ``project``, or in a memory that is bound to one, notes
-        and conversations of the project are preferred, and those of other projects are left out;
-        ``project="none"`` leaves out those of all projects. ``seen`` is the end of a conversation that the caller
-        knows: its passages are left out, and what was said there last need not be indexed first.
+        oldest first; then ``SearchResult.period`` tells how the time was read. ``session`` is the id of a session or
+        the beginning of it, or the key of a conversation, full or short (``telegram:5054``); SessionNotFound is raised
+        if there is none. ``session_key`` is a key that need not exist. With these or ``channel``, only conversations
+        are searched. With ``tags``, only notes that have all of them; #area/home counts as #area too. With
+        ``project``, or in a memory that is bound to one, notes and conversations of the project are preferred, and
+        those of other projects are left out; ``project="none"`` leaves out those of all projects. ``seen`` is the end
+        of a conversation that the caller knows: its passages are left out, and what was said there last need not be
+        indexed first.
         """
         service = self.index_service
+        _require_text(query=query)
+        _require_number("max_results", max_results, 1, MOST_RESULTS, whole=True)
+        _require_number("min_score", min_score, 0, 1)
         service.require_usable()
         if threading.current_thread() is not threading.main_thread():
             service.import_search()
@@ -260,15 +290,17 @@ class Memory:
         filters = self._filters(
             source, path, since, until, session_key=session_key, channel=channel, tags=tags, project=project
         )
+        if session is not None:
+            filters = self._within_session(filters, session)
         listed = self._list_time(query, filters, max_results, progress)
         if listed is not None:
-            return _leave_out(listed, seen) if seen else listed
+            return _leave_out(listed, seen, query) if seen else listed
         parsed = parse_query(query)
         settings = self.settings.query
         if max_results is not None:
-            settings = replace(settings, max_results=min(_MOST_RESULTS, max(1, max_results)))
+            settings = replace(settings, max_results=max_results)
         if min_score is not None:
-            settings = replace(settings, min_score=min(1.0, max(0.0, min_score)))
+            settings = replace(settings, min_score=float(min_score))
         max_results = settings.max_results
         if seen:
             settings = replace(settings, max_results=max_results + _SPARE_HITS)
@@ -284,14 +316,14 @@ class Memory:
                 lambda narrowed: service.search(parsed, settings, narrowed, growing=growing, progress=progress),
             )
         if seen:
-            result = _leave_out(result, seen, max_results)
+            result = _leave_out(result, seen, query, max_results)
         return self._complete(result, filters)
 
     def list(
         self,
         *,
         source: str | None = "memory",
-        path: str | None = None,
+        path: str | os.PathLike[str] | None = None,
         since: When | None = None,
         until: When | None = None,
         tags: str | Iterable[str] = (),
@@ -306,8 +338,11 @@ class Memory:
         """
         from kept.indexing.browse import list_files
 
+        if order not in ("time", "change"):
+            raise UsageError(f"order is {order!r:.80}.", hint="Use 'time' or 'change'.")
+        _require_number("max_results", max_results, 1, None, whole=True)
         filters = self._filters(source, path, since, until, tags=tags)
-        return list_files(self.index_service, filters, order=order, max_results=max(1, max_results), progress=progress)
+        return list_files(self.index_service, filters, order=order, max_results=max_results, progress=progress)
 
     def tags(self, *, progress: Progress | None = None) -> TagList:
         """Return the tags of all notes, each with the number of notes that have it or a tag below it."""
@@ -376,7 +411,7 @@ class Memory:
     def _filters(
         self,
         source: str | None,
-        path: str | None,
+        path: str | os.PathLike[str] | None,
         since: When | None,
         until: When | None,
         *,
@@ -385,14 +420,20 @@ class Memory:
         tags: str | Iterable[str] = (),
         project: str | None = None,
     ) -> Filter:
-        _require_text(source=source, path=path, channel=channel)
+        path = os.fspath(path) if path else None
+        _require_text(source=source, path=path, channel=channel, session_key=session_key)
+        if source and source not in SOURCES:
+            raise UsageError(
+                f"There is no source '{source}'.", hint="Use 'memory' (notes) or 'sessions' (conversations)."
+            )
         since_ms = until_ms = full_key = None
-        if since or until:
+        since, until = (None if when == "" else when for when in (since, until))
+        if since is not None or until is not None:
             from kept.search.date_filter import check_order, parse_when
 
             now = self.clock.now()
-            since_ms = parse_when(since, now=now) if since else None
-            until_ms = parse_when(until, now=now, end=True) if until else None
+            since_ms = None if since is None else parse_when(since, now=now)
+            until_ms = None if until is None else parse_when(until, now=now, end=True)
             check_order(since, until, since_ms, until_ms)
         if session_key:
             from kept.sessions.session_key import parse_key
@@ -401,7 +442,7 @@ class Memory:
         sources = tuple(self.settings.sources)
         return Filter(
             sources=(source,) if source else sources if len(sources) == 1 else (),
-            path=path or None,
+            path=path,
             since_ms=since_ms,
             until_ms=until_ms,
             session_key=full_key,
@@ -417,6 +458,22 @@ class Memory:
 
     def _own_scope(self) -> ProjectScope | None:
         return self._view().scope() if self.project else None
+
+    def _within_session(self, filters: Filter, reference: str) -> Filter:
+        """Return the filter for one session, or for all sessions of a conversation if the reference is its key."""
+        from kept.errors import SessionNotFound
+        from kept.sessions.store import SessionStore
+
+        if not os.path.isdir(self.config.paths.sessions):
+            raise SessionNotFound(f"There is no session '{reference}'.")
+        with SessionStore(self.config, clock=self.clock) as sessions:
+            record = sessions.get(reference)
+        is_key = ":" in reference and reference != record.id
+        return replace(
+            filters,
+            session_key=record.key if is_key else filters.session_key,
+            transcript=None if is_key else record.citation,
+        )
 
     def _list_time(
         self, query: str, filters: Filter, max_results: int | None, progress: Progress | None
@@ -436,8 +493,7 @@ class Memory:
 
         narrowed = narrow_filter(filters, time_query) if time_query else filters
         text = time_query.text if time_query else describe_filter(filters)
-        limit = min(_MOST_RESULTS, max(1, max_results or _LISTED))
-        result = list_period(self.index_service, narrowed, text, max_results=limit, progress=progress)
+        result = list_period(self.index_service, narrowed, text, max_results=max_results or _LISTED, progress=progress)
         if time_query and not result.hits and time_query.may_be_mentioned(now):
             return None
         return self._complete(result, filters)
@@ -458,8 +514,14 @@ class Memory:
         return replace(result, degraded=tuple(dict.fromkeys([*result.degraded, *reasons])))
 
 
-def _leave_out(result: SearchResult, seen: SeenTail, max_results: int | None = None) -> SearchResult:
-    return replace(result, hits=tuple(hit for hit in result.hits if not seen.has(hit))[:max_results])
+def _leave_out(result: SearchResult, seen: SeenTail, query: str, max_results: int | None = None) -> SearchResult:
+    """Leave out what the caller knows, and messages that tell an agent nothing: questions, and those with nothing but
+    the words of the query. An earlier greeting does not answer a greeting."""
+    from kept.search.repetitions import tells_nothing
+
+    hits = (hit for hit in result.hits if not seen.has(hit))
+    news = (hit for hit in hits if hit.source != "sessions" or hit.listed or not tells_nothing(hit.snippet, query))
+    return replace(result, hits=tuple(news)[:max_results])
 
 
 def _tag_keys(tags: str | Iterable[str]) -> tuple[str, ...]:
@@ -473,7 +535,21 @@ def _tag_keys(tags: str | Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(tag_key, names)))
 
 
+def _require_number(name: str, value: float | None, least: int, most: int | None, *, whole: bool = False) -> None:
+    if value is None:
+        return
+    kinds = int if whole else (int, float)
+    fits = isinstance(value, kinds) and not isinstance(value, bool) and least <= value
+    if not fits or (most is not None and not value <= most):
+        limits = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise UsageError(f"{name} is {value!r:.80}.", hint=f"Use a {'whole ' if whole else ''}number {limits}.")
+
+
 def _require_text(**filters: str | None) -> None:
     for name, value in filters.items():
-        if value is not None and not is_utf8(value):
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise UsageError(f"The {name} is {value!r:.80}.", hint="Use text.")
+        if name not in ("query", "session_key") and not is_utf8(value):
             raise UsageError(f"The {name} is not valid text, so nothing can match it.", hint="Write it in UTF-8.")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kept.values import frozen
+
+if TYPE_CHECKING:
+    import datetime as dt
 
 Source = Literal["memory", "sessions"]
 SOURCES: tuple[Source, ...] = ("memory", "sessions")
@@ -46,9 +49,11 @@ def parse_citation(text: str) -> tuple[str, int, int] | None:
     return (match[1], int(match[2]), int(match[3] or match[2])) if match else None
 
 
-@frozen
-class SourceFile:
-    """A note or a transcript with its size and times: enough to tell whether it changed without reading it."""
+class SourceFile(NamedTuple):
+    """A note or a transcript with its size and times: enough to tell whether it changed without reading it.
+
+    A tuple, because a scan makes one for every file.
+    """
 
     path: str
     """Name in citations: relative to the workspace, or absolute for an extra path outside it."""
@@ -133,10 +138,17 @@ class Filter:
     tags: tuple[str, ...] = ()
     """Keys of tags. A passage has to have all of them."""
     scope: ProjectScope | None = None
+    transcript: str | None = None
+    """Citation of the only transcript to search."""
 
     def __bool__(self) -> bool:
-        named = self.sources or self.path or self.tags or self.session_key is not None or self.channel is not None
+        named = self.sources or self.path or self.tags or self.is_conversation
         return bool(named or self.scope or self.since_ms is not None or self.until_ms is not None)
+
+    @property
+    def is_conversation(self) -> bool:
+        """True if only conversations can match."""
+        return not (self.session_key is None and self.channel is None and self.transcript is None)
 
 
 @frozen
@@ -149,7 +161,29 @@ class ScorePart:
 
 
 @frozen
+class Occurrence:
+    """Another passage that says the same as a hit, or an older one about the same."""
+
+    path: str
+    start_line: int
+    end_line: int
+    source: Source
+    timestamp: str
+    """Time of the text (ISO 8601)."""
+
+    @property
+    def citation(self) -> str:
+        return cite(self.path, self.start_line, self.end_line)
+
+
+@frozen
 class Hit:
+    """A passage that answers a query, and how it was found.
+
+    ``path`` and the lines are where it is; ``citation`` is both in one text, which `Memory.read` accepts. ``score`` is
+    from 0 to 1; its ``parts`` add up to it. ``timestamp`` is a datetime in local time.
+    """
+
     path: str
     start_line: int
     end_line: int
@@ -158,8 +192,8 @@ class Hit:
     text_score: float | None
     snippet: str
     source: Source
-    timestamp: str
-    """Time of the text (ISO 8601): of its entry, or ``created`` in the note's properties, or the date of a daily note,
+    timestamp: dt.datetime
+    """Local time of the text: of its entry, or ``created`` in the note's properties, or the date of a daily note,
     or the last change of the file."""
     heading: str = ""
     """Headings above it; for a conversation, channel:person."""
@@ -168,8 +202,14 @@ class Hit:
     channel: str | None = None
     listed: bool = False
     """True in a list of a time, where nothing is ranked: the score is 1."""
+    also_in: tuple[Occurrence, ...] = ()
+    """Messages that repeat this note."""
+    newer_than: tuple[Occurrence, ...] = ()
+    """Older passages about the same with other values."""
     project: str | None = None
     """Project that the note or conversation belongs to; None if it is shared."""
+    title: str | None = None
+    """Title of the conversation. None for a note, and for a conversation without one."""
 
     @property
     def citation(self) -> str:
@@ -189,7 +229,12 @@ class SeenTail:
 
 
 DropReason = Literal[
-    "below min_score", "beyond max_results", "near-duplicate", "shown with a better hit", "gone from disk"
+    "below min_score",
+    "beyond max_results",
+    "near-duplicate",
+    "shown with a better hit",
+    "asks the same",
+    "gone from disk",
 ]
 
 
@@ -206,9 +251,9 @@ class Dropped:
 class ListedPeriod:
     """The time that a list of hits is from."""
 
-    since: str | None
-    """ISO 8601; None has no beginning."""
-    until: str | None
+    since: dt.datetime | None
+    """Local time; None has no beginning."""
+    until: dt.datetime | None
     """The first moment after it."""
     text: str
     """How the query was read: "yesterday = 2026-11-15"."""
@@ -218,6 +263,8 @@ class ListedPeriod:
 
 @frozen
 class SearchResult:
+    """Hits, best first. Iterate over it, or index it."""
+
     hits: tuple[Hit, ...]
     degraded: tuple[str, ...] = ()
     """Problems to show to the user. Empty if everything worked."""
@@ -323,10 +370,10 @@ class FileSummary:
     title: str
     excerpt: str
     """The first words after the title, or the first that were said."""
-    timestamp: str
-    """The time that it is listed under: when its newest part was written or said, or its last change (ISO 8601)."""
-    changed: str
-    """When the file was last changed (ISO 8601)."""
+    timestamp: dt.datetime
+    """The local time that it is listed under: when its newest part was written or said, or its last change."""
+    changed: dt.datetime
+    """Local time of the last change of the file."""
     size: int
     """Bytes."""
     session_key: str | None = None
@@ -352,6 +399,8 @@ class Listing:
 
 @frozen
 class SyncReport:
+    """Counts and problems of one sync. ``ok`` is False if ``failures`` has any."""
+
     files: int = 0
     indexed: int = 0
     """Files whose text was new or changed."""
@@ -434,8 +483,8 @@ class BatchUnderWay:
 
     provider: str
     texts: int
-    since: str
-    """Start of the job (ISO 8601)."""
+    since: dt.datetime
+    """Start of the job, local time."""
 
 
 @frozen
@@ -512,7 +561,8 @@ class Status:
     pending: int = 0
     index_bytes: int = 0
     cache_entries: int = 0
-    last_sync: str | None = None
+    last_sync: dt.datetime | None = None
+    """None if there was none."""
     spending: tuple[Spending, ...] = ()
     """Usage of embedders by day, oldest first."""
     batches: tuple[BatchUnderWay, ...] = ()

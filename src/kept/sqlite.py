@@ -203,7 +203,7 @@ def heal_and_retry(action: Callable[[], T], heal: HealDatabase) -> T:
 def connect(path: str, migrations: str, *, noun: str) -> apsw.Connection:
     """Open a file and bring it to the current schema with the numbered files of the folder ``migrations``.
 
-    A missing file is created, with its folder.
+    A missing file is created, with its folder. Raise StoreUnavailable or StoreFull if the file cannot be written.
     """
     require_usable()
     if not is_utf8(path):
@@ -217,11 +217,62 @@ def connect(path: str, migrations: str, *, noun: str) -> apsw.Connection:
         with opening(path):
             db = apsw.Connection(path, vfs=checksum_vfs())
             try:
+                if db.readonly("main"):  # SQLite opens a file for reading if it may not write it
+                    raise StoreUnavailable(f"{path}: cannot be opened for writing.")
                 _prepare(db, migrations)
             except BaseException:  # also KeyboardInterrupt: an open connection would keep its locks
                 db.close()
                 raise
         return db
+
+
+def connect_read_only(path: str, migrations: str, *, noun: str) -> apsw.Connection:
+    """Open an existing file of the current schema on a disk that is read-only or full.
+
+    Write-ahead logging needs shared memory, which is a file. If there is one, SQLite reads beside a process that may be
+    writing. Otherwise no process has the database open, and it is opened as immutable: without a lock and without
+    noticing a later change. That would ignore a log, so it is refused if there is one.
+    """
+    require_usable()
+    with translated(path, noun=noun), opening(path):
+        try:
+            db = _open_read_only(path, "mode=ro")
+        except (apsw.CantOpenError, apsw.IOError, apsw.ReadOnlyError):
+            if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
+                raise
+            db = _open_read_only(path, "mode=ro&immutable=1")
+    if db.pragma("user_version") != read_migrations(migrations)[-1][0]:
+        db.close()
+        raise StoreUnavailable(f"{path}: has to be converted to this version of Kept, and cannot be written.")
+    return db
+
+
+def _open_read_only(path: str, parameters: str) -> apsw.Connection:
+    name = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    db = apsw.Connection(f"file:{name}?{parameters}", flags=flags, vfs=checksum_vfs())
+    try:
+        db.set_busy_timeout(BUSY_TIMEOUT_MS)
+        _limit_memory(db)
+        db.execute("SELECT count(*) FROM sqlite_schema").get  # noqa: B018 (opens the log and its shared memory)
+    except BaseException:  # as in `connect`
+        db.close()
+        raise
+    return db
+
+
+def why_unwritable(path: str, error: StoreError) -> StoreError:
+    """Return the reason why a file could not be opened for writing, in place of SQLite's error."""
+    folder = os.path.dirname(path)
+    try:
+        state = os.statvfs(folder)
+    except OSError:
+        return error
+    if state.f_flag & os.ST_RDONLY:
+        return StoreUnavailable(f"{path}: is on a read-only file system.")
+    if not os.access(folder, os.W_OK) or (os.path.exists(path) and not os.access(path, os.W_OK)):
+        return StoreUnavailable(f"{path}: is read-only, because you may not write to it or to its folder.")
+    return StoreFull(f"{path}: the disk is full.") if state.f_bavail == 0 else error
 
 
 def connect_in_memory(migrations: str) -> apsw.Connection:
@@ -249,12 +300,16 @@ def _prepare(db: apsw.Connection, migrations: str) -> None:
             time.sleep(0.02)
     # Derived data: a power cut may lose the last commits, and the next sync repeats them.
     db.pragma("synchronous", "NORMAL")
-    # Scans of packed vectors and merges of the full-text index stay in memory.
-    db.pragma("cache_size", -16_000)
-    db.pragma("temp_store", "MEMORY")
+    _limit_memory(db)
     # Without a limit the log keeps the size of the largest rebuild forever.
     db.pragma("journal_size_limit", 16_000_000)
     migrate(db, migrations)
+
+
+def _limit_memory(db: apsw.Connection) -> None:
+    """Scans of packed vectors and merges of the full-text index stay in memory."""
+    db.pragma("cache_size", -16_000)
+    db.pragma("temp_store", "MEMORY")
 
 
 @cache
@@ -360,7 +415,7 @@ def translate(exc: apsw.Error, path: str, *, noun: str) -> StoreError:
             return StoreDamaged(f"{path}: the {noun} is damaged (a page does not match its checksum).")
         case apsw.IOError():
             return (
-                StoreFull(f"{path}: could not be written ({exc}).")
+                StoreFull(f"{path}: could not be written, perhaps because the disk is full ({exc}).")
                 if _is_full(exc)
                 else StoreUnavailable(f"{path}: could not be read or written ({exc}).")
             )
@@ -372,11 +427,18 @@ def translate(exc: apsw.Error, path: str, *, noun: str) -> StoreError:
             return StoreError(f"{path}: {exc}.")
 
 
+_FULL = (
+    apsw.SQLITE_IOERR_WRITE,
+    apsw.SQLITE_IOERR_FSYNC,
+    apsw.SQLITE_IOERR_TRUNCATE,
+    apsw.SQLITE_IOERR_SHMOPEN,
+    apsw.SQLITE_IOERR_SHMSIZE,
+)
 _DAMAGE = (apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_SHORT_READ, apsw.SQLITE_IOERR_CORRUPTFS)
 
 
 def _is_full(exc: apsw.Error) -> bool:
-    return _extended(exc) in (apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_TRUNCATE)
+    return _extended(exc) in _FULL
 
 
 def _extended(exc: apsw.Error) -> int:

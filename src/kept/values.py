@@ -95,7 +95,29 @@ def _refuse_delete(self: Any, name: str) -> NoReturn:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
+class _Signature:
+    """Signature of a class, for `help` and `inspect`. It is made when it is read."""
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        from inspect import Parameter, Signature
+
+        parameters = []
+        for spec in dataclasses.fields(owner):
+            factory = spec.default_factory
+            default = factory() if factory is not MISSING else spec.default
+            parameters.append(
+                Parameter(
+                    spec.name,
+                    Parameter.POSITIONAL_OR_KEYWORD,
+                    default=Parameter.empty if default is MISSING else default,
+                    annotation=spec.type,
+                )
+            )
+        return Signature(parameters)
+
+
 _SHARED = {
+    "__signature__": _Signature(),
     "__init__": _init_once,
     "__eq__": _equal,
     "__hash__": _hash,

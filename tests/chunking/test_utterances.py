@@ -7,7 +7,7 @@ import datetime as dt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kept.chunking.utterances import MAX_CHUNK_CHARS, chunk_utterances, find_settled
+from kept.chunking.utterances import CONTINUED, MAX_CHUNK_CHARS, chunk_utterances, find_settled
 from kept.sessions.spoken import Utterance, show_utterances
 
 KINDS = st.sampled_from(["user", "assistant", "tool", "system", "summary"])
@@ -36,13 +36,28 @@ def conversations(draw):
 @given(conversations())
 def test_chunks_cover_every_utterance_in_order_within_their_limit(utterances):
     chunks = chunk_utterances(utterances)
-    by_line = {utterance.line: utterance for utterance in utterances}
+    by_line = {utterance.line: utterance for utterance in utterances if utterance.kind != "tool"}
     assert [*dict.fromkeys(chunk.line for chunk in chunks)] == [*by_line]
+    pieces = []
     for chunk in chunks:
-        assert 0 < len(chunk.text) <= MAX_CHUNK_CHARS
-        assert chunk.text in show_utterances([by_line[chunk.line]])
-    squeezed = "".join("".join(chunk.text.split()) for chunk in chunks)
-    assert squeezed == "".join("".join(utterance.shown.split()) for utterance in utterances)
+        label = by_line[chunk.line].label.strip()
+        assert chunk.text.startswith(label), "every piece says who and when"
+        pieces.append(chunk.text.removeprefix(f"{label} {CONTINUED}").removeprefix(label))
+        assert 0 < len(pieces[-1]) <= MAX_CHUNK_CHARS
+        assert pieces[-1].strip() in show_utterances([by_line[chunk.line]])
+    squeezed = "".join("".join(piece.split()) for piece in pieces)
+    assert squeezed == "".join("".join(utterance.text.split()) for utterance in by_line.values())
+
+
+def test_the_output_of_a_tool_is_found_by_its_neighbours_and_is_no_chunk():
+    day = dt.date(2026, 3, 14)
+    texts = (("user", "Run the tests."), ("tool", "← 3 failed"), ("assistant", "They fail."))
+    utterances = [
+        Utterance(line, kind, kind, day, "2026-03-14 15:09", line, text) for line, (kind, text) in enumerate(texts, 2)
+    ]
+    chunks = chunk_utterances(utterances)
+    assert [chunk.line for chunk in chunks] == [2, 4]
+    assert all("3 failed" in chunk.context for chunk in chunks)
 
 
 @settings(max_examples=200)

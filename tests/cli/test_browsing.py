@@ -145,7 +145,9 @@ def test_a_channel_or_path_that_nothing_has_is_said(kept, notes):
     assert "No note matches 'nope'; 4 notes are indexed." in kept("search", "otter", "--path", "nope").err
     channel = kept("search", "otter", "--channel", "slack")
     assert "No conversation is on channel 'slack'. No conversation is indexed." in channel.err
-    assert kept("sessions", "list", "--channel", "slack").out == "No session is on channel 'slack'.\n"
+    assert kept("sessions", "list", "--channel", "slack").out == (
+        "No session is on channel 'slack'. There are no sessions yet.\n"
+    )
 
 
 def test_a_title_in_the_properties_is_shown_in_a_list_and_finds_the_note(kept, workspace):

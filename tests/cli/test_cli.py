@@ -97,9 +97,59 @@ def test_add_reads_standard_input(kept, workspace):
     assert (workspace / "memory/x.md").read_text() == "first\nsecond\n"
 
 
-def test_add_takes_any_bytes_from_standard_input(kept, workspace):
-    assert kept("add", "-", "--to", "memory/x.md", stdin=b"caf\xe9 \x00 \xf0\x9f\x98\x80").code == 0
-    assert (workspace / "memory/x.md").read_text() == "caf� � 😀\n"
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        ("café".encode("latin-1"), "Standard input is not text in UTF-8 (byte 4)."),
+        (b"caf\x00e", "Standard input contains NUL bytes: it is binary, or text in UTF-16."),
+        ("café".encode("utf-16-le"), "Standard input is not text in UTF-8"),
+    ],
+)
+def test_add_refuses_bytes_that_it_would_have_to_replace(kept, workspace, raw, reason):
+    ended = kept("add", "-", "--to", "memory/x.md", stdin=raw)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"Error: {reason}")
+    assert "iconv -f latin1 -t utf-8" in ended.err
+    assert not (workspace / "memory/x.md").exists()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_add_reads_text_with_a_byte_order_mark(kept, workspace, encoding):
+    assert kept("add", "--to", "memory/x.md", stdin="café 😀".encode(encoding)).code == 0
+    assert (workspace / "memory/x.md").read_text(encoding="utf-8") == "café 😀\n"
+
+
+def test_a_note_in_utf16_is_searched_and_never_mixed_with_utf8(kept, workspace):
+    note = write_file(workspace / "memory/x.md", "Der Fischotter ist zurück.\n".encode("utf-16"))
+    before = note.read_bytes()
+    (hit,) = kept("search", "Fischotter zurück", "--json").json["results"]
+    assert hit["snippet"] == "Der Fischotter ist zurück."
+    assert "zurück" in kept("get", "memory/x.md").out
+    refused = kept("add", "--to", "memory/x.md", "More.")
+    assert (refused.code, "is in UTF-16, which can be searched, not changed. Save it as UTF-8." in refused.err) == (
+        4,
+        True,
+    )
+    assert note.read_bytes() == before
+    write_file(workspace / "memory/latin.md", "zurück\n".encode("latin-1"))
+    assert "memory/latin.md: not valid UTF-8 at byte 3" in kept("index").err
+
+
+def test_files_that_are_not_indexed_are_reported(kept, workspace):
+    write_file(workspace / "memory/a.md", "A.\n")
+    for name in ("b.txt", "c.markdown", "d.org"):
+        write_file(workspace / "memory" / name, "B.\n")
+    (workspace / "memory/link.md").symlink_to("a.md")
+    doctor = kept("doctor", "--json").json["checks"]
+    details = " ".join(check["detail"] for check in doctor if check["name"] == "notes")
+    assert f"1 file in {workspace} is not indexed, such as memory/c.markdown." in details
+    assert "2 text files are not indexed, such as memory/b.txt" in details
+    assert "1 symbolic link is not followed, such as memory/link.md" in details
+    lines = kept("index", "--verbose").out.splitlines()
+    assert "Not indexed: memory/b.txt (its ending is not in memory_search.extensions)" in lines
+    assert "Not indexed: memory/link.md (a symbolic link)" in lines
+    assert {"path": "memory/d.org", "reason": "ending"} in kept("index", "-v", "--json").json["leftOut"]
+    assert "leftOut" not in kept("index", "--json").json
 
 
 def test_a_text_that_begins_with_a_dash_follows_two_dashes(kept, workspace):
@@ -736,3 +786,12 @@ def test_ollama_is_available_only_if_a_server_answers(kept, workspace):
     assert f"No server answers at http://127.0.0.1:{port}" in str(state(f"127.0.0.1:{port}")["note"])
     with Ollama() as server:
         assert state(server.origin)["available"] is True
+
+
+def test_a_line_break_in_the_name_of_a_file_does_not_break_a_printed_line(kept, workspace):
+    write_file(workspace / "memory/two\nlines.md", "The otter. [[other]] [[two\nlines]]\n")
+    write_file(workspace / "memory/other.md", "Back to [it](two%0Alines.md).\n")
+    write_file(workspace / "memory/more\ntext.txt", "Not indexed.\n")
+    for command in (["list"], ["recent"], ["search", "otter"], ["links", "other"], ["index", "-v"], ["doctor"]):
+        lines = kept(*command).out.splitlines()
+        assert not [line for line in lines if line.startswith(("lines.md", "text.txt"))], command

@@ -108,7 +108,7 @@ def test_another_agent_gets_its_own(kept, tmp_path):
     kept("--agent", "work", "import", "pi", path)
     assert kept("sessions", "list", "--json").json == {"sessions": []}
     listed = kept("--agent", "work", "sessions", "list", "--json").json["sessions"]
-    assert [one["sessionKey"] for one in listed] == ["agent:work:pi:default:direct:/garden"]
+    assert [one["sessionKey"] for one in listed] == ["agent:work:pi:default:direct:walk-1"]
 
 
 def test_a_path_that_is_not_there_is_a_mistake(kept, tmp_path):

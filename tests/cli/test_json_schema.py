@@ -24,7 +24,18 @@ SCHEMA = json.loads((ROOT / "docs/reference/json.schema.json").read_text())
 SNAKE_CASE = ("config show", "bench")
 """Documented with the names of the settings and figures, which programs rely on."""
 SHARED = {
-    *("hit", "period", "link", "file", "session", "entries", "importReport", "settingRow", "settingChange"),
+    *(
+        "hit",
+        "occurrence",
+        "period",
+        "link",
+        "file",
+        "session",
+        "entries",
+        "importReport",
+        "settingRow",
+        "settingChange",
+    ),
     *("syncReport", "error", "agent"),
 }
 """Parts of the output of several commands."""
@@ -69,6 +80,7 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("init", ["init", str(tmp / "fresh")]),
         ("add", ["add", "Bees fly.", "--to", "memory/bees.md"]),
         ("index", ["index"]),
+        ("index", ["index", "--verbose"]),
         ("index --dry-run", ["index", "--dry-run"]),
         ("search", ["search", "lighthouse", "--min-score", "0"]),
         ("search", ["search", "lighthouse", "--explain", "--source", "sessions"]),
@@ -99,9 +111,12 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("sessions list", ["sessions", "list"]),
         ("sessions show", ["sessions", "show", session]),
         ("sessions export", ["sessions", "export", session]),
+        ("sessions rename", ["sessions", "rename", session, "Lighthouses"]),
         ("sessions compact", ["sessions", "compact", session, "--summary", "Skerry."]),
         ("sessions reset", ["sessions", "reset", session]),
         ("sessions delete", ["sessions", "delete", session]),
+        ("sessions list", ["sessions", "list", "--deleted"]),
+        ("sessions restore", ["sessions", "restore", session]),
         *(
             (f"import {kind}", ["import", kind, str(tmp / "fresh")])
             for kind in ("claude-code", "codex", "openclaw", "pi", "claude-ai")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import pytest
@@ -19,6 +20,8 @@ from kept.sessions.entries import (
     ToolResult,
 )
 from kept.sessions.store import SessionStore
+from kept.sessions.transcript_paths import cite_transcript
+from tests.support.terminals import run_on_terminal
 
 
 @pytest.fixture
@@ -63,15 +66,105 @@ def test_show_is_readable_by_a_person(kept, session):
     shown = kept("sessions", "show", session.id[:6])
     assert shown.code == 0
     lines = shown.out.splitlines()
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d Ada", lines[4])
-    assert lines[5] == "Where is the spare key?"
-    assert "→ memory_search " in shown.out
-    assert "← Under the pot. Under the pot." in shown.out
-    assert "[image/png]" in shown.out
+    assert lines[0] == "Where is the spare key?"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d Ada", lines[5])
+    assert lines[6] == "Where is the spare key?"
+    assert "\n  → memory_search " in shown.out
+    assert "← Under the pot." not in shown.out
+    assert "Let me look." not in shown.out
     assert '── model: "opus"' in shown.out
     assert "\x1b" not in shown.out
     assert "\x07" not in shown.out
     assert max(map(len, lines)) < 130
+
+
+def test_show_with_tools_leaves_nothing_out(kept, session):
+    shown = kept("sessions", "show", session.id, "--tools").out
+    assert "(thinking) Let me look." in shown
+    assert "← Under the pot. Under the pot." in shown
+    assert "[image/png]" in shown
+
+
+def test_what_a_client_puts_into_messages_is_not_shown_as_talk(kept, home):
+    with SessionStore.open(home=home) as store:
+        record = store.get_or_create("claude-code", "x")
+        for text in (
+            "<command-name>/clear</command-name>\n<command-message>clear</command-message>\n<command-args></command-args>",
+            "<local-command-stdout>Bye!</local-command-stdout>",
+            "<command-message>review</command-message><command-name>/review</command-name>"
+            "<command-args>the login page</command-args>",
+            "<system-reminder>Today is Monday.</system-reminder>And the port?",
+            "What does <command-name> mean?",
+        ):
+            store.append(record.id, Message.of("user", text))
+        store.append(record.id, Message("assistant", (Thinking("Hm."),)))
+        store.append(record.id, Message("assistant", ()))
+        store.append(record.id, Message.of("assistant", "\n\nOn 5433."))
+        store.append(record.id, Message("tool", (ToolResult("1", "no such file", is_error=True),)))
+    shown = kept("sessions", "show", record.id).out
+    texts = [block.split("\n", 1)[1] for block in shown.split("\n\n")[2:]]
+    assert texts == [
+        "/review the login page",
+        "And the port?",
+        "What does <command-name> mean?",
+        "On 5433.\n  ← failed: no such file\n",
+    ]
+    assert shown.startswith("/review the login page\n")
+    tail = kept("sessions", "show", record.id, "--tail", "1").out
+    assert "On 5433." in tail
+    assert "What does" not in tail
+    everything = kept("sessions", "show", record.id, "--tools").out
+    assert "Today is Monday." in everything
+    assert "Bye!" in everything
+    exported = kept("sessions", "export", record.id).out
+    assert "Today is Monday." not in exported
+    assert exported.count("## You") == 3
+    assert exported.count("## Agent") == 2, "with thinking, without the empty message"
+
+
+def test_a_title_of_ones_own_wins_and_is_found_everywhere(kept, session):
+    listed = kept("sessions", "list").out.splitlines()
+    assert listed[1].endswith("Where is the spare key?")
+    done = kept("sessions", "rename", session.id[:6], "The flowerpot")
+    assert done.out == f"Session {session.id} is now called 'The flowerpot'.\n"
+    assert kept("sessions", "list", "--json").json["sessions"][0]["title"] == "The flowerpot"
+    assert "The flowerpot" in kept("sessions", "list").out
+    hits = kept("search", "spare key", "--json").json["results"]
+    assert {hit["title"] for hit in hits} == {"The flowerpot"}
+    assert "The flowerpot" in kept("search", "spare key").out
+    assert "The flowerpot: Where is the spare key?" in kept("recent").out
+    assert kept("sessions", "rename", session.id, "").out.endswith("'Where is the spare key?'.\n")
+    assert kept("recent").out.count("Where is the spare key?") == 1, "the title is the first words"
+    assert kept("sessions", "rename", session.id, "x" * 300).code == 2
+
+
+def test_a_channel_that_no_session_is_on_is_answered_with_those_there_are(kept, session):
+    ended = kept("sessions", "list", "--channel", "nope")
+    assert ended.out == "No session is on channel 'nope'. There are: telegram.\n"
+    ended = kept("sessions", "list", "--channel", "nope", "--json")
+    assert ended.json == {"sessions": []}
+    assert "There are: telegram." in ended.err
+    for option in ("-n", "--limit", "--max-results"):
+        assert len(kept("sessions", "list", option, "1", "--json").json["sessions"]) == 1
+        assert len(kept("search", "key", option, "1", "--json").json["results"]) == 1
+
+
+def test_one_conversation_is_searched_by_its_id_or_the_beginning_of_it(kept, home, session):
+    with SessionStore.open(home=home) as store:
+        other = store.get_or_create("telegram", "77")
+        store.append(other.id, Message.of("user", "The spare key of the shed is lost."))
+    cited = [cite_transcript(record.transcript_path) for record in (session, other)]
+
+    def paths(reference):
+        hits = kept("search", "spare key", "--session", reference, "--min-score", "0", "--json").json["results"]
+        return {hit["path"] for hit in hits}
+
+    for reference in (other.id, other.id[:10], "telegram:77", other.key, cited[1]):
+        assert paths(reference) == {cited[1]}, reference
+    assert paths(session.id) == {cited[0]}
+    unknown = kept("search", "key", "--session", "nowhere")
+    assert (unknown.code, unknown.out) == (3, "")
+    assert unknown.err == "Error: There is no session 'nowhere'. 'kept sessions list' shows all sessions.\n"
 
 
 def test_show_takes_the_key_of_a_conversation_and_a_tail(kept, session):
@@ -120,9 +213,38 @@ def test_delete_renames_and_purge_removes(kept, session, home):
     assert len(list((home / "agents" / "main" / "sessions").iterdir())) == 1
 
 
+def test_a_deleted_session_is_listed_restored_and_purged(kept, session, home):
+    kept("sessions", "delete", session.id)
+    assert kept("sessions", "list").out == "No sessions yet.\n"
+    listed = kept("sessions", "list", "--deleted")
+    assert listed.out.startswith(f"{session.id}  deleted 20")
+    (deleted,) = kept("sessions", "list", "--deleted", "--json").json["deleted"]
+    assert deleted["sessionId"] == session.id
+    done = kept("sessions", "restore", session.id[:8])
+    assert done.out == f"Session {session.id} is restored, with 4 messages.\n"
+    assert kept("sessions", "list", "--deleted").out == "No session is deleted.\n"
+    assert kept("search", "spare key", "--json").json["results"]
+    again = kept("sessions", "restore", session.id)
+    assert (again.code, again.out) == (3, "")
+    assert "'kept sessions list --deleted' shows deleted sessions." in again.err
+    kept("sessions", "delete", session.id)
+    assert kept("sessions", "delete", session.id, "--purge").out == f"Session {session.id} is deleted for good.\n"
+    assert list((home / "agents/main/sessions").iterdir()) == []
+    assert "purged" in kept("sessions", "restore", session.id).out
+
+
+def test_a_purge_asks_on_a_terminal(environment, session):
+    command = ["sessions", "delete", session.id, "--purge"]
+    shown = run_on_terminal(command, environment, typed=b"n\n")
+    assert "for good? It cannot be restored." in shown
+    assert os.path.exists(session.transcript_path)
+    run_on_terminal([*command, "--yes"], environment)
+    assert not os.path.exists(session.transcript_path)
+
+
 def test_export_as_markdown_and_as_jsonl(kept, session):
     text = kept("sessions", "export", session.id).out
-    assert text.startswith(f"# Session {session.id}")
+    assert text.startswith(f"# Where is the spare key?\n\nSession {session.id}")
     assert re.search(r"^## Ada, \d{4}", text, re.MULTILINE)
     assert "```json" in text
     lines = kept("sessions", "export", session.id, "--format", "jsonl").out

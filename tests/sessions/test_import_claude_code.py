@@ -54,7 +54,7 @@ def test_a_conversation_with_tools_is_one_chain_without_the_noise_between(home, 
     ]
     assert [one.body.content for one in entries] == [
         (Text("Where is the spade?"),),
-        (Thinking("Hm.", "s"),),
+        (Thinking("Hm."),),
         (ToolCall("t1", "Look", {"at": "shed"}),),
         (ToolResult("t1", "spade", None, True),),
         (Text("In the shed."),),
@@ -64,7 +64,7 @@ def test_a_conversation_with_tools_is_one_chain_without_the_noise_between(home, 
     assert kinds["progress", "left out"] == 2
     assert kinds["toolUseResult (details of a result)", "left out"] == 1
     record = record_of(home, "cc-1")
-    assert (record.channel, record.user_id) == ("claude-code", "/garden")
+    assert (record.channel, record.user_id, record.folder) == ("claude-code", "cc-1", "/garden")
 
 
 def test_the_parts_of_one_answer_are_counted_once(home, source):

@@ -89,7 +89,7 @@ def test_tools_thinking_and_images_are_kept(home, source):
     assert (said[0].model, said[0].metadata) == ("m-5", {"encryptedBytes": 4})
     assert entries_of(home, "cx-1")[-1].type == "codex/response_item/ghost_snapshot"
     assert kinds_of(report)["turn_context", "left out"] == 1
-    assert record_of(home, "cx-1").user_id == "/garden"
+    assert record_of(home, "cx-1").folder == "/garden"
 
 
 def test_tokens_are_counted_once_and_compactions_kept(home, source):

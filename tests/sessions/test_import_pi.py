@@ -54,10 +54,10 @@ def test_ids_times_and_parents_are_kept(home, source):
     first, second = entries_of(home, "walk-1")
     assert (first.id, first.parent_id, second.id, second.parent_id) == ("a1", "walk-1", "a2", "a1")
     assert first.timestamp == dt.datetime(2026, 1, 5, 10, 1, tzinfo=dt.UTC)
-    assert second.body.content == (Thinking("Hm.", "s"), Text("In the shed."))
+    assert second.body.content == (Thinking("Hm."), Text("In the shed."))
     assert (second.body.model, second.body.usage) == ("m-1", TokenUsage(111, 5, 116))
     record = record_of(home, "walk-1")
-    assert (record.channel, record.user_id) == ("pi", "/garden")
+    assert (record.channel, record.user_id, record.folder) == ("pi", "walk-1", "/garden")
     assert record.created == dt.datetime(2026, 1, 5, 10, tzinfo=dt.UTC)
     assert record.metadata["imported"]["path"] == str(source / "walk.jsonl")
 

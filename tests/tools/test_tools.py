@@ -170,6 +170,24 @@ def test_conversations_are_found_by_what_was_said(toolbox):
     assert "Under the blue flower pot." in read.data["text"]
 
 
+def test_one_conversation_is_searched_and_has_a_title(toolbox):
+    session = talk(toolbox)
+    talk(toolbox, person="7")
+    for reference in (session.id, session.id[:10], f"{session.channel}:{session.user_id}", session.key):
+        outcome = toolbox.run("memory_search", {"query": "spare key", "session": reference, "minScore": 0})
+        Draft202012Validator(get_tool("memory_search").output).validate(outcome.data)
+        assert {hit["path"] for hit in outcome.data["results"]} == {session.citation}
+        assert {hit["title"] for hit in outcome.data["results"]} == {toolbox.sessions.get(session.id).title}
+        for more in ({}, {"query": "spare key"}):
+            listed = toolbox.run("sessions_search", {"session": reference, **more}).data["sessions"]
+            assert [shape["sessionId"] for shape in listed] == [session.id]
+            assert listed[0]["title"]
+    for tool in ("memory_search", "sessions_search"):
+        outcome = toolbox.run(tool, {"query": "key", "session": "nowhere"})
+        assert outcome.is_error
+        assert "sessions_search without a query lists the latest conversations." in outcome.text
+
+
 def test_without_a_question_the_latest_conversations_are_listed(toolbox):
     assert toolbox.run("sessions_search", {}).text == "No conversation was found."
     first = talk(toolbox)

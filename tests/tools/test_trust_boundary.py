@@ -277,7 +277,8 @@ HOSTILE = st.one_of(
 )
 
 
-def hit(path: str, heading: str, snippet: str, timestamp: str) -> Hit:
+def hit(path: str, heading: str, snippet: str) -> Hit:
+    timestamp = dt.datetime(2026, 3, 14, 15, 9, tzinfo=dt.UTC)
     return Hit(path, 3, 9, 0.5, None, None, snippet, "memory", timestamp, heading)
 
 
@@ -289,7 +290,7 @@ def unquoted(text: str) -> list[str]:
 
 @given(HOSTILE, HOSTILE, HOSTILE, HOSTILE)
 def test_every_line_that_is_not_quoted_is_of_the_servers_own_grammar(name, heading, snippet, other):
-    result = hit(f"memory/{name}.md", heading, snippet, other)
+    result = hit(f"memory/{name}.md", heading, snippet)
     shape = {"path": f"sessions/{name}.jsonl", "title": heading, "channel": other, "messageCount": 2}
     shape |= {"createdAt": other, "updatedAt": "2026-03-14T15:09:26.000+01:00"}
     names = {"workspace": f"/home/{name}", "provider": other, "requested_provider": other, "model": heading}

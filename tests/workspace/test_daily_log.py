@@ -46,7 +46,7 @@ def test_an_entry_that_fits_no_file_is_refused_and_begins_none(full, workspace):
 
 
 def test_every_part_has_the_date_of_its_day(full):
-    dates = {hit.path: hit.timestamp[:10] for hit in full.search("heron otter badger", min_score=0.0).hits}
+    dates = {hit.path: str(hit.timestamp)[:10] for hit in full.search("heron otter badger", min_score=0.0).hits}
     assert dates == dict.fromkeys((FIRST, SECOND, THIRD), "2026-03-14")
     assert {hit.path for hit in full.search("on 14 March 2026", min_score=0.0).hits} >= {SECOND, THIRD}
     assert {hit.path for hit in full.search("badger", since="2026-03-14", until="2026-03-14").hits} == {THIRD}

@@ -192,7 +192,7 @@ class QmdBackend:
             text_score=None,
             snippet=make_snippet(text, ()),
             source="memory",
-            timestamp=_iso_time(note_timestamp_ms(path, state.st_mtime_ns, get_daily_notes(self.workspace))),
+            timestamp=_local_time(note_timestamp_ms(path, state.st_mtime_ns, get_daily_notes(self.workspace))),
             parts=(part,),
         )
 
@@ -252,8 +252,8 @@ def _trim_blank_lines(start: int, text: str) -> tuple[int, int, str]:
     return start, start + len(lines) - 1, "\n".join(lines)
 
 
-def _iso_time(timestamp_ms: int) -> str:
-    return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(timespec="seconds")
+def _local_time(timestamp_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
 
 
 # falling back
@@ -295,7 +295,7 @@ class QmdWithFallback:
         """Search notes and conversations. ``files`` lists the notes for an update before the search; None skips it."""
         started = time.perf_counter()
         filters = query.filters
-        if filters.sources == ("sessions",) or filters.session_key is not None or filters.channel is not None:
+        if filters.sources == ("sessions",) or filters.is_conversation:
             return search_index(filters)
         if (
             filters.path

@@ -1,8 +1,9 @@
 """Cuts the utterances of a conversation into chunks.
 
 A chunk is one message: a question and its answer are separate, and the search joins them again when it shows one. A
-long message is cut at its paragraphs, lines or words. A chunk is also found by the two utterances before and after it,
-at a lower weight. It is embedded alone, so that adding to a conversation embeds only the addition.
+long message is cut at its paragraphs, lines or words. The output of a tool is only context. A chunk is also found by
+the two utterances before and after it, at a lower weight. It is embedded alone, so that adding to a conversation embeds
+only the addition.
 
 A chunk depends on its message and the neighbours, and on nothing else. So a conversation that has grown can be cut from
 the last settled line on, and gives the same chunks as when it is cut from the beginning.
@@ -19,8 +20,8 @@ from kept.values import frozen
 if TYPE_CHECKING:  # a search needs only the version below
     from kept.sessions.spoken import Utterance
 
-TRANSCRIPT_CHUNKER_VERSION = 2
-"""Increase it when the same utterances would be cut differently, so that existing indexes are rebuilt."""
+TRANSCRIPT_CHUNKER_VERSION = 4
+"""Increase it when the same transcript would be read or cut differently, so that existing indexes are rebuilt."""
 
 MAX_CHUNK_CHARS = 1_000
 CONTEXT_UTTERANCES = 2
@@ -29,18 +30,24 @@ CONTEXT_CHARS = 300
 """Length to which each of them is cut: a chunk should be found for its own words."""
 
 
+CONTINUED = "… "
+"""Put before a piece that continues a long message."""
+
+
 @frozen
 class UtteranceChunk:
     """An utterance, or a piece of a long one."""
 
     line: int
     text: str
-    """Text that is shown and cited: all or part of ``Utterance.shown``."""
+    """Text that is shown and cited: ``Utterance.shown``, or its label with a part of its text."""
     embed_text: str
     """Text that is embedded and found by word: speaker and words, without the time, which no query looks for."""
     context: str
     day: dt.date
     timestamp_ms: int
+    is_recalled: bool = False
+    """Whether an agent answers from memory here."""
 
 
 @frozen
@@ -53,13 +60,21 @@ class Settled:
 
 
 def chunk_utterances(utterances: Sequence[Utterance], *, after_line: int = 0) -> list[UtteranceChunk]:
-    """Return the chunks of all utterances after a line. The earlier ones only serve as context."""
+    """Return the chunks of all utterances after a line. The earlier ones, and those of tools, only serve as context."""
     chunks: list[UtteranceChunk] = []
     for at, utterance in enumerate(utterances):
-        if utterance.line > after_line:
+        if utterance.line > after_line and not utterance.is_context:
             context = _context(utterances, at)
             chunks.extend(
-                UtteranceChunk(utterance.line, text, embed_text, context, utterance.day, utterance.timestamp_ms)
+                UtteranceChunk(
+                    utterance.line,
+                    text,
+                    embed_text,
+                    context,
+                    utterance.day,
+                    utterance.timestamp_ms,
+                    utterance.is_recalled,
+                )
                 for text, embed_text in _pieces_of(utterance)
             )
     return chunks
@@ -80,13 +95,14 @@ def find_settled(utterances: Sequence[Utterance], *, after_line: int = 0) -> Set
 
 
 def _pieces_of(utterance: Utterance) -> Iterator[tuple[str, str]]:
-    """Yield the shown and the embedded text of each piece. Every piece is found by its speaker; the first shows it."""
+    """Yield the shown and the embedded text of each piece. Every piece has its speaker and time."""
     if len(utterance.shown) <= MAX_CHUNK_CHARS:
         yield utterance.shown, utterance.with_speaker
         return
-    label = utterance.shown.removesuffix(utterance.text)
-    for piece in _cut(utterance.shown):
-        yield piece, f"{utterance.speaker}: {piece.removeprefix(label)}"
+    label = utterance.label
+    for number, piece in enumerate(_cut(utterance.shown)):
+        text = piece if number == 0 else f"{label}{CONTINUED}{piece}"
+        yield text, f"{utterance.speaker}: {piece.removeprefix(label)}"
 
 
 def _cut(text: str) -> Iterator[str]:

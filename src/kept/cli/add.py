@@ -10,7 +10,8 @@ from kept.cli.command_arguments import TextCommand
 from kept.cli.output import echo, json_option, print_json, style
 from kept.cli.root import Globals
 from kept.cli.streams import read_stdin
-from kept.errors import NoteTooLarge
+from kept.errors import NoteTooLarge, UsageError
+from kept.limits import is_utf8
 
 
 @click.command("add", cls=TextCommand)
@@ -33,6 +34,8 @@ def command(options: Globals, text: tuple[str, ...], to: str, project: str | Non
     with options.memory() as memory:
         limit = memory.settings.max_file_bytes
         note = read_stdin(limit, refusal=NoteTooLarge) if from_stdin else " ".join(text)
+        if not is_utf8(note):
+            raise UsageError("The text is not in UTF-8.", hint="Set the terminal to UTF-8, or convert it with iconv.")
         written = memory.add(note, to=to, project=project)
         folder = memory.workspace.root
     if as_json:

@@ -8,6 +8,7 @@ from kept.cli.output import echo, json_option, print_json, printable, progress_b
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import wrap
 from kept.doctor import Check, examine, examine_agents, repair
+from kept.limits import one_line
 from kept.memory import Memory
 
 _INDENT = 20
@@ -56,7 +57,7 @@ def show_checks(checks: list[Check], *, fixed: bool) -> None:
             mark = style("note ", fg="yellow", bold=True)
         else:
             mark = style("ok   ", fg="green") if check.ok else style("wrong", fg="red", bold=True)
-        first, *further = wrap(printable(check.detail), indent=_INDENT)
+        first, *further = wrap(printable(one_line(check.detail)), indent=_INDENT)
         echo("\n".join([f"{mark}  {check.name:<12} {first.lstrip()}", *further]))
         if check.remedy and (check.warning or not check.ok):
             echo(style("\n".join(wrap("→ " + printable(check.remedy), indent=_INDENT, hang=2)), dim=True))

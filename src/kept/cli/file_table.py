@@ -23,7 +23,7 @@ def file_lines(files: Sequence[FileSummary], *, dates: bool) -> list[str]:
     size_width = max(map(len, sizes), default=0)
     lines = []
     for file, path, size in zip(files, paths, sizes, strict=True):
-        when = file.timestamp[:10] if dates else file.timestamp[11:16]
+        when = str(file.timestamp)[:10] if dates else str(file.timestamp)[11:16]
         lead = f"{when}  {size:>{size_width}}  "
         about = _about(file)
         room = columns() - len(lead) - max(path_width, text_width(path)) - 4
@@ -33,6 +33,8 @@ def file_lines(files: Sequence[FileSummary], *, dates: bool) -> list[str]:
 
 
 def _about(file: FileSummary) -> str:
-    """Return title and first words. The title of a daily note repeats its name."""
-    title = "" if file.title and file.title in file.path else file.title
+    """Return title and first words. The title of a daily note repeats its name, that of a conversation may be its
+    first words."""
+    is_repeated = file.title in file.path or file.excerpt.startswith(file.title.removesuffix("…"))
+    title = "" if is_repeated else file.title
     return printable(": ".join(part for part in (title, file.excerpt) if part)).replace("\n", " ")

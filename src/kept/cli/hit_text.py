@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from kept.cli.output import plural, printable, style, use_colour
 from kept.cli.terminal_layout import columns, cut, link, text_width, wrap
-from kept.records import Hit
+from kept.records import Hit, Occurrence
 
 LINES_SHOWN = 8
 _INDENT = 6
+_MOST_OCCURRENCES = 3
 _LINES_BEFORE = 2
 """Lines shown before the first match of a long text."""
 _MIN_STEM, _ENDING = 4, 3
@@ -32,8 +33,20 @@ def hit_text(hit: Hit, words: Iterable[str], *, locate: Locate | None = None) ->
             *([style(f"{'':<{_INDENT}}…", dim=True)] if first else []),
             *(highlight(line, stems) for line in shown),
             *([style(f"{'':<{_INDENT}}… {plural(more, 'more line')}", dim=True)] if more else []),
+            *_occurrences("newer than", hit.newer_than),
+            *_occurrences("also in", hit.also_in),
         ]
     )
+
+
+def _occurrences(lead: str, others: Sequence[Occurrence]) -> list[str]:
+    """Return one line with citations, or nothing."""
+    if not others:
+        return []
+    shown = [_plain(other.citation) for other in others[:_MOST_OCCURRENCES]]
+    more = len(others) - len(shown)
+    text = f"{lead} {', '.join(shown)}{f' and {more:,} more' if more else ''}"
+    return [style(line, dim=True) for line in wrap(text, indent=_INDENT, hang=2)]
 
 
 def parts_text(hit: Hit) -> str:
@@ -94,15 +107,19 @@ def _around_match(lines: list[str], words: list[str]) -> tuple[int, list[str]]:
 
 
 def _header(hit: Hit, locate: Locate | None) -> str:
-    lead = time_text(hit.timestamp) if hit.listed else f"{hit.score:.2f}"
+    lead = time_text(str(hit.timestamp)) if hit.listed else f"{hit.score:.2f}"
     where = _plain(hit.citation)
     about = "  ".join(part for part in (_project(hit), " > ".join(_headings(hit)), _when(hit)) if part)
     room = columns() - text_width(lead) - text_width(where) - 4
     shown = style(where, fg="cyan", bold=True)
     if locate:
         shown = link(shown, locate(hit), hit.start_line)
-    about = cut(_plain(about), room)
-    return "  ".join([style(lead, fg="green", bold=True), shown, *([style(about, dim=True)] if about else [])])
+    about, header = _plain(about), [style(lead, fg="green", bold=True), shown]
+    if hit.title and text_width(about) > room:  # the name of a transcript leaves little room
+        title = cut(about, columns() - _INDENT)
+        return "\n".join(["  ".join(header), style(f"{'':<{_INDENT}}{title}", dim=True)])
+    about = cut(about, room)
+    return "  ".join([*header, *([style(about, dim=True)] if about else [])])
 
 
 def _project(hit: Hit) -> str:
@@ -113,22 +130,30 @@ def _when(hit: Hit) -> str:
     """Return date and time, as far as the rest of the header lacks them."""
     if hit.listed:
         return ""
-    day, time = hit.timestamp[:10], hit.timestamp[11:16]
+    day, time = _day_and_time(hit)
     has_time = hit.source == "sessions" or time in hit.heading.split(" > ")
     return " ".join(part for part in ("" if day in hit.path else day, time if has_time else "") if part)
 
 
+def _day_and_time(hit: Hit) -> tuple[str, str]:
+    text = str(hit.timestamp)
+    return text[:10], text[11:16]
+
+
 def _headings(hit: Hit) -> list[str]:
-    """Return the headings above a hit, without those that repeat its file's name or its time."""
+    """Return the headings above a hit, without those that repeat its file's name or its time; or a conversation's
+    title."""
+    if hit.title:
+        return [hit.title]
     name = os.path.splitext(os.path.basename(hit.path))[0]
-    known = {hit.timestamp[:10], hit.timestamp[11:16], name}
+    known = {*_day_and_time(hit), name}
     return [heading for heading in hit.heading.split(" > ") if heading and heading not in known]
 
 
 def _snippet_lines(hit: Hit) -> list[str]:
     """Return the lines of the text without its headings, which are in the header, unless it has nothing else."""
     lines = [line for line in hit.snippet.split("\n") if line.strip()]
-    headings = {*hit.heading.split(" > "), hit.timestamp[:10], hit.timestamp[11:16]}
+    headings = {*hit.heading.split(" > "), *_day_and_time(hit)}
     below = [line for line in lines if not (line.startswith("#") and line.lstrip("#").strip() in headings)]
     return below or lines
 

@@ -56,10 +56,18 @@ def _foreign_error(report: ImportReport, path: str) -> UsageError:
 
 def print_report(report: ImportReport, notes: list[NotesAdopted], *, verbose: bool) -> None:
     would = "Would be: " if report.dry_run else ""
-    outcomes = (("imported", "imported"), ("updated", "updated"), ("unchanged", "here already"), ("failed", "failed"))
+    outcomes = (
+        ("imported", "imported"),
+        ("updated", "updated"),
+        ("unchanged", "here already"),
+        ("deleted", f"left out because you deleted {'it' if report.count('deleted') == 1 else 'them'}"),
+        ("failed", "failed"),
+    )
     counts = ", ".join(f"{report.count(name):,} {word}" for name, word in outcomes if report.count(name))  # type: ignore[arg-type]
     total = f"{plural(len(report.sessions), 'session')} with {plural(report.messages, 'message')}"
     echo(style(f"{would}{total}: {counts}." if report.sessions else "No sessions were found.", bold=True))
+    if report.count("deleted"):
+        echo("'kept sessions list --deleted' shows deleted sessions, 'kept sessions restore ID' brings one back.")
     if verbose:
         for kind in report.kinds:
             echo(f"  {kind.count:>7,}  {kind.kind} {style(f'→ {kind.became}', dim=True)}")
@@ -110,6 +118,7 @@ def report_json(report: ImportReport, notes: list[NotesAdopted]) -> dict[str, An
         "imported": report.count("imported"),
         "updated": report.count("updated"),
         "unchanged": report.count("unchanged"),
+        "deleted": report.count("deleted"),
         "failed": report.count("failed"),
         "messages": report.messages,
         "kinds": _kinds_json(report.kinds),

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from kept.cli.output import echo, json_option, plural, print_json, progress_bar, warn
 from kept.cli.root import Globals
+from kept.limits import one_line
 from kept.records import Preview, SyncReport
 from kept.tools.record_json import to_json
+
+if TYPE_CHECKING:
+    from kept.memory import Memory
+    from kept.workspace.survey import LeftOut
+
+_REASONS = {
+    "hidden": "its name begins with a dot",
+    "skipped": "a folder of programs",
+    "ignored": "named in .gitignore or .keptignore",
+    "link": "a symbolic link",
+    "ending": "its ending is not in memory_search.extensions",
+    "layout": "outside memory/; the layout 'vault' includes it",
+}
 
 
 @click.command("index")
 @click.option("--force", is_flag=True, help="Rebuild the index from every note.")
 @click.option("--dry-run", is_flag=True, help="Show what would be embedded and its cost, without doing it.")
+@click.option("-v", "--verbose", is_flag=True, help="List files of the workspace that are not indexed, and why.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, force: bool, dry_run: bool, as_json: bool) -> None:
+def command(ctx: click.Context, force: bool, dry_run: bool, verbose: bool, as_json: bool) -> None:
     """Update the index from notes and conversations."""
     options: Globals = ctx.obj
     if dry_run:
@@ -25,10 +42,19 @@ def command(ctx: click.Context, force: bool, dry_run: bool, as_json: bool) -> No
         return
     with options.memory() as memory, progress_bar("Indexing") as progress:
         report = memory.sync(force=force, progress=progress)
+        left_out = _find_left_out(memory) if verbose else ()
     if as_json:
-        print_json(to_json(report))
+        print_json(to_json(report) | ({"leftOut": to_json(left_out)} if verbose else {}))
     else:
         show_report(report)
+        for entry in left_out:
+            echo(f"Not indexed: {one_line(entry.path)} ({_REASONS[entry.reason]})")
+
+
+def _find_left_out(memory: Memory) -> tuple[LeftOut, ...]:
+    from kept.workspace.survey import survey_workspace
+
+    return survey_workspace(memory.workspace, max_bytes=memory.settings.max_file_bytes).left_out
 
 
 def preview_text(preview: Preview) -> str:

@@ -9,6 +9,7 @@ import click
 from kept.cli.output import echo, json_option, plural, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.errors import UsageError
+from kept.limits import one_line
 from kept.records import NoteLink, NoteLinks
 from kept.tools.record_json import broken_links_json, links_json
 from kept.tools.tool_text import from_citation
@@ -51,14 +52,14 @@ def _list_broken(options: Globals, *, as_json: bool) -> None:
     for reason in links.degraded:
         warn(reason)
     for link in links:
-        echo(f"{style(link.citation, fg='cyan')}  {_target_text(link)}")
+        echo(f"{style(one_line(link.citation), fg='cyan')}  {_target_text(link)}")
     if not links:
         echo("No broken links.")
 
 
 def _show(links: NoteLinks) -> None:
-    title = "" if links.title == links.path else f"  {style(links.title, dim=True)}"
-    echo(f"{style(links.path, bold=True)}{title}")
+    title = "" if links.title == links.path else f"  {style(one_line(links.title), dim=True)}"
+    echo(f"{style(one_line(links.path), bold=True)}{title}")
     broken = sum(link.is_broken for link in links.outgoing)
     suffix = f" ({broken} broken)" if broken else ""
     echo(f"\n{plural(len(links.outgoing), 'link')} to other notes{suffix}")
@@ -67,15 +68,15 @@ def _show(links: NoteLinks) -> None:
     echo(f"\n{plural(len(links.incoming), 'link')} from other notes")
     for link in links.incoming:
         heading = style(f"  to #{link.heading}", dim=True) if link.heading else ""
-        echo(f"  {style(link.citation, fg='cyan')}{heading}{_kind_text(link)}")
+        echo(f"  {style(one_line(link.citation), fg='cyan')}{heading}{_kind_text(link)}")
 
 
 def _target_text(link: NoteLink) -> str:
     heading = f"#{link.heading}" if link.heading else ""
     if link.resolved is None:
-        shown = f"{link.target}{heading}  {style('broken', fg='red')}"
+        shown = f"{one_line(link.target)}{heading}  {style('broken', fg='red')}"
     else:
-        shown = f"{style(link.resolved, fg='cyan')}{heading}"
+        shown = f"{style(one_line(link.resolved), fg='cyan')}{heading}"
     return f"{shown}{_kind_text(link)}"
 
 

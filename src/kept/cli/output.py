@@ -16,6 +16,8 @@ import click
 from kept.cli.streams import GuardedStream, mark_style, printable, safe_json, unguarded
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from rich.console import Console
     from rich.progress import Progress as Bars
 
@@ -197,11 +199,13 @@ def size_text(size: int) -> str:
     return f"{amount:.1f} GB"
 
 
-def local_time(timestamp: str) -> str:
-    """Return an ISO 8601 time for people: in the local time zone, to the minute."""
-    import datetime as dt
+def local_time(timestamp: str | dt.datetime) -> str:
+    """Return a time, or one in ISO 8601, for people: in the local time zone, to the minute."""
+    if isinstance(timestamp, str):
+        from datetime import datetime
 
-    return f"{dt.datetime.fromisoformat(timestamp).astimezone():%Y-%m-%d %H:%M}"
+        timestamp = datetime.fromisoformat(timestamp)
+    return f"{timestamp.astimezone():%Y-%m-%d %H:%M}"
 
 
 def log_to_stderr() -> None:

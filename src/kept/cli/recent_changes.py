@@ -29,7 +29,7 @@ def command(options: Globals, max_results: int, since: str | None, as_json: bool
     for reason in listing.degraded:
         warn(reason)
     lines = iter(file_lines(listing.files, dates=False))
-    for day, files in groupby(listing.files, key=lambda file: file.timestamp[:10]):
+    for day, files in groupby(listing.files, key=lambda file: file.timestamp.date()):
         echo(style(_day_text(day, today), bold=True))
         for _ in files:
             echo(f"  {next(lines)}")
@@ -37,7 +37,6 @@ def command(options: Globals, max_results: int, since: str | None, as_json: bool
         echo("Nothing changed." if since else "There is nothing yet.")
 
 
-def _day_text(day: str, today: dt.date) -> str:
-    date = dt.date.fromisoformat(day)
-    name = {0: "today", 1: "yesterday"}.get((today - date).days, f"{date:%A}")
+def _day_text(day: dt.date, today: dt.date) -> str:
+    name = {0: "today", 1: "yesterday"}.get((today - day).days, f"{day:%A}")
     return f"{day} ({name})"

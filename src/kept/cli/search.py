@@ -43,7 +43,7 @@ _NOTICEABLE_S = 1.0
 @click.option(
     "--path", metavar="GLOB", help="Only these notes: a path, a folder, or a pattern such as 'memory/2026-*'."
 )
-@click.option("--session", metavar="KEY", help="Only one conversation, such as telegram:5054, or its full key.")
+@click.option("--session", metavar="ID", help="Only one conversation: its id or the beginning of it, or telegram:5054.")
 @click.option("--channel", metavar="NAME", help="Only conversations on this channel.")
 @click.option("--since", metavar="WHEN", help="Only from this time on: 2026-03-01, 'last Thursday', 7d.")
 @click.option("--until", metavar="WHEN", help="Only up to this time, that day included.")
@@ -87,7 +87,7 @@ def command(
             min_score=min_score,
             source=source,
             path=path,
-            session_key=session,
+            session=session,
             channel=channel,
             since=since,
             until=until,

@@ -1,16 +1,16 @@
-"""kept sessions list | show | reset | compact | delete | export"""
+"""kept sessions list | show | rename | reset | compact | delete | restore | export"""
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-from collections.abc import Iterable, Iterator
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
 
 from kept.cli.output import (
-    console,
     echo,
     echo_exactly,
     json_option,
@@ -23,82 +23,135 @@ from kept.cli.output import (
     warn,
 )
 from kept.cli.root import Globals
+from kept.cli.session_text import describe_session, is_talk, markdown_text, show_lines, time_text
 from kept.cli.streams import read_stdin
-from kept.limits import clip, one_line
+from kept.cli.terminal_layout import PIPE_COLUMNS, columns, cut, text_width
+from kept.errors import SessionNotFound, UsageError
+from kept.limits import clip
 from kept.redact import redact
-from kept.sessions.entries import (
-    AnyEntry,
-    Attachment,
-    Block,
-    CompactionEntry,
-    Entry,
-    Message,
-    ResetEntry,
-    SessionStart,
-    StateEntry,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    UnknownEntry,
-    format_entry,
-    format_time,
-)
+from kept.sessions.deleted import DeletedSession
+from kept.sessions.entries import AnyEntry, format_entry, format_time
 from kept.sessions.record import SessionRecord
-from kept.sessions.spoken import call_text, result_text
 from kept.sessions.store import SessionStore
+from kept.sessions.title import TITLE_CHARS
 from kept.sessions.transcript import Damage, TranscriptLine
 
-_SHORT = 100
-_SPEAKERS = {"user": "You", "assistant": "Agent", "tool": "Tool", "system": "System"}
-_COLOURS = {"user": "cyan", "assistant": "green", "tool": "yellow", "system": "magenta"}
+_SHORTEST_ID = 8
+_LONGEST_PLACE = 30
 
 
 @click.group("sessions")
 def command() -> None:
-    """List, read, reset, compact, delete and export conversations.
+    """List, read, rename, reset, compact, delete, restore and export conversations.
 
     ID is a session's id, the beginning of it, or the key of a conversation such as telegram:5054.
     """
 
 
 @command.command("list")
-@click.option("--channel", help="Only sessions of this channel.")
+@click.option("--channel", metavar="NAME", help="Only sessions of this channel.")
+@click.option("--deleted", is_flag=True, help="List deleted sessions instead, which 'restore' brings back.")
 @max_results_option(None, 1_000_000, note=" (default: all)")
 @json_option
 @click.pass_obj
-def list_sessions(options: Globals, channel: str | None, max_results: int | None, as_json: bool) -> None:
-    """List sessions, most recently used first."""
+def list_sessions(options: Globals, channel: str | None, deleted: bool, max_results: int | None, as_json: bool) -> None:
+    """List sessions, most recently used first, with their titles."""
+    if deleted and channel is not None:
+        raise UsageError("A deleted session has no channel.", hint="Leave out --channel.")
     with options.sessions() as sessions:
-        records = sessions.recent(channel=channel, limit=max_results)
+        if deleted:
+            _list_deleted(sessions.deleted()[:max_results], as_json=as_json)
+            return
+        records = sessions.recent()
         _warn_of_problems(sessions)
-    if as_json:
-        print_json({"sessions": [record_json(record) for record in records]})
-    elif records:
-        _show_table(records)
-    elif channel is None:
+    channels = sorted({record.channel for record in records if record.channel})
+    shown = [record for record in records if channel in (None, record.channel)][:max_results]
+    if channel is not None and channel not in channels:
+        _report_channel(channel, channels, as_json=as_json)
+    elif not shown and not as_json:
         echo("No sessions yet.")
+    if as_json:
+        print_json({"sessions": [record_json(record) for record in shown]})
+        return
+    id_chars = _id_chars([record.id for record in records])
+    for line in _table_lines(shown, id_chars):
+        echo(line)
+
+
+def _report_channel(channel: str, channels: Sequence[str], *, as_json: bool) -> None:
+    names = f"There are: {', '.join(channels)}." if channels else "There are no sessions yet."
+    text = f"No session is on channel '{channel}'. {names}"
+    if as_json:
+        warn(text)
     else:
-        echo(f"No session is on channel '{channel}'.")
+        echo(text)
+
+
+def _list_deleted(sessions: Sequence[DeletedSession], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"sessions": [], "deleted": [_deleted_json(session) for session in sessions]})
+        return
+    for session in sessions:
+        when = time_text(session.deleted) if session.deleted else "at an unknown time"
+        purged = "" if session.transcript_path else "  purged: only an import can bring it back"
+        echo(f"{session.id}  deleted {when}{style(purged, dim=True)}")
+    if not sessions:
+        echo("No session is deleted.")
 
 
 @command.command("show")
 @click.argument("reference", metavar="ID")
-@click.option("--tail", type=click.IntRange(min=1), help="Only the last N messages.")
+@click.option("--tail", type=click.IntRange(min=1), metavar="N", help="Only the last N messages.")
+@click.option("--tools", is_flag=True, help="Show results of tools, thinking, reminders and commands too.")
 @json_option
 @click.pass_obj
-def show(options: Globals, reference: str, tail: int | None, as_json: bool) -> None:
-    """Read the session ID: who said what and when."""
+def show(options: Globals, reference: str, tail: int | None, tools: bool, as_json: bool) -> None:
+    """Read the session ID: who said what and when. A call of a tool is one line."""
     with options.sessions() as sessions:
         record = sessions.get(reference)
-        lines: Iterable[TranscriptLine] = sessions.tail(record.id, tail) if tail else sessions.iter_lines(record.id)
+        lines = _read_lines(sessions, record, tail, only_talk=not (tools or as_json))
         _warn_of_problems(sessions)
         if as_json:
             print_json({"session": record_json(record), **_lines_json(lines)})
             return
-        echo(style(_title(record), bold=True))
-        for line in lines:
-            _show_line(line)
+        if record.title:
+            echo(style(record.title, bold=True))
+        echo(style(describe_session(record), bold=not record.title, dim=bool(record.title)))
+        for text in show_lines(lines, everything=tools):
+            echo(text)
+
+
+def _read_lines(
+    sessions: SessionStore, record: SessionRecord, tail: int | None, *, only_talk: bool
+) -> Iterable[TranscriptLine]:
+    """Return the lines to show. With ``only_talk``, a tail has that many messages with words, whatever tools did."""
+    if tail is None:
+        return sessions.iter_lines(record.id)
+    messages = tail
+    lines = sessions.tail(record.id, messages)
+    while only_talk and sum(map(is_talk, lines)) < tail and messages < record.messages:
+        messages *= 2
+        lines = sessions.tail(record.id, messages)
+    talk = [index for index, line in enumerate(lines) if is_talk(line)]
+    return lines[talk[-tail] :] if only_talk and len(talk) >= tail else lines
+
+
+@command.command("rename")
+@click.argument("reference", metavar="ID")
+@click.argument("title")
+@json_option
+@click.pass_obj
+def rename(options: Globals, reference: str, title: str, as_json: bool) -> None:
+    """Give the session ID a title of your own. An empty TITLE removes it."""
+    if len(title) > TITLE_CHARS:
+        raise UsageError(f"The title is longer than {TITLE_CHARS} characters.", hint="Choose a shorter one.")
+    with options.sessions() as sessions:
+        record = sessions.rename(reference, title)
+        _warn_of_problems(sessions)
+    if as_json:
+        print_json({"session": record_json(record)})
+    else:
+        echo(f"Session {record.id} is now called {record.title!r}." if record.title else "It has no title.")
 
 
 @command.command("reset")
@@ -138,19 +191,59 @@ def compact(options: Globals, reference: str, summary: str, keep: int, as_json: 
 
 @command.command("delete")
 @click.argument("reference", metavar="ID")
-@click.option("--purge", is_flag=True, help="Delete the transcript for good instead of renaming it.")
+@click.option("--purge", is_flag=True, help="Remove the transcript for good instead of renaming it.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before a purge.")
 @json_option
 @click.pass_obj
-def delete(options: Globals, reference: str, purge: bool, as_json: bool) -> None:
-    """Delete the session ID. Its transcript is renamed, so that it can be restored."""
+def delete(options: Globals, reference: str, purge: bool, yes: bool, as_json: bool) -> None:
+    """Delete the session ID. Its transcript is renamed, and 'restore' brings it back.
+
+    Later imports leave a deleted session out.
+    """
     with options.sessions() as sessions:
-        record = sessions.get(reference)
-        kept_in = sessions.delete(record.id, purge=purge)
+        session_id, title = _find_to_delete(sessions, reference, purge=purge)
+        if purge and not yes and sys.stdin.isatty():
+            name = f"{session_id} ({printable(title)})" if title else session_id
+            question = f"Remove the transcript of {name} for good? It cannot be restored."
+            click.confirm(question, abort=True, err=True)
+        kept_in = sessions.delete(session_id, purge=purge)
         _warn_of_problems(sessions)
     if as_json:
-        print_json({"deleted": record.id, "keptIn": kept_in})
+        print_json({"deleted": session_id, "keptIn": kept_in})
+    elif kept_in:
+        echo(f"Session {session_id} is deleted; its transcript is now {kept_in}.")
+        echo(style(f"'kept sessions restore {session_id}' brings it back.", dim=True))
     else:
-        echo(f"Session {record.id} is deleted" + (f"; its transcript is now {kept_in}." if kept_in else "."))
+        echo(f"Session {session_id} is deleted for good.")
+
+
+def _find_to_delete(sessions: SessionStore, reference: str, *, purge: bool) -> tuple[str, str]:
+    """Return id and title of a session. A purge also takes one that was deleted before."""
+    try:
+        record = sessions.get(reference)
+        return record.id, record.title
+    except SessionNotFound:
+        deleted = sessions.find_deleted(reference) if purge else None
+        if deleted is None or deleted.transcript_path is None:
+            raise
+        return deleted.id, ""
+
+
+@command.command("restore")
+@click.argument("reference", metavar="ID")
+@json_option
+@click.pass_obj
+def restore(options: Globals, reference: str, as_json: bool) -> None:
+    """Bring back the deleted session ID, and let imports add to it again."""
+    with options.sessions() as sessions:
+        deleted, record = sessions.restore(reference)
+        _warn_of_problems(sessions)
+    if as_json:
+        print_json({"restored": deleted.id, "session": record_json(record) if record else None})
+    elif record:
+        echo(f"Session {record.id} is restored, with {plural(record.messages, 'message')}.")
+    else:
+        echo(f"The transcript of session {deleted.id} was purged. The next import or capture may bring it back.")
 
 
 @command.command("export")
@@ -170,9 +263,20 @@ def export(options: Globals, reference: str, kind: str, as_json: bool) -> None:
             for entry in _readable(lines):
                 echo(safe_json(format_entry(entry).decode()), nl=False)
         else:
-            echo_exactly(f"# {_title(record)}\n")
+            echo_exactly(f"# {record.title or describe_session(record)}\n")
+            if record.title:
+                echo_exactly(f"\n{describe_session(record)}\n")
             for entry in _readable(lines):
-                echo_exactly(f"\n{_markdown(entry)}\n")
+                if text := markdown_text(entry):
+                    echo_exactly(f"\n{text}\n")
+
+
+def _readable(lines: Iterable[TranscriptLine]) -> Iterator[AnyEntry]:
+    for line in lines:
+        if isinstance(line.content, Damage):
+            warn(f"Line {line.number} cannot be read and is left out: {line.content.reason}.")
+        else:
+            yield line.content
 
 
 def _warn_of_problems(sessions: SessionStore) -> None:
@@ -187,6 +291,7 @@ def record_json(record: SessionRecord) -> dict[str, Any]:
     return {
         "sessionId": record.id,
         "sessionKey": redact(record.key) or None,
+        "title": record.title or None,
         "channel": record.channel,
         "accountId": record.account_id,
         "chatType": record.chat_type,
@@ -214,6 +319,14 @@ def record_json(record: SessionRecord) -> dict[str, Any]:
     }
 
 
+def _deleted_json(session: DeletedSession) -> dict[str, Any]:
+    return {
+        "sessionId": session.id,
+        "deletedAt": format_time(session.deleted) if session.deleted else None,
+        "keptIn": session.transcript_path,
+    }
+
+
 def _lines_json(lines: Iterable[TranscriptLine]) -> dict[str, Any]:
     entries, damage = [], []
     for line in lines:
@@ -232,22 +345,50 @@ def _entry_json(entry: AnyEntry) -> dict[str, Any]:
 # for people
 
 
-def _show_table(records: list[SessionRecord]) -> None:
-    from rich.table import Table
-    from rich.text import Text as Cell
+def _id_chars(ids: Sequence[str]) -> int | None:
+    """Return how many characters of an id tell all of them apart, or None for whole ids, as in a pipe."""
+    if columns() >= PIPE_COLUMNS:
+        return None
+    chars = _SHORTEST_ID
+    while chars < max(map(len, ids), default=0) and len({session_id[:chars] for session_id in ids}) < len(set(ids)):
+        chars += 1
+    return chars
 
-    table = Table("Session", "Conversation", "Last used", "Messages", "Tokens", "", box=None, header_style="bold")
-    for record in records:
-        name = f"{record.channel}:{record.user_id}" if record.key else "(unknown)"
-        table.add_row(
-            Cell(printable(record.id)),
-            Cell(printable(redact(name))),
-            Cell(_time(record.updated)),
-            Cell(f"{record.messages:,}", justify="right"),
-            Cell(f"{record.tokens_total:,}", justify="right"),
-            Cell(printable(redact(_remarks(record))), style="dim"),
-        )
-    console().print(table)
+
+def _table_lines(records: Sequence[SessionRecord], id_chars: int | None) -> Iterator[str]:
+    """Yield a line for each session, cut to the width of the terminal at its title."""
+    if not records:
+        return
+    header = ("Session", "Last used", "Messages", "Conversation", "Title")
+    rows = [header, *(_row(record, id_chars) for record in records)]
+    widths = [max(text_width(row[column]) for row in rows) for column in range(len(header) - 1)]
+    for number, row in enumerate(rows):
+        cells = [_padded(cell, width, right=column == 2) for column, (cell, width) in enumerate(zip(row, widths))]  # noqa: B905 (the last column has no width)
+        room = columns() - sum(widths) - 2 * len(widths)
+        line = "  ".join((*cells, cut(row[-1], room))).rstrip()
+        yield style(line, bold=True) if not number else line
+
+
+def _row(record: SessionRecord, id_chars: int | None) -> tuple[str, ...]:
+    remarks = _remarks(record)
+    title = f"{record.title} ({remarks})" if record.title and remarks else record.title or remarks
+    cells = (record.id[:id_chars], time_text(record.updated), f"{record.messages:,}", _place(record), title)
+    return tuple(printable(redact(cell)).replace("\n", " ") for cell in cells)
+
+
+def _padded(text: str, width: int, *, right: bool) -> str:
+    space = " " * (width - text_width(text))
+    return space + text if right else text + space
+
+
+def _place(record: SessionRecord) -> str:
+    """Return channel and person, or channel and folder. On a terminal, a long one is cut to the folder's name."""
+    if not record.key:
+        return "(unknown)"
+    name = f"{record.channel}:{record.folder or record.user_id}"
+    if columns() >= PIPE_COLUMNS or len(name) <= _LONGEST_PLACE:
+        return name
+    return clip(f"{record.channel}:…/{os.path.basename(name.rstrip('/'))}", _LONGEST_PLACE)
 
 
 def _remarks(record: SessionRecord) -> str:
@@ -259,117 +400,6 @@ def _remarks(record: SessionRecord) -> str:
     if record.damaged_lines:
         remarks.append(plural(record.damaged_lines, "damaged line"))
     return ", ".join(remarks)
-
-
-def _title(record: SessionRecord) -> str:
-    return f"Session {record.id}, {record.key or 'whose first line is lost'}, {plural(record.messages, 'message')}"
-
-
-def _show_line(line: TranscriptLine) -> None:
-    for text in _shown(line.content, line.number):
-        echo(text)
-
-
-def _shown(content: AnyEntry | Damage, number: int) -> Iterator[str]:
-    match content:
-        case Entry(body=Message() as message, timestamp=when):
-            speaker = style(_speaker(message), fg=_COLOURS[message.role], bold=True)
-            yield f"\n{style(_time(when), dim=True)} {speaker}"
-            for block in message.content:
-                yield _block(block)
-        case Entry(timestamp=when, body=body):
-            text = _event(body)
-            if text:
-                yield style(f"\n{_time(when)} ── {text}", dim=True)
-        case UnknownEntry(type=kind):
-            yield style(f"\n(line {number} is of a kind this version does not know: {kind})", dim=True)
-        case Damage(reason=reason):
-            yield style(f"\n(line {number} cannot be read: {reason})", fg="red")
-
-
-def _event(body: object) -> str:
-    match body:
-        case SessionStart(predecessor=before):
-            return f"session begins, after {before}" if before else "session begins"
-        case CompactionEntry(summary=summary, source=source):
-            return f"compacted ({source}): {summary}"
-        case ResetEntry(reason=reason, successor=after):
-            return f"session ends ({reason})" + (f", goes on in {after}" if after else "")
-        case StateEntry(name=name, value=value):
-            return f"{name}: {_shorten(json.dumps(value, ensure_ascii=False))}"
-        case _:
-            return ""
-
-
-def _block(block: Block) -> str:
-    match block:
-        case Text(text):
-            return text
-        case Thinking(text):
-            return f"(thinking) {_shorten(text)}"
-        case ToolCall(name=name, arguments=arguments):
-            return call_text(name, _shorten(json.dumps(arguments, ensure_ascii=False)))
-        case ToolResult(text=text, is_error=is_error):
-            return result_text(_shorten(text), is_error=is_error)
-        case Attachment(media_type, name):
-            return f"[{name or media_type}]"
-        case _:
-            return f"[{block.fields.get('type', 'unknown')}]"
-
-
-def _shorten(text: str) -> str:
-    return clip(one_line(text), _SHORT)
-
-
-def _speaker(message: Message) -> str:
-    return " ".join((message.sender or "").split()) or _SPEAKERS[message.role]
-
-
-def _time(when: dt.datetime) -> str:
-    return f"{when.astimezone():%Y-%m-%d %H:%M}"
-
-
-# Markdown
-
-
-def _readable(lines: Iterable[TranscriptLine]) -> Iterator[AnyEntry]:
-    for line in lines:
-        if isinstance(line.content, Damage):
-            warn(f"Line {line.number} cannot be read and is left out: {line.content.reason}.")
-        else:
-            yield line.content
-
-
-def _markdown(entry: AnyEntry) -> str:
-    match entry:
-        case Entry(body=Message() as message, timestamp=when):
-            text = "\n\n".join(_markdown_block(block) for block in message.content)
-            return f"## {_speaker(message)}, {_time(when)}\n\n{text}"
-        case Entry(body=CompactionEntry(summary=summary), timestamp=when):
-            quoted = "\n".join(f"> {line}".rstrip() for line in summary.splitlines())
-            return f"---\n\n*Compacted, {_time(when)}:*\n\n{quoted}"
-        case Entry(body=body, timestamp=when):
-            return f"*{_event(body)}, {_time(when)}*"
-        case UnknownEntry(type=kind):
-            return f"*({kind})*"
-
-
-def _markdown_block(block: Block) -> str:
-    match block:
-        case ToolCall(name=name, arguments=arguments):
-            return f"`{name}`\n\n{_fenced(json.dumps(arguments, ensure_ascii=False, indent=2), 'json')}"
-        case ToolResult(text=text):
-            return _fenced(text, "")
-        case _:
-            return _block(block)
-
-
-def _fenced(text: str, language: str) -> str:
-    """Return a text in a code fence longer than any in it."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}{language}\n{text}\n{fence}"
 
 
 __all__ = ["command", "record_json"]

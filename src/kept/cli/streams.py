@@ -32,15 +32,27 @@ which no text contains."""
 _ESCAPE = "\x1b"
 _CSI = "\x1b["
 
+_CONVERT = "Convert it first, for example with: iconv -f latin1 -t utf-8"
 MAX_INPUT_BYTES = 4_000_000
 
 
 def read_stdin(limit: int = MAX_INPUT_BYTES, *, refusal: type[KeptError] = UsageError) -> str:
-    """Read all of standard input. Raise ``refusal`` if it has more bytes than the limit, without reading on."""
+    """Read all of standard input, in UTF-8, or in UTF-16 with a byte order mark.
+
+    Raise ``refusal`` if it has more bytes than the limit, without reading on, and UsageError if it has other bytes:
+    what is stored must be what was meant.
+    """
     raw = sys.stdin.buffer.read(limit + 1)
     if len(raw) > limit:
         raise refusal(f"Standard input has more than the limit of {limit:,} bytes.", hint="Pass less text at a time.")
-    return raw.decode("utf-8", "replace")
+    is_utf16 = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
+    try:
+        text = raw.decode("utf-16" if is_utf16 else "utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise UsageError(f"Standard input is not text in UTF-8 (byte {exc.start + 1}).", hint=_CONVERT) from None
+    if "\0" in text:
+        raise UsageError("Standard input contains NUL bytes: it is binary, or text in UTF-16.", hint=_CONVERT)
+    return text
 
 
 def _is_plain(text: str) -> bool:

@@ -36,7 +36,7 @@ def text_width(text: str) -> int:
 
 def cut(text: str, room: int) -> str:
     """Return a text that takes at most ``room`` columns, with an ellipsis if it was longer."""
-    if text_width(text) <= room:
+    if 2 * len(text) <= room or text_width(text) <= room:
         return text
     return text[: _fitting(text, room - 1)].rstrip() + "…" if room > 1 else ""
 

@@ -40,6 +40,11 @@ class AgentPaths:
         return os.path.join(self.folder, "models.jsonl")
 
     @property
+    def deleted_sessions(self) -> str:
+        """Record of the sessions that the user deleted, without their text."""
+        return os.path.join(self.folder, "deleted.jsonl")
+
+    @property
     def forgotten(self) -> str:
         """Log of passages removed by /forget."""
         return os.path.join(self.folder, "forgotten.jsonl")

@@ -54,7 +54,7 @@ def list_period(
         model=identity.model if identity else None,
         took_ms=(time.perf_counter() - started) * 1000,
         dropped=result.dropped,
-        period=ListedPeriod(_iso(filters.since_ms), _iso(filters.until_ms), text, total),
+        period=ListedPeriod(_zoned(filters.since_ms), _zoned(filters.until_ms), text, total),
     )
 
 
@@ -69,9 +69,12 @@ def _local(timestamp_ms: int | None) -> dt.datetime | None:
     return None if timestamp_ms is None else dt.datetime.fromtimestamp(timestamp_ms / 1000)
 
 
-def _iso(timestamp_ms: int | None) -> str | None:
-    local = _local(timestamp_ms)
-    return None if local is None else local.astimezone().isoformat(timespec="seconds")
+def _zoned(timestamp_ms: int | None) -> dt.datetime | None:
+    return None if timestamp_ms is None else _local_time(timestamp_ms)
+
+
+def _local_time(timestamp_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
 
 
 def explain_no_hits(service: IndexService, filters: Filter) -> tuple[str, ...]:
@@ -100,26 +103,31 @@ def list_files(
     def read(live: Generation) -> tuple[tuple[FileSummary, ...], int]:
         select = list_by_change if order == "change" else list_by_time
         rows, total = select(live, filters, max_results)
-        return tuple(_summary(row, find_opening(live, row), live.notes.find_title(row.path)) for row in rows), total
+        titles = live.conversation_titles([row.path for row in rows if row.source == "sessions"])
+        summaries = (
+            _summary(row, find_opening(live, row), titles.get(row.path) or live.notes.find_title(row.path))
+            for row in rows
+        )
+        return tuple(summaries), total
 
     (files, total), degraded = service.read(read, progress=progress)
     reasons = explain_no_hits(service, filters) if not files else ()
     return Listing(files, total, (*degraded, *reasons))
 
 
-def _summary(row: ListedRow, opening: Opening | None, note_title: str | None) -> FileSummary:
+def _summary(row: ListedRow, opening: Opening | None, own_title: str | None) -> FileSummary:
     lines = [line for text in (opening.texts if opening else ()) for line in text.split("\n")]
     if row.source == "sessions":
-        title = opening.heading if opening else ""
+        title = own_title or (opening.heading if opening else "")
     else:
-        title = note_title or _stem(row.path)
+        title = own_title or _stem(row.path)
     return FileSummary(
         path=row.path,
         source=row.source,
         title=title,
-        excerpt=_excerpt(lines, title),
-        timestamp=_iso(row.timestamp_ms) or "",
-        changed=_iso(row.mtime_ns // 1_000_000) or "",
+        excerpt=_excerpt(lines, "" if row.source == "sessions" else title),
+        timestamp=_local_time(row.timestamp_ms),
+        changed=_local_time(row.mtime_ns // 1_000_000),
         size=row.size,
         session_key=opening.session_key if opening else None,
         channel=opening.channel if opening else None,

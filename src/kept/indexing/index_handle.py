@@ -143,6 +143,11 @@ class IndexHandle:
                 self.opened_index = open_index(self.config.paths, self.workspace.root, self.limits.vectors)
         return self.opened_index
 
+    def retry_writable(self) -> None:
+        """Close an index that could only be read: its disk may be writable now, or another process may have written."""
+        if self.opened_index is not None and self.opened_index.why_read_only:
+            self.close()
+
     def close(self) -> None:
         if self.opened_index is not None:
             self.opened_index.close()

@@ -14,7 +14,7 @@ from kept.config import Config, QuerySettings
 from kept.durable import locked
 from kept.embedding.base import Embedder, usage_of
 from kept.embedding.registry import find_price
-from kept.errors import ConfigError, EmbeddingError, LockBusy, StoreDamaged, StoreError
+from kept.errors import ConfigError, EmbeddingError, LockBusy, StoreDamaged, StoreError, WriteFailed
 from kept.forking import DatabaseLock, register_forkable
 from kept.indexing.index_handle import Freshness, IndexHandle, IndexLimits, drop_outdated
 from kept.indexing.sync import SyncPlanner, SyncRun, should_sync
@@ -202,10 +202,13 @@ class IndexService:
 
     def _sync_for_search(self, progress: Progress | None, growing: str | None = None) -> tuple[tuple[str, ...], bool]:
         """Return warnings about the index, and whether it is as new as the files."""
+        self._handle.retry_writable()
         self._handle.use_embedder_of_index()
-        self._handle.index()
+        index = self._handle.index()
         if not self.settings.sync.on_search:
             return (), False
+        if index.why_read_only:
+            return self._compare_with_files(index.why_read_only)
         if self._freshness.is_fresh(growing):
             return (), True
         try:
@@ -216,11 +219,25 @@ class IndexService:
             return ("Another process is indexing: the newest changes may be missing.",), False
         except StoreDamaged:
             raise
-        except StoreError as exc:
-            return (f"The index could not be brought up to date: {exc.message}",), False
+        except (StoreError, WriteFailed) as exc:
+            return (
+                f"The index could not be brought up to date, so the newest changes may be missing: {exc.message}",
+            ), False
         if report.rebuilt:
             self._handle.notices.append(f"The index was rebuilt: {report.rebuilt}.")
         return report.failures, True
+
+    def _compare_with_files(self, reason: StoreError) -> tuple[tuple[str, ...], bool]:
+        """Return the same for an index that cannot be written."""
+        planner = self._handle.planner()
+        if planner.why_rebuild():
+            return (f"The index may be old, because it cannot be written: {reason.message}",), False
+        changed = planner.count_changed(planner.scan())
+        if not changed:
+            return (), True
+        files = "1 file has" if changed == 1 else f"{changed:,} files have"
+        warning = f"{files} changed since the index was written, and it cannot be written now: {reason.message}"
+        return (warning,), False
 
     def _embedder_for_search(self, settings: QuerySettings) -> tuple[Embedder | None, tuple[str, ...]]:
         """Return the embedder for a query, or None, with the reasons if meaning should count and does not."""
@@ -370,6 +387,7 @@ class IndexService:
         growing: str | None = None,
         retry: bool = False,
     ) -> SyncReport:
+        self._handle.retry_writable()
         planner = self._handle.planner()
         if retry and planner.vectors:
             planner.vectors.retry_now()
@@ -440,6 +458,7 @@ class IndexService:
             warnings=(*self.config.notices, *self.embedder_warnings),
         )
         with self._lock:
+            self._handle.retry_writable()
             try:
                 return add_index_status(status, self._handle.planner(), self.config, self.clock)
             except StoreDamaged:
@@ -485,6 +504,10 @@ class IndexService:
         index, path = self._handle.opened_index, self.path
         opened = index.opened_file if index else None
         self._close_index()
+        if index is not None and index.why_read_only:
+            if is_certain:
+                raise damage
+            return  # an immutable connection does not notice a writer: a new one does
         with locked(f"{path}.lock", wait_s=self.limits.sync_wait_s, purpose="indexing"):
             is_certain = is_certain and opened is not None and file_number(path) == opened
             owner = None if self.settings.store.path else self.workspace.root

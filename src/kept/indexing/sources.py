@@ -34,15 +34,15 @@ STEP_BYTES = 400_000
 
 def scan_sources(workspace: Workspace, sessions_folder: str, settings: MemorySearchSettings) -> Scan:
     """Scan the sources that are enabled."""
-    scans = []
+    notes = transcripts = Scan((), (), ())
     if "memory" in settings.sources:
-        scans.append(scan_workspace(workspace, max_bytes=settings.max_file_bytes))
+        notes = scan_workspace(workspace, max_bytes=settings.max_file_bytes)
     if "sessions" in settings.sources:
-        scans.append(scan_transcripts(sessions_folder))
+        transcripts = scan_transcripts(sessions_folder)
     return Scan(
-        tuple(file for scan in scans for file in scan.files),
-        tuple(problem for scan in scans for problem in scan.problems),
-        tuple(folder for scan in scans for folder in scan.folders),
+        notes.files + transcripts.files,
+        notes.problems + transcripts.problems,
+        notes.folders + transcripts.folders,
     )
 
 

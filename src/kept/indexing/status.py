@@ -56,6 +56,8 @@ def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock
         warnings = [Problem(path, reason) for path, reason in index.live.note_warnings()]
     pending = counts.chunks - counts.vectors if planner.vectors is not None else 0
     degraded = [*status.degraded]
+    if index.why_read_only:
+        degraded.append(f"The index can be searched, not written: {index.why_read_only.message}")
     if rebuild:
         degraded.append(f"The index will be rebuilt: {rebuild}.")
     elif pending:
@@ -71,7 +73,7 @@ def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock
         pending=pending,
         index_bytes=index.size_bytes(),
         cache_entries=cache_entries,
-        last_sync=index.get_meta(META_SYNCED),
+        last_sync=_parse_time(index.get_meta(META_SYNCED)),
         spending=tuple(open_embedding_ledger(config, clock).by_day()),
         degraded=tuple(degraded),
         problems=(*scan.problems, *warnings),
@@ -96,5 +98,13 @@ def _batches_under_way(config: Config, workspace: str) -> tuple[BatchUnderWay, .
     )
 
 
-def _local_time(seconds: int) -> str:
-    return dt.datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
+def _local_time(seconds: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(seconds).astimezone()
+
+
+def _parse_time(text: object) -> dt.datetime | None:
+    """Return a stored time, or None if there is none or it cannot be read."""
+    try:
+        return dt.datetime.fromisoformat(str(text)).astimezone()
+    except ValueError:
+        return None

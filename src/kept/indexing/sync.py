@@ -8,9 +8,10 @@ file whole, in its old or its new state. A kill at any point leaves the committe
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from kept.chunking.markdown import ChunkSize
 from kept.clock import Clock
@@ -42,7 +43,7 @@ RACY_NS = 20_000_000
 FORCED = "it was asked for"
 """Reason of a rebuild that the caller forces."""
 
-_NO_STATE = (-1, 0, 0, 0)
+_state_of = attrgetter("source", "path", "size", "mtime_ns", "ctime_ns")
 
 SEEN_BYTES = 16_384
 """Growth of a transcript that a search asked in it may leave for later: so much is in the agent's context, whole."""
@@ -83,6 +84,14 @@ def is_unchanged(file: SourceFile, row: FileRow) -> bool:
     """Return whether size and times are as indexed. ctime counts too: unlike mtime it cannot be set back."""
     same = (file.size, file.mtime_ns, file.ctime_ns) == (row.size, row.mtime_ns, row.ctime_ns)
     return same and row.ctime_ns + RACY_NS < row.checked_ns
+
+
+def _has_only_grown(path: str, states: Set[Any]) -> bool:
+    """Return whether states that differ are the old and the new one of a transcript that has grown a little."""
+    if len(states) != 2 or any(state[1] != path for state in states):
+        return False
+    smaller, larger = sorted(state[2] for state in states)
+    return bool(larger - smaller < SEEN_BYTES)
 
 
 @frozen
@@ -131,20 +140,11 @@ class SyncPlanner:
         ``growing`` is the path of a transcript that may have grown a little.
         """
         with self.index.reading():
-            if self._files_awaiting_vectors():
+            if self._files_awaiting_vectors() or self.index.live.has_racy_files(RACY_NS, but=growing):
                 return True
             states = self.index.live.file_states()
-        if len(states) != len(scan.files):
-            return True
-        for file in scan.files:
-            size, mtime_ns, ctime_ns, checked_ns = states.get((file.source, file.path), _NO_STATE)
-            if file.path == growing and 0 <= file.size - size < SEEN_BYTES:
-                continue
-            if file.mtime_ns != mtime_ns or file.size != size or file.ctime_ns != ctime_ns:
-                return True
-            if ctime_ns + RACY_NS >= checked_ns:
-                return True
-        return False
+        current = set(map(_state_of, scan.files))
+        return states != current and not (growing and _has_only_grown(growing, states ^ current))
 
     def plan_update(self, scan: Scan) -> SyncTarget:
         """Return the changes to bring into the live tables. Without any, it has no files to read or to remove."""
@@ -317,8 +317,9 @@ class SyncRun:
         started = time.perf_counter()
         if self.batch_runner:
             self.batch_runner.prepare(force=self.force, in_search=self.in_search)
-        is_unbuilt = self.planner.why_rebuild(force=self.force) or self.index.get_meta(META_RECIPE) is None
-        if is_unbuilt or self.planner.has_changes(self.scan, growing=self.growing):
+        is_unbuilt = bool(self.planner.why_rebuild(force=self.force)) or self.index.get_meta(META_RECIPE) is None
+        has_work = is_unbuilt or self.planner.has_changes(self.scan, growing=self.growing)
+        if has_work and not self._can_only_read(is_unbuilt=is_unbuilt):
             with locked(f"{self.index.path}.lock", wait_s=wait_s, purpose="indexing"):
                 self._run_locked()
         tally, files = self.tally, len(self.scan.files)
@@ -339,6 +340,13 @@ class SyncRun:
             failures=tuple(tally.failures),
             took_ms=(time.perf_counter() - started) * 1000,
         )
+
+    def _can_only_read(self, *, is_unbuilt: bool) -> bool:
+        """Return False if the index can be written. Otherwise raise the reason if there is anything to write."""
+        reason = self.index.why_read_only
+        if reason and (is_unbuilt or self.planner.count_changed(self.scan)):
+            raise reason
+        return reason is not None
 
     def _run_locked(self) -> None:
         if not self.index.is_current_file():  # writing to a file that was moved away would be lost

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
 
 from kept.chunking.utterances import UtteranceChunk, chunk_utterances, find_settled
 from kept.errors import SessionError, SessionKeyInvalid
@@ -19,9 +18,10 @@ from kept.indexing.sync import Growth, is_unchanged
 from kept.limits import int64
 from kept.records import Problem, SourceFile
 from kept.redact import redact
+from kept.sessions.echoes import EchoState
 from kept.sessions.entries import Entry, SessionStart
-from kept.sessions.session_key import SessionKey
-from kept.sessions.spoken import Utterance, find_utterance, starts_conversation, storable_text
+from kept.sessions.session_key import SessionKey, conversation_key
+from kept.sessions.spoken import Utterance, UtteranceReader, storable_text
 from kept.sessions.transcript import (
     Damage,
     FileState,
@@ -132,6 +132,8 @@ class _ChunkReader:
         self.state = state
         self.checked_ns = checked_ns
         self.key = start.key
+        self.heading = start.heading
+        self.title = start.title
         self.final_line = start.final_line
         self.resume_at = start.resume_at
         self.resume_hash = start.running_hash
@@ -144,9 +146,10 @@ class _ChunkReader:
         self.problems: list[str] = []
         self.utterances: list[Utterance] = []
         """Those that are not final yet, after those that are only their context."""
-        self.starts: dict[int, tuple[Position, str]] = {}
-        """By line of an utterance: where it starts, and the running hash of the lines before it."""
-        self.starts_conversation = False
+        self.starts: dict[int, tuple[Position, str, EchoState]] = {}
+        """By line of an utterance: where it starts, and running hash and echo state of the lines before it."""
+        self.reader = UtteranceReader(start.echoes)
+        self.resume_echoes = start.echoes
 
     def add_line(self, raw: RawLine) -> None:
         line = parse_line(raw)
@@ -155,14 +158,24 @@ class _ChunkReader:
         match line.content:
             case Damage() as damage if raw.start >= self.known_end:
                 self.problems.append(str(damage))
-            case Entry(body=SessionStart(key=key)) if raw.number == 1:
-                self.key = str(_parse_key(key) or "")
-        self.starts_conversation = self.starts_conversation or starts_conversation(line)
-        utterance = find_utterance(line, starts_conversation=self.starts_conversation)
+            case Entry(id=session_id, body=SessionStart() as session) if raw.number == 1:
+                self._start(session_id, session)
+        self.title = self.title.after(line.content)
+        echoes_before = self.reader.state
+        utterance = self.reader.read(line)
         if utterance is not None:
-            self.starts_conversation = False
             self.utterances.append(utterance)
-            self.starts[utterance.line] = (Position(raw.start, raw.number - 1), hash_before)
+            self.starts[utterance.line] = (Position(raw.start, raw.number - 1), hash_before, echoes_before)
+
+    def _start(self, session_id: str, session: SessionStart) -> None:
+        try:
+            key = conversation_key(session.key, session_id, session.metadata)
+        except SessionKeyInvalid:
+            return
+        folder = session.metadata.get("cwd") if key.user_id == session_id else None
+        self.key = str(key)
+        # A client chooses the user's id, which may be a secret.
+        self.heading = redact(storable_text(f"{key.channel}:{folder if isinstance(folder, str) else key.user_id}"))
 
     def iter_step(self, *, is_last: bool) -> Iterator[PreparedFile | Problem]:
         """Yield problems and the chunks to store after the previous final line, and move that line forward.
@@ -177,7 +190,7 @@ class _ChunkReader:
                 return
             chunks = [chunk for chunk in chunks if chunk.line <= settled.line]
         if settled is not None:
-            self.resume_at, self.resume_hash = self.starts[settled.resume_line]
+            self.resume_at, self.resume_hash, self.resume_echoes = self.starts[settled.resume_line]
             self.final_line = settled.line
             self.utterances = [utterance for utterance in self.utterances if utterance.line >= settled.resume_line]
             self.starts = {utterance.line: self.starts[utterance.line] for utterance in self.utterances}
@@ -190,6 +203,9 @@ class _ChunkReader:
             resume_at=self.resume_at,
             running_hash=self.resume_hash,
             key=self.key,
+            echoes=self.resume_echoes,
+            heading=self.heading,
+            title=self.title,
         )
         row = _make_row(self.file, self.state, self.checked_ns, self.running_hash, checkpoint, self.warning)
         if not is_last:  # a size that differs from the file's makes the next sync read on, if this one ends here
@@ -200,8 +216,7 @@ class _ChunkReader:
     def _new_chunk(self, chunk: UtteranceChunk) -> NewChunk:
         digest, model = sha256(chunk.text).hex(), self.recipe.model or "none"
         key = _parse_key(self.key)
-        heading = _heading(key) if key else ""
-        context = f"{heading} {chunk.day:{DATE_IN_WORDS}} {chunk.context}"
+        context = f"{self.heading} {chunk.day:{DATE_IN_WORDS}} {chunk.context}"
         return NewChunk(
             id=chunk_id(self.file, chunk.line, chunk.line, digest, model),
             start_line=chunk.line,
@@ -209,13 +224,14 @@ class _ChunkReader:
             hash=digest,
             embed_hash=sha256(chunk.embed_text),
             model=model,
-            heading=heading,
+            heading=self.heading,
             text=chunk.text,
             words=segment(chunk.embed_text),
             context_words=segment_context(context, chunk.embed_text),
             timestamp_ms=chunk.timestamp_ms,
             session_key=self.key or None,
             channel=storable_text(key.channel) if key else None,
+            is_recalled=chunk.is_recalled,
         )
 
 
@@ -240,12 +256,6 @@ def _make_row(
     )
 
 
-@lru_cache(maxsize=8)
-def _heading(key: SessionKey) -> str:
-    """Return channel and user as the heading of all chunks. A client chooses the user's id, which may be a secret."""
-    return redact(storable_text(f"{key.channel}:{key.user_id}"))
-
-
 def _parse_key(text: str) -> SessionKey | None:
     try:
         return SessionKey.parse_full(text) if text else None
@@ -262,10 +272,12 @@ def find_unindexed(
     """Return the lines of a transcript that say something and are in no chunk."""
     spans = generation.spans("sessions", citation, first_line, last_line)
     covered = {line for start, end in spans for line in range(max(start, first_line), min(end, last_line) + 1)}
-    missing = []
+    missing, reader = [], UtteranceReader()
     for raw in Transcript(find_cited_path(folder, citation)).iter_raw():
         if raw.number > last_line:
             break
-        if raw.number >= first_line and raw.number not in covered and find_utterance(parse_line(raw)) is not None:
+        utterance = reader.read(parse_line(raw))
+        is_said = utterance is not None and not utterance.is_context
+        if is_said and raw.number >= first_line and raw.number not in covered:
             missing.append(raw.number)
     return tuple(missing)

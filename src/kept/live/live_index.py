@@ -447,6 +447,6 @@ class LiveIndex:
             loop.run()
         except Exception as exc:  # the thread must survive whatever one lead meets
             log.info("leading failed", exc_info=True)
-            self._reporter.report_problem(str(exc) if isinstance(exc, KeptError) else describe_unexpected(exc))
+            self._reporter.report_problem(exc.message if isinstance(exc, KeptError) else describe_unexpected(exc))
             return False
         return True

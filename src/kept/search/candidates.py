@@ -37,7 +37,8 @@ ROWS_BUDGET = 10_000
 
 MIN_CANDIDATES, MAX_CANDIDATES = 40, 200
 
-_SPEAKER = r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] ([^:\n]{1,80}): "
+_SPEAKER = r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] ([^:\n]{1,80}): (?!… )"
+"""Label of a message. A piece that continues a long one has "… " after its label."""
 _ROLES = frozenset({"", "user", "assistant", "tool", "system", "summary"})
 _WORD = re.compile(r"\w+")
 _MAX_LINES_APART = 2
@@ -268,6 +269,16 @@ class CandidatePool:
             other_speaker=float(bool(named) and has_name and speaker not in named),
             machine=float(not has_name and speaker != "user"),
         )
+
+    def speaker(self, row: int) -> str:
+        """Return the name or role of a message's speaker in lower case, or "" for a note or the rest of a message."""
+        return self._speakers.get(row, "")
+
+    def messages_around(self, row: int, steps: int) -> Sequence[ChunkRow]:
+        """Return the messages of the pool before and after this one in its file, up to ``steps`` on each side."""
+        at = self._index_of[row]
+        near = self._utterances[max(0, at - steps) : at + steps + 1]
+        return [other for other in near if other.path == self.chunks[row].path and other.row != row]
 
     def _neighbour(self, chunk: ChunkRow, step: int) -> ChunkRow | None:
         """Return the utterance before (-1) or after (1) this one, or None if it is not in the pool."""

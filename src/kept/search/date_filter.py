@@ -11,6 +11,7 @@ from kept.search.periods import DateLocale, Period, current_locale, is_ambiguous
 _AGO = r"(\d{1,6})\s*(h|d|w|m|y)"
 _UNIT_HOURS = {"h": 1, "d": 24, "w": 24 * 7, "m": 24 * 30, "y": 24 * 365}
 _CLOCK = r"(?:\s+at|\s+um|,)?\s+(\d{1,2})(?::(\d\d))?\s*(am|pm|uhr)?$"
+_PYTHON_HINT = "Use a datetime, a date, a timedelta, or a text such as 'yesterday' or '2026-03-01'."
 _HINT = "Write 2026-03-01, 2026-03-01T14:00, yesterday, 7d, 'last Thursday' or '12 November'."
 
 When = str | dt.date | dt.datetime | dt.timedelta
@@ -29,6 +30,8 @@ def parse_when(when: When, *, now: dt.datetime, end: bool = False, locale: DateL
             return _to_ms(when if when.tzinfo else when.astimezone())
         if isinstance(when, dt.date):
             return _day_to_ms(when, end=end)
+        if not isinstance(when, str):
+            raise UsageError(f"{when!r:.80} is not a date.", hint=_PYTHON_HINT)
         moment = _parse_short(when.strip().lower(), now, end=end)
         if moment is None:
             moment = _parse_words(when, now, locale, end=end)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -15,12 +16,20 @@ from operator import itemgetter
 from kept.config import QuerySettings
 from kept.embedding.base import Embedder
 from kept.errors import EmbeddingError, StoreDamaged
-from kept.records import Dropped, Filter, Hit, ScorePart, cite, project_of_path
+from kept.records import Dropped, Filter, Hit, Occurrence, ScorePart, cite, project_of_path
 from kept.redact import redact
 from kept.search.candidates import CandidatePool, QueryVector, gather_pool
 from kept.search.exact import ExactMatch, lift_exact
 from kept.search.query import ParsedQuery
 from kept.search.query_dates import boost_periods, find_periods
+from kept.search.repetitions import (
+    Arrangement,
+    arrange,
+    find_bystanders,
+    find_repeated_questions,
+    is_question,
+    move_last,
+)
 from kept.search.rerank import Reranker, rerank
 from kept.search.scores import (
     calibrate,
@@ -32,7 +41,7 @@ from kept.search.scores import (
     read_signals,
     vector_share,
 )
-from kept.search.selection import Selection, Windows, make_snippet, select_hits
+from kept.search.selection import Selection, Windows, make_message_snippet, make_snippet, select_hits
 from kept.store.generation import ChunkRow
 from kept.store.index import Index
 from kept.store.vectors import quantise
@@ -79,37 +88,79 @@ def search_index(
     ``vector`` must be of the embedder whose vectors the index holds; None searches by word only. ``reranker`` reads the
     best passages together with the query, if there is one.
     """
-    degraded: tuple[str, ...] = ()
     with index.reading():
-        exact = ExactMatch(query)
-        exact_rows = exact.find_rows(index.words, filters)
-        pool = gather_pool(index, vector, query, settings, filters, exact_rows=exact_rows)
-        ranked = fuse_pool(pool.candidates(query.text, now_ms=now_ms), settings, vector)
-        if periods := find_periods(query.text, _local_time(now_ms)):
-            ranked = boost_periods(ranked, periods, now_ms=now_ms)
-        if filters.scope and filters.scope.name:
-            ranked = prefer_project(ranked, filters.scope)
-        signals = read_signals(ranked, pool.terms, passages=pool.passages)
-        confidence = estimate_confidence(signals, vector_share=vector_share(settings, vector))
-        if reranker:
-            before = ranked
-            ranked, degraded = rerank(before, reranker, query.text, partial(_passage, pool), settings.rerank)
-            confidence = confidence_after_reranking(confidence, before, ranked, settings.rerank.weight)
-        ranked = calibrate(demote_further_passages(ranked), confidence, signals)
-        if exact_rows:
-            exact_chunks = [pool.chunks[row] for row in exact_rows]
-            given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
-            ranked = lift_exact(ranked, exact.compare(exact_chunks, given_titles))
-        scores = {scored.candidate.row: scored.score for scored in ranked}
+        ranking = _rank(index, vector, query, settings, filters, now_ms=now_ms, reranker=reranker)
+        pool, arrangement, degraded = ranking.pool, ranking.arrangement, ranking.degraded
+        scores = {scored.candidate.row: scored.score for scored in arrangement.ranked}
         windows = Windows(pool.chunks, partial(index.live.chunks_around, lines=_WINDOW_LINES), scores, filters)
         selection = select_hits(
-            ranked, pool.chunks, windows, min_score=settings.min_score, max_results=settings.max_results
+            arrangement.ranked,
+            pool.chunks,
+            windows,
+            min_score=settings.min_score,
+            max_results=settings.max_results,
+            repeats=arrangement.repeats,
+            bystanders=arrangement.bystanders,
         )
         if filters.tags and not selection.hits:
             from kept.search.tag_hints import explain_unknown_tags
 
             degraded += explain_unknown_tags(index.live, filters)
-    return _make_result(selection, pool, index.path, degraded)
+        titles = _read_titles(index, (window[0] for _, window in selection.hits))
+    return _make_result(selection, ranking, index.path, degraded, titles)
+
+
+@frozen
+class _Ranking:
+    """The candidates of a query, ranked."""
+
+    pool: CandidatePool
+    arrangement: Arrangement
+    questions: frozenset[int]
+    """Rows of messages that only ask the same, or are found only by such a question. They are not ranked."""
+    degraded: tuple[str, ...]
+
+
+def _rank(
+    index: Index,
+    vector: QueryVector | None,
+    query: ParsedQuery,
+    settings: QuerySettings,
+    filters: Filter,
+    *,
+    now_ms: int,
+    reranker: Reranker | None,
+) -> _Ranking:
+    degraded: tuple[str, ...] = ()
+    exact = ExactMatch(query)
+    exact_rows = exact.find_rows(index.words, filters)
+    pool = gather_pool(index, vector, query, settings, filters, exact_rows=exact_rows)
+    questions = find_repeated_questions(pool, query.text)
+    left_out = questions if is_question(query.text) else frozenset()
+    candidates = pool.candidates(query.text, now_ms=now_ms)
+    if left_out:
+        left_out |= find_bystanders(pool, left_out, same_speaker=True)
+        candidates = [candidate for candidate in candidates if candidate.row not in left_out]
+        exact_rows = [row for row in exact_rows if row not in left_out]
+    ranked = fuse_pool(candidates, settings, vector)
+    if periods := find_periods(query.text, _local_time(now_ms)):
+        ranked = boost_periods(ranked, periods, now_ms=now_ms)
+    if filters.scope and filters.scope.name:
+        ranked = prefer_project(ranked, filters.scope)
+    signals = read_signals(ranked, pool.terms, passages=pool.passages)
+    confidence = estimate_confidence(signals, vector_share=vector_share(settings, vector))
+    if reranker:
+        before = ranked
+        ranked, degraded = rerank(before, reranker, query.text, partial(_passage, pool), settings.rerank)
+        confidence = confidence_after_reranking(confidence, before, ranked, settings.rerank.weight)
+    ranked = calibrate(demote_further_passages(ranked), confidence, signals)
+    if exact_rows:
+        exact_chunks = [pool.chunks[row] for row in exact_rows]
+        given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
+        ranked = lift_exact(ranked, exact.compare(exact_chunks, given_titles))
+    ranked = move_last(ranked, questions - left_out, min_score=settings.min_score)
+    arrangement = arrange(ranked, pool, query.text, min_score=settings.min_score, by_time=not periods)
+    return _Ranking(pool, arrangement, left_out, degraded)
 
 
 def _passage(pool: CandidatePool, row: int) -> str:
@@ -131,7 +182,11 @@ def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: 
     latest = [row for row, *_ in entries[-max_results:]]
     chunks = index.live.get_chunks(latest)
     windows = Windows(chunks, partial(index.live.chunks_around, lines=_WINDOW_LINES), {}, filters)
-    hits = [_make_hit(windows.open(row), row, index.path, score=1.0, parts=_LISTED, listed=True) for row in latest]
+    titles = _read_titles(index, chunks.values())
+    hits = [
+        _make_hit(windows.open(row), row, index.path, score=1.0, parts=_LISTED, listed=True, titles=titles)
+        for row in latest
+    ]
     return IndexSearchResult(tuple(hits), ()), len(entries)
 
 
@@ -149,26 +204,45 @@ def _iter_entries(rows: list[_ListedRow], daily: DailyNotes) -> Iterator[_Listed
 
 
 def _make_result(
-    selection: Selection, pool: CandidatePool, index_path: str, degraded: tuple[str, ...]
+    selection: Selection, ranking: _Ranking, index_path: str, degraded: tuple[str, ...], titles: Mapping[str, str]
 ) -> IndexSearchResult:
-    hits = [
-        _make_hit(
+    chunks, newer_than = ranking.pool.chunks, ranking.arrangement.newer_than
+    shown = {scored.candidate.row for scored, _ in selection.hits}
+    hits = []
+    for scored, window in selection.hits:
+        row = scored.candidate.row
+        hit = _make_hit(
             window,
-            scored.candidate.row,
+            row,
             index_path,
             score=scored.score,
             vector_score=scored.vector,
             text_score=scored.text,
             matched=scored.candidate.matched,
             parts=scored.parts(),
+            titles=titles,
         )
-        for scored, window in selection.hits
-    ]
+        also_in = [_occurrence(chunks[other]) for other in selection.also_in.get(row, ())]
+        older = [_occurrence(chunks[other]) for other in newer_than.get(row, ()) if other in shown]
+        hits.append(replace(hit, also_in=tuple(also_in), newer_than=tuple(older)) if also_in or older else hit)
     dropped = []
     for scored, reason in selection.dropped:
-        chunk = pool.chunks[scored.candidate.row]
+        chunk = chunks[scored.candidate.row]
         dropped.append(Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), scored.score, reason))
+    for chunk in (chunks[row] for row in sorted(ranking.questions)):
+        dropped.append(Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), 0.0, "asks the same"))
     return IndexSearchResult(tuple(hits), tuple(dropped), degraded)
+
+
+def _occurrence(chunk: ChunkRow) -> Occurrence:
+    when = _local_time(chunk.timestamp_ms).isoformat(timespec="seconds")
+    return Occurrence(chunk.path, chunk.start_line, chunk.end_line, chunk.source, when)
+
+
+def _read_titles(index: Index, chunks: Iterable[ChunkRow]) -> dict[str, str]:
+    """Return the titles of the conversations that chunks are from, by path."""
+    paths = {chunk.path for chunk in chunks if chunk.source == "sessions"}
+    return index.live.conversation_titles(paths) if paths else {}
 
 
 def _make_hit(
@@ -182,12 +256,14 @@ def _make_hit(
     matched: Sequence[str] = (),
     parts: tuple[ScorePart, ...] = (),
     listed: bool = False,
+    titles: Mapping[str, str],
 ) -> Hit:
     """Return a hit. Raise `StoreDamaged` if a shown text is not the one that was indexed."""
     for shown in window:
         if hashlib.sha256(shown.text.encode("utf-8", "replace")).hexdigest() != shown.hash:
             raise StoreDamaged(f"{index_path}: the index is damaged (a chunk does not match its hash).")
     chunk = next(shown for shown in window if shown.row == row)
+    text = "\n".join(shown.text for shown in window)
     return Hit(
         path=chunk.path,
         start_line=window[0].start_line,
@@ -195,15 +271,16 @@ def _make_hit(
         score=score,
         vector_score=vector_score,
         text_score=text_score,
-        snippet=make_snippet("\n".join(shown.text for shown in window), matched),
+        snippet=make_message_snippet(text, matched) if chunk.source == "sessions" else make_snippet(text, matched),
         source=chunk.source,
-        timestamp=_local_time(chunk.timestamp_ms).isoformat(timespec="seconds"),
+        timestamp=_local_time(chunk.timestamp_ms),
         heading=chunk.heading,
         parts=parts,
         session_key=chunk.session_key,
         channel=chunk.channel,
         listed=listed,
         project=project_of_path(chunk.path),
+        title=titles.get(chunk.path),
     )
 
 

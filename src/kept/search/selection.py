@@ -8,7 +8,8 @@ utterance is shown twice. A snippet is the part of a longer text with the most m
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import field
 
 from kept.records import DropReason, Filter
 from kept.search.scores import Scored
@@ -22,6 +23,7 @@ DUPLICATE_SHARE = 0.85
 _TOLERANCE = 1e-9
 """Rounding tolerance: a score equal to min_score passes, in whatever order its parts were added up."""
 _WORD = re.compile(r"\w+")
+_LABEL = r"(\[\d{4}-\d\d-\d\d \d\d:\d\d\] [^:\n]{1,80}: )(?:… )?"
 
 Neighbours = Callable[[ChunkRow], Sequence[ChunkRow]]
 """Returns the chunks around one in its file, itself included, in order."""
@@ -33,6 +35,8 @@ Window = tuple[ChunkRow, ...]
 class Selection:
     hits: tuple[tuple[Scored, Window], ...]
     dropped: tuple[tuple[Scored, DropReason], ...]
+    also_in: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """Row of a hit, and rows of messages that repeat it and are shown below it."""
 
 
 def select_hits(
@@ -42,20 +46,28 @@ def select_hits(
     *,
     min_score: float,
     max_results: int,
+    repeats: Mapping[int, int] | None = None,
+    bystanders: Collection[int] = (),
 ) -> Selection:
     """Return the hits, best first, and the reason why each other candidate is dropped.
 
-    A near-duplicate of a better hit goes after all other hits, and is returned only if there is room.
+    A near-duplicate of a better hit goes after all other hits, and is returned only if there is room. ``repeats`` has
+    the row of the note that a message repeats: if the note is a hit, the message is a further occurrence of it, and
+    ``bystanders``, which are found only by such messages, are left out.
     """
     hits: list[tuple[Scored, Window]] = []
     hit_words: list[frozenset[str]] = []
     duplicates: list[Scored] = []
     dropped: list[tuple[Scored, DropReason]] = []
+    also_in: dict[int, list[int]] = {}
+    notes = repeats or {}
     for scored in ranked:
         row = scored.candidate.row
-        if scored.relevance < min_score - _TOLERANCE:
+        if notes.get(row) in windows.shown:
+            also_in.setdefault(notes[row], []).append(row)
+        elif scored.relevance < min_score - _TOLERANCE:
             dropped.append((scored, "below min_score"))
-        elif row in windows.shown:
+        elif windows.shows(chunks[row]) or (also_in and row in bystanders):
             dropped.append((scored, "shown with a better hit"))
         elif len(hits) >= max_results:
             dropped.append((scored, "beyond max_results"))
@@ -68,13 +80,13 @@ def select_hits(
                 hit_words.append(words)
     for scored in duplicates:
         row = scored.candidate.row
-        if row in windows.shown:
+        if windows.shows(chunks[row]):
             dropped.append((scored, "shown with a better hit"))
         elif len(hits) >= max_results:
             dropped.append((scored, "near-duplicate"))
         else:
             hits.append((scored, windows.open(row)))
-    return Selection(tuple(hits), tuple(dropped))
+    return Selection(tuple(hits), tuple(dropped), also_in)
 
 
 def _are_alike(left: frozenset[str], right: frozenset[str]) -> bool:
@@ -100,12 +112,20 @@ class Windows:
         self._filters = filters
         self.shown: set[int] = set()
         """Rows that are shown, as a hit or as the neighbour of one."""
+        self._lines: set[tuple[str, int]] = set()
+        """Path and line of each message that is shown, whole or in part."""
+
+    def shows(self, chunk: ChunkRow) -> bool:
+        """Return whether a chunk is shown already, or another piece of the same message."""
+        return chunk.row in self.shown or (chunk.path, chunk.start_line) in self._lines
 
     def open(self, row: int) -> Window:
         """Return the chunk of a hit with the neighbours that are shown with it."""
         chunk = self._chunks[row]
         window = self._grow(chunk) if chunk.source == "sessions" else (chunk,)
         self.shown.update(shown.row for shown in window)
+        if chunk.source == "sessions":
+            self._lines.update((shown.path, shown.start_line) for shown in window)
         return window
 
     def _grow(self, chunk: ChunkRow) -> Window:
@@ -129,9 +149,19 @@ class Windows:
         # Pieces of one message are not joined: neither has the white space between them.
         beside = (around[near].start_line for near in (at - 1, at + 1) if 0 <= near < len(around))
         is_whole = neighbour.start_line not in beside
-        fits = neighbour.row not in self.shown and len(neighbour.text) < room
+        fits = not self.shows(neighbour) and len(neighbour.text) < room
         is_since = since is None or neighbour.timestamp_ms >= since
         return is_whole and fits and is_since and (until is None or neighbour.timestamp_ms < until)
+
+
+def make_message_snippet(text: str, words: Iterable[str]) -> str:
+    """Return the part of a conversation that is shown. A part of a long message keeps its speaker and time."""
+    label = re.match(_LABEL, text) if len(text) > MAX_CHARS else None
+    if label is None:
+        return make_snippet(text, words)
+    part = make_snippet(text[label.end() :], words, limit=MAX_CHARS - len(label[1]) - 1)
+    continues = label.end() > len(label[1]) and not part.startswith("…")
+    return f"{label[1]}{'…' if continues else ''}{part}"
 
 
 def make_snippet(text: str, words: Iterable[str], *, limit: int = MAX_CHARS) -> str:

@@ -6,6 +6,9 @@ entries             types of entries; an entry as a line and back
 transcript, transcript_paths
                     one file: append, repair, read from either end, resume after growth, delete; its names and citation
 spoken              what a line says, for the index and for people; reading a citation back
+title, client_markup
+                    the title of a conversation; what a person said without the markup of their client
+deleted             deleted sessions, which imports leave out; restore and purge
 record              what is known of a session without reading it; the branch that continues; when it is stale
 catalogue           the records of all sessions; the only SQL of this package
 importers           conversations of other programs

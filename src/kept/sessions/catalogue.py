@@ -156,6 +156,15 @@ class Catalogue:
             newest = self.find(newest.successor) or newest
         return newest
 
+    def find_newest_in(self, channel: str, folder: str) -> SessionRecord | None:
+        """Return the last session of a channel that was held in a folder, and not by a subagent."""
+        where = "WHERE channel = ? AND chat_type = 'direct' AND json_extract(metadata, '$.cwd') = ?"
+        return next(iter(self._select(f"{where} ORDER BY updated_ms DESC LIMIT 1", [channel, folder])), None)
+
+    def channels(self) -> list[str]:
+        query = "SELECT DISTINCT channel FROM sessions WHERE channel <> '' ORDER BY channel"
+        return self.run(lambda db: [channel for (channel,) in db.execute(query)])
+
     def _select(self, rest: str, values: Sequence[Any]) -> list[SessionRecord]:
         return self.run(lambda db: [row.record(self.folder) for row in _load_rows(db, rest, values)])
 
@@ -336,7 +345,7 @@ class Catalogue:
         try:
             db = connect(self.path, _MIGRATIONS, noun=_NOUN)
         except (StoreUnavailable, StoreFull) as exc:
-            if not os.path.isdir(self.folder):
+            if not os.path.isdir(os.path.dirname(self.path)):
                 raise
             reason = f"cannot be used, so every transcript is read: {exc.message}"
             self.report(os.path.basename(self.path), reason)

@@ -31,7 +31,9 @@ Role = Literal["user", "assistant", "tool", "system"]
 ROLES: tuple[Role, ...] = ("user", "assistant", "tool", "system")
 
 MODEL, THINKING, FLUSH = "model", "thinking", "flush"
-"""Names of states that are counted or shown. Others are only kept."""
+TITLE, USER_TITLE = "title", "userTitle"
+"""Names of states that are counted or shown. Others are only kept. ``title`` is the title that an imported conversation
+had in the other program; ``userTitle`` is the one that the user gave it here, which wins."""
 
 FORWARDED = "forwardedFrom"
 """Metadata of a message: who wrote it, if the sender forwarded it."""
@@ -107,6 +109,8 @@ class SessionStart:
 
 @frozen
 class Message:
+    """A message of a conversation. `Message.of` makes one from a text."""
+
     role: Role
     content: tuple[Block, ...]
     sender: str | None = None
@@ -117,7 +121,10 @@ class Message:
 
     @classmethod
     def of(cls, role: Role, text: str, **more: Any) -> Message:
-        return cls(role, (Text(text),), **more)
+        """Return a message with this text. ``role`` is user, assistant, tool or system."""
+        message = cls(role, (Text(text),), **more)
+        require_body(message)
+        return message
 
     @property
     def text(self) -> str:
@@ -276,6 +283,21 @@ def format_entry(entry: AnyEntry) -> bytes:
             assert_never(body)
     head = {"type": kind, "id": entry.id, "parentId": entry.parent_id, "timestamp": format_time(entry.timestamp)}
     return to_json({**head, **fields, **entry.extra}) + b"\n"
+
+
+def require_body(body: object) -> None:
+    """Raise EntryRefused for a body that could not be read back."""
+    if not isinstance(body, Message | SessionStart | CompactionEntry | ResetEntry | StateEntry):
+        raise EntryRefused(
+            f"{body!r:.80} cannot be appended.", hint="Append a Message: Message.of('user', 'the text')."
+        )
+    if not isinstance(body, Message):
+        return
+    if body.role not in ROLES:
+        raise EntryRefused(f"There is no role {body.role!r:.80}.", hint=f"Use {', '.join(ROLES[:-1])} or {ROLES[-1]}.")
+    for block in body.content:
+        if isinstance(block, Text) and not isinstance(block.text, str):
+            raise EntryRefused(f"A message is text, not {block.text!r:.80}.", hint="Decode bytes; format other values.")
 
 
 def to_json(tree: Any) -> bytes:

@@ -21,6 +21,8 @@ from kept.sessions.entries import (
     FLUSH,
     MODEL,
     THINKING,
+    TITLE,
+    USER_TITLE,
     VERSION,
     AnyEntry,
     CompactionEntry,
@@ -31,7 +33,8 @@ from kept.sessions.entries import (
     StateEntry,
     UnknownEntry,
 )
-from kept.sessions.session_key import SessionKey
+from kept.sessions.session_key import conversation_key
+from kept.sessions.title import TitleParts, clean_title, next_opening
 from kept.sessions.transcript import Damage, Position, TranscriptLine
 from kept.sessions.transcript_paths import cite_transcript, parse_transcript_name
 from kept.values import frozen
@@ -74,6 +77,14 @@ class SessionRecord:
     damaged_lines: int
     end: Position
     """Position up to which the transcript was read for this record."""
+    title: str = ""
+    """The user's title, or that of the program it was imported from, or the first words asked. Without secrets."""
+
+    @property
+    def folder(self) -> str:
+        """Folder that an imported conversation was held in. Empty if there is none."""
+        folder = self.metadata.get("cwd")
+        return folder if isinstance(folder, str) else ""
 
     @property
     def citation(self) -> str:
@@ -129,6 +140,8 @@ class RecordBuilder:
     end_reason: str | None = None
     state: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
+    opening: str = ""
+    """The first words asked (`next_opening`)."""
     damaged_lines: int = 0
     lines: int = 0
     size: int = 0
@@ -157,6 +170,7 @@ class RecordBuilder:
         match entry.body:
             case Message(usage=usage):
                 self.messages += 1
+                self.opening = next_opening(self.opening, entry.body)
                 self.active_ms = max(self.active_ms, at)
                 if usage:
                     self.tokens_in += usage.input
@@ -192,11 +206,11 @@ class RecordBuilder:
         self.compactions += start.compactions
         self.state, self.metadata = dict(start.state), dict(start.metadata)
         try:
-            key = SessionKey.parse_full(start.key)
+            key = conversation_key(start.key, entry.id, start.metadata)
         except SessionKeyInvalid:
             self.key = ""
             return
-        self.channel, self.account_id = key.channel, key.account_id
+        self.key, self.channel, self.account_id = str(key), key.channel, key.account_id
         self.chat_type, self.user_id = key.chat_type, key.user_id
 
     def record(self, folder: str) -> SessionRecord:
@@ -209,7 +223,12 @@ class RecordBuilder:
             ended=None if self.ended_ms is None else time_from_ms(self.ended_ms),
             transcript_path=os.path.join(folder, self.file),
             end=Position(self.size, self.lines),
+            title=self._title(),
         )
+
+    def _title(self) -> str:
+        client, chosen = (clean_title(self.state.get(name)) for name in (TITLE, USER_TITLE))
+        return TitleParts(self.opening, client, chosen).text
 
 
 FIELDS = tuple(spec.name for spec in dataclasses.fields(RecordBuilder))

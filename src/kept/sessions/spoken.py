@@ -1,7 +1,8 @@
 """Utterances: the lines of a transcript as they are indexed and shown, with speaker, time and text.
 
 Secrets are redacted here, before anything is stored or shown. Texts of tools are shortened: their beginning tells
-what happened, and the whole is in the transcript. A cited transcript is read back the same way, as it is indexed.
+what happened, and the whole is in the transcript. A cited transcript is read back with everything that its lines say;
+what they repeat from memory is not indexed (`echoes`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
@@ -18,6 +20,7 @@ from kept.errors import PathRefused, SessionNotFound
 from kept.limits import clip, is_utf8, one_line, utf8_safe
 from kept.records import Passage
 from kept.redact import redact
+from kept.sessions.echoes import NO_ECHOES, EchoFilter, EchoState
 from kept.sessions.entries import (
     Attachment,
     Block,
@@ -44,6 +47,8 @@ _SPEAKERS: dict[Kind, str] = {
     "summary": "Summary",
 }
 _SPEAKER_CHARS = 80
+LABEL = r"^\[\d{4}-\d\d-\d\d \d\d:\d\d\] ([^:\n]{1,80}): "
+"""Pattern of `Utterance.label`."""
 _TOOL_CHARS = 200
 _TOOL_CHARS_READ = (1_000, 4_000)
 """How much of a tool's text is redacted to get `_TOOL_CHARS` of it. More is read if most of it is white space."""
@@ -67,6 +72,17 @@ class Utterance:
     text: str
     starts_conversation: bool = False
     """Whether a conversation starts here. Earlier utterances are not its context."""
+    is_recalled: bool = False
+    """Whether an agent answers from memory here: a note says it too, and may have changed since."""
+
+    @property
+    def is_context(self) -> bool:
+        """Whether it is only context of its neighbours: the output of a program is not talk."""
+        return self.kind == "tool"
+
+    @property
+    def label(self) -> str:
+        return f"[{self.when}] {self.speaker}: "
 
     @property
     def with_speaker(self) -> str:
@@ -74,7 +90,7 @@ class Utterance:
 
     @property
     def shown(self) -> str:
-        return f"[{self.when}] {self.with_speaker}"
+        return f"{self.label}{self.text}"
 
 
 def show_utterances(utterances: Sequence[Utterance]) -> str:
@@ -86,8 +102,45 @@ def starts_conversation(line: TranscriptLine) -> bool:
     return isinstance(line.content, Entry) and isinstance(line.content.body, ResetEntry | SessionStart)
 
 
-def find_utterance(line: TranscriptLine, *, starts_conversation: bool = False) -> Utterance | None:
-    """Return what a line says. Return None for settings, thinking, and lines that cannot be read."""
+class UtteranceReader:
+    """Reads the lines of a transcript in order, and returns what is indexed: what was said, without echoes."""
+
+    def __init__(self, state: EchoState = NO_ECHOES) -> None:
+        self._echoes = EchoFilter(state)
+        self._starts_conversation = False
+
+    @property
+    def state(self) -> EchoState:
+        """What the lines so far tell about the next ones."""
+        return self._echoes.state
+
+    def read(self, line: TranscriptLine) -> Utterance | None:
+        """Return what a line says. Return None for settings, thinking, echoes, and lines that cannot be read."""
+        self._starts_conversation = self._starts_conversation or starts_conversation(line)
+        content, is_recalled = None, False
+        if isinstance(line.content, Entry) and isinstance(line.content.body, Message):
+            content, is_recalled = self._echoes.read(line.content.body)
+        utterance = _make_utterance(
+            line, content, starts_conversation=self._starts_conversation, is_recalled=is_recalled
+        )
+        if utterance is not None:
+            self._starts_conversation = False
+        return utterance
+
+
+def find_utterance(line: TranscriptLine) -> Utterance | None:
+    """Return everything that a line says. Return None for settings, thinking, and lines that cannot be read."""
+    return _make_utterance(line, None)
+
+
+def _make_utterance(
+    line: TranscriptLine,
+    content: Sequence[Block] | None,
+    *,
+    starts_conversation: bool = False,
+    is_recalled: bool = False,
+) -> Utterance | None:
+    """Return what a line says. ``content`` replaces the content of its message."""
     if not isinstance(line.content, Entry):
         return None
     body = line.content.body
@@ -95,7 +148,8 @@ def find_utterance(line: TranscriptLine, *, starts_conversation: bool = False) -
     match body:
         case Message(role=role):
             kind = role
-            text = "\n".join(filter(None, (_block_text(block, short=role == "tool") for block in body.content)))
+            blocks = body.content if content is None else content
+            text = "\n".join(filter(None, (_block_text(block, short=role == "tool") for block in blocks)))
             speaker = clip(one_line(redact(body.speaker)), _SPEAKER_CHARS) or _SPEAKERS[role]
         case CompactionEntry(summary=summary):
             kind, text, speaker = "summary", redact(summary), _SPEAKERS["summary"]
@@ -114,6 +168,7 @@ def find_utterance(line: TranscriptLine, *, starts_conversation: bool = False) -
         timestamp_ms=min(_LATEST_MS, max(0, int(when.timestamp() * 1000 + 0.5))),
         text=text,
         starts_conversation=starts_conversation,
+        is_recalled=is_recalled,
     )
 
 
@@ -192,10 +247,12 @@ def read_transcript(folder: str, citation: str, *, start: int = 1, lines: int | 
 
 
 def still_says(folder: str, citation: str, *, start: int, end: int, text: str) -> bool:
-    """Return whether these lines of a transcript still contain a text as it was indexed."""
+    """Return whether these lines of a transcript still contain a text as it was indexed: line by line, because echoes
+    are left out, and without its labels, because every piece of a long message has one."""
     lines = takewhile(lambda line: line.number <= end, _iter_from(locate_transcript(folder, citation), start))
     utterances = (find_utterance(line) for line in lines)
-    return text in show_utterances([utterance for utterance in utterances if utterance is not None])
+    whole = show_utterances([utterance for utterance in utterances if utterance is not None])
+    return all(re.sub(LABEL, "", line).strip("… ") in whole for line in text.split("\n"))
 
 
 def locate_transcript(folder: str, citation: str) -> Transcript:

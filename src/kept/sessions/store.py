@@ -11,13 +11,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 from kept.clock import Clock, SystemClock, new_id
 from kept.config import Config, load_config
 from kept.durable import locked, make_private_folder
 from kept.errors import (
     SessionAmbiguous,
+    SessionDeleted,
     SessionExists,
     SessionKeyInvalid,
     SessionNotFound,
@@ -25,13 +26,24 @@ from kept.errors import (
     TranscriptTooNew,
     TranscriptUnwritable,
     UsageError,
+    UsedAfterClose,
 )
 from kept.forking import register_forkable
 from kept.records import Problem
 from kept.sessions.catalogue import Catalogue, CatalogueLimits
+from kept.sessions.deleted import (
+    DeletedSession,
+    DeletedSessions,
+    hash_first_message,
+    original_path,
+    purge_transcript,
+    rename_deleted,
+    rename_restored,
+)
 from kept.sessions.entries import (
     MODEL,
     THINKING,
+    USER_TITLE,
     VERSION,
     AnyEntry,
     Body,
@@ -40,7 +52,9 @@ from kept.sessions.entries import (
     Message,
     ResetEntry,
     SessionStart,
+    StateEntry,
     drop_invalid_counts,
+    require_body,
     whole_ms,
 )
 from kept.sessions.record import SessionRecord, active_branch, policy_for, staleness
@@ -51,11 +65,13 @@ from kept.sessions.transcript import (
     Position,
     Transcript,
     TranscriptLine,
-    purge_transcript,
-    rename_deleted,
-    was_deleted,
 )
-from kept.sessions.transcript_paths import transcript_name
+from kept.sessions.transcript_paths import (
+    CITED_FOLDER,
+    is_transcript_citation,
+    parse_transcript_name,
+    transcript_name,
+)
 from kept.values import frozen
 
 _CARRIED_OVER = (MODEL, THINKING)
@@ -100,11 +116,16 @@ class SessionStore:
     def __init__(
         self, config: Config, *, clock: Clock | None = None, catalogue_limits: CatalogueLimits | None = None
     ) -> None:
+        if not isinstance(cast("object", config), Config):
+            hint = "Open the sessions of an agent with SessionStore.open()."
+            raise UsageError(f"SessionStore() takes a Config, not {config!r:.80}.", hint=hint)
+        self._is_closed = False
         self.config = config
         self.agent_id = config.agent_id
         self.clock = clock or SystemClock()
         self.folder = config.paths.sessions
-        self._catalogue = Catalogue(config.paths.catalogue, self.folder, catalogue_limits)
+        self._open_catalogue = Catalogue(config.paths.catalogue, self.folder, catalogue_limits)
+        self._deleted = DeletedSessions(config.paths.deleted_sessions, self.folder)
         self._transcripts: OrderedDict[str, Transcript] = OrderedDict()
         self._lock = threading.Lock()
         register_forkable(self)
@@ -143,7 +164,15 @@ class SessionStore:
         self.close()
 
     def close(self) -> None:
-        self._catalogue.close()
+        """Close the catalogue. Every later use raises UsedAfterClose, except another `close`."""
+        self._is_closed = True
+        self._open_catalogue.close()
+
+    @property
+    def _catalogue(self) -> Catalogue:
+        if self._is_closed:
+            raise UsedAfterClose("The sessions are closed.", hint="Open them again with SessionStore.open().")
+        return self._open_catalogue
 
     def take_problems(self) -> tuple[Problem, ...]:
         """Return what was repaired or is damaged. Each problem is returned once."""
@@ -174,13 +203,19 @@ class SessionStore:
         return None if newest is None or newest.ended else newest
 
     def get(self, reference: str) -> SessionRecord:
-        """Return a session by its id, the beginning of its id, or the key of its conversation, full or short."""
+        """Return a session by its id, the beginning of its id, or the key of its conversation, full or short.
+
+        The citation of a transcript is taken too, and ``claude-code:FOLDER`` is the last conversation in that folder.
+        """
+        if is_transcript_citation(reference):
+            reference = parse_transcript_name(reference.removeprefix(CITED_FOLDER))[0]
         self._catalogue.refresh_names()
         exact = self._catalogue.find(reference)
         if exact is not None:
             return self._catalogue.refresh_one(exact.transcript_path) or exact
         if ":" in reference:
-            newest = self._find_newest(parse_key(reference, agent_id=self.agent_id))
+            key = parse_key(reference, agent_id=self.agent_id)
+            newest = self._find_newest(key) or self._catalogue.find_newest_in(key.channel, key.user_id)
             if newest is None:
                 raise SessionNotFound(f"There is no session of {reference}.")
             return newest
@@ -208,6 +243,11 @@ class SessionStore:
         """Return the sessions, most recently used first. Of the transcripts, only additions are read."""
         self._catalogue.refresh()
         return self._catalogue.recent(channel=channel, limit=limit)
+
+    def channels(self) -> list[str]:
+        """Return the channels that sessions are on."""
+        self._catalogue.refresh_names()
+        return self._catalogue.channels()
 
     def _find_newest(self, key: SessionKey) -> SessionRecord | None:
         self._catalogue.refresh_names()
@@ -286,7 +326,7 @@ class SessionStore:
         replaced: its transcript could not be restored then."""
         if not successor or not _ID.fullmatch(successor) or self._catalogue.find(successor) is not None:
             return False
-        return not was_deleted(self.folder, successor)
+        return self._deleted.find(successor) is None
 
     def adopt(
         self,
@@ -296,12 +336,26 @@ class SessionStore:
         session_id: str,
         created: dt.datetime,
     ) -> SessionRecord:
-        """Create a session from a conversation of another program, with its own ids and times, all or nothing."""
+        """Create a session from a conversation of another program, with its own ids and times, all or nothing.
+
+        Raise SessionDeleted if the user deleted it, and SessionExists if its id belongs to another session.
+        """
+        entries = tuple(entries)
         with self._folder_locked():
             self._catalogue.refresh_listing()
             if self._catalogue.find(session_id) is not None:
                 raise SessionExists(f"There is a session {session_id} already.")
+            self.require_not_deleted(session_id, entries)
             return self._create(start, session_id, created=created, entries=entries)
+
+    def require_not_deleted(self, session_id: str, entries: Iterable[AnyEntry]) -> None:
+        """Raise SessionDeleted if the user deleted the conversation with these entries, and SessionExists if they
+        deleted another one that has its id: that can be restored."""
+        deleted = self._deleted.find(session_id)
+        if deleted is not None and deleted.is_same(entries):
+            raise SessionDeleted(f"Session {session_id} was deleted.")
+        if deleted is not None:
+            raise SessionExists(f"Another session {session_id} was deleted and can be restored.")
 
     def extend(self, session_id: str, entries: Sequence[AnyEntry], *, after: str) -> SessionRecord:
         """Append entries that an adopted conversation got in the other program.
@@ -360,6 +414,8 @@ class SessionStore:
         """
         if not bodies:
             return ()
+        for body in bodies:
+            require_body(body)
         located = self._catalogue.locate(session_id)
         if located is None:
             raise SessionNotFound(f"There is no session '{session_id}'.")
@@ -382,6 +438,12 @@ class SessionStore:
                 # The entries are on disk. The catalogue catches up when it is next used.
                 log.warning("session %s: the catalogue could not be brought up to date (%s)", session_id, exc.code)
         return tuple(entries)
+
+    def rename(self, session_id: str, title: str) -> SessionRecord:
+        """Give a session a title. An empty one removes it, so that the session has its former title again."""
+        record = self.get(session_id)
+        self.append(record.id, StateEntry(USER_TITLE, title.strip() or None))
+        return self.get(record.id)
 
     def compact(
         self,
@@ -442,15 +504,65 @@ class SessionStore:
     # deleting
 
     def delete(self, session_id: str, *, purge: bool = False) -> str | None:
-        """Delete a session. Its transcript is renamed, and the new path returned; with ``purge`` it is deleted."""
+        """Delete a session. Its transcript is renamed, and the new path returned; with ``purge`` it is removed.
+
+        It stays deleted: an import of the same conversation leaves it out until it is restored. ``purge`` also
+        removes the transcript of a session that was deleted before.
+        """
         with self._folder_locked():
-            path = self.get(session_id).transcript_path
+            try:
+                record = self.get(session_id)
+            except SessionNotFound:
+                if not purge or self._deleted.find(session_id) is None:
+                    raise
+                self._purge(session_id)
+                return None
+            path = record.transcript_path
             with self._transcript(path).appending():
-                new_path = None if purge else rename_deleted(path, self.clock.now())
+                first = hash_first_message(line.content for line in Transcript(path).iter_lines())
+                new_path = rename_deleted(path, self.clock.now())
+                self._deleted.add(record.id, first, whole_ms(self.clock.now()))
                 if purge:
-                    purge_transcript(path)
+                    self._purge(record.id)
             self._catalogue.forget(os.path.basename(path))
-        return new_path
+        return None if purge else new_path
+
+    def _purge(self, session_id: str) -> None:
+        while (deleted := self._deleted.find(session_id)) and deleted.transcript_path is not None:
+            self._deleted.ensure_added(deleted, whole_ms(self.clock.now()))
+            purge_transcript(deleted.transcript_path)
+
+    def restore(self, reference: str) -> tuple[DeletedSession, SessionRecord | None]:
+        """Bring back a deleted session, by its id or the beginning of it. Return what it was and what it is now.
+
+        The record is None if its transcript was purged. Then the next import brings it back, if the other program
+        still has the conversation.
+        """
+        with self._folder_locked():
+            deleted = self._deleted.get(reference)
+            record = None
+            if deleted.transcript_path is not None:
+                self._require_free(deleted.id, original_path(deleted.transcript_path))
+                record = self._catalogue.refresh_one(rename_restored(deleted.transcript_path))
+            self._deleted.remove(deleted.id, whole_ms(self.clock.now()))
+        return deleted, record
+
+    def _require_free(self, session_id: str, path: str) -> None:
+        self._catalogue.refresh_names()
+        if self._catalogue.find(session_id) is not None or os.path.lexists(path):
+            hint = "Nothing was changed. Delete that one first."
+            raise SessionExists(f"There is a session {session_id} already.", hint=hint)
+
+    def deleted(self) -> list[DeletedSession]:
+        """Return the deleted sessions, the last one first."""
+        if not os.path.isdir(self.folder):
+            return []
+        self._catalogue.refresh_names()
+        return [session for session in self._deleted.all() if self._catalogue.find(session.id) is None]
+
+    def find_deleted(self, session_id: str) -> DeletedSession | None:
+        """Return a session that was deleted and not restored, by its id."""
+        return self._deleted.find(session_id)
 
     # files
 

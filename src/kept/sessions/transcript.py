@@ -2,10 +2,7 @@
 
 A line counts once it ends with a line break. A crash may leave a torn end: bytes after the last line break. The next
 writer, or a reader that meets it, repairs it: an entry that lacks only its line break gets one, anything else is cut
-off and kept in a file beside the transcript. A deleted transcript is renamed, so that a person can restore it by its
-old name, or purged:
-
-20260314T150926Z_ID.jsonl.deleted-20260401T080000
+off and kept in a file beside the transcript.
 
 Lines that were read once need not be read again. A reader stores up to where it has read. The next reader checks that
 the transcript still has those bytes and continues after them; if it was changed in any other way, it is read from the
@@ -14,7 +11,6 @@ beginning. The catalogue keeps a `ReadEnd` per transcript, the index a `Transcri
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import json
 import os
@@ -22,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from kept.durable import TORN_ENDING, append_durably, locked, move_torn_end, sync_folder, write_atomic
+from kept.durable import append_durably, locked, move_torn_end, write_atomic
 from kept.errors import (
     LockMissing,
     SessionExists,
@@ -32,16 +28,15 @@ from kept.errors import (
     WriteFailed,
 )
 from kept.limits import int64
+from kept.sessions.echoes import NO_ECHOES, EchoState
 from kept.sessions.entries import AnyEntry, DamagedEntry, Entry, Message, format_entry, parse_entry
-from kept.sessions.transcript_paths import parse_transcript_name
+from kept.sessions.title import TitleParts
 from kept.values import frozen
 
 LOCK_WAIT_S = 30.0
 BLOCK_BYTES = 1 << 16
 _LARGEST_BLOCK = 1 << 22
 _TAIL_BYTES = 512
-_DELETED = ".deleted-"
-_MOST_COPIES = 1_000
 
 
 @frozen
@@ -410,6 +405,11 @@ class TranscriptCheckpoint:
     """Hash of all lines before ``resume_at`` (`extend_hash`)."""
     key: str
     """Key of the session. Empty if the first line, which has it, is lost."""
+    echoes: EchoState = NO_ECHOES
+    """What the lines before ``resume_at`` tell about those after it."""
+    heading: str = ""
+    """Channel and person, or for an imported conversation channel and folder."""
+    title: TitleParts = TitleParts()
 
     def to_json(self) -> str:
         read, resume_at = self.read, self.resume_at
@@ -421,6 +421,10 @@ class TranscriptCheckpoint:
             "again": {"offset": resume_at.offset, "lines": resume_at.lines},
             "chain": self.running_hash,
             "key": self.key,
+            "echoes": self.echoes.to_json(),
+            "heading": self.heading,
+            "title": self.title.text,
+            "titles": self.title.to_list(),
         }
         return json.dumps(fields, separators=(",", ":"))
 
@@ -435,6 +439,9 @@ class TranscriptCheckpoint:
                 resume_at=Position(fields["again"]["offset"], fields["again"]["lines"]),
                 running_hash=fields["chain"],
                 key=fields["key"],
+                echoes=EchoState.from_json(fields["echoes"]),
+                heading=fields["heading"],
+                title=TitleParts.from_list(fields["titles"]),
             )
         except (ValueError, TypeError, KeyError):
             return None
@@ -446,42 +453,3 @@ def extend_hash(running_hash: str, raw: bytes) -> str:
     Unlike a plain SHA-256 of the file, its state is a short text, so it can be stored and continued at any line.
     """
     return hashlib.sha256(running_hash.encode() + raw).hexdigest()
-
-
-# deleting; the caller holds the transcript's lock
-
-
-def rename_deleted(path: str, now: dt.datetime) -> str:
-    """Give a transcript a name that is not a transcript's. Return the new path."""
-    name = f"{path}{_DELETED}{now:%Y%m%dT%H%M%S}"
-    candidates = (name, *(f"{name}.{number}" for number in range(2, _MOST_COPIES)))
-    new_path = next(candidate for candidate in candidates if not os.path.lexists(candidate))
-    with _unremovable(path):
-        os.rename(path, new_path)
-        sync_folder(os.path.dirname(path))
-    return new_path
-
-
-def purge_transcript(path: str) -> None:
-    """Delete a transcript for good, with the torn ends that were cut off it."""
-    with _unremovable(path):
-        os.unlink(path)
-        try:
-            os.unlink(path + TORN_ENDING)
-        except FileNotFoundError:
-            pass
-        sync_folder(os.path.dirname(path))
-
-
-@contextmanager
-def _unremovable(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as exc:
-        raise TranscriptUnwritable(f"{path}: could not be removed ({exc.strerror}).") from exc
-
-
-def was_deleted(folder: str, session_id: str) -> bool:
-    """Return whether a deleted transcript of this session is in the folder."""
-    names = (name.partition(_DELETED) for name in os.listdir(folder))
-    return any(mark and parse_transcript_name(original)[0] == session_id for original, mark, _ in names)

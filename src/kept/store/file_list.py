@@ -37,19 +37,20 @@ def list_by_time(generation: Generation, filters: Filter, limit: int) -> tuple[l
     """Return the files with a chunk that passes the filter, newest first, and how many there are in all."""
     where, values = filter_sql(filters)
     file_where, file_values = _file_filter(filters)
-    newest = (
-        f"(SELECT max(c.timestamp) FROM {generation.prefix}chunks c"
-        f" WHERE c.source = f.source AND c.path = f.path AND {where})"
-    )
-    if filters == Filter(sources=filters.sources, path=filters.path, scope=filters.scope):
-        newest = f"coalesce({newest}, f.mtime_ns / 1000000)"  # an empty note has no chunk
+    moments = f"SELECT source, path, max(timestamp) AS moment FROM {generation.prefix}chunks c WHERE {where}"
+    moments += " GROUP BY source, path"
+    if filters == Filter(sources=filters.sources, path=filters.path, scope=filters.scope):  # an empty note has no chunk
+        moments += (
+            f" UNION ALL SELECT source, path, mtime_ns / 1000000 FROM {generation.prefix}files c WHERE {file_where}"
+            f" AND NOT EXISTS (SELECT 1 FROM {generation.prefix}chunks t WHERE t.source = c.source AND t.path = c.path)"
+        )
+        values = [*values, *file_values]
+    newest = f"SELECT *, count(*) OVER () AS total FROM ({moments}) ORDER BY moment DESC, path LIMIT ?"
     query = (
-        "SELECT source, path, size, mtime_ns, moment, count(*) OVER () FROM"
-        f" (SELECT f.source, f.path, f.size, f.mtime_ns, {newest} AS moment"
-        f" FROM (SELECT * FROM {generation.prefix}files c WHERE {file_where}) f)"
-        " WHERE moment IS NOT NULL ORDER BY moment DESC, path LIMIT ?"
+        f"SELECT f.source, f.path, f.size, f.mtime_ns, moment, total FROM ({newest})"
+        f" JOIN {generation.prefix}files f USING (source, path) ORDER BY moment DESC, path"
     )
-    return _rows(generation, query, [*values, *file_values, limit])
+    return _rows(generation, query, [*values, limit])
 
 
 def list_by_change(generation: Generation, filters: Filter, limit: int) -> tuple[list[ListedRow], int]:

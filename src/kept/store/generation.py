@@ -6,8 +6,9 @@ First the rows, then `Generation`, and the SQL condition of a filter. `note_tabl
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import fields
 from functools import cache
 from operator import attrgetter
@@ -21,7 +22,7 @@ from kept.store.note_tables import NOTE_TABLES, NoteRow, NoteTables
 from kept.store.vectors import VectorLimits, VectorTable
 from kept.values import frozen
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Incremented with generation.sql: an index of another version is rebuilt."""
 
 _MERGE_SHARE = 10
@@ -64,6 +65,7 @@ class NewChunk:
     timestamp_ms: int
     session_key: str | None = None
     channel: str | None = None
+    is_recalled: bool = False
 
 
 @frozen
@@ -95,6 +97,8 @@ class ChunkRow:
     timestamp_ms: int
     session_key: str | None = None
     channel: str | None = None
+    is_recalled: int = 0
+    """1 for an answer that an agent gave from memory."""
 
 
 @frozen
@@ -112,7 +116,9 @@ _HAS_TAG = (
 _FILE_FIELDS = tuple(spec.name for spec in fields(FileRow))
 _FILE_COLUMNS = ", ".join(_FILE_FIELDS)
 _file_values = attrgetter(*_FILE_FIELDS)
-_CHUNK_COLUMNS = "row, source, path, start_line, end_line, hash, heading, text, timestamp, session_key, channel"
+_CHUNK_COLUMNS = (
+    "row, source, path, start_line, end_line, hash, heading, text, timestamp, session_key, channel, recalled"
+)
 
 
 @cache
@@ -153,10 +159,14 @@ class Generation:
         query = f"SELECT {_FILE_COLUMNS} FROM {self.prefix}files"
         return {(row[0], row[1]): FileRow(*row) for row in self.db.execute(query)}
 
-    def file_states(self) -> dict[tuple[str, str], tuple[int, int, int, int]]:
-        """Return size, mtime, ctime and time of the last check of each file, by source and path."""
-        query = f"SELECT source, path, size, mtime_ns, ctime_ns, checked_ns FROM {self.prefix}files"
-        return {(row[0], row[1]): row[2:] for row in self.db.execute(query)}
+    def file_states(self) -> set[Any]:
+        """Return source, path, size, mtime and ctime of each file."""
+        return set(self.db.execute(f"SELECT source, path, size, mtime_ns, ctime_ns FROM {self.prefix}files"))
+
+    def has_racy_files(self, tick_ns: int, *, but: str | None = None) -> bool:
+        """Return whether a file other than ``but`` was read within a tick of the clock of its last change."""
+        query = f"SELECT 1 FROM {self.prefix}files WHERE ctime_ns + ? >= checked_ns AND path IS NOT ? LIMIT 1"
+        return self.db.execute(query, (tick_ns, but)).get is not None
 
     def note_warnings(self) -> list[tuple[str, str]]:
         """Return the path and the warning of each note that was unusual when it was indexed."""
@@ -222,8 +232,8 @@ class Generation:
     def _insert(self, source: str, path: str, chunk: NewChunk, rest_hash: bytes) -> None:
         self.db.execute(
             f"INSERT INTO {self.prefix}chunks (id, source, path, start_line, end_line, hash, embed_hash, model,"
-            " heading, text, timestamp, session_key, channel, rest_hash)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " heading, text, timestamp, session_key, channel, recalled, rest_hash)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 chunk.id,
                 source,
@@ -238,6 +248,7 @@ class Generation:
                 chunk.timestamp_ms,
                 chunk.session_key,
                 chunk.channel,
+                int(chunk.is_recalled),
                 rest_hash,
             ),
         )
@@ -305,6 +316,15 @@ class Generation:
         """Return key, spelling and number of notes of each tag, without those of projects outside the scope."""
         return self.notes.count_tags(*scope_sql(scope)) if scope else self.notes.count_tags()
 
+    def conversation_titles(self, paths: Collection[str]) -> dict[str, str]:
+        """Return the titles of transcripts by path, of those that have one."""
+        query = (
+            f"SELECT path, json_extract(mark, '$.title') FROM {self.prefix}files"
+            " WHERE source = 'sessions' AND json_valid(mark) AND path IN (SELECT value FROM json_each(?))"
+        )
+        rows = self.db.execute(query, (json.dumps(list(paths)),)) if paths else ()
+        return {path: title for path, title in rows if title and isinstance(title, str)}
+
     def counts(self) -> IndexCounts:
         by_source: dict[str, dict[str, int]] = {}
         for source, files in self.db.execute(f"SELECT source, count(*) FROM {self.prefix}files GROUP BY source"):
@@ -326,6 +346,7 @@ def _rest_hash(chunk: NewChunk, *, with_time: bool) -> bytes:
         chunk.heading,
         chunk.session_key or "",
         chunk.channel or "",
+        "recalled" if chunk.is_recalled else "",
         str(chunk.timestamp_ms) if with_time else "",
         chunk.context_words,
         chunk.words,
@@ -348,18 +369,17 @@ def filter_sql(filters: Filter) -> tuple[str, list[Any]]:
             folder = filters.path.rstrip("/")
             clauses.append("(c.path = ? OR substr(c.path, 1, ?) = ?)")
             values.extend((folder, len(folder) + 1, folder + "/"))
-    if filters.session_key is not None:
-        clauses.append("c.session_key = ?")
-        values.append(filters.session_key)
-    if filters.channel is not None:
-        clauses.append("c.channel = ?")
-        values.append(filters.channel)
-    if filters.since_ms is not None:
-        clauses.append("c.timestamp >= ?")
-        values.append(filters.since_ms)
-    if filters.until_ms is not None:
-        clauses.append("c.timestamp < ?")
-        values.append(filters.until_ms)
+    comparisons = (
+        ("c.path = ?", filters.transcript),
+        ("c.session_key = ?", filters.session_key),
+        ("c.channel = ?", filters.channel),
+        ("c.timestamp >= ?", filters.since_ms),
+        ("c.timestamp < ?", filters.until_ms),
+    )
+    for clause, value in comparisons:
+        if value is not None:
+            clauses.append(clause)
+            values.append(value)
     for tag in filters.tags:
         clauses.append(_HAS_TAG)
         values.append(tag)

@@ -30,6 +30,7 @@ CREATE TABLE {p}chunks (
   timestamp  INTEGER NOT NULL,     -- milliseconds
   session_key TEXT,                -- whose conversation; NULL for a note
   channel    TEXT,
+  recalled   INTEGER NOT NULL,     -- 1 for an answer that an agent gave from memory
   rest_hash  BLOB NOT NULL         -- hash of what the id does not cover: a chunk is unchanged if both are the same
 );
 

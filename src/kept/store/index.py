@@ -13,7 +13,8 @@ import apsw
 
 from kept import sqlite
 from kept.config.agent_paths import AgentPaths
-from kept.errors import StoreDamaged
+from kept.errors import StoreDamaged, StoreError, StoreFull, StoreUnavailable
+from kept.limits import is_utf8
 from kept.records import Filter
 from kept.sqlite import database_files, file_number, immediate, pack_rows, snapshot, translated
 from kept.store.generation import SCHEMA_VERSION, Generation, filter_sql
@@ -35,12 +36,26 @@ def connect(path: str) -> apsw.Connection:
     return sqlite.connect(path, _MIGRATIONS, noun="index")
 
 
+def _connect_or_read(path: str) -> tuple[apsw.Connection, StoreError | None]:
+    """Return a connection, and the reason if it can only read: an index is searched on a disk without space, too."""
+    try:
+        return connect(path), None
+    except (StoreFull, StoreUnavailable) as exc:
+        reason = sqlite.why_unwritable(path, exc)
+        if not is_utf8(path) or not os.path.exists(path):
+            raise reason from exc
+        try:
+            return sqlite.connect_read_only(path, _MIGRATIONS, noun="index"), reason
+        except (StoreFull, StoreUnavailable):
+            raise reason from exc
+
+
 class Index:
     """An open index file. Threads that share it need a lock of their own."""
 
     def __init__(self, path: str, vector_limits: VectorLimits | None = None) -> None:
         self.path = path
-        self.db: apsw.Connection = connect(path)
+        self.db, self.why_read_only = _connect_or_read(path)
         self.opened_file = file_number(path)
         self.cache = EmbeddingCache(self.db)
         self._vector_limits = vector_limits
@@ -48,6 +63,8 @@ class Index:
         try:
             with translated(path, noun="index"):
                 if not self._is_of_this_schema():
+                    if self.why_read_only:
+                        raise self.why_read_only
                     self._create_first_generation()
                 self.words = WordIndex(self.db)
         except BaseException:  # whatever happens, also KeyboardInterrupt, must not leave the file open
@@ -86,6 +103,8 @@ class Index:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
+        if self.why_read_only:
+            raise self.why_read_only
         with translated(self.path, noun="index"), immediate(self.db):
             yield
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -19,8 +20,8 @@ from kept.records import (
 )
 from kept.redact import redact
 
-_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "listed", "project"}
-"""Fields that JSON has for conversations only, in a list only, when explaining only, or after the others."""
+_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "title", "listed", "project", "alsoIn", "newerThan"}
+"""Fields that JSON has for conversations only, in a list only, when explaining only, if not empty, or at the end."""
 
 
 def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any]:
@@ -45,9 +46,12 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     shape["heading"] = hit.heading or None
     shape["project"] = hit.project
     if hit.source == "sessions":
-        shape |= {"sessionKey": redact(hit.session_key or "") or None, "channel": hit.channel}
+        shape |= {"sessionKey": redact(hit.session_key or "") or None, "channel": hit.channel, "title": hit.title}
     if hit.listed:
         shape["listed"] = True
+    for name, occurrences in (("alsoIn", hit.also_in), ("newerThan", hit.newer_than)):
+        if occurrences:
+            shape[name] = [{**to_json(other), "citation": other.citation} for other in occurrences]
     if explain:
         shape["parts"] = to_json(hit.parts)
     return shape
@@ -124,7 +128,7 @@ def status_json(status: Status) -> dict[str, Any]:
         "agent": status.agent,
         "indexBytes": status.index_bytes,
         "cache": {"entries": status.cache_entries, "maxEntries": status.cache_max_entries},
-        "lastSync": status.last_sync,
+        "lastSync": to_json(status.last_sync),
         "ledger": to_json(status.spending),
         "batches": to_json(status.batches),
         "heals": to_json(status.heals),
@@ -139,7 +143,7 @@ def status_json(status: Status) -> dict[str, Any]:
 
 
 def to_json(value: Any) -> Any:
-    """Return a record as a dict: its fields in camelCase, floats rounded to six digits."""
+    """Return a record as a dict: its fields in camelCase, floats rounded to six digits, times in ISO 8601."""
     if is_dataclass(value):
         shape = {}
         for spec in fields(value):
@@ -148,4 +152,6 @@ def to_json(value: Any) -> Any:
         return shape
     if isinstance(value, list | tuple):
         return [to_json(item) for item in value]
+    if isinstance(value, dt.datetime):
+        return value.isoformat(timespec="seconds")
     return round(value, 6) if isinstance(value, float) else value

@@ -82,12 +82,18 @@ _HIT_ALWAYS: dict[str, Schema] = {
     ),
     "project": or_null(text("Project that it belongs to; null if it is shared.")),
 }
+_OCCURRENCE: Schema = closed(
+    {name: _HIT_ALWAYS[name] for name in ("path", "startLine", "endLine", "source", "timestamp", "citation")}
+)
 HIT: Schema = closed(
     {
         **_HIT_ALWAYS,
         "listed": {"type": "boolean", "description": "True in a list of a period: not ranked, with score 1."},
         "sessionKey": or_null(text("Key of the conversation.")),
         "channel": or_null(text("Channel of the conversation.")),
+        "alsoIn": many(_OCCURRENCE, "Messages that repeat this note."),
+        "newerThan": many(_OCCURRENCE, "Older passages about the same with other values."),
+        "title": or_null(text("Title of the conversation.")),
     },
     required=tuple(_HIT_ALWAYS),
 )
@@ -120,7 +126,7 @@ SESSIONS_OUTPUT: Schema = closed(
                     "sessionId": text("Id of the conversation."),
                     "sessionKey": or_null(text("Key of the conversation.")),
                     "channel": text("Channel of the conversation."),
-                    "title": or_null(text("Title, if it has one.")),
+                    "title": or_null(text("Title, or the first words asked.")),
                     "createdAt": text("When it began (ISO 8601)."),
                     "updatedAt": text("When it was last written to (ISO 8601)."),
                     "messageCount": whole("Number of messages."),
@@ -244,6 +250,7 @@ _IN_PROJECT = text(
     "projects, 'all' searches all. Default: the project of this memory, if it has one; then only 'none' is allowed.",
     maxLength=100,
 )
+_SESSION = text("Only this conversation: its sessionId or the beginning of it, or its sessionKey.", maxLength=400)
 _DEFAULTS = QuerySettings()
 _MAX_RESULTS = whole(f"Maximum number of results (default {_DEFAULTS.max_results}).", minimum=1, maximum=MAX_RESULTS)
 
@@ -270,6 +277,7 @@ TOOLS: tuple[Tool, ...] = (
                 "source": text("Only notes (memory) or only conversations (sessions).", enum=list(SOURCES)),
                 "channel": _CHANNEL,
                 "path": _PATH,
+                "session": _SESSION,
                 "since": _SINCE,
                 "until": _UNTIL,
                 "tags": _TAGS,
@@ -402,6 +410,7 @@ TOOLS: tuple[Tool, ...] = (
                 ),
                 "maxResults": whole("Maximum number of conversations (default 6).", minimum=1, maximum=MAX_RESULTS),
                 "channel": _CHANNEL,
+                "session": _SESSION,
                 "since": _SINCE,
                 "until": _UNTIL,
             },

@@ -7,6 +7,7 @@ are quoted. So every word in a line without '> ' is ours:
     [1] memory/2026-03-13.md#L1-L5 (score 0.83, 2026-03-13)
     > under: Staging
     > The staging database moved to port 5433.
+    Also in sessions/20260314T140926Z_4f1c.jsonl#L4.
 
 A citation says where a passage is, and a tool takes it as a path. A file name may contain anything, even a forged
 result. So a path appears in our own lines only if it consists of letters, digits and a few punctuation characters; any
@@ -28,6 +29,7 @@ from kept.records import (
     Listing,
     NoteLink,
     NoteLinks,
+    Occurrence,
     Passage,
     SearchResult,
     Status,
@@ -45,6 +47,7 @@ _NOTHING_LISTED = "Nothing matches. Leave out a filter, or choose a longer perio
 _PROBLEMS = "Problems:"
 _NAME_CHARS = 200
 _MOST_LINKS = 100
+_MOST_OCCURRENCES = 3
 _ERROR_CHARS = 1_000
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2})?")
 _PUNCTUATION = frozenset("./_-")
@@ -75,10 +78,25 @@ def _period_text(period: ListedPeriod, shown: int) -> str:
 
 
 def _hit(number: int | str, hit: Hit) -> str:
-    about = [_time(hit.timestamp, 16)] if hit.listed else [f"score {hit.score:.2f}", _time(hit.timestamp, 10)]
+    time = str(hit.timestamp)
+    about = [time[:16]] if hit.listed else [f"score {hit.score:.2f}", time[:10]]
     cited = show_citation(hit.path, hit.start_line, hit.end_line)
-    names = {"path": None if cited else hit.citation, "under": hit.heading, "project": hit.project}
-    return f"[{number}] {cited or LONG_NAME} ({', '.join(filter(None, about))})\n{_names(names)}{quote(hit.snippet)}"
+    names = {
+        "path": None if cited else hit.citation,
+        "under": hit.heading,
+        "conversation": hit.title,
+        "project": hit.project,
+    }
+    head = f"[{number}] {cited or LONG_NAME} ({', '.join(about)})"
+    occurrences = _occurrences("Newer than", hit.newer_than) + _occurrences("Also in", hit.also_in)
+    return f"{head}\n{_names(names)}{quote(hit.snippet)}{occurrences}"
+
+
+def _occurrences(lead: str, others: Sequence[Occurrence]) -> str:
+    """Return one line with citations, as far as they can be shown, or nothing."""
+    shown = [show_citation(other.path, other.start_line, other.end_line) for other in others[:_MOST_OCCURRENCES]]
+    citations = ", ".join(filter(None, shown))
+    return f"\n{lead} {citations}." if citations else ""
 
 
 def sessions_text(sessions: Sequence[tuple[dict[str, Any], Sequence[Hit]]], degraded: Iterable[str]) -> str:
@@ -108,7 +126,7 @@ def listing_text(listing: Listing) -> str:
 def _file(number: int, file: FileSummary) -> str:
     path = show_path(file.path)
     names = {"path": None if path else file.path, "title": file.title, "begins": file.excerpt}
-    return f"[{number}] {path or LONG_NAME} ({_time(file.timestamp, 10)})\n{_names(names)}".rstrip("\n")
+    return f"[{number}] {path or LONG_NAME} ({file.timestamp:%Y-%m-%d})\n{_names(names)}".rstrip("\n")
 
 
 def passage_text(passage: Passage) -> str:
@@ -147,7 +165,7 @@ def status_text(status: Status, sessions: int, tags: Sequence[TagCount] = ()) ->
         f"Notes in the index: {notes.get('files', 0)} ({_count(notes.get('chunks', 0), 'passage')})",
         f"Conversations in the index: {conversations.get('files', 0)} "
         f"({_count(conversations.get('chunks', 0), 'passage')}), of {sessions} in all",
-        f"Last sync: {_time(status.last_sync or '', 16) or 'never'}",
+        f"Last sync: {str(status.last_sync)[:16] if status.last_sync else 'never'}",
         f"State: {_state(status)}",
     ]
     embeddings = ", ".join(filter(None, (status.provider, status.model)))

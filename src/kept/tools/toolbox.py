@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from kept.errors import KeptError, NoteNotFound, UsageError
+from kept.errors import KeptError, NoteNotFound, SessionNotFound, UsageError
 from kept.indexing.project_scope import bound_scope
 from kept.limits import utf8_safe, utf8_safe_tree
 from kept.memory import Memory
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 _DEFAULT_SESSIONS = 6
 _HITS_PER_SESSION = 3
-_TITLE = "title"
 _MAX_TAGS = 50
 
 
@@ -94,6 +93,9 @@ class Toolbox:
         try:
             checked = check_arguments(get_tool(name), arguments)
             outcome = HANDLERS[name](self, ToolRequest(checked, progress, seen))
+        except SessionNotFound as exc:
+            hint = "sessions_search without a query lists the latest conversations."
+            outcome = error_outcome(SessionNotFound(exc.message, hint=hint))
         except KeptError as exc:
             outcome = error_outcome(exc)
         # Names and arguments may hold half a surrogate pair, which no transport can send.
@@ -106,6 +108,7 @@ class Toolbox:
             max_results=arguments.get("maxResults"),
             min_score=arguments.get("minScore"),
             source=arguments.get("source"),
+            session=arguments.get("session"),
             channel=arguments.get("channel"),
             path=_as_path(arguments),
             since=arguments.get("since"),
@@ -207,6 +210,7 @@ class Toolbox:
                 arguments["query"],
                 max_results=max_sessions * _HITS_PER_SESSION,
                 source="sessions",
+                session=arguments.get("session"),
                 channel=arguments.get("channel"),
                 since=arguments.get("since"),
                 until=arguments.get("until"),
@@ -220,12 +224,17 @@ class Toolbox:
 
     def _recent_sessions(self, arguments: dict[str, Any], limit: int) -> list[SessionRecord]:
         if not os.path.isdir(self.sessions.folder):
+            if "session" in arguments:
+                raise SessionNotFound(f"There is no session '{arguments['session']}'.")
             return []
         now = self.memory.clock.now()
         since = parse_when(arguments["since"], now=now) if "since" in arguments else 0
         until = parse_when(arguments["until"], now=now, end=True) if "until" in arguments else None
         check_order(arguments.get("since"), arguments.get("until"), since or None, until)
         records = self.sessions.recent(channel=arguments.get("channel"))
+        if "session" in arguments:
+            session_id = self.sessions.get(arguments["session"]).id
+            records = [record for record in records if record.id == session_id]
         scope = bound_scope(self.memory.config, self.memory.workspace, self.memory.project)
         hidden = scope.hidden_transcripts if scope else frozenset()
         in_range = (
@@ -280,12 +289,11 @@ def error_outcome(error: KeptError) -> ToolOutcome:
 def _session_json(record: SessionRecord) -> dict[str, Any]:
     from kept.sessions.entries import format_time
 
-    title = record.state.get(_TITLE)
     return {
         "sessionId": record.id,
         "sessionKey": redact(record.key) or None,
         "channel": record.channel,
-        "title": redact(title) if isinstance(title, str) and title.strip() else None,
+        "title": record.title or None,
         "createdAt": format_time(record.created),
         "updatedAt": format_time(record.updated),
         "messageCount": record.messages,

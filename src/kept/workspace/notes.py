@@ -10,7 +10,7 @@ from kept.durable import append_durably, locked, write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WriteFailed
 from kept.records import PROJECTS_FOLDER, Passage, Written
 from kept.workspace.daily import DailyNotes, daily_parts, get_daily_notes, part_name, project_daily_notes
-from kept.workspace.opened import OpenWorkspace, decode
+from kept.workspace.opened import OpenWorkspace, decode, require_utf8
 from kept.workspace.workspace import (
     Workspace,
     find_name_fault,
@@ -136,6 +136,7 @@ def _append(workspace: Workspace, path: str, entry: str, *, opening: str, tight:
     absolute = workspace.locate(path)
     with OpenWorkspace(workspace) as opened:
         raw = _read_to_append(opened, absolute, path, len(entry.encode("utf-8")), max_bytes)
+        require_utf8(raw, path)
         # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
         is_half_ended = raw.endswith(b"\r")
         text, _ = decode(raw.removesuffix(b"\r"))

@@ -73,20 +73,41 @@ def read_note(absolute: str, *, max_bytes: int, dir_fd: int | None = None) -> No
 
 
 def decode(raw: bytes) -> tuple[str, str | None]:
-    """Decode leniently: strip the BOM, normalise line ends, replace invalid UTF-8. Return the text and a warning."""
+    """Decode leniently: strip the BOM, normalise line ends, replace invalid bytes. Return the text and a warning.
+
+    The text is UTF-8, or what a BOM at its beginning declares: UTF-16 or UTF-32. Such a BOM is never valid UTF-8.
+    """
     body = raw.removeprefix(_BOM)
     warning = None
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as exc:
-        text = body.decode("utf-8", errors="replace")
-        warning = f"not valid UTF-8 at byte {exc.start}; unreadable bytes are shown as �"
+        name = declared_encoding(raw) or "UTF-8"
+        text = raw.decode(name, errors="replace").removeprefix("\ufeff")
+        if name == "UTF-8" or "\ufffd" in text:
+            at = f" at byte {exc.start}" if name == "UTF-8" else ""
+            warning = (
+                f"not valid {name}{at}; unreadable bytes are shown as �. Save it as UTF-8, or convert it with iconv"
+            )
     if "\0" in text:
         text = text.replace("\0", "�")
         warning = warning or "contains NUL bytes, shown as �"
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text, warning
+
+
+def declared_encoding(raw: bytes) -> str | None:
+    """Return the encoding that a byte order mark declares, if it is not UTF-8."""
+    if raw.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):  # the first begins like one of UTF-16
+        return "UTF-32"
+    return "UTF-16" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else None
+
+
+def require_utf8(raw: bytes, path: str) -> None:
+    """Raise PathRefused for a note that is read in another encoding: text in UTF-8 would not fit into it."""
+    if name := declared_encoding(raw):
+        raise PathRefused(f"{path}: is in {name}, which can be searched, not changed.", hint="Save it as UTF-8.")
 
 
 # opening folders

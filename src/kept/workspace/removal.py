@@ -13,7 +13,7 @@ from kept.durable import append_durably, locked, make_private_folder, mend_end, 
 from kept.errors import KeptError, WriteFailed
 from kept.values import frozen
 from kept.workspace.notes import LOCK_WAIT_S
-from kept.workspace.opened import NoteText, OpenWorkspace
+from kept.workspace.opened import NoteText, OpenWorkspace, require_utf8
 from kept.workspace.workspace import Workspace
 
 _RAW_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
@@ -76,6 +76,7 @@ def _remove_from(
         lines = note.text.split("\n")
         fits = [cut for cut in cuts if digest_of("\n".join(lines[cut.start_line - 1 : cut.end_line])) == cut.digest]
         if fits:
+            require_utf8(note.raw, path)
             _log_removed(kept_in, path, lines, fits, clock)
             write_atomic(absolute, _without(note, lines, fits), dir_fd=opened.folder_of(absolute))
     return fits, [cut for cut in cuts if cut not in fits]

@@ -175,18 +175,18 @@ class _Walk:
     def file(self, absolute: str, cited: str, state: os.stat_result) -> None:
         if not stat.S_ISREG(state.st_mode):
             return
+        size, mtime_ns, ctime_ns = state.st_size, state.st_mtime_ns, state.st_ctime_ns
         is_plain = cited.isascii() and len(absolute) <= SURELY_SHORT
         fault = None if is_plain else find_name_fault(absolute, cited)
         if fault:
             self.problem(absolute, fault)
             return
-        if state.st_size > self.max_bytes:
-            self.problem(absolute, f"{state.st_size:,} bytes, more than the limit of {self.max_bytes:,}; not indexed")
+        if size > self.max_bytes:
+            self.problem(absolute, f"{size:,} bytes, more than the limit of {self.max_bytes:,}; not indexed")
             return
-        mtime_ns, ctime_ns = state.st_mtime_ns, state.st_ctime_ns
-        if max(mtime_ns, ctime_ns) > INT64_MAX or min(mtime_ns, ctime_ns) < 0:
+        if not (0 <= mtime_ns <= INT64_MAX and 0 <= ctime_ns <= INT64_MAX):
             mtime_ns, ctime_ns = int64(mtime_ns), int64(ctime_ns)
-        file = SourceFile(cited, absolute, "memory", state.st_size, mtime_ns, ctime_ns)
+        file = SourceFile(cited, absolute, "memory", size, mtime_ns, ctime_ns)
         self.files.setdefault((state.st_dev, state.st_ino), file)
 
     def problem(self, path: str, reason: str) -> None:

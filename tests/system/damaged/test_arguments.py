@@ -32,8 +32,8 @@ def commands(home, workspace) -> Commands:
         (("search", "x", "--path", "{}"), 2),
         (("search", "x", "--path", "{}*"), 2),
         (("search", "x", "--since", "{}"), 2),
-        (("search", "x", "--session", "{}"), 2),
-        (("search", "x", "--session", "telegram:{}"), 0),
+        (("search", "x", "--session", "{}"), 3),
+        (("search", "x", "--session", "telegram:{}"), 3),
         (("search", "{}"), 0),
         (("sessions", "list", "--channel", "{}"), 0),
         (("sessions", "show", "{}"), 3),
@@ -46,7 +46,7 @@ def commands(home, workspace) -> Commands:
         (("chat", "-m", "{}", "--session", "{}"), 0),
         (("get", "{}"), 4),
         (("get", "sessions/{}.jsonl"), 3),
-        (("add", "{}"), 0),
+        (("add", "{}"), 2),
     ],
 )
 def test_every_command_ends_with_the_right_code(commands, args, code, word):

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from kept.sessions.entries import (
+    TITLE,
     Block,
     CompactionEntry,
     Message,
@@ -22,7 +24,6 @@ from kept.sessions.entries import (
     ToolResult,
 )
 from kept.sessions.importers.draft import (
-    TITLE,
     Draft,
     DraftBuilder,
     as_count,
@@ -37,14 +38,25 @@ from kept.sessions.importers.draft import (
     short_text,
     unknown_block,
 )
-from kept.sessions.importers.source import Record, Source
+from kept.sessions.importers.source import Record, Source, load_json, open_regular
 
 FORMAT = "claude-code"
 SIDECHAIN = "sidechain"
 _SPEECH = ("user", "assistant")
-_NOISE = ("progress", "file-history-snapshot", "last-prompt", "permission-mode")
+_NOISE = (
+    "progress",
+    "file-history-snapshot",
+    "last-prompt",
+    "permission-mode",
+    "atis-latch",
+    "tools-used",
+    "cost-state",
+)
+_REQUESTS = "api-request"
+"""Start of the kinds of records that repeat what was sent to the model: prompts, tools and the messages so far."""
 _QUIET_EVENTS = ("stop_hook_summary", "turn_duration")
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
+_START_BYTES = 1 << 16
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
@@ -53,6 +65,25 @@ def read(source: Source, agent_id: str) -> list[Draft]:
     for record in source.records():
         reader.add(record)
     return [conversation.finish(agent_id) for conversation in reader.conversations.values()]
+
+
+def read_summaries(paths: Iterable[str]) -> dict[str, str]:
+    """Return titles by the id of the last message that they summarise.
+
+    Claude Code wrote them at the start of whichever file was current, mostly not that of the conversation itself.
+    """
+    summaries: dict[str, str] = {}
+    for path in paths:
+        try:
+            with open_regular(path) as file:
+                start = file.read(_START_BYTES)
+        except OSError:
+            continue  # reported when its records are read
+        for raw in start.splitlines():
+            tree = as_dict(load_json(raw)) if b'"summary"' in raw and b'"leafUuid"' in raw else {}
+            if is_id(leaf := tree.get("leafUuid")) and (title := short_text(tree.get("summary"))):
+                summaries[leaf] = title
+    return summaries
 
 
 class _ClaudeCodeReader:
@@ -117,10 +148,15 @@ class _ConversationReader:
         self._last_prompt = -1
         self._boundary: dict[str, Any] = {}
         self._used: tuple[str, TokenUsage] | None = None
+        self._custom_title: str | None = None
+        self._queued: dict[str, Record] = {}
+        """Messages that wait while the agent works, by their text. Most are recorded again when they are sent."""
 
     def finish(self, agent_id: str) -> Draft:
-        folder = short_text(self.builder.metadata.get("cwd"))
-        return self.builder.finish(key_for(agent_id, FORMAT, folder, chat_type=SIDECHAIN if self.side else "direct"))
+        for record in self._queued.values():  # typed, and never sent
+            self.builder.keep(record, "queue-operation", when=record.tree.get("timestamp"))
+        chat_type = SIDECHAIN if self.side else "direct"
+        return self.builder.finish(key_for(agent_id, FORMAT, self.builder.id, chat_type=chat_type))
 
     def add(self, record: Record) -> None:
         tree, builder = record.tree, self.builder
@@ -134,7 +170,11 @@ class _ConversationReader:
             return self._title(record, kind)
         if kind == "system":
             return self._system(record)
-        if kind in _NOISE:
+        if kind == "attachment":
+            return self._attachment(record)
+        if kind == "queue-operation":
+            return self._queue(record)
+        if kind in _NOISE or kind.startswith(_REQUESTS):
             return builder.leave_out(kind, own_id, parent)
         return builder.keep(record, kind, own_id=own_id, when=tree.get("timestamp"))
 
@@ -143,8 +183,36 @@ class _ConversationReader:
         title, leaf = record.tree.get(_TITLES[kind]), record.tree.get("leafUuid")
         if not isinstance(title, str) or (kind == "summary" and self.builder.find_position(leaf) < 0):
             return self.builder.leave_out(f"{kind} (of another conversation)")
-        self.builder.add(record, kind, StateEntry(TITLE, title))
+        if kind == "custom-title":
+            self._custom_title = title
+        self.builder.add(record, kind, StateEntry(TITLE, self._custom_title or title))
         return None
+
+    def _attachment(self, record: Record) -> None:
+        """Add a message that the user sent while the agent worked. Leave out all other context for the model: files,
+        hooks, lists of tools, skills and agents, prompts."""
+        tree, inner = record.tree, as_dict(record.tree.get("attachment"))
+        name = short_text(inner.get("type")) or "unknown"
+        content = self._content(inner.get("prompt"), record) if name == "queued_command" else ()
+        own_id, when = tree.get("uuid"), tree.get("timestamp")
+        if not content:
+            return self.builder.leave_out(f"attachment/{name}", own_id, tree.get("parentUuid"))
+        is_prompt = inner.get("commandMode", "prompt") == "prompt"
+        message = Message("user" if is_prompt else "system", content)
+        self._unqueue(message)
+        self.builder.add(record, f"attachment/{name}", message, own_id=own_id, when=when)
+        return None
+
+    def _queue(self, record: Record) -> None:
+        content = record.tree.get("content")
+        if record.tree.get("operation") == "enqueue" and isinstance(content, str) and content.strip():
+            self._queued[content.strip()] = record
+        else:
+            self.builder.leave_out("queue-operation")
+
+    def _unqueue(self, message: Message) -> None:
+        if self._queued and self._queued.pop(message.text.strip(), None) is not None:
+            self.builder.leave_out("queue-operation")
 
     def _system(self, record: Record) -> None:
         tree = record.tree
@@ -205,9 +273,9 @@ class _ConversationReader:
         parent = tree.get("parentUuid")
         if not is_id(parent) or self.builder.find_position(parent) >= self._last_prompt:
             parent = ""  # not asked again from an earlier point, so it follows the last entry
-        entry_id = self.builder.add(
-            record, "user", Message("user", content, metadata=metadata), own_id=own_id, parent=parent, when=when
-        )
+        message = Message("user", content, metadata=metadata)
+        self._unqueue(message)
+        entry_id = self.builder.add(record, "user", message, own_id=own_id, parent=parent, when=when)
         self._last_prompt = self.builder.find_position(entry_id)
 
     def _usage(self, message: dict[str, Any]) -> TokenUsage | None:
@@ -233,9 +301,9 @@ class _ConversationReader:
             case {"type": "text", "text": str(text)}:
                 return [Text(text)]
             case {"type": "thinking", "thinking": str(text)}:
-                return [Thinking(text, as_text(block.get("signature")))]
+                return [Thinking(text)] if text else []  # without the signature, which only the provider can read
             case {"type": "redacted_thinking"}:
-                return [Thinking("", as_text(block.get("data")))]
+                return []
             case {"type": "tool_use" | "server_tool_use", "id": str(call_id), "name": str(name)}:
                 return [ToolCall(call_id, name, as_dict(block.get("input")))]
             case {"type": "tool_result"}:

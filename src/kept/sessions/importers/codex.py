@@ -56,7 +56,7 @@ def read(source: Source, agent_id: str) -> list[Draft]:
     builder = reader.builder
     if builder is None:
         return []
-    return [builder.finish(key_for(agent_id, FORMAT, short_text(builder.metadata.get("cwd"))))]
+    return [builder.finish(key_for(agent_id, FORMAT, builder.id))]
 
 
 class _CodexReader:

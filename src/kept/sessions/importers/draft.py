@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 from kept.errors import EntryRefused
 from kept.git_remote import find_remote, find_root
 from kept.sessions.entries import (
+    TITLE,
     AnyEntry,
     Attachment,
     Block,
@@ -36,11 +37,11 @@ from kept.sessions.entries import (
 )
 from kept.sessions.importers.report import Became, KindCount, count_kinds
 from kept.sessions.importers.source import Record, Source, fingerprint
-from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
+from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, UNKNOWN_USER, SessionKey
 from kept.values import frozen
 
-TITLE = "title"
-"""State with the title of a conversation."""
+ADDED_TITLE = "-title."
+"""Part of the id of a title that another file of the source has."""
 
 _LONGEST_ID = 128
 _LONGEST_NAME = 300
@@ -70,11 +71,25 @@ class Draft:
     @property
     def title(self) -> str | None:
         """The last title that the source gave to the conversation."""
-        for entry in reversed(self.entries):
+        for entry in reversed((*self.entries, *self.added)):
             match entry:
                 case Entry(body=StateEntry(name="title", value=str(title))):
                     return title
-        return None
+        return short_text(self.start.state.get(TITLE))
+
+    def with_title(self, titles: Mapping[str, str]) -> Draft:
+        """Return the draft with the title of its last entry that has one, unless it has a title already."""
+        if not titles or any(isinstance(entry, Entry) and _is_title(entry.body) for entry in self.entries):
+            return self
+        last = next(
+            (entry for entry in reversed(self.entries) if entry.id in titles and isinstance(entry, Entry)), None
+        )
+        if last is None:
+            return self
+        title = titles[last.id]
+        own_id = f"{self.id}{ADDED_TITLE}{fingerprint(title.encode('utf-8', 'replace'))}"
+        entry = Entry(own_id, last.id, last.timestamp, StateEntry(TITLE, title))
+        return replace(self, added=(*self.added, entry))
 
     @property
     def messages(self) -> int:
@@ -91,6 +106,8 @@ class DraftBuilder:
         self.original_id = session_id
         self.created: dt.datetime | None = None
         self.metadata: dict[str, Any] = {}
+        self.title: str | None = None
+        """Title of the conversation in the other program, if that keeps it outside the records."""
         self.last_id = self.id
         self.last_time: dt.datetime | None = None
         self._entries: list[AnyEntry] = []
@@ -127,7 +144,8 @@ class DraftBuilder:
             raw = to_json(tree)
             entry = parse_entry(raw)
         except (EntryRefused, DamagedEntry) as exc:
-            self.source.report(f"the record ({kind}) cannot be kept: {exc}", line=record.line)
+            reason = exc.message if isinstance(exc, EntryRefused) else exc
+            self.source.report(f"the record ({kind}) cannot be kept: {reason}", line=record.line)
             return self.leave_out(kind, own_id, parent)
         if len(raw) > _LARGEST_UNKNOWN:
             self.source.report(f"the record ({kind}) is too large to be kept as it is", line=record.line)
@@ -228,7 +246,7 @@ class DraftBuilder:
         start = SessionStart(
             str(key),
             compactions=max(0, compactions - sum(_is_compaction(entry) for entry in self._entries)),
-            state=dict(state or {}),
+            state={**({TITLE: self.title} if self.title else {}), **(state or {})},
             metadata={**_remote_of(self.metadata), **self.metadata, **(metadata or {}), "imported": origin},
         )
         first = next((entry.timestamp for entry in self._entries if entry.timestamp), None)
@@ -262,6 +280,10 @@ def _became(body: Body) -> Became:
             return "state"
         case _:
             return "session"
+
+
+def _is_title(body: Body) -> bool:
+    return isinstance(body, StateEntry) and body.name == TITLE
 
 
 def _is_compaction(entry: AnyEntry) -> bool:
@@ -334,7 +356,7 @@ def present_fields(tree: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def key_for(agent_id: str, channel: str, user_id: str | None, *, chat_type: str = DEFAULT_CHAT_TYPE) -> SessionKey:
-    return SessionKey(agent_id, channel, DEFAULT_ACCOUNT, chat_type, user_id or "unknown")
+    return SessionKey(agent_id, channel, DEFAULT_ACCOUNT, chat_type, user_id or UNKNOWN_USER)
 
 
 # parts of messages

@@ -3,6 +3,7 @@
 A session that exists is compared by the ids of its entries. If the source has only grown, the new entries are appended.
 If both have continued, or the source was changed before its end, nothing is written and the outcome has the reason.
 Entries of a chat service have ids that are the same in every export, so there a new entry is one whose id is new.
+A session that the user deleted is left out.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kept.errors import KeptError, SessionExists
-from kept.sessions.entries import AnyEntry, Entry, Message
-from kept.sessions.importers.draft import Draft
+from kept.errors import KeptError, SessionDeleted, SessionExists, SessionNotFound
+from kept.sessions.entries import USER_TITLE, AnyEntry, Entry, Message, SessionStart, StateEntry, UnknownEntry
+from kept.sessions.importers.draft import ADDED_TITLE, Draft
 from kept.sessions.importers.report import Outcome, SessionOutcome
 from kept.sessions.importers.source import fingerprint
 from kept.sessions.record import SessionRecord
@@ -39,6 +40,8 @@ class DraftWriter:
                 outcome = self._write(candidate)
                 if outcome is not None:
                     return outcome
+        except SessionDeleted:
+            return outcome_of(draft, "deleted")
         except KeptError as exc:
             return outcome_of(draft, "failed", reason=exc.message)
         return outcome_of(draft, "failed", reason="there is another session of this id")
@@ -50,13 +53,12 @@ class DraftWriter:
             return self._create(draft)
         if draft.has_global_ids:
             return self._merge(draft, existing)
-        added = {entry.id for entry in draft.added}
-        known = [entry_id for entry_id in existing.ids if entry_id not in added]
-        offered = [entry.id for entry in draft.entries]
+        offered = [entry.id for entry in draft.entries if isinstance(entry, Entry)]
+        known = existing.comparable_ids(draft, offered)
+        if known and known == offered[: len(known)] and (new := _find_new(draft, known, existing.ids)):
+            return self._extend(draft, new, after=existing.ids[-1])
         if offered == known[: len(offered)]:
             return outcome_of(draft, "unchanged")
-        if known == offered[: len(known)] and known:
-            return self._extend(draft, draft.entries[len(known) :], after=existing.ids[-1])
         if _origin(existing.record, draft) != draft.source:
             return None
         return outcome_of(draft, "failed", reason=_describe_difference(known, offered))
@@ -65,10 +67,13 @@ class DraftWriter:
         entries = (*draft.entries, *draft.added)
         try:
             if self.dry_run:
+                self.store.require_not_deleted(draft.id, draft.entries)
                 self._planned[draft.id] = ExistingSession.of(None, draft.entries)
             else:
                 self.store.adopt(draft.start, entries, session_id=draft.id, created=draft.created)
         except SessionExists:
+            if self.store.find_deleted(draft.id) is not None and self.store.find_by_id(draft.id) is None:
+                return outcome_of(draft, "deleted") if draft.has_global_ids else None
             if draft.id in self._existing_ids():
                 raise
             self._existing_ids().add(draft.id)
@@ -88,7 +93,12 @@ class DraftWriter:
 
     def _extend(self, draft: Draft, new: tuple[AnyEntry, ...], *, after: str) -> SessionOutcome:
         if not self.dry_run:
-            self.store.extend(draft.id, new, after=after)
+            try:
+                self.store.extend(draft.id, new, after=after)
+            except SessionNotFound:
+                if self.store.find_deleted(draft.id) is None:
+                    raise
+                return outcome_of(draft, "deleted")  # since this looked for it
         return outcome_of(draft, "updated", added=len(new))
 
     def _find_existing(self, session_id: str) -> ExistingSession | None:
@@ -100,8 +110,7 @@ class DraftWriter:
         if record is None:
             return None
         contents = (line.content for line in self.store.iter_lines(session_id))
-        entries = [entry for entry in contents if not isinstance(entry, Damage) and entry.id]
-        return ExistingSession.of(record, entries[1:])
+        return ExistingSession.of(record, [entry for entry in contents if not isinstance(entry, Damage)])
 
     def _existing_ids(self) -> set[str]:
         if self._session_ids is None:
@@ -118,13 +127,46 @@ class ExistingSession:
     """Ids of its entries, without the first."""
     last_message: str | None
     """Id of its last message."""
+    foreign: frozenset[str]
+    """Ids of records that were kept as they were."""
+    titles: frozenset[str]
+    """Ids of titles that the user gave it here, or that another file of the source has."""
 
     @classmethod
     def of(cls, record: SessionRecord | None, entries: Sequence[AnyEntry]) -> ExistingSession:
-        messages = (
-            entry.id for entry in reversed(entries) if isinstance(entry, Entry) and isinstance(entry.body, Message)
+        entries = [entry for entry in entries if entry.id and not _has_body(entry, SessionStart)]
+        messages = (entry.id for entry in reversed(entries) if _has_body(entry, Message))
+        return cls(
+            record,
+            [entry.id for entry in entries if entry.id],
+            next(messages, None),
+            foreign=frozenset(entry.id for entry in entries if entry.id and isinstance(entry, UnknownEntry)),
+            titles=frozenset(entry.id for entry in entries if entry.id and _is_own_title(entry)),
         )
-        return cls(record, [entry.id for entry in entries if entry.id], next(messages, None))
+
+    def comparable_ids(self, draft: Draft, offered: Sequence[str]) -> list[str]:
+        """Return the ids to compare with what the source offers. Versions of Kept differ in the records that they keep
+        as they were, so these count only if they are messages now."""
+        ignored = {entry.id for entry in draft.added} | self.titles | (self.foreign - set(offered))
+        return [entry_id for entry_id in self.ids if entry_id not in ignored]
+
+
+def _has_body(entry: AnyEntry, kind: type) -> bool:
+    return isinstance(entry, Entry) and isinstance(entry.body, kind)
+
+
+def _is_own_title(entry: AnyEntry) -> bool:
+    if not isinstance(entry, Entry) or not isinstance(entry.body, StateEntry):
+        return False
+    return entry.body.name == USER_TITLE or ADDED_TITLE in entry.id
+
+
+def _find_new(draft: Draft, known: Sequence[str], ids: Sequence[str]) -> tuple[AnyEntry, ...]:
+    """Return the entries after the last one that is known, and a title that is not."""
+    last = next(index for index, entry in enumerate(draft.entries) if entry.id == known[-1])
+    here = set(ids)
+    titles = (entry for entry in draft.added if ADDED_TITLE in entry.id)
+    return tuple(entry for entry in (*draft.entries[last + 1 :], *titles) if entry.id not in here)
 
 
 def outcome_of(draft: Draft, outcome: Outcome, *, added: int = 0, reason: str | None = None) -> SessionOutcome:
@@ -152,7 +194,7 @@ def _origin(record: SessionRecord | None, draft: Draft) -> object:
     return imported.get("path") if isinstance(imported, dict) else draft.source
 
 
-def _describe_difference(known: list[str], offered: list[str | None]) -> str:
+def _describe_difference(known: Sequence[str], offered: Sequence[str]) -> str:
     pairs = enumerate(zip(known, offered, strict=False))
     same = next((index for index, (known_id, offered_id) in pairs if known_id != offered_id), 0)
     if not same:

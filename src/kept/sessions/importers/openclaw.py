@@ -91,17 +91,23 @@ def _read_list(path: str, state: FileState | None) -> tuple[Listed, str | None]:
 
 def _finish(builder: DraftBuilder, listed: Listed, agent_id: str) -> Draft:
     key, entry = listed.get(builder.original_id, ("", {}))
+    builder.title = builder.title or _title(entry)
     state = {
         MODEL: as_text(entry.get("modelOverride")),
         THINKING: as_text(entry.get("thinkingLevel")),
     }
     return builder.finish(
-        to_key(key, agent_id) if key else key_for(agent_id, FORMAT, None),
+        to_key(key, agent_id) if key else key_for(agent_id, FORMAT, builder.id),
         state={name: value for name, value in state.items() if value},
         compactions=as_count(entry.get("compactionCount")),
         metadata={FORMAT: {"sessionKey": key, **present_fields(entry, *_COUNTERS)}} if key else None,
         added=_flush(builder, entry),
     )
+
+
+def _title(entry: dict[str, Any]) -> str | None:
+    names = (short_text(entry.get(name)) for name in ("label", "subject", "displayName"))
+    return next((name for name in names if name), None)
 
 
 def _flush(builder: DraftBuilder, entry: dict[str, Any]) -> tuple[Entry, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 from kept.sessions.entries import (
     MODEL,
     THINKING,
+    TITLE,
     Block,
     Body,
     CompactionEntry,
@@ -25,7 +26,6 @@ from kept.sessions.entries import (
     ToolResult,
 )
 from kept.sessions.importers.draft import (
-    TITLE,
     Draft,
     DraftBuilder,
     as_count,
@@ -51,7 +51,7 @@ def read(source: Source, agent_id: str) -> list[Draft]:
     builder = draft_records(source, FORMAT)
     if builder is None:
         return []
-    return [builder.finish(key_for(agent_id, FORMAT, short_text(builder.metadata.get("cwd"))))]
+    return [builder.finish(key_for(agent_id, FORMAT, builder.id))]
 
 
 def draft_records(source: Source, format_name: str) -> DraftBuilder | None:
@@ -182,7 +182,7 @@ def _tool_result(message: dict[str, Any], content: tuple[Block, ...]) -> Message
         message.get("isError") is True,
     )
     others = (block for block in content if not isinstance(block, Text))
-    return Message("tool", (result, *others), metadata=present_fields(message, "details"))
+    return Message("tool", (result, *others))  # its details repeat the result and the arguments
 
 
 def _content(content: Any, source: Source, record: Record) -> tuple[Block, ...]:
@@ -196,7 +196,7 @@ def _block(block: Any, source: Source, record: Record) -> Block:
         case {"type": "text", "text": str(text)}:
             return Text(text)
         case {"type": "thinking", "thinking": str(text)}:
-            return Thinking(text, as_text(block.get("thinkingSignature")))
+            return Thinking(text)  # without the signature, which only the provider can read
         case {"type": "toolCall", "id": str(call_id), "name": str(name)}:
             return ToolCall(call_id, name, as_dict(block.get("arguments")))
         case {"type": "image"}:

@@ -10,7 +10,8 @@ from kept.records import Problem
 from kept.values import frozen
 
 Became = Literal["session", "message", "compaction", "state", "kept as it was", "left out"]
-Outcome = Literal["imported", "updated", "unchanged", "failed"]
+Outcome = Literal["imported", "updated", "unchanged", "deleted", "failed"]
+"""A conversation that the user deleted here is left out: ``deleted``."""
 
 
 @frozen
@@ -67,7 +68,7 @@ class ImportReport:
     @property
     def messages(self) -> int:
         """Messages in the sessions that were imported now or before."""
-        return sum(session.messages for session in self.sessions if session.outcome != "failed")
+        return sum(session.messages for session in self.sessions if session.outcome not in ("failed", "deleted"))
 
     @property
     def kinds(self) -> tuple[KindCount, ...]:

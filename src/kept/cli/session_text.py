@@ -1,0 +1,191 @@
+"""A conversation as text for people: on a terminal, and as Markdown.
+
+Tools are folded: a call is one line, and its result is left out unless it failed. What clients put into messages
+(reminders, commands and their output), thinking and empty messages are left out too. ``everything`` shows them all.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+from kept.cli.output import plural, style
+from kept.limits import clip, one_line
+from kept.sessions.client_markup import strip_markup
+from kept.sessions.entries import (
+    AnyEntry,
+    Attachment,
+    Block,
+    CompactionEntry,
+    Entry,
+    Message,
+    ResetEntry,
+    SessionStart,
+    StateEntry,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    UnknownEntry,
+)
+from kept.sessions.record import SessionRecord
+from kept.sessions.spoken import call_text, result_text
+from kept.sessions.transcript import Damage, TranscriptLine
+
+_SHORT = 100
+_SPEAKERS = {"user": "You", "assistant": "Agent", "tool": "Tool", "system": "System"}
+_COLOURS = {"user": "cyan", "assistant": "green", "tool": "yellow", "system": "magenta"}
+_MARKUP_FLAG = "isMeta"
+"""Metadata of messages that Claude Code wrote for the model and does not show."""
+
+
+def time_text(when: dt.datetime) -> str:
+    return f"{when.astimezone():%Y-%m-%d %H:%M}"
+
+
+def describe_session(record: SessionRecord) -> str:
+    name = f"{record.channel}:{record.folder}" if record.folder else record.key or "whose first line is lost"
+    return f"Session {record.id}, {name}, {plural(record.messages, 'message')}"
+
+
+def is_talk(line: TranscriptLine) -> bool:
+    """Return whether a line is a message of a person or the agent with words in it."""
+    content = line.content
+    if not isinstance(content, Entry) or not isinstance(content.body, Message):
+        return False
+    message = content.body
+    return message.role in ("user", "assistant") and any(
+        isinstance(block, Text | Attachment) for block in _talk_blocks(message)
+    )
+
+
+# on a terminal
+
+
+def show_lines(lines: Iterable[TranscriptLine], *, everything: bool) -> Iterator[str]:
+    """Yield the lines to print. ``everything`` shows each entry, with thinking and the results of tools."""
+    for line in lines:
+        yield from _show_content(line.content, line.number, everything=everything)
+
+
+def _show_content(content: AnyEntry | Damage, number: int, *, everything: bool) -> Iterator[str]:
+    match content:
+        case Entry(body=Message() as message, timestamp=when):
+            yield from _show_message(message, when, everything=everything)
+        case Entry(timestamp=when, body=body):
+            text = _event(body)
+            if text:
+                yield style(f"\n{time_text(when)} ── {text}", dim=True)
+        case UnknownEntry(type=kind):
+            if everything or "/" not in kind:  # with a slash, it is a record of another program
+                yield style(f"\n(line {number} is of a kind this version does not know: {kind})", dim=True)
+        case Damage(reason=reason):
+            yield style(f"\n(line {number} cannot be read: {reason})", fg="red")
+
+
+def _show_message(message: Message, when: dt.datetime, *, everything: bool) -> Iterator[str]:
+    blocks = message.content if everything else _talk_blocks(message)
+    is_tool_only = all(isinstance(block, ToolCall | ToolResult) for block in blocks)
+    if blocks and (everything or not is_tool_only):
+        speaker = style(_speaker(message), fg=_COLOURS[message.role], bold=True)
+        yield f"\n{style(time_text(when), dim=True)} {speaker}"
+    for block in blocks:
+        is_tool = isinstance(block, ToolCall | ToolResult)
+        yield style(f"  {_show_block(block)}", dim=True) if is_tool and not everything else _show_block(block)
+
+
+def _talk_blocks(message: Message) -> Sequence[Block]:
+    """Return the blocks of a message that are worth reading, without the client's markup."""
+    if message.role == "system" and message.metadata.get(_MARKUP_FLAG):
+        return ()
+    blocks: list[Block] = []
+    for block in message.content:
+        match block:
+            case Text(text):
+                text = (text if message.role == "assistant" else strip_markup(text)).strip("\n")
+                if text.strip():
+                    blocks.append(Text(text))
+            case ToolResult(is_error=True) | ToolCall():
+                blocks.append(block)
+            case Attachment() if message.role != "tool":
+                blocks.append(block)
+    return blocks
+
+
+def _show_block(block: Block) -> str:
+    match block:
+        case Text(text):
+            return text
+        case Thinking(text):
+            return f"(thinking) {_shorten(text)}"
+        case ToolCall(name=name, arguments=arguments):
+            return call_text(name, _shorten(json.dumps(arguments, ensure_ascii=False)))
+        case ToolResult(text=text, is_error=is_error):
+            return result_text(_shorten(text), is_error=is_error)
+        case Attachment(media_type, name):
+            return f"[{name or media_type}]"
+        case _:
+            return f"[{block.fields.get('type', 'unknown')}]"
+
+
+def _event(body: object) -> str:
+    match body:
+        case SessionStart(predecessor=before):
+            return f"session begins, after {before}" if before else "session begins"
+        case CompactionEntry(summary=summary, source=source):
+            return f"compacted ({source}): {summary}"
+        case ResetEntry(reason=reason, successor=after):
+            return f"session ends ({reason})" + (f", goes on in {after}" if after else "")
+        case StateEntry(name=name, value=value):
+            return f"{name}: {_shorten(json.dumps(value, ensure_ascii=False))}"
+        case _:
+            return ""
+
+
+def _shorten(text: str) -> str:
+    return clip(one_line(text), _SHORT)
+
+
+def _speaker(message: Message) -> str:
+    return " ".join((message.sender or "").split()) or _SPEAKERS[message.role]
+
+
+# Markdown
+
+
+def markdown_text(entry: AnyEntry) -> str:
+    """Return an entry as Markdown, with the results of tools. Empty for a message without content."""
+    match entry:
+        case Entry(body=Message() as message, timestamp=when):
+            text = "\n\n".join(filter(None, (_markdown_block(block, message) for block in message.content)))
+            return f"## {_speaker(message)}, {time_text(when)}\n\n{text}" if text else ""
+        case Entry(body=CompactionEntry(summary=summary), timestamp=when):
+            quoted = "\n".join(f"> {line}".rstrip() for line in summary.splitlines())
+            return f"---\n\n*Compacted, {time_text(when)}:*\n\n{quoted}"
+        case Entry(body=body, timestamp=when):
+            return f"*{_event(body)}, {time_text(when)}*"
+        case UnknownEntry(type=kind):
+            return f"*({kind})*"
+
+
+def _markdown_block(block: Block, message: Message) -> str:
+    match block:
+        case Text(text):
+            return strip_markup(text).strip("\n") if message.role == "user" else text
+        case Thinking("") | ToolResult(text=""):
+            return ""
+        case ToolCall(name=name, arguments=arguments):
+            return f"`{name}`\n\n{_fenced(json.dumps(arguments, ensure_ascii=False, indent=2), 'json')}"
+        case ToolResult(text=text):
+            return _fenced(text, "")
+        case _:
+            return _show_block(block)
+
+
+def _fenced(text: str, language: str) -> str:
+    """Return a text in a code fence longer than any in it."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}{language}\n{text}\n{fence}"

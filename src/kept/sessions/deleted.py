@@ -1,0 +1,234 @@
+"""Deleted sessions, which stay deleted although another program still has the conversation.
+
+A deleted transcript gets another name, and a line in `deleted.jsonl` in the agent's folder:
+
+    20260314T150926Z_ID.jsonl.deleted-20260401T080000
+    {"id":"ID","deleted":"2026-04-01T08:00:00.000+02:00","first":"8c1f…"}
+
+The line has no text of the conversation: ``first`` is a hash of the id of its first message, which tells it from
+another conversation that has the same id. Either trace is enough for an import to leave the conversation out, so every
+step can be the last before a crash:
+
+    delete     1. rename the transcript: now it is deleted     2. add the line     3. purge: remove the renamed file
+    restore    1. rename it back: now it is a session          2. add a line {"id":"ID","restored":"…"}
+
+A transcript that is there counts more than both traces. So a person can also restore one by its old name.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kept.durable import TORN_ENDING, append_durably, mend_end, sync_folder
+from kept.errors import SessionAmbiguous, SessionError, SessionNotFound, TranscriptUnwritable, WriteFailed
+from kept.limits import is_time, strict_json
+from kept.sessions.entries import AnyEntry, DamagedEntry, Entry, Message, format_time, parse_time, to_json
+from kept.sessions.transcript import Damage, Transcript
+from kept.sessions.transcript_paths import parse_transcript_name
+from kept.values import frozen
+
+_MARK = ".deleted-"
+_TIME_FORMAT = "%Y%m%dT%H%M%S"
+_MOST_COPIES = 1_000
+_SHOWN_CANDIDATES = 4
+
+
+@frozen
+class DeletedSession:
+    id: str
+    deleted: dt.datetime | None
+    """None if the time is not known."""
+    first: str
+    """Hash of the id of the first message. Empty if it is not known."""
+    transcript_path: str | None
+    """Renamed transcript; None if it was purged."""
+
+    def is_same(self, entries: Iterable[AnyEntry | Damage]) -> bool:
+        """Return whether these are entries of the deleted conversation, not of another one that has its id."""
+        first = hash_first_message(entries)
+        return not self.first or not first or self.first == first
+
+
+class DeletedSessions:
+    """The deleted sessions of one agent. Callers that change them hold the lock of the transcripts' folder."""
+
+    def __init__(self, path: str, folder: str) -> None:
+        self.path = path
+        self.folder = folder
+
+    def find(self, session_id: str) -> DeletedSession | None:
+        """Return a deleted session by its id, or None. Does not check whether it exists again."""
+        line = self._lines().get(session_id)
+        path = next((path for path, found_id in self._archived() if found_id == session_id), None)
+        return None if line is None and path is None else _describe(session_id, line or {}, path)
+
+    def get(self, reference: str) -> DeletedSession:
+        """Return a deleted session by its id or the beginning of it."""
+        sessions = self.all()
+        matches = [session for session in sessions if session.id == reference]
+        matches = matches or [session for session in sessions if reference and session.id.startswith(reference)]
+        if not matches:
+            raise SessionNotFound(
+                f"No session '{reference}' was deleted.", hint="'kept sessions list --deleted' shows deleted sessions."
+            )
+        if len(matches) > 1:
+            ids = ", ".join(session.id for session in matches[:_SHOWN_CANDIDATES])
+            raise SessionAmbiguous(f"'{reference}' fits more than one deleted session: {ids}.")
+        return matches[0]
+
+    def all(self) -> list[DeletedSession]:
+        """Return the deleted sessions, the last one first."""
+        lines, paths = self._lines(), dict[str, str]()
+        for path, session_id in self._archived():
+            paths.setdefault(session_id, path)
+        ids = dict.fromkeys((*lines, *paths))
+        sessions = [_describe(session_id, lines.get(session_id, {}), paths.get(session_id)) for session_id in ids]
+        return sorted(sessions, key=lambda session: session.deleted.timestamp() if session.deleted else 0, reverse=True)
+
+    def add(self, session_id: str, first: str, now: dt.datetime) -> None:
+        self._append({"id": session_id, "deleted": format_time(now), "first": first})
+
+    def ensure_added(self, session: DeletedSession, now: dt.datetime) -> None:
+        """Add the line of a session that an earlier version, or a command that was killed, has deleted without it."""
+        if session.id not in self._lines():
+            self.add(session.id, session.first, now)
+
+    def remove(self, session_id: str, now: dt.datetime) -> None:
+        if session_id in self._lines():
+            self._append({"id": session_id, "restored": format_time(now)})
+
+    def _append(self, line: dict[str, Any]) -> None:
+        try:
+            mend_end(self.path, lambda raw: _parse(raw) is not None)
+            append_durably(self.path, to_json(line) + b"\n")
+        except WriteFailed as exc:
+            raise TranscriptUnwritable(exc.message) from exc
+
+    def _lines(self) -> dict[str, dict[str, Any]]:
+        """Return the lines of the sessions that were not restored, by id. A damaged line is skipped."""
+        lines: dict[str, dict[str, Any]] = {}
+        try:
+            with open(self.path, "rb") as file:
+                for raw in file:
+                    line = _parse(raw)
+                    if line is None:
+                        continue
+                    lines.pop(line["id"], None)
+                    if "restored" not in line:
+                        lines[line["id"]] = line
+        except FileNotFoundError:
+            pass
+        except OSError as exc:
+            # Going on would bring back what was deleted.
+            raise TranscriptUnwritable(f"{self.path}: cannot be read ({exc.strerror}).") from exc
+        return lines
+
+    def _archived(self) -> Iterator[tuple[str, str]]:
+        """Yield path and session id of the renamed transcripts, the last one first."""
+        try:
+            names = os.listdir(self.folder)
+        except FileNotFoundError:
+            return
+        except OSError as exc:
+            raise TranscriptUnwritable(f"{self.folder}: cannot be read ({exc.strerror}).") from exc
+        parts = ((name, *name.partition(_MARK)) for name in names if _MARK in name)
+        for name, original, _, _ in sorted(parts, key=lambda part: part[3], reverse=True):
+            yield os.path.join(self.folder, name), parse_transcript_name(original)[0]
+
+
+def _parse(raw: bytes) -> dict[str, Any] | None:
+    try:
+        line = strict_json.decode(raw.decode())
+    except (ValueError, RecursionError):
+        return None
+    return line if isinstance(line, dict) and isinstance(line.get("id"), str) else None
+
+
+def _describe(session_id: str, line: dict[str, Any], path: str | None) -> DeletedSession:
+    first = line.get("first")
+    if not isinstance(first, str):
+        first = _hash_of_file(path) if path else ""
+    return DeletedSession(session_id, _deletion_time(line.get("deleted"), path), first, path)
+
+
+def _deletion_time(text: Any, path: str | None) -> dt.datetime | None:
+    try:
+        when = parse_time(text)
+    except DamagedEntry:
+        if path is None:
+            return None
+        try:
+            when = dt.datetime.strptime(path.rpartition(_MARK)[2].partition(".")[0], _TIME_FORMAT).astimezone()
+        except ValueError:
+            return None
+    return when if is_time(when) else None
+
+
+# identity of a conversation
+
+
+def hash_first_message(entries: Iterable[AnyEntry | Damage]) -> str:
+    """Return a hash of the id of the first message, or '' if there is none."""
+    messages = (entry for entry in entries if isinstance(entry, Entry) and isinstance(entry.body, Message))
+    first = next(messages, None)
+    return hashlib.blake2b(first.id.encode("utf-8", "replace"), digest_size=16).hexdigest() if first else ""
+
+
+def _hash_of_file(path: str) -> str:
+    try:
+        return hash_first_message(line.content for line in Transcript(path).iter_lines())
+    except SessionError:
+        return ""
+
+
+# files; the caller holds the transcript's lock
+
+
+def rename_deleted(path: str, now: dt.datetime) -> str:
+    """Give a transcript a name that is not a transcript's. Return the new path."""
+    name = f"{path}{_MARK}{now:{_TIME_FORMAT}}"
+    candidates = (name, *(f"{name}.{number}" for number in range(2, _MOST_COPIES)))
+    new_path = next(candidate for candidate in candidates if not os.path.lexists(candidate))
+    with _unremovable(path):
+        os.rename(path, new_path)
+        sync_folder(os.path.dirname(path))
+    return new_path
+
+
+def original_path(deleted_path: str) -> str:
+    """Return the path that a deleted transcript had."""
+    folder, name = os.path.split(deleted_path)
+    return os.path.join(folder, name.partition(_MARK)[0])
+
+
+def rename_restored(deleted_path: str) -> str:
+    """Give a deleted transcript its old name, which must be free. Return the path."""
+    path = original_path(deleted_path)
+    with _unremovable(deleted_path):
+        os.rename(deleted_path, path)
+        sync_folder(os.path.dirname(path))
+    return path
+
+
+def purge_transcript(deleted_path: str) -> None:
+    """Remove a deleted transcript for good, with the torn ends that were cut off it."""
+    with _unremovable(deleted_path):
+        for path in (deleted_path, original_path(deleted_path) + TORN_ENDING):
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                pass
+        sync_folder(os.path.dirname(deleted_path))
+
+
+@contextmanager
+def _unremovable(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        raise TranscriptUnwritable(f"{path}: could not be renamed or removed ({exc.strerror}).") from exc

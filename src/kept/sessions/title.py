@@ -1,0 +1,108 @@
+"""Title of a conversation: the user's own, or else that of the program it is from, or else the first words asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kept.limits import clip, one_line, utf8_safe
+from kept.sessions.client_markup import strip_markup
+from kept.sessions.entries import TITLE, USER_TITLE, AnyEntry, Entry, Message, SessionStart, StateEntry
+from kept.values import frozen
+
+OPENING_CHARS = 60
+TITLE_CHARS = 200
+_CHARS_READ = 2_000
+_GREETING_CHARS = 20
+_GREETINGS = "hi|hello|hey|hi there|hello there|good morning|hallo|hola|bonjour|salut|ciao|olá|привет|你好|test"
+
+
+@frozen
+class TitleParts:
+    """Candidates for the title, as far as a transcript was read. Empty if there is none."""
+
+    opening: str = ""
+    """The first words that the user said."""
+    client: str = ""
+    chosen: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.chosen or self.client or self.opening
+
+    def after(self, content: object) -> TitleParts:
+        """Return the candidates after one more line. Reading a line twice changes nothing."""
+        if not isinstance(content, Entry):
+            return self
+        match content.body:
+            case Message() as message:
+                opening = next_opening(self.opening, message)
+                return self if opening == self.opening else TitleParts(opening, self.client, self.chosen)
+            case StateEntry(name, value) if name in (TITLE, USER_TITLE):
+                return self._with_states({name: value})
+            case SessionStart(state=state) if state:
+                return self._with_states(state)
+            case _:
+                return self
+
+    def _with_states(self, state: dict[str, Any]) -> TitleParts:
+        return TitleParts(
+            self.opening,
+            clean_title(state[TITLE]) if TITLE in state else self.client,
+            clean_title(state[USER_TITLE]) if USER_TITLE in state else self.chosen,
+        )
+
+    def to_list(self) -> list[str]:
+        return [self.opening, self.client, self.chosen]
+
+    @classmethod
+    def from_list(cls, texts: Sequence[Any]) -> TitleParts:
+        opening, client, chosen = map(str, texts)
+        return cls(opening, client, chosen)
+
+
+def clean_title(value: Any) -> str:
+    """Return a title as one line without secrets. Empty for a value that is not a title."""
+    if not isinstance(value, str):
+        return ""
+    from kept.redact import redact
+
+    return clip(utf8_safe(one_line(redact(value, limit=_CHARS_READ))), TITLE_CHARS)
+
+
+def next_opening(opening: str, message: Message) -> str:
+    """Return the first words asked, after one more message. A greeting gives way to the first words after it."""
+    if message.role != "user" or (opening and not _is_greeting(opening)):
+        return opening
+    words = _first_words(message.text)
+    return opening if not words or (opening and _is_greeting(words)) else words
+
+
+def _is_greeting(text: str) -> bool:
+    return len(text) <= _GREETING_CHARS and text.casefold().rstrip(" .!?,") in _GREETINGS.split("|")
+
+
+def _first_words(message_text: str) -> str:
+    """Return the first words of a message, without secrets. Empty if it is only a command, such as /clear."""
+    text = one_line(strip_markup(message_text))
+    if not text or (text.startswith("/") and " " not in text and text.count("/") == 1):
+        return ""
+    from kept.redact import redact
+
+    return clip_words(utf8_safe(one_line(redact(text, limit=_CHARS_READ))), OPENING_CHARS)
+
+
+def clip_words(text: str, max_chars: int) -> str:
+    """Return a text of at most ``max_chars`` characters, cut between words if there is a space near the end."""
+    if len(text) <= max_chars:
+        return text
+    head, space, _ = text[:max_chars].rpartition(" ")
+    return f"{head.rstrip(' ,;:.-')}…" if space and len(head) > max_chars // 2 else clip(text, max_chars)
+
+
+def title_of(entries: Sequence[AnyEntry]) -> str:
+    """Return the title of a conversation from its entries."""
+    parts = TitleParts()
+    for entry in entries:
+        parts = parts.after(entry)
+    return parts.text

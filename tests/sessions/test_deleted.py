@@ -1,0 +1,225 @@
+"""Deleted sessions stay deleted, and can be restored, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from kept.errors import SessionDeleted, SessionExists, SessionNotFound, TranscriptUnwritable
+from kept.sessions.entries import Message, SessionStart
+from kept.sessions.store import SessionStore
+from tests.support.files import write_file
+from tests.support.foreign_transcripts import bring_in, lines, pi_header, pi_user
+
+SECRET_TEXT = "The heron nests behind the mill"
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A conversation of another program."""
+    return write_file(tmp_path / "elsewhere/walk-1.jsonl", lines(pi_header(), pi_user("a1", None, SECRET_TEXT)))
+
+
+@pytest.fixture
+def tombstones(home):
+    return home / "agents/main/deleted.jsonl"
+
+
+def outcomes(home, source):
+    return [session.outcome for session in bring_in(home, "pi", source).sessions]
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_an_import_leaves_out_what_was_deleted_until_it_is_restored(tmp_path, home, source, tombstones, purge):
+    assert outcomes(home, source) == ["imported"]
+    with SessionStore.open(home=home) as store:
+        store.delete("walk-1", purge=purge)
+    assert outcomes(home, source) == ["deleted"]
+    assert bring_in(home, "pi", source, dry_run=True).count("deleted") == 1
+    with open(source, "a") as file:
+        file.write(json.dumps(pi_user("a2", "a1", "It is still there", 3)) + "\n")
+    assert outcomes(home, source) == ["deleted"], "also when it has grown"
+    text = tombstones.read_text()
+    assert "heron" not in text
+    assert set(json.loads(text)) == {"id", "deleted", "first"}
+    with SessionStore.open(home=home) as store:
+        deleted, record = store.restore("walk")
+        assert deleted.id == "walk-1"
+        assert (record is None) == purge
+    assert outcomes(home, source) == ["imported" if purge else "updated"]
+    with SessionStore.open(home=home) as store:
+        assert store.get("walk-1").messages == 2
+        assert store.deleted() == []
+
+
+def test_the_renamed_transcript_is_enough_if_the_record_of_it_is_lost_or_damaged(tmp_path, home, source, tombstones):
+    outcomes(home, source)
+    with SessionStore.open(home=home) as store:
+        store.delete("walk-1")
+    for damage in ("", "rubbish\n[]\n{}\n" + '{"id":5}\n', '{"id":"walk-1","deleted":7,"first":9}\n', '{"id":"walk'):
+        write_file(tombstones, damage)
+        assert outcomes(home, source) == ["deleted"], damage
+    os.unlink(tombstones)
+    assert outcomes(home, source) == ["deleted"]
+    with SessionStore.open(home=home) as store:
+        assert store.restore("walk-1")[1].messages == 1
+        store.delete("walk-1")
+    assert len(tombstones.read_bytes().splitlines()) == 1
+
+
+def test_a_record_that_was_cut_off_by_a_crash_does_not_swallow_the_next_one(tmp_path, home, source, tombstones):
+    outcomes(home, source)
+    write_file(tombstones, '{"id":"other","del')
+    with SessionStore.open(home=home) as store:
+        store.delete("walk-1", purge=True)
+    assert outcomes(home, source) == ["deleted"]
+
+
+def test_another_conversation_of_the_same_id_is_not_taken_for_the_deleted_one(tmp_path, home, source):
+    outcomes(home, source)
+    with SessionStore.open(home=home) as store:
+        store.delete("walk-1")
+    other = write_file(tmp_path / "other/walk-1.jsonl", lines(pi_header(), pi_user("b1", None, "Another walk")))
+    assert outcomes(home, other) == ["imported"]
+    with SessionStore.open(home=home) as store:
+        (record,) = store.recent()
+        assert record.id != "walk-1"
+        store.restore("walk-1")
+        assert len(store.recent()) == 2
+
+
+def test_adopting_checks_under_the_lock(tmp_path, home, source):
+    outcomes(home, source)
+    with SessionStore.open(home=home) as store:
+        record = store.get("walk-1")
+        entries = store.load("walk-1").entries[1:]
+        store.delete("walk-1", purge=True)
+        start = SessionStart(record.key)
+        with pytest.raises(SessionDeleted):
+            store.adopt(start, entries, session_id="walk-1", created=record.created)
+        assert store.recent() == []
+        with pytest.raises(SessionNotFound):
+            store.delete("walk-1")
+        with pytest.raises(SessionNotFound):
+            store.restore("nowhere")
+
+
+def test_a_transcript_that_a_person_renamed_back_is_a_session_again(tmp_path, home, source):
+    outcomes(home, source)
+    with SessionStore.open(home=home) as store:
+        deleted_path = store.delete("walk-1")
+        os.rename(deleted_path, deleted_path.partition(".deleted-")[0])
+        assert store.get("walk-1").messages == 1
+        assert store.deleted() == []
+    assert outcomes(home, source) == ["unchanged"]
+    with SessionStore.open(home=home) as store:
+        with pytest.raises(SessionNotFound):
+            store.append("walk", Message.of("user", "x"))
+        store.delete("walk-1")
+        again = store.get_or_create("telegram", "1")
+        os.rename(again.transcript_path, f"{again.transcript_path}.deleted-20260101T000000")
+        assert {session.id for session in store.deleted()} == {"walk-1", again.id}
+
+
+def test_nothing_is_restored_over_a_session_that_is_there(tmp_path, home, source):
+    outcomes(home, source)
+    with SessionStore.open(home=home) as store:
+        path = store.get("walk-1").transcript_path
+        deleted_path = store.delete("walk-1")
+        with open(deleted_path) as file:
+            write_file(Path(path), file.read())
+        with pytest.raises(SessionExists):
+            store.restore("walk-1")
+        assert os.path.exists(deleted_path)
+
+
+def test_an_unreadable_record_stops_an_import_instead_of_bringing_things_back(tmp_path, home, source, tombstones):
+    outcomes(home, source)
+    with SessionStore.open(home=home) as store:
+        store.delete("walk-1", purge=True)
+        os.unlink(tombstones)
+        tombstones.mkdir()
+        with pytest.raises(TranscriptUnwritable):
+            store.find_deleted("walk-1")
+    assert outcomes(home, source) == ["failed"]
+
+
+KILLED_AT = """
+import os, signal, sys
+from kept.sessions import store as module, deleted
+from kept.sessions.store import SessionStore
+
+def die(*args):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+target, name = sys.argv[2].split(":")
+setattr({"store": module, "lines": deleted.DeletedSessions}[target], name, die)
+with SessionStore.open(home=sys.argv[1]) as sessions:
+    if sys.argv[3] == "restore":
+        sessions.restore("walk-1")
+    else:
+        sessions.delete("walk-1", purge=sys.argv[3] == "purge")
+"""
+
+
+def run_killed(tmp_path, home, at, action):
+    script = write_file(tmp_path / "killed.py", textwrap.dedent(KILLED_AT))
+    ended = subprocess.run([sys.executable, script, home, at, action], capture_output=True, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("at", "action", "is_deleted"),
+    [
+        ("store:rename_deleted", "delete", False),
+        ("lines:add", "delete", True),
+        ("lines:add", "purge", True),
+        ("store:purge_transcript", "purge", True),
+        ("store:rename_restored", "restore", True),
+        ("lines:remove", "restore", False),
+    ],
+)
+def test_killed_between_two_steps_a_session_is_either_there_or_deleted(tmp_path, home, source, at, action, is_deleted):
+    outcomes(home, source)
+    if action == "restore":
+        with SessionStore.open(home=home) as store:
+            store.delete("walk-1")
+    run_killed(tmp_path, home, at, action)
+    with SessionStore.open(home=home) as store:
+        assert [record.id for record in store.recent()] == ([] if is_deleted else ["walk-1"])
+        assert [session.id for session in store.deleted()] == (["walk-1"] if is_deleted else [])
+    assert outcomes(home, source) == (["deleted"] if is_deleted else ["unchanged"])
+    with SessionStore.open(home=home) as store:
+        store.delete("walk-1", purge=True)
+        assert os.listdir(store.folder) == []
+    assert outcomes(home, source) == ["deleted"]
+
+
+def test_two_processes_that_delete_and_import_agree(tmp_path, home, source):
+    """Whatever comes first, the session is deleted when both have ended."""
+    outcomes(home, source)
+    script = write_file(
+        tmp_path / "importing.py",
+        "import sys\n"
+        "from kept.sessions.importers.import_run import import_sessions\n"
+        "from kept.sessions.store import SessionStore\n"
+        "with SessionStore.open(home=sys.argv[1]) as sessions:\n"
+        "    for _ in range(20):\n"
+        "        report = import_sessions(sessions, 'pi', sys.argv[2])\n"
+        "        assert not report.count('failed'), report\n",
+    )
+    with open(source, "a") as file:
+        file.write(json.dumps(pi_user("a2", "a1", "It is still there", 3)) + "\n")
+    importing = subprocess.Popen([sys.executable, script, home, source])
+    with SessionStore.open(home=home) as store:
+        store.delete("walk-1", purge=True)
+        assert importing.wait() == 0
+        assert store.recent() == []
+        assert [session.id for session in store.deleted()] == ["walk-1"]

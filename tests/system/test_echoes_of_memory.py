@@ -1,0 +1,165 @@
+"""A memory does not answer with its own answers: in chats, over HTTP, and from imported conversations."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kept import Message, SessionStore
+from kept.llm.base import ToolUse
+from kept.llm.extractive import ExtractiveChat
+from kept.testing import ScriptedChat
+from tests.support.agents import open_agent, reply
+from tests.support.files import write_file
+from tests.support.foreign_transcripts import cc_answer, cc_user, lines
+from tests.support.http_gateway import serving
+from tests.support.workspaces import open_memory, write_note
+
+QUESTION = "which port is staging on?"
+OLD = "# 2026-03-10\n\n## 09:00\n\nThe staging database moved to port 5433.\n"
+
+
+def test_asked_twice_without_a_model_the_new_note_comes_first(kept, workspace):
+    write_file(workspace / "memory/2026-03-10.md", OLD)
+    chat = ("--set", "model.provider=extractive", "chat", "-m")
+    first = kept(*chat, QUESTION).out
+    assert "5433" in first
+    assert kept(*chat, QUESTION).out == first, "its own answer is not an answer"
+    kept("add", "Staging is now on port 6000.")
+    found = kept("search", QUESTION, "--json").json["results"]
+    assert [hit["source"] for hit in found] == ["memory", "memory"]
+    assert "6000" in found[0]["snippet"]
+    assert [other["path"] for other in found[0]["newerThan"]] == ["memory/2026-03-10.md"]
+    assert "      newer than memory/2026-03-10.md#L1-L5\n" in kept("search", QUESTION).out
+
+
+def test_a_greeting_is_not_answered_with_an_earlier_greeting(tmp_path):
+    with open_agent(tmp_path, ExtractiveChat()) as agent:
+        for _ in range(3):
+            assert (
+                reply(agent.say("hello")).text
+                == "Nothing is remembered about that. Try other words or a longer period."
+            )
+
+
+def test_quotes_do_not_grow_from_answer_to_answer(tmp_path):
+    with open_agent(tmp_path, ExtractiveChat()) as agent:
+        write_note(agent.workspace, "memory/2026-03-10.md", OLD)
+        answers = {reply(agent.say(QUESTION, session=agent.session(user).id)).text for user in ("a", "b", "a", "c")}
+        assert len(answers) == 1
+        assert "> >" not in answers.pop()
+
+
+def test_over_http_a_short_question_is_not_answered_with_the_last_answer(tmp_path):
+    write_note(tmp_path / "workspace", "memory/2026-03-10.md", OLD)
+
+    async def scenario():
+        async with serving(tmp_path, ExtractiveChat()) as at:
+            assert "5433" in (await at.post(user="ada", text="Which port is staging on?")).json()["reply"]
+            again = (await at.post(user="ada", text="And production?")).json()["reply"]
+            assert again.startswith("Nothing is remembered about that.")
+
+    asyncio.run(scenario())
+
+
+def test_an_imported_search_does_not_stand_above_the_newer_note(kept, workspace, tmp_path):
+    call = {
+        "type": "tool_use",
+        "id": "t1",
+        "name": "mcp__plugin_kept_kept__memory_search",
+        "input": {"query": QUESTION},
+    }
+    result = {
+        "type": "tool_result",
+        "tool_use_id": "t1",
+        "content": [
+            {
+                "type": "text",
+                "text": "1 result, best first:\n\n[1] memory/a.md#L5 (score 1.00, 2026-03-10)\n> port 5433",
+            }
+        ],
+    }
+    records = (
+        cc_user("u1", None, "Which port is staging on?"),
+        cc_answer("u2", "u1", [call]),
+        cc_user("u3", "u2", [result]),
+        cc_answer("u4", "u3", [{"type": "text", "text": "Staging is on port 5433."}]),
+    )
+    kept("import", "claude-code", write_file(tmp_path / "from" / "cc-1.jsonl", lines(*records)))
+    write_file(workspace / "memory/2026-03-12.md", "# 2026-03-12\n\n## 09:00\n\nStaging is now on port 6000.\n")
+    found = kept("search", QUESTION, "--json").json["results"]
+    assert "6000" in found[0]["snippet"]
+    assert found[0]["score"] >= found[-1]["score"]
+    assert not any("memory_search" in hit["snippet"] or "best first" in hit["snippet"] for hit in found)
+
+
+def test_the_sample_of_the_documentation_does_not_find_its_own_question(kept):
+    with SessionStore.open() as sessions:
+        session = sessions.get_or_create("telegram", "5054")
+        sessions.append(session.id, Message.of("user", "Where is the spare key?"))
+    asked = kept("search", "where did we put the spare key")
+    assert asked.out == "Nothing found.\n"
+    with SessionStore.open() as sessions:
+        sessions.append(session.id, Message.of("assistant", "On the hook behind the cellar door."))
+    assert "On the hook behind the cellar door." in kept("search", "where did we put the spare key").out
+
+
+def quoting(request):
+    """Search, then answer with a quotation of the first result."""
+    outputs = [part.text for part in request.turns[-1].parts if hasattr(part, "call_id")]
+    if not outputs:
+        return ToolUse("1", "memory_search", {"query": QUESTION})
+    fact = next(line.lstrip("|> ") for line in outputs[0].split("\n") if "staging database" in line)
+    return f"Your notes say: “{fact}”"
+
+
+def recalling(request):
+    """Answer with what was recalled, without a tool."""
+    text = "\n".join(part.text for part in request.turns[-1].parts)
+    return next(line.lstrip("|> ") for line in text.split("\n") if "staging database" in line)
+
+
+@pytest.mark.parametrize("answer", [quoting, recalling])
+def test_asked_three_times_and_answered_with_a_quote_a_changed_note_is_found_in_its_new_form_first(tmp_path, answer):
+    with open_agent(tmp_path, ScriptedChat(answer)) as agent:
+        path = write_note(agent.workspace, "memory/2026-03-10.md", OLD)
+        for user in ("ada", "bob", "ada"):
+            assert "5433" in reply(agent.say(QUESTION, session=agent.session(user).id)).text
+        path.write_text(OLD.replace("5433", "6000"))
+        hits = agent.memory.search(QUESTION).hits
+        assert (hits[0].path, "6000" in hits[0].snippet) == ("memory/2026-03-10.md", True)
+        assert "6000" in reply(agent.say(QUESTION, session=agent.session("cleo").id)).text
+
+
+def test_a_turn_that_repeats_a_note_is_one_more_line_below_it(kept, workspace):
+    write_file(workspace / "memory/2026-03-10.md", OLD)
+    with SessionStore.open() as sessions:
+        session = sessions.get_or_create("telegram", "5054")
+        sessions.append(session.id, Message.of("user", "The staging database moved to port 5433."))
+    shown = kept("search", "staging database port").out
+    citation = f"sessions/{Path(session.transcript_path).name}#L2"
+    assert f"      also in {citation}\n" in shown
+    assert shown.count("5433") == 1
+    (hit,) = kept("search", "staging database port", "--json").json["results"]
+    assert [other["citation"] for other in hit["alsoIn"]] == [citation]
+    assert "5433" in kept("get", citation).out
+
+
+def test_a_model_is_told_where_else_it_is_said_and_what_is_older(tmp_path):
+    from kept import Toolbox
+
+    write_note(tmp_path / "workspace", "memory/2026-03-10.md", OLD)
+    write_note(
+        tmp_path / "workspace", "memory/2026-03-12.md", OLD.replace("2026-03-10", "2026-03-12").replace("5433", "6000")
+    )
+    with SessionStore.open(home=tmp_path / "home") as sessions, open_memory(tmp_path) as memory:
+        session = sessions.get_or_create("telegram", "5054")
+        sessions.append(session.id, Message.of("user", "The staging database moved to port 6000."))
+        outcome = Toolbox(memory, sessions).run("memory_search", {"query": "staging database port"})
+    assert (
+        f"\nNewer than memory/2026-03-10.md#L1-L5.\nAlso in sessions/{Path(session.transcript_path).name}#L2."
+        in outcome.text
+    )
+    assert outcome.data["results"][0]["alsoIn"][0]["source"] == "sessions"

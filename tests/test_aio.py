@@ -1,0 +1,55 @@
+"""AsyncMemory: the memory for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+
+import pytest
+
+from kept import KeptError, Memory
+from kept.aio import AsyncMemory
+from kept.testing import FakeEmbedder
+from tests.support.workspaces import open_memory
+
+
+def test_calls_are_awaited_and_give_what_memory_gives(tmp_path):
+    async def use() -> None:
+        options = {"home": tmp_path / "home", "embedder": FakeEmbedder(), "create": True}
+        async with AsyncMemory.open(tmp_path / "workspace", **options) as memory:
+            written = await memory.add("The otter is back. #river")
+            assert "otter" in (await memory.read(written.citation)).text
+            assert (await memory.search("otter", max_results=1))[0].path == written.path
+            assert len(await memory.list()) == len(await memory.tags()) == 1
+            assert (await memory.links(written.path)).path == written.path
+            assert (await memory.sync()).ok
+            assert (await memory.preview()).to_embed == 0
+            assert (await memory.status()).files == 1
+            with pytest.raises(KeptError, match="max_results is 0"):
+                await memory.search("otter", max_results=0)
+        with pytest.raises(KeptError, match="The memory is closed"):
+            await memory.search("otter")
+
+    asyncio.run(use())
+
+
+def test_writes_keep_their_order_and_searches_run_beside_them(tmp_path):
+    async def use() -> list[str]:
+        async with AsyncMemory(open_memory(tmp_path)) as memory:
+            added = [memory.add(f"Fact {number}.", to="memory/facts.md") for number in range(20)]
+            results = await asyncio.gather(*added, *(memory.search("fact") for _ in range(5)))
+            assert [written.start_line for written in results[:20]] == sorted(
+                written.start_line for written in results[:20]
+            )
+            return (await memory.read("memory/facts.md")).text.split("\n")
+
+    lines = asyncio.run(use())
+    assert [line for line in lines if line.startswith("Fact")] == [f"Fact {number}." for number in range(20)]
+
+
+def test_each_method_of_memory_has_a_coroutine_with_the_same_arguments():
+    for name, method in inspect.getmembers(Memory, inspect.isfunction):
+        if not name.startswith("_") and name != "close":
+            mirrored = getattr(AsyncMemory, name)
+            assert inspect.iscoroutinefunction(mirrored), name
+            assert inspect.signature(mirrored) == inspect.signature(method)
