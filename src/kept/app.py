@@ -52,7 +52,7 @@ class ProviderInfo:
 
 
 def list_providers(config: Config) -> list[ProviderInfo]:
-    """Return every embedding provider. None of them is called."""
+    """Return every embedding provider. No text is sent; a server of the user's own is asked whether it runs."""
     from kept.embedding.registry import PROVIDERS, added_providers
 
     chosen = "local" if config.memory_search.provider == "auto" else config.memory_search.provider
@@ -62,9 +62,12 @@ def list_providers(config: Config) -> list[ProviderInfo]:
 
 def _describe(config: Config, name: str, *, in_use: bool) -> ProviderInfo:
     from kept.embedding.registry import PROVIDERS, default_model
+    from kept.embedding.remote import RemoteEmbedder
 
     try:
         embedder = open_embedder(config, name)
+        if isinstance(embedder, RemoteEmbedder):
+            embedder.check_reachable()
     except EmbeddingError as exc:
         return ProviderInfo(name, False, in_use, *default_model(name), exc.message)
     identity = embedder.identity if embedder else None

@@ -370,6 +370,21 @@ class NoteLinks:
 
 
 @frozen
+class BrokenLinks:
+    """Links of all notes to notes that do not exist."""
+
+    links: tuple[NoteLink, ...]
+    degraded: tuple[str, ...] = ()
+    """What did not work, for the user. Empty if everything did."""
+
+    def __iter__(self) -> Iterator[NoteLink]:
+        return iter(self.links)
+
+    def __len__(self) -> int:
+        return len(self.links)
+
+
+@frozen
 class FileSummary:
     """A note or a conversation in a list."""
 

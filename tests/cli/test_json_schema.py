@@ -47,7 +47,7 @@ def commands_with_json() -> list[str]:
         assert command is not None
         inner = command.commands.items() if isinstance(command, click.Group) else ()
         for path, leaf in ((name, command), *((f"{name} {child}", leaf) for child, leaf in inner)):
-            if any("--json" in param.opts for param in leaf.params):
+            if any("--json" in param.opts and not getattr(param, "hidden", False) for param in leaf.params):
                 names.append(path)
     return names
 
@@ -90,6 +90,7 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("tags", ["tags"]),
         ("links", ["links", "MEMORY.md"]),
         ("links", ["links", "Ideas"]),
+        ("links --broken", ["links", "--broken"]),
         ("agents list", ["agents", "list"]),
         ("agents add", ["agents", "add", "coder"]),
         ("agents remove", ["agents", "remove", "coder"]),
@@ -128,6 +129,9 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("bench", ["bench", str(tmp / "set"), "--no-baselines", "--jobs", "1"]),
         ("bench --init", ["bench", "--init", str(tmp / "starter")]),
         ("chat", ["--set", "model.provider=extractive", "chat", "-m", "where is the lighthouse?"]),
+        ("service", ["service", "watch"]),
+        ("demo", ["demo"]),
+        ("completion", ["completion", "zsh"]),
         ("version", ["version"]),
         ("error", ["get", "nowhere.md"]),
     ]

@@ -8,6 +8,8 @@ settings_editor    the settings file in the user's editor
 model_switch       how `kept models use` switches
 output    JSON, plain text, colours, tables, progress bars
 terminal_layout    the width of the terminal, wrapping, links to files
+completion_values  names that a shell completes
+service_units      systemd units and launchd property lists for `kept service`
 hit_text, file_table    hits and lists of files as text
 streams   standard streams that are safe for a terminal
 Every other module is one command, named like it.

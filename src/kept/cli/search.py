@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import click
 
@@ -25,6 +26,8 @@ from kept.records import SOURCES, Hit, ListedPeriod, SearchResult
 from kept.tools.record_json import result_json
 
 _DROPPED_SHOWN = 20
+_NOTICEABLE_S = 1.0
+"""Time of the whole command from which on it is shown beside that of the search."""
 
 
 @click.command("search", cls=TextCommand)
@@ -76,6 +79,7 @@ def command(
     or none with --since, lists that time.
     """
     words = " ".join(query)
+    started = time.perf_counter()
     with options.memory() as memory, progress_bar("Indexing") as progress:
         result = memory.search(
             words,
@@ -94,10 +98,11 @@ def command(
     if as_json:
         print_json(result_json(result, explain=explain))
     else:
-        show_result(result, words, memory.config, explain=explain)
+        took_s = time.perf_counter() - started
+        show_result(result, words, memory.config, explain=explain, took_s=took_s)
 
 
-def show_result(result: SearchResult, query: str, config: Config, *, explain: bool) -> None:
+def show_result(result: SearchResult, query: str, config: Config, *, explain: bool, took_s: float) -> None:
     for reason in result.degraded:
         warn(reason)
     if result.period:
@@ -112,7 +117,13 @@ def show_result(result: SearchResult, query: str, config: Config, *, explain: bo
     if result.period and result.hits:
         echo(style(_count_text(result.period, len(result.hits)), dim=True))
     elif result.hits:
-        echo(style(f"{plural(len(result.hits), 'hit')} in {result.took_ms:.0f} ms", dim=True))
+        echo(style(hits_line(len(result.hits), result.took_ms, took_s), dim=True))
+
+
+def hits_line(hits: int, search_ms: float, took_s: float) -> str:
+    """Return the number of hits with the time of the search, and that of the whole if it is noticeably longer."""
+    whole = f" ({took_s:.1f} s with indexing)" if took_s >= _NOTICEABLE_S else ""
+    return f"{plural(hits, 'hit')} in {search_ms:.0f} ms{whole}"
 
 
 def _show_hits(result: SearchResult, query: str, config: Config, *, explain: bool) -> None:

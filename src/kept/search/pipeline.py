@@ -114,8 +114,9 @@ def search_index(
             bystanders=arrangement.bystanders,
         )
         if filters.tags and not selection.hits:
-            unknown = [tag for tag in filters.tags if not index.live.notes.has_tag(tag)]
-            degraded += tuple(f"No note has the tag '{tag}'." for tag in unknown)
+            from kept.search.tag_hints import explain_unknown_tags
+
+            degraded += explain_unknown_tags(index.live, filters)
         titles = _read_titles(index, (window[0] for _, window in selection.hits))
     return _make_result(selection, ranking, index.path, degraded, titles)
 

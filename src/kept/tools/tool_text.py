@@ -23,8 +23,10 @@ from typing import Any
 from kept.errors import UsageError
 from kept.limits import clip, one_line
 from kept.records import (
+    FileSummary,
     Hit,
     ListedPeriod,
+    Listing,
     NoteLink,
     NoteLinks,
     Occurrence,
@@ -44,6 +46,7 @@ _NOTHING = "Nothing is remembered about that. Try other words or a longer period
 _UNCERTAIN = (
     "Nothing certain is remembered about that. These passages are the closest and probably about something else:"
 )
+_NOTHING_LISTED = "Nothing matches. Leave out a filter, or choose a longer period."
 _PROBLEMS = "Problems:"
 _NAME_CHARS = 200
 _WEAK_CHARS = 160
@@ -124,6 +127,20 @@ def _session(number: int, shape: dict[str, Any]) -> str:
     about = f"({when}, {_count(shape['messageCount'], 'message')})"
     names = {"path": None if path else shape["path"], "channel": shape["channel"], "title": shape["title"]}
     return f"[{number}] {path or LONG_NAME} {about}\n{_names(names)}".rstrip("\n")
+
+
+def listing_text(listing: Listing) -> str:
+    shown, total = len(listing), listing.total
+    more = f" of {total:,}" if shown < total else ""
+    parts = [f"{shown:,}{more} {'entry' if total == 1 else 'entries'}, newest first:" if shown else _NOTHING_LISTED]
+    parts += [_file(number, file) for number, file in enumerate(listing, 1)]
+    return "\n\n".join([*parts, *_problems(listing.degraded)])
+
+
+def _file(number: int, file: FileSummary) -> str:
+    path = show_path(file.path)
+    names = {"path": None if path else file.path, "title": file.title, "begins": file.excerpt}
+    return f"[{number}] {path or LONG_NAME} ({file.timestamp:%Y-%m-%d})\n{_names(names)}".rstrip("\n")
 
 
 def passage_text(passage: Passage) -> str:
