@@ -14,7 +14,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Conversations": ("sessions", "import"),
     "Agents and clients": ("agents", "projects", "chat", "gateway", "service", "mcp", "connect", "hook"),
-    "Maintenance": ("status", "doctor", "config", "providers", "bench"),
+    "Maintenance": ("status", "doctor", "config", "providers", "models", "bench"),
     "More": ("demo", "completion", "help", "version"),
 }  # fmt: skip
 
@@ -77,6 +77,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "config path": ("kept config path",),
     "providers": ("kept providers",),
     "providers test": ("kept providers test openai",),
+    "models": ("kept models",),
+    "models pull": ("kept models pull bge-small-en",),
+    "models use": ("kept models use bge-small-en", "kept models use default"),
+    "models remove": ("kept models remove bge-small-en",),
     "bench": ("kept bench --init my-set", "kept bench my-set"),
     "demo": ("kept demo",),
     "completion": ('eval "$(kept completion bash)"', "kept completion fish > ~/.config/fish/completions/kept.fish"),

