@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kept.live import LiveIndex, LiveState
     from kept.memory import Memory
     from kept.records import (
+        BrokenLinks,
         FileSummary,
         Hit,
         Listing,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TOOLS",
     "Agent",
+    "BrokenLinks",
     "CompactionResult",
     "FileSummary",
     "Hit",
@@ -101,6 +103,7 @@ _HOMES = {
     "LiveIndex": "kept.live",
     "LiveState": "kept.live",
     "Memory": "kept.memory",
+    "BrokenLinks": "kept.records",
     "FileSummary": "kept.records",
     "Hit": "kept.records",
     "Listing": "kept.records",

@@ -66,6 +66,8 @@ class AsyncMemory:
     list = _in_thread(Memory.list)
     tags = _in_thread(Memory.tags)
     links = _in_thread(Memory.links)
+    broken_links = _in_thread(Memory.broken_links)
+    find_project = _in_thread(Memory.find_project)
     preview = _in_thread(Memory.preview)
     status = _in_thread(Memory.status)
 

@@ -13,6 +13,7 @@ from kept.values import frozen
 
 if TYPE_CHECKING:
     from kept.embedding.base import Embedder
+    from kept.indexing.service import IndexService
     from kept.llm.base import ChatModel
     from kept.memory import Memory
     from kept.responder.dispatcher import Dispatcher
@@ -31,6 +32,16 @@ def open_memory(loaded: LoadedConfig) -> Memory:
     return Memory(replace(loaded.config, run_settings=run_settings) if run_settings else loaded.config)
 
 
+def open_index_service(config: Config) -> IndexService:
+    """Return the index of this configuration. Raise WorkspaceError if its workspace does not exist."""
+    from kept.indexing.service import IndexService
+    from kept.workspace.workspace import Workspace
+
+    workspace = Workspace.of(config)
+    workspace.require()
+    return IndexService(config, workspace, SystemClock(), uses_signal=False)
+
+
 @frozen
 class ProviderInfo:
     name: str
@@ -43,7 +54,7 @@ class ProviderInfo:
 
 
 def list_providers(config: Config) -> list[ProviderInfo]:
-    """Return every embedding provider. None of them is called."""
+    """Return every embedding provider. No text is sent; a server of the user's own is asked whether it runs."""
     from kept.embedding.registry import PROVIDERS, added_providers
 
     chosen = "local" if config.memory_search.provider == "auto" else config.memory_search.provider
@@ -53,9 +64,12 @@ def list_providers(config: Config) -> list[ProviderInfo]:
 
 def _describe(config: Config, name: str, *, in_use: bool) -> ProviderInfo:
     from kept.embedding.registry import PROVIDERS, default_model
+    from kept.embedding.remote import RemoteEmbedder
 
     try:
         embedder = open_embedder(config, name)
+        if isinstance(embedder, RemoteEmbedder):
+            embedder.check_reachable()
     except EmbeddingError as exc:
         return ProviderInfo(name, False, in_use, *default_model(name), exc.message)
     identity = embedder.identity if embedder else None
@@ -78,7 +92,9 @@ def open_embedder(config: Config, name: str) -> Embedder | None:
     settings = config.memory_search
     if name not in (settings.provider, "local"):
         settings = replace(settings, model=None, dimensions=None, remote=RemoteSettings())
-    return make_embedder(name, settings, config.keys)
+    if name == "local" and settings.provider not in ("auto", "local"):
+        settings = replace(settings, model=None)
+    return make_embedder(name, settings, config.keys, models_folder=config.models_folder)
 
 
 def open_toolbox(loaded: LoadedConfig, *, project: str | None = None) -> Toolbox:

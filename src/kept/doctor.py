@@ -15,14 +15,14 @@ from typing import Any
 from kept.clock import Clock
 from kept.config import Config, LoadedConfig
 from kept.config.agents import agents_sharing_workspace
-from kept.durable import DAMAGED_ENDING, Fault, count_set_aside, locked
-from kept.errors import KeptError, LockBusy, SessionError, SessionNotFound, StoreDamaged, StoreError
+from kept.durable import DAMAGED_ENDING, Fault, claimed, count_set_aside
+from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
 from kept.indexing.batch_book import BatchBookFile
 from kept.indexing.sources import scan_transcripts
 from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
 from kept.memory import Memory
 from kept.records import Progress
-from kept.responder.inbox import Inbox
+from kept.responder.inbox import GATEWAY_LOCK, Inbox
 from kept.sessions.transcript import Transcript, faults_of
 from kept.sqlite import checksum_vfs, database_files
 from kept.store.integrity import check_index
@@ -356,11 +356,9 @@ def _mend_book(book: BatchBookFile) -> None:
 def _mend_inbox(config: Config, clock: Clock) -> None:
     """Open the inbox, which mends it, unless a gateway is running: that did the same when it started."""
     if _inbox_faults(config, clock):
-        try:
-            with locked(os.path.join(config.home, "gateway.lock"), wait_s=0, purpose="mending the inbox"):
+        with claimed(os.path.join(config.home, GATEWAY_LOCK)) as is_ours:
+            if is_ours:
                 Inbox(config.paths.inbox, clock=clock)
-        except LockBusy:
-            pass
 
 
 def _read(path: str, find: Callable[[], list[Fault]]) -> list[Fault]:

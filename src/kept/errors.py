@@ -51,6 +51,7 @@
     │   ├── MessageNotFound
     │   ├── NotSent             the reply certainly did not leave; sending it again is safe
     │   └── DeliveryRefused     the reply did not leave and never will
+    ├── ServiceError            the system's service manager could not be used
     └── SessionError
         ├── SessionNotFound
         ├── SessionAmbiguous    an id prefix that matches more than one session
@@ -338,6 +339,10 @@ class DeliveryRefused(ChannelError):
     code = "delivery_refused"
 
 
+class ServiceError(KeptError):
+    code = "service"
+
+
 class SessionError(KeptError):
     code = "session"
 
@@ -427,6 +432,7 @@ STATUSES: dict[type[KeptError], ErrorStatus] = {
     ModelError: ErrorStatus(10, 500, _INTERNAL_ERROR),
     ModelFailed: ErrorStatus(10, 503, _INTERNAL_ERROR),
     ModelRefused: ErrorStatus(10, 500, _INTERNAL_ERROR),
+    ServiceError: ErrorStatus(12, 500, _INTERNAL_ERROR),
     ChannelError: ErrorStatus(11, 500, _INTERNAL_ERROR),
     QueueFull: ErrorStatus(11, 503, _INTERNAL_ERROR),
     ConversationFull: ErrorStatus(11, 429, _INTERNAL_ERROR),

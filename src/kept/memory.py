@@ -17,6 +17,7 @@ from kept.errors import NoteNotFound, PathRefused, UsageError, UsedAfterClose, W
 from kept.limits import is_utf8
 from kept.records import (
     SOURCES,
+    BrokenLinks,
     Filter,
     Listing,
     NoteLinks,
@@ -364,6 +365,16 @@ class Memory:
         links, degraded = self.index_service.read(lambda live: read_links(live.notes, name), progress=progress)
         return replace(self._view().visible_links(links) if self.project else links, degraded=degraded)
 
+    def broken_links(self, *, progress: Progress | None = None) -> BrokenLinks:
+        """Return the links of all notes that lead nowhere, by path and line."""
+        from kept.search.note_links import read_broken_links
+
+        is_hidden = self._view().is_hidden
+        links, degraded = self.index_service.read(
+            lambda live: read_broken_links(live.notes, is_hidden), progress=progress
+        )
+        return BrokenLinks(links, degraded)
+
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
         """Bring the index up to date with notes and conversations. ``force`` rebuilds it."""
         return self.index_service.sync(force=force, progress=progress)
@@ -496,11 +507,12 @@ class Memory:
             from kept.indexing.project_scope import name_projects
 
             result = name_projects(result, self.config, self.workspace)
-        if result.hits or not (filters.path or filters.channel):
+        if result.hits or not (filters.path or filters.channel or filters.tags):
             return result
         from kept.indexing.browse import explain_no_hits
 
-        return replace(result, degraded=(*result.degraded, *explain_no_hits(self.index_service, filters)))
+        reasons = explain_no_hits(self.index_service, filters)
+        return replace(result, degraded=tuple(dict.fromkeys([*result.degraded, *reasons])))
 
 
 def _leave_out(result: SearchResult, seen: SeenTail, query: str, max_results: int | None = None) -> SearchResult:

@@ -167,6 +167,20 @@ class ScorePart:
     detail: str
 
 
+Grade = Literal["strong", "likely", "weak"]
+"""How sure a search is of a hit. Most strong hits are right, and most weak ones are not."""
+GRADES: tuple[Grade, ...] = ("strong", "likely", "weak")
+STRONG_FROM, LIKELY_FROM = 0.6, 0.25
+"""Lowest relevance of a strong and of a likely hit. `benchmarks/calibration.py` and `kept bench` print how often hits
+of each grade are right."""
+
+
+def grade_of(relevance: float) -> Grade:
+    """Return the grade of a relevance. Rounding tolerance: a relevance equal to a bound reaches it."""
+    relevance += 1e-9
+    return "strong" if relevance >= STRONG_FROM else "likely" if relevance >= LIKELY_FROM else "weak"
+
+
 @frozen
 class Occurrence:
     """Another passage that says the same as a hit, or an older one about the same."""
@@ -209,6 +223,8 @@ class Hit:
     channel: str | None = None
     listed: bool = False
     """True in a list of a time, where nothing is ranked: the score is 1."""
+    grade: Grade = "strong"
+    """How sure the search is of this hit. Recency and time words move a hit up, but do not change its grade."""
     also_in: tuple[Occurrence, ...] = ()
     """Messages that repeat this note."""
     newer_than: tuple[Occurrence, ...] = ()
@@ -236,6 +252,7 @@ class SeenTail:
 
 
 DropReason = Literal[
+    "unrelated",
     "below min_score",
     "beyond max_results",
     "near-duplicate",
@@ -281,6 +298,12 @@ class SearchResult:
     dropped: tuple[Dropped, ...] = ()
     period: ListedPeriod | None = None
     """Set if the query was only a time: the hits are a list of that time, oldest first."""
+
+    @property
+    def answered(self) -> Literal["yes", "unsure", "no"]:
+        """Whether the hits answer the query: "yes" with a strong hit, "unsure" with a likely one, else "no"."""
+        grades = {hit.grade for hit in self.hits}
+        return "yes" if "strong" in grades else "unsure" if "likely" in grades else "no"
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
@@ -351,6 +374,21 @@ class NoteLinks:
     """Links in other notes to it, by path and line."""
     degraded: tuple[str, ...] = ()
     """What did not work, for the user. Empty if everything did."""
+
+
+@frozen
+class BrokenLinks:
+    """Links of all notes to notes that do not exist."""
+
+    links: tuple[NoteLink, ...]
+    degraded: tuple[str, ...] = ()
+    """What did not work, for the user. Empty if everything did."""
+
+    def __iter__(self) -> Iterator[NoteLink]:
+        return iter(self.links)
+
+    def __len__(self) -> int:
+        return len(self.links)
 
 
 @frozen

@@ -63,7 +63,7 @@ def unset_setting(loaded: LoadedConfig, key: str, *, agent: str | None) -> Setti
 def put_agent_entry(loaded: LoadedConfig, values: Mapping[str, str]) -> None:
     """Set values in the agent's entry of agents.list, which is added if there is none."""
     file = loaded.user_file.path
-    with _locked_file(file) as real_path:
+    with locked_settings(file) as real_path:
         content = plan_entry(file, loaded.config.agent_id, values)
         write_atomic(real_path, content if loaded.user_file.exists else HEADER.encode() + content)
 
@@ -73,7 +73,7 @@ def remove_agent_entry(loaded: LoadedConfig) -> bool:
     file = loaded.user_file.path
     if not loaded.user_file.exists:
         return False
-    with _locked_file(file) as real_path:
+    with locked_settings(file) as real_path:
         content = plan_entry_removal(file, loaded.config.agent_id)
         if content is not None:
             write_atomic(real_path, content)
@@ -96,7 +96,7 @@ def _change(
 ) -> SettingChange:
     """Replace the text of the file with an edited one. ``edit`` gets the text, the place, and the agent it is of."""
     file, name = loaded.user_file.path, _name_of(key)
-    with _locked_file(file) as real_path:
+    with locked_settings(file) as real_path:
         text = read_text(real_path)
         tree = parse_settings(file, text.encode())
         owner = _owner(tree, key, named=agent, used=loaded.config.agent_id)
@@ -148,7 +148,7 @@ def _spelt(key: str) -> str:
 
 
 @contextmanager
-def _locked_file(path: str) -> Iterator[str]:
+def locked_settings(path: str) -> Iterator[str]:
     """Hold the lock on the folder of the settings, so that no other change is lost. Yield the path of the file itself:
     the settings may be a link, such as one into a repository of dotfiles, and stay one."""
     real_path = os.path.realpath(path)
@@ -168,7 +168,7 @@ def read_text(path: str) -> str:
 
 def write_text(path: str, text: str, *, expected: str) -> None:
     """Replace the text of the settings file. Raise ConfigError if another program changed it from what is expected."""
-    with _locked_file(path) as real_path:
+    with locked_settings(path) as real_path:
         if read_text(real_path) != expected:
             raise ConfigError(f"{path}: another program has changed it meanwhile.", hint="Nothing was changed.")
         write_atomic(real_path, text.encode())

@@ -8,6 +8,10 @@ import pytest
 
 from benchmarks.everyday.halves import FOLDER, HALVES, SETS, assign_halves, read_halves, read_rows, write_halves
 from kept.bench.dataset import CORPUS, QRELS, QUERIES, read_set
+from kept.bench.measurement import MeasurePlan, measure_set
+from kept.bench.threshold import FOREIGN
+from kept.config import load_config
+from kept.records import LIKELY_FROM
 
 CATEGORIES = set(
     "keyword paraphrase indirect compound typo variant prefix inflection status who when number multi foreign "
@@ -85,3 +89,21 @@ def test_each_half_can_be_written_as_a_set_of_its_own(tmp_path):
         assert halves[0].relevant | halves[1].relevant == whole.relevant
         assert not {*halves[0].relevant} & {*halves[1].relevant}
         assert (tmp_path / f"{name}_tune" / CORPUS).read_bytes() == (FOLDER / name / CORPUS).read_bytes()
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_grades_mean_what_they_say_and_nothing_is_hidden(name, tmp_path, capsys):
+    bench = read_set(str(FOLDER / name))
+    config = load_config(home=str(tmp_path), environ={}).config
+    measured = measure_set(bench, config, MeasurePlan(baselines=("keyword",), foreign=FOREIGN))
+    with capsys.disabled():
+        shares = ", ".join(f"{grade} {figures.right}/{figures.hits}" for grade, figures in measured.grades.items())
+        print(f"\n{name}: first hits that are right, by grade: {shares}")
+    strong, weak = measured.grades["strong"], measured.grades["weak"]
+    assert strong.right >= 0.85 * strong.hits
+    assert weak.right < 0.6 * weak.hits
+    ours, words = measured.summaries["kept"].figures, measured.summaries["keyword"].figures
+    assert ours["recall@10"] >= words["recall@10"] + 0.1
+    current = next(point for point in measured.curve if point.min_score == LIKELY_FROM)
+    assert current.foreign_refused >= 0.9
+    assert current.random_refused >= 0.9

@@ -168,7 +168,7 @@ def test_a_starter_set_is_made_of_the_users_notes_and_can_be_measured(kept, note
     measured = kept("bench", tmp_path / "mine", "--json", "--no-baselines")
     assert measured.code == 0, measured.err
     measurement = measured.json["sets"][0]
-    assert set(measurement["categories"]) == {"heading", "words", "adversarial"}
+    assert set(measurement["categories"]) == {"heading", "words", "reworded", "adversarial"}
     assert measurement["kept"]["recall@5"] == 1.0
     assert tree_of(notes) == before
 

@@ -30,6 +30,19 @@ def test_a_message_is_answered_and_its_state_can_be_asked_for(tmp_path):
     asyncio.run(scenario())
 
 
+def test_an_unknown_path_or_method_is_refused_in_json(tmp_path):
+    async def scenario():
+        async with serving(tmp_path) as at:
+            for method, path, status in (("GET", "/nowhere", 404), ("GET", "/", 404), ("PUT", "/v1/messages", 405)):
+                answer = await at.client.request(method, path)
+                assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")
+                assert {*answer.json()["error"]} == {"code", "message", "hint"}
+                assert path in answer.json()["error"]["message"]
+            assert "POST" in answer.headers["allow"]
+
+    asyncio.run(scenario())
+
+
 def test_conversations_are_apart_and_go_on(tmp_path):
     model = ScriptedChat(lambda request: f"{len(request.turns)}")
 

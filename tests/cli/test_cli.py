@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import socket
 import subprocess
 from pathlib import Path
 
@@ -14,9 +15,11 @@ import pytest
 
 from kept import __version__
 from kept.cli.root import COMMANDS, cli
+from kept.cli.search import hits_line
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
 from tests.support.commands import KEPT
+from tests.support.embedding_servers import Ollama
 from tests.support.files import tree_of, write_file
 
 ANSI = re.compile(r"\x1b")
@@ -159,20 +162,21 @@ def test_search_shows_citation_and_text(kept, notes):
     assert ended.code == 0
     assert "MEMORY.md#L" in ended.out
     assert "Ada keeps the lighthouse" in ended.out
-    assert re.search(r"^\d+ hits? in \d+ ms$", ended.out, re.MULTILINE)
+    assert re.search(r"^1 hit in \d+ ms", ended.out, re.MULTILINE)
     assert ended.err == ""
 
 
 def test_search_json_has_exactly_the_shape_others_rely_on(kept, notes):
     shown = kept("search", "which", "port", "is staging on", "--json").json
-    assert list(shown) == ["results", "degraded", "provider", "model", "tookMs"]
+    assert list(shown) == ["answered", "results", "degraded", "provider", "model", "tookMs"]
+    assert shown["answered"] == "yes"
     assert (shown["degraded"], shown["provider"]) == ([], "local")
     assert isinstance(shown["model"], str)
     assert isinstance(shown["tookMs"], float)
     hit = shown["results"][0]
     assert list(hit) == [
         "path", "startLine", "endLine", "score", "vectorScore", "textScore",
-        "snippet", "source", "timestamp", "citation", "heading", "project",
+        "snippet", "source", "timestamp", "grade", "citation", "heading", "project",
     ]  # fmt: skip
     assert hit["path"] == "memory/2026-03-02.md"
     assert hit["citation"] == f"{hit['path']}#L{hit['startLine']}-L{hit['endLine']}"
@@ -400,7 +404,7 @@ def test_completion_prints_a_script_for_the_shell(kept, shell):
 
 def test_completion_knows_commands_and_options(kept):
     ended = kept(env={"_KEPT_COMPLETE": "bash_complete", "COMP_WORDS": "kept se", "COMP_CWORD": "1"})
-    assert ended.out == "plain,search\nplain,sessions\n"
+    assert ended.out == "plain,search\nplain,sessions\nplain,service\n"
     ended = kept(env={"_KEPT_COMPLETE": "bash_complete", "COMP_WORDS": "kept search --ex", "COMP_CWORD": "2"})
     assert ended.out == "plain,--explain\n"
 
@@ -732,6 +736,57 @@ def test_the_help_names_every_command_and_every_global_option(kept):
         assert param.opts[-1] in ended.out
         assert param.help
     assert kept("-h").out == ended.out
+
+
+def test_an_output_without_space_is_one_line_also_for_json(kept, environment, notes):
+    for args in (["list"], ["list", "--json"], ["config", "show"], ["status"], ["get", "nowhere.md", "--json"]):
+        with open("/dev/full", "w") as full:
+            ended = subprocess.run(
+                [KEPT, *args],
+                env={**environment, "KEPT_WORKSPACE": str(notes)},
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=60,
+            )
+        assert ended.returncode == (3 if "nowhere.md" in args else 8), ended.stderr
+        assert ended.stderr.count("\n") == 1
+        assert ". " in ended.stderr, "two sentences, with a full stop between them"
+
+
+@pytest.mark.parametrize("args", [["connect"], ["completion"], ["sessions", "show"], ["list", "-n", "x"]])
+def test_a_message_and_its_hint_are_two_sentences(kept, args):
+    ended = kept(*args)
+    assert ended.code == 2
+    assert re.search(r"[.?!] See 'kept [a-z ]+--help'\.\n$", ended.err), ended.err
+
+
+def test_the_time_of_indexing_is_apart_from_that_of_the_search():
+    assert hits_line(1, 11.4, 0.2) == "1 hit in 11 ms"
+    assert hits_line(3, 11.4, 22.921) == "3 hits in 11 ms (22.9 s with indexing)"
+
+
+def test_a_preview_names_only_what_there_is_to_do(kept, notes):
+    kept("index")
+    (notes / "memory/ideas.md").unlink()
+    assert kept("index", "--dry-run").out == "1 file to remove.\n"
+    (notes / "memory/copy.md").write_text((notes / "memory/2026-03-02.md").read_text())
+    shown = kept("index", "--dry-run").out
+    assert shown.startswith("1 file to index, 1 to remove.\n")
+    assert "0 texts" not in shown
+
+
+def test_ollama_is_available_only_if_a_server_answers(kept, workspace):
+    def state(host: str) -> dict[str, object]:
+        providers = kept("--json", "providers", env={"OLLAMA_HOST": host}).json["providers"]
+        return next(provider for provider in providers if provider["name"] == "ollama")
+
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    assert state(f"127.0.0.1:{port}")["available"] is False
+    assert f"No server answers at http://127.0.0.1:{port}" in str(state(f"127.0.0.1:{port}")["note"])
+    with Ollama() as server:
+        assert state(server.origin)["available"] is True
 
 
 def test_a_line_break_in_the_name_of_a_file_does_not_break_a_printed_line(kept, workspace):

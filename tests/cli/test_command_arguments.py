@@ -197,3 +197,25 @@ def modules_of(args: list[str], environment: dict[str, str], workspace: Path, tm
     names = ended.stderr.rpartition("MODULES")[2].split()
     assert names, ended.stderr
     return {name if name.startswith("kept.") else name.partition(".")[0] for name in names}
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--json", "status"], ["status", "--json"], ["--json", "sessions", "list"], ["sessions", "--json", "list"],
+        ["providers", "--json", "test"], ["--json", "config", "path"], ["--json", "demo"],
+        ["--json", "completion", "zsh"],
+    ],
+)  # fmt: skip
+def test_json_may_be_asked_for_anywhere(kept, args):
+    ended = kept(*args)
+    assert ended.code == 0, ended.err
+    assert isinstance(ended.json, dict)
+
+
+@pytest.mark.parametrize("args", [["mcp"], ["gateway"], ["config", "edit"], ["help"], ["hook", "capture"]])
+def test_a_command_without_json_refuses_the_option(kept, args):
+    for line in (["--json", *args], [*args, "--json"]):
+        ended = kept(*line)
+        assert ended.code == 2
+        assert "has no JSON output" in ended.json["error"]["message"]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
+from kept.safe_yaml import load_yaml
+from tests.support.commands import KEPT
 from tests.support.files import tree_of, write_file
 
 ALONE = {"KEPT_WORKSPACE": ""}
@@ -167,3 +171,25 @@ def test_the_doctor_reports_a_daily_format_that_is_not_used(kept, vault):
     ended = kept("init", vault, env=ALONE)
     assert "Obsidian's settings for daily notes are not used: 'gggg' is not supported" in ended.err
     assert "'gggg' is not supported" in kept("doctor", env=ALONE).out
+
+
+def test_two_that_start_at_once_both_have_their_entry(environment, home, tmp_path):
+    """Each agent's workspace is in the settings afterwards, whichever came first."""
+    names = [f"agent{number}" for number in range(4)]
+    running = [
+        subprocess.Popen([KEPT, "--agent", name, "init", str(tmp_path / name)], env=environment, stdout=subprocess.PIPE)
+        for name in names
+    ]
+    assert [process.wait(timeout=60) for process in running] == [0] * len(names)
+    for process in running:
+        process.communicate()
+    settings = load_yaml((home / "config.yaml").read_text())
+    assert {entry["id"]: entry["workspace"] for entry in settings["agents"]["list"]} == {
+        name: str(tmp_path / name) for name in names
+    }
+
+
+def test_a_folder_that_cannot_be_one_leaves_no_home(kept, home, workspace):
+    write_file(workspace / "file", "x")
+    assert kept("init", workspace / "file", env=ALONE).code == 8
+    assert not home.exists()

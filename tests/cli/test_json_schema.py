@@ -18,9 +18,8 @@ from tests.support.chat_exports import gpt_talk, gpt_zip
 from tests.support.commands import start_kept
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import lines, pi_header, pi_user
-from tests.support.repository import ROOT
+from tests.support.json_schema import SCHEMA, check
 
-SCHEMA = json.loads((ROOT / "docs/reference/json.schema.json").read_text())
 SNAKE_CASE = ("config show", "bench")
 """Documented with the names of the settings and figures, which programs rely on."""
 SHARED = {
@@ -48,7 +47,7 @@ def commands_with_json() -> list[str]:
         assert command is not None
         inner = command.commands.items() if isinstance(command, click.Group) else ()
         for path, leaf in ((name, command), *((f"{name} {child}", leaf) for child, leaf in inner)):
-            if any("--json" in param.opts for param in leaf.params):
+            if any("--json" in param.opts and not getattr(param, "hidden", False) for param in leaf.params):
                 names.append(path)
     return names
 
@@ -91,6 +90,7 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("tags", ["tags"]),
         ("links", ["links", "MEMORY.md"]),
         ("links", ["links", "Ideas"]),
+        ("links --broken", ["links", "--broken"]),
         ("agents list", ["agents", "list"]),
         ("agents add", ["agents", "add", "coder"]),
         ("agents remove", ["agents", "remove", "coder"]),
@@ -99,6 +99,9 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("projects remove", ["projects", "remove", "otter"]),
         ("status", ["status"]),
         ("doctor", ["doctor"]),
+        ("models", ["models"]),
+        ("models use", ["models", "use", "wordllama"]),
+        ("models remove", ["models", "remove", "bge-small-en"]),
         ("providers", ["providers"]),
         ("providers test", ["providers", "test"]),
         ("config show", ["config", "show"]),
@@ -126,13 +129,16 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("bench", ["bench", str(tmp / "set"), "--no-baselines", "--jobs", "1"]),
         ("bench --init", ["bench", "--init", str(tmp / "starter")]),
         ("chat", ["--set", "model.provider=extractive", "chat", "-m", "where is the lighthouse?"]),
+        ("service", ["service", "watch"]),
+        ("demo", ["demo"]),
+        ("completion", ["completion", "zsh"]),
         ("version", ["version"]),
         ("error", ["get", "nowhere.md"]),
     ]
 
 
 def test_the_output_of_every_command_fits_its_schema(kept, session, tmp_path):
-    checked = {"watch"}
+    checked = {"watch", "models pull"}  # the tests of those commands check it
     for name, args in runs(session, tmp_path):
         ended = kept(*args, "--json")
         assert ended.code in (0, 1) or name == "error", (args, ended.out, ended.err)
@@ -151,12 +157,6 @@ def test_every_event_of_watch_fits_the_schema(session, tmp_path):
             watching.terminate()
     watching.communicate(timeout=60)
     assert watching.returncode == 0
-
-
-def check(name: str, value: Any) -> None:
-    schema = {"$defs": SCHEMA["$defs"], "$ref": f"#/$defs/{name}"}
-    problems = [f"{error.json_path}: {error.message}" for error in Draft202012Validator(schema).iter_errors(value)]
-    assert not problems, f"{name}: describe it in docs/reference/json.schema.json. {problems}"
 
 
 def test_every_name_is_in_camel_case():

@@ -58,6 +58,26 @@ def test_a_search_by_tag_finds_only_notes_with_it(kept):
     assert "No note has the tag 'nope'." in outcome.err
 
 
+@pytest.mark.parametrize("command", [["list"], ["search", "engine"], ["search", "--since", "1d"]])
+def test_a_tag_that_no_note_has_is_named_with_those_like_it(kept, command):
+    for tag, near in (("wrok", "'work'"), ("#Close", "'vip/close'"), ("vipp", "'vip'")):
+        outcome = kept(*command, "--tag", tag)
+        assert outcome.err == f"Note: No note has the tag '{tag.lstrip('#').lower()}'. Did you mean {near}?\n"
+        assert outcome.code == 0
+
+
+def test_broken_links_of_all_notes_or_of_one(kept):
+    outcome = kept("links", "--broken")
+    assert (outcome.code, outcome.out) == (0, "memory/ada.md#L6  Gone  broken\n")
+    assert [link["target"] for link in kept("links", "--broken", "--json").json["links"]] == ["Gone"]
+    assert [link["target"] for link in kept("links", "Ada", "--broken", "--json").json["outgoing"]] == ["Gone"]
+    assert kept("links", "plan", "--broken", "--json").json["outgoing"] == []
+    kept("add", "Here now.", "--to", "memory/gone.md")
+    assert kept("links", "--broken").out == "No broken links.\n"
+    outcome = kept("links")
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+
+
 def test_what_was_just_added_is_from_the_last_two_hours(kept):
     kept("add", "fresh fact: otter")
     assert "fresh fact: otter" in kept("search", "otter", "--since", "2h").out

@@ -277,7 +277,7 @@ def test_a_missing_package_names_the_extra(tmp_path, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(EmbedderUnavailable, match=package) as caught:
         open_model(write_folder(tmp_path))
-    assert "kept[onnx]" in caught.value.hint
+    assert "kept[neural]" in caught.value.hint
 
 
 def test_the_identity_survives_a_copy_and_a_new_date(tmp_path):

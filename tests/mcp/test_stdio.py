@@ -54,6 +54,7 @@ def test_every_tool_answers_with_text_and_with_data_that_fits_its_schema(client,
     calls = {
         "memory_search": {"query": "which port is staging on?"},
         "memory_get": {"path": "MEMORY.md"},
+        "memory_list": {"path": "memory", "order": "change"},
         "memory_write": {"text": "The plotter was sold.", "to": "memory/plotter.md"},
         "memory_status": {},
         "sessions_search": {"query": "plotter"},

@@ -211,6 +211,26 @@ def test_what_conversations_say_stays_and_that_is_said(harness):
     assert "sessions/" in reply
 
 
+def test_only_what_can_be_removed_is_offered(tmp_path):
+    """Passages in extra paths are named, not offered."""
+    other = write_note(tmp_path / "journal", "lock.md", "The bicycle lock opens with 4711.\n")
+    setting = json.dumps({"agents": {"defaults": {"memory_search": {"extra_paths": [str(other.parent)]}}}})
+    write_note(tmp_path / "home", "config.yaml", setting)
+    harness = ResponderHarness(tmp_path, ScriptedChat(lambda request: "A reply."))
+    (reply,) = say(harness, "/forget bicycle lock 4711")
+    assert reply.startswith("The notes in the workspace say nothing about that.")
+    assert f"Edit these yourself: {other}#L1" in reply
+    note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
+    shown, forgotten = say(harness, "/forget bicycle lock 4711", "/forget yes")
+    assert shown.startswith("This would go:\n\n1. MEMORY.md")
+    assert "2. " not in shown
+    assert f"Extra paths are searched, never written. Edit these yourself: {other}#L1." in shown
+    assert forgotten.startswith("Forgotten: 1 passage")
+    assert "bicycle" not in note.read_text()
+    assert other.read_text() == "The bicycle lock opens with 4711.\n"
+    harness.close()
+
+
 def test_a_note_keeps_its_line_ends_and_everything_else_to_the_byte(tmp_path):
     workspace = Workspace.at(str(tmp_path / "w"))
     workspace.make()

@@ -321,3 +321,29 @@ def test_a_note_is_read_with_its_links(toolbox, workspace):
     )
     Draft202012Validator(get_tool("memory_get").output).validate(outcome.data)
     assert "outgoing" not in toolbox.run("memory_get", {"path": "memory/ada.md"}).data
+
+
+def test_notes_can_be_listed_without_a_question(toolbox, workspace):
+    write_file(workspace / "memory/projects/bees.md", "# Bees\n\nThey fly. #garden\n")
+    write_file(workspace / "memory/2026-03-02.md", "# 2026-03-02\n\n## 09:30\n\nStaging moved.\n")
+    outcome = toolbox.run("memory_list", {"path": "memory/projects"})
+    Draft202012Validator(get_tool("memory_list").output).validate(outcome.data)
+    assert [file["path"] for file in outcome.data["files"]] == ["memory/projects/bees.md"]
+    assert "[1] memory/projects/bees.md (" in outcome.text
+    assert "> title: Bees\n> begins: They fly. #garden" in outcome.text
+    assert toolbox.run("memory_list", {"tags": "garden"}).data["total"] == 1
+    assert toolbox.run("memory_list", {"since": "2026-03-02", "until": "2026-03-02"}).data["total"] == 1
+    everything = toolbox.run("memory_list", {"maxResults": 1, "order": "change"})
+    assert (len(everything.data["files"]), everything.data["total"] > 1) == (1, True)
+    assert "1 of " in everything.text
+    nothing = toolbox.run("memory_list", {"tags": "gardn"})
+    assert "Nothing matches." in nothing.text
+    assert "> No note has the tag 'gardn'. Did you mean 'garden'?" in nothing.text
+
+
+def test_a_search_can_be_limited_to_a_folder(toolbox, workspace):
+    write_file(workspace / "memory/projects/bees.md", "The bees fly at noon.\n")
+    write_file(workspace / "memory/bees.md", "The bees sleep at night.\n")
+    results = toolbox.run("memory_search", {"query": "bees", "path": "memory/projects"}).data["results"]
+    assert [hit["path"] for hit in results] == ["memory/projects/bees.md"]
+    assert "No note matches 'nowhere'" in toolbox.run("memory_search", {"query": "bees", "path": "nowhere"}).text

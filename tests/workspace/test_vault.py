@@ -351,3 +351,48 @@ def test_the_program_of_a_vault(tmp_path, files):
         write_file(tmp_path / "v" / name, text)
     expected = "Obsidian" if ".obsidian/x" in files else "Logseq" if "logseq/config.edn" in files else ""
     assert find_program(str(tmp_path / "v")) == expected
+
+
+# templates
+
+
+TEMPLATE = "---\ntags: [daily]\n---\n# {{title}}\n\n{{date:dddd, D MMMM}} at {{time}}, {{ date }}, {{date:[week] w}}\n"
+
+
+@pytest.mark.parametrize("key", ["daily-notes.json", "plugins/periodic-notes/data.json"])
+def test_a_new_daily_note_begins_with_the_template_of_the_vault(vault, workspace, key):
+    settings = {"folder": "Journal", "template": "Templates/daily"}
+    write_file(workspace / "Templates/daily.md", TEMPLATE)
+    if key.startswith("plugins"):
+        write_file(workspace / ".obsidian/community-plugins.json", '["periodic-notes"]')
+        settings = {"daily": {**settings, "enabled": True}}
+    write_file(workspace / f".obsidian/{key}", json.dumps(settings))
+    notes = vault()
+    written = notes.add("Fed the heron.")
+    assert (workspace / "Journal/2026-03-14.md").read_text() == (
+        "---\ntags: [daily]\n---\n# 2026-03-14\n\nSaturday, 14 March at 15:09, 2026-03-14, {{date:[week] w}}\n\n"
+        "## 15:09\n\nFed the heron.\n"
+    )
+    assert notes.read(written.citation).text == "## 15:09\n\nFed the heron."
+    notes.add("Again.")
+    assert (workspace / "Journal/2026-03-14.md").read_text().count("Saturday") == 1
+    assert [hit.path for hit in notes.search("heron", tags="daily")] == ["Journal/2026-03-14.md"]
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("Templates/daily", "<% tp.date.now() %>"),
+        ("Templates/daily", "x" * 60_000),
+        ("Templates/missing", TEMPLATE),
+        ("../outside", TEMPLATE),
+        ("/etc/hosts", TEMPLATE),
+        (".obsidian/secret", TEMPLATE),
+    ],
+)
+def test_a_template_that_cannot_be_used_is_left_out(vault, workspace, template, text):
+    for name in ("Templates/daily.md", "../outside.md", ".obsidian/secret.md"):
+        write_file(workspace / name, text)
+    write_file(workspace / ".obsidian/daily-notes.json", json.dumps({"folder": "", "template": template}))
+    vault().add("Fed the heron.")
+    assert (workspace / "2026-03-14.md").read_text() == "## 15:09\n\nFed the heron.\n"

@@ -446,6 +446,7 @@ def recall(
     sizes = {file.name: estimate_tokens(file.text) for file in files}
     all_fit = sum(sizes.values()) <= budget.files
     shown = {name for name, size in sizes.items() if all_fit and size <= budget.file}  # those that are shown whole
-    hits = [hit for hit in result.hits if hit.path not in shown]
+    # A weak hit is probably about something else. A model that wants to see it can search.
+    hits = [hit for hit in result.hits if hit.grade != "weak" and hit.path not in shown]
     passages = (RecalledPassage(hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source) for hit in hits[:limit])
     return TurnMaterial(recalled=tuple(passages), problems=result.degraded)

@@ -28,7 +28,7 @@ from kept.durable import locked, make_private_folder, write_atomic
 from kept.errors import BackendFailed, KeptError
 from kept.indexing.note_rows import note_timestamp_ms
 from kept.limits import is_amount, one_line, utf8_safe
-from kept.records import Dropped, Filter, Hit, Passage, ScorePart, SearchResult, SourceFile
+from kept.records import Dropped, Filter, Hit, Passage, ScorePart, SearchResult, SourceFile, grade_of
 from kept.search.query import parse_query
 from kept.search.selection import make_snippet
 from kept.values import frozen
@@ -194,6 +194,7 @@ class QmdBackend:
             source="memory",
             timestamp=_local_time(note_timestamp_ms(path, state.st_mtime_ns, get_daily_notes(self.workspace))),
             parts=(part,),
+            grade=grade_of(answer.score),
         )
 
     def _cited_path(self, absolute: str) -> str | None:

@@ -10,6 +10,7 @@ from kept.bench.measurement import FigureSummary, SetMeasurement
 from kept.bench.metrics import FIGURES
 from kept.bench.query_runner import KEPT
 from kept.bench.threshold import ALLOWED_LOST, REQUIRED_REFUSED, ThresholdPoint
+from kept.records import LIKELY_FROM
 
 
 def sets_shape(measurements: Sequence[SetMeasurement], *, jobs: int) -> dict[str, Any]:
@@ -36,6 +37,7 @@ def set_shape(measurement: SetMeasurement) -> dict[str, Any]:
         "asked_for": measurement.asked_for,
         "index": _rounded(asdict(measurement.index)),
         "min_score": measurement.min_score,
+        "grades": {grade: {"hits": hits.hits, "right": hits.right} for grade, hits in measurement.grades.items()},
         "curve": [_rounded(asdict(point)) for point in measurement.curve],
         "calibration": calibration_shape(measurement),
         "degraded": [*measurement.degraded, *measurement.failures],
@@ -58,7 +60,7 @@ def summary_shape(summary: FigureSummary) -> dict[str, Any]:
 
 def calibration_shape(measurement: SetMeasurement) -> dict[str, Any]:
     """Compare the threshold in use with what is required of one, and with the best one on the curve."""
-    current = next(point for point in measurement.curve if point.min_score == measurement.min_score)
+    current = next(point for point in measurement.curve if point.min_score == max(measurement.min_score, LIKELY_FROM))
     best = max(measurement.curve, key=lambda point: (_is_good(point), refused(point) - (point.answers_lost or 0.0)))
     return {
         "wanted_refused": REQUIRED_REFUSED,

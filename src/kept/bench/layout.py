@@ -62,6 +62,7 @@ class BenchGroup:
             tokens=estimate_tokens(hit.snippet),
             score=threshold_score(hit),
             session=self.sessions.get(hit.path),
+            grade=hit.grade,
         )
 
 

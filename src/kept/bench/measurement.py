@@ -45,7 +45,7 @@ from kept.embedding.base import Embedder
 from kept.errors import BenchSetInvalid
 from kept.limits import estimate_tokens
 from kept.memory import Memory
-from kept.records import Status
+from kept.records import GRADES, LIKELY_FROM, Grade, Status
 from kept.values import frozen
 
 Progress = Callable[[int, int, str], None]
@@ -100,6 +100,12 @@ class FigureSummary:
 
 
 @frozen
+class GradeFigures:
+    hits: int
+    right: int
+
+
+@frozen
 class SetMeasurement:
     name: str
     documents: int
@@ -120,6 +126,8 @@ class SetMeasurement:
     audited: Figures
     latency: dict[str, float]
     min_score: float
+    grades: dict[Grade, GradeFigures]
+    """Figures of the first hits of answerable queries, by grade."""
     curve: tuple[ThresholdPoint, ...]
     degraded: tuple[str, ...] = ()
     failures: tuple[str, ...] = field(default=())
@@ -185,7 +193,8 @@ class _SetRun:
             audited=summarise(self.queries, ordinary, self.bench.audited).figures if self.bench.audited else {},
             latency=self._latency(groups),
             min_score=min_score,
-            curve=tuple(measure_curve(self._probes(groups, unlimited), thresholds(min_score))),
+            grades=grade_figures(self.queries, ordinary, relevant),
+            curve=tuple(measure_curve(self._probes(groups, unlimited), thresholds(max(min_score, LIKELY_FROM)))),
             degraded=tuple(dict.fromkeys(reason for variant in variants.values() for reason in variant.degraded)),
             failures=self.failures,
         )
@@ -315,7 +324,28 @@ def by_category(
 
 
 def _share_empty(queries: Sequence[BenchQuery], answers: Mapping[str, BenchAnswer]) -> float | None:
-    return sum(not answers[query.id].hits for query in queries) / len(queries) if queries else None
+    """Return the share of queries without a hit that is better than weak."""
+    if not queries:
+        return None
+    return sum(all(hit.grade == "weak" for hit in answers[query.id].hits) for query in queries) / len(queries)
+
+
+def grade_figures(
+    queries: Sequence[BenchQuery], answers: Mapping[str, BenchAnswer], relevant: Relevance
+) -> dict[Grade, GradeFigures]:
+    """Return how many first hits of answerable queries have each grade, and how many of those are right."""
+    firsts = [
+        (answers[query.id].hits[0], relevant[query.id])
+        for query in queries
+        if query.answerable and query.id in relevant and answers[query.id].hits
+    ]
+    return {
+        grade: GradeFigures(
+            hits=sum(hit.grade == grade for hit, _ in firsts),
+            right=sum(hit.grade == grade and not hit.documents.isdisjoint(documents) for hit, documents in firsts),
+        )
+        for grade in GRADES
+    }
 
 
 # several sets

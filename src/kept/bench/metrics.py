@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from kept.records import Grade
 from kept.values import frozen
 
 BUDGET_TOKENS = 2_000
@@ -29,6 +30,7 @@ class ReturnedHit:
     score: float = 0.0
     """Score that ``min_score`` is compared with."""
     session: str | None = None
+    grade: Grade = "strong"
 
 
 def evaluate(hits: Sequence[ReturnedHit], relevant: Mapping[str, float]) -> Figures:

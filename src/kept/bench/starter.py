@@ -1,6 +1,7 @@
 """A starter set made of the user's own notes: passages, and queries from their headings and sentences.
 
-No model is asked, so the queries are plain. The same notes always give the same set.
+No model is asked, so the queries are plain; a third of them use other words than the notes. The same notes always give
+the same set.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import random
 import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kept.bench.dataset import CORPUS, QRELS, QUERIES
+from kept.bench.rewording import reword
 from kept.bench.threshold import FOREIGN
 from kept.chunking.markdown import HEADING_JOIN, ChunkSize, chunk_markdown
 from kept.config import Config
@@ -134,15 +137,23 @@ def _with_headings(chunk: Chunk) -> str:
 
 
 def iter_queries(passages: list[SampledPassage]) -> Iterator[dict[str, str]]:
-    """Yield queries from evenly spread passages: the heading, if no other passage has the same, or words."""
+    """Yield queries from evenly spread passages, of the categories in turn: the heading, if no other passage has the
+    same; words of one sentence; and the sentence in other words."""
     rng = random.Random(_SEED)
-    headings = [passage.heading for passage in passages]
+    headings = Counter(passage.heading for passage in passages)
+    frequency = Counter(word for passage in passages for word in {*map(str.lower, _WORD.findall(passage.text))})
     number = 0
     for passage in _spread(passages, MAX_QUERIES - UNANSWERED):
-        has_own_heading = len(passage.heading.split()) > 1 and headings.count(passage.heading) == 1
-        texts = {"heading": passage.heading if has_own_heading else "", "words": _some_words(passage.text, rng)}
-        category = "heading" if has_own_heading and (number % 2 == 0 or not texts["words"]) else "words"
-        if texts[category]:
+        has_own_heading = len(passage.heading.split()) > 1 and headings[passage.heading] == 1
+        sentence = _pick_sentence(passage.text, rng)
+        texts = {
+            "heading": passage.heading if has_own_heading else "",
+            "words": _some_words(sentence, rng),
+            "reworded": reword(sentence, frequency),
+        }
+        turn = number % len(texts)
+        category = next((name for name in [*texts][turn:] + [*texts][:turn] if texts[name]), None)
+        if category:
             number += 1
             yield {"id": f"q{number}", "text": texts[category], "category": category, "answer": passage.id}
     for foreign_number, text in enumerate(FOREIGN[:UNANSWERED], start=1):
@@ -156,15 +167,19 @@ def _spread(passages: list[SampledPassage], limit: int) -> list[SampledPassage]:
     return [passages[number * len(passages) // limit] for number in range(limit)]
 
 
-def _some_words(text: str, rng: random.Random) -> str:
-    """Return some words of one sentence in their order, without common ones, as a person might remember it."""
+def _pick_sentence(text: str, rng: random.Random) -> list[str]:
+    """Return the words of one sentence, without common ones; none if no sentence has enough."""
     candidates = []
     for sentence in _SENTENCE.findall(text):
         words = [word for word in _WORD.findall(sentence) if word.lower() not in ENGLISH]
         if len(words) >= _FEWEST_WORDS:
             candidates.append(words)
-    if not candidates:
+    return rng.choice(candidates) if candidates else []
+
+
+def _some_words(words: list[str], rng: random.Random) -> str:
+    """Return some words of a sentence in their order, as a person might remember it."""
+    if not words:
         return ""
-    words = rng.choice(candidates)
     sampled = sorted(rng.sample(range(len(words)), min(_MOST_WORDS, max(_FEWEST_WORDS, len(words) // 2))))
     return " ".join(words[position] for position in sampled)

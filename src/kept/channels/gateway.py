@@ -15,12 +15,12 @@ from kept.app import open_dispatcher, open_memory, open_sessions
 from kept.channels import http
 from kept.channels.telegram import TelegramChannel, find_token
 from kept.config import LoadedConfig
-from kept.durable import locked, make_private_folder
+from kept.durable import claimed, make_private_folder
 from kept.errors import ConfigError, LockBusy, WriteFailed
 from kept.memory import Memory
 from kept.net.serving import ServerLimits
 from kept.responder.channel import Channel, PullChannel, ResponderTiming
-from kept.responder.inbox import Inbox
+from kept.responder.inbox import GATEWAY_LOCK, Inbox
 from kept.responder.responder import Responder
 from kept.sessions.store import SessionStore
 
@@ -63,20 +63,16 @@ def run_gateway(loaded: LoadedConfig, open_model: OpenModel, *, report: Report) 
 
 @contextmanager
 def only_gateway(home: str) -> Iterator[None]:
-    """Hold the gateway's lock. Two gateways would answer every message twice."""
+    """Hold the gateway's lock, and leave no file behind. Two gateways would answer every message twice."""
     try:
         make_private_folder(home)
     except OSError as exc:
         raise WriteFailed(f"{home}: could not be created ({exc.strerror}).") from exc
-    path = os.path.join(home, "gateway.lock")
-    try:
-        with locked(path, wait_s=0, purpose="running the gateway"):
-            yield
-    except LockBusy as exc:
-        if exc.path != path:  # raised by the body, for another lock
-            raise
-        hint = "Stop it, or give this one another --home."
-        raise LockBusy(f"A gateway is already running for {home}.", hint=hint) from exc
+    with claimed(os.path.join(home, GATEWAY_LOCK)) as is_ours:
+        if not is_ours:
+            hint = "Stop it, or give this one another --home."
+            raise LockBusy(f"A gateway is already running for {home}.", hint=hint)
+        yield
 
 
 def with_session_age(loaded: LoadedConfig) -> LoadedConfig:

@@ -29,6 +29,7 @@ NAME = "http"
 RETRY_AFTER_S = 5
 MAX_NAME_CHARS = 256
 _HEARTBEAT_S = 15.0
+_PATHS_HINT = "There are POST /v1/messages, GET and DELETE /v1/messages/ID, and GET /healthz."
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -58,7 +59,7 @@ def make_app(responder: Responder, settings: HttpSettings, *, agent_id: str, clo
     ]
     hosts = () if settings.host in ("0.0.0.0", "::") else (settings.host,)
     return Guard(
-        Starlette(routes=routes),
+        Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _wrong_method}),
         token=settings.token,
         hosts=(*hosts, *settings.allowed_hosts),
         open_paths=("/healthz",),
@@ -231,6 +232,19 @@ def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
     body = json.dumps(value).encode() + b"\n"
     return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
+
+
+async def _no_such_path(request: Request, _: Exception) -> Response:
+    return _refusal(404, "not_found", f"There is nothing at {request.url.path}.")
+
+
+async def _wrong_method(request: Request, exc: Exception) -> Response:
+    headers = dict(getattr(exc, "headers", None) or {})  # Allow
+    return _refusal(405, "wrong_method", f"{request.url.path} does not take {request.method}.", headers)
+
+
+def _refusal(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
+    return _json({"error": {"code": code, "message": message, "hint": _PATHS_HINT}}, status, headers)
 
 
 def _error(error: KeptError) -> Response:

@@ -5,8 +5,11 @@ root      the command `kept`: global options, and the table of commands, each im
 command_arguments  global options after the command, and text that begins with a dash
 unknown_command    suggestions for a command that does not exist
 settings_editor    the settings file in the user's editor
+model_switch       how `kept models use` switches
 output    JSON, plain text, colours, tables, progress bars
 terminal_layout    the width of the terminal, wrapping, links to files
+completion_values  names that a shell completes
+service_units      systemd units and launchd property lists for `kept service`
 hit_text, file_table    hits and lists of files as text
 streams   standard streams that are safe for a terminal
 Every other module is one command, named like it.

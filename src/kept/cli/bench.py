@@ -14,12 +14,13 @@ from kept.cli.command_arguments import setting_pairs
 from kept.cli.output import bars, console, echo, json_option, plural, print_json, printable, size_text, style, warn
 from kept.cli.root import Globals
 from kept.errors import UsageError
+from kept.records import GRADES, LIKELY_FROM
 from kept.tools.record_json import to_json
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from kept.bench.measurement import FigureSummary, Report, SetMeasurement
+    from kept.bench.measurement import FigureSummary, GradeFigures, Report, SetMeasurement
 
 _SHOWN_CATEGORIES = 12
 """Sets with more categories are shown without them."""
@@ -36,7 +37,7 @@ _NAME_CHARS, _WIDE = 17, 100
     "--jobs", type=click.IntRange(1), metavar="N", help="Sets to measure in parallel (default: one per core)."
 )
 @click.option("--init", "starter", is_flag=True, help="Write a starter set, made from your notes, to DIR.")
-@click.option("--curve", is_flag=True, help="Show what each min_score would refuse and lose.")
+@click.option("--curve", is_flag=True, help="Show what each bound between weak and likely would refuse and lose.")
 @json_option
 @click.pass_obj
 def command(
@@ -114,6 +115,7 @@ def progress_of_sets() -> Iterator[Report | None]:
 def show(measured: Sequence[SetMeasurement], *, jobs: int, curve: bool) -> None:
     out = console()
     out.print(recall_table(measured))
+    out.print(grade_table(measured))
     out.print(cost_table(measured))
     if curve:
         for measurement in measured:
@@ -189,13 +191,8 @@ def _percent(share: float | None) -> str:
 
 
 def cost_table(measured: Sequence[SetMeasurement]) -> Table:
-    from kept.bench.json_report import calibration_shape
-
-    rows = table(
-        "Cost and refusals", "set", "docs", "chunks", "indexed", "index", "p50 ms", "p95 ms", "refused", "lost"
-    )
+    rows = table("Cost", "set", "docs", "chunks", "indexed", "index", "p50 ms", "p95 ms")
     for measurement in measured:
-        calibration = calibration_shape(measurement)
         rows.add_row(
             _short(measurement.name),
             f"{measurement.documents:,}",
@@ -204,16 +201,34 @@ def cost_table(measured: Sequence[SetMeasurement]) -> Table:
             size_text(measurement.index.bytes),
             f"{measurement.latency['p50_ms']:.1f}",
             f"{measurement.latency['p95_ms']:.1f}",
+        )
+    return rows
+
+
+def grade_table(measured: Sequence[SetMeasurement]) -> Table:
+    from kept.bench.json_report import calibration_shape
+
+    rows = table("Grades", "set", *GRADES, "refused", "lost")
+    for measurement in measured:
+        calibration = calibration_shape(measurement)
+        rows.add_row(
+            _short(measurement.name),
+            *(_right_text(measurement.grades[grade]) for grade in GRADES),
             _percent(calibration["refused"]),
             _percent(calibration["lost"]),
         )
     return rows
 
 
+def _right_text(figures: GradeFigures) -> str:
+    return f"{figures.right / figures.hits:.0%} of {figures.hits:,}" if figures.hits else "–"
+
+
 def legend(measured: Sequence[SetMeasurement], *, jobs: int) -> str:
     lines = [
-        "R@2k: within the first 2,000 tokens returned. abst.: no result, correctly/wrongly.",
-        f"refused, lost: share of nonsense and of answers below min_score {measured[0].min_score:.2f}.",
+        "R@2k: within the first 2,000 tokens returned. abst.: nothing but weak hits, correctly/wrongly.",
+        "refused, lost: share of nonsense and of answers that are graded weak.",
+        "strong, likely, weak: share of first hits with this grade that are right, of how many.",
     ]
     if jobs > 1:
         lines.append(f"{jobs} sets were measured in parallel; use --jobs 1 for undisturbed times.")
@@ -222,15 +237,16 @@ def legend(measured: Sequence[SetMeasurement], *, jobs: int) -> str:
 
 def curve_table(measurement: SetMeasurement) -> Table:
     rows = table(
-        f"{_short(measurement.name)}: what each min_score refuses and loses",
-        "min_score",
+        f"{_short(measurement.name)}: what each bound between weak and likely refuses and loses",
+        "score",
         "random words",
         "foreign questions",
         "adversarial",
         "answers lost",
     )
+    bound = max(measurement.min_score, LIKELY_FROM)
     for point in measurement.curve:
         shares = (point.random_refused, point.foreign_refused, point.adversarial_refused, point.answers_lost)
-        label = f"{point.min_score:.2f}" + (" ←" if point.min_score == measurement.min_score else "")
+        label = f"{point.min_score:.2f}" + (" ←" if point.min_score == bound else "")
         rows.add_row(label, *(_percent(share) for share in shares))
     return rows

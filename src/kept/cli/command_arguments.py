@@ -38,7 +38,9 @@ class GlobalOption:
         return click.Option(names, hidden=True, expose_value=False, callback=self._apply, **settings)
 
     def _apply(self, ctx: click.Context, _: click.Parameter, value: Any) -> None:
-        if value and ctx.obj is not None:
+        if self.field == "as_json" and not isinstance(ctx.command, click.Group):
+            _refuse_json(ctx, is_given=value)  # a command with JSON has an option of its own
+        elif value and ctx.obj is not None:
             given = ctx.obj.settings | setting_pairs(value) if self.multiple else value
             ctx.obj = replace(ctx.obj, **{self.field: given})
 
@@ -50,6 +52,7 @@ GLOBAL_OPTIONS = (
     GlobalOption("--config", "config_file", "Settings file to use instead of HOME/config.yaml.", "FILE"),
     GlobalOption("--set", "settings", "Override one setting for this run.", "KEY=VALUE", multiple=True),
     GlobalOption("--debug", "debug", "Show a traceback on errors."),
+    GlobalOption("--json", "as_json", "Print JSON for scripts."),
 )
 
 
@@ -59,6 +62,11 @@ def accept_global_options(command: click.Command) -> None:
         accept_global_options(inner)
     taken = {flag for param in command.params for flag in param.opts}
     command.params += [option.as_option(after_command=True) for option in GLOBAL_OPTIONS if option.flag not in taken]
+
+
+def _refuse_json(ctx: click.Context, *, is_given: bool) -> None:
+    if is_given or (ctx.obj is not None and ctx.obj.as_json):
+        raise UsageError(f"'{ctx.command_path}' has no JSON output.", hint="Leave out --json.")
 
 
 def setting_pairs(settings: Iterable[str]) -> dict[str, Any]:

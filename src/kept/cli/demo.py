@@ -6,12 +6,15 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
 from kept.app import open_memory
 from kept.cli.hit_text import hit_text, parts_text, query_words
-from kept.cli.output import bars, echo, plural, style
+from kept.cli.output import bars, echo, json_option, plural, print_json, style
 from kept.config import load_config
 from kept.memory import Memory
 from kept.records import SyncReport
@@ -33,24 +36,46 @@ NEXT_STEPS = (
 
 
 @click.command("demo")
-def command() -> None:
+@json_option
+def command(as_json: bool) -> None:
     """Index a small sample workspace and search it. Leaves nothing behind."""
+    with _sample_memory() as memory:
+        if as_json:
+            print_json(_demo_json(memory))
+            return
+        report = _index(memory)
+        echo(
+            f"\nIndexed {plural(report.files, 'note')} as {plural(report.chunks, 'chunk')}"
+            f" in {report.took_ms / 1000:.2f} s, offline.\n"
+        )
+        for question, remark in QUESTIONS:
+            _search(memory, question, remark)
+    echo(style("Next", bold=True))
+    for line, purpose in NEXT_STEPS:
+        echo(f"  {style(f'{line:<48}', fg='cyan')} {style(purpose, dim=True)}")
+
+
+@contextmanager
+def _sample_memory() -> Iterator[Memory]:
+    """Yield a memory of the sample notes in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="kept-demo-") as folder:
         workspace = os.path.join(folder, "workspace")
         shutil.copytree(SAMPLE, workspace)
         # Ignore the user's settings: they could name the user's own index.
         loaded = load_config(workspace=workspace, home=os.path.join(folder, "home"), environ={})
         with open_memory(loaded) as memory:
-            report = _index(memory)
-            echo(
-                f"\nIndexed {plural(report.files, 'note')} as {plural(report.chunks, 'chunk')}"
-                f" in {report.took_ms / 1000:.2f} s, offline.\n"
-            )
-            for question, remark in QUESTIONS:
-                _search(memory, question, remark)
-    echo(style("Next", bold=True))
-    for line, purpose in NEXT_STEPS:
-        echo(f"  {style(f'{line:<48}', fg='cyan')} {style(purpose, dim=True)}")
+            yield memory
+
+
+def _demo_json(memory: Memory) -> dict[str, Any]:
+    from kept.tools.record_json import hit_json, to_json
+
+    report = memory.sync()
+    results = [(question, memory.search(question, max_results=1)) for question, _ in QUESTIONS]
+    return {
+        "indexed": to_json(report),
+        "searches": [{"query": question, "results": [hit_json(hit) for hit in result]} for question, result in results],
+    }
 
 
 def _index(memory: Memory) -> SyncReport:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from kept.cli.output import plural, printable, style, use_colour
 from kept.cli.terminal_layout import columns, cut, link, text_width, wrap
-from kept.records import Hit, Occurrence
+from kept.records import Grade, Hit, Occurrence
 
 LINES_SHOWN = 8
 _INDENT = 6
@@ -17,15 +18,21 @@ _LINES_BEFORE = 2
 """Lines shown before the first match of a long text."""
 _MIN_STEM, _ENDING = 4, 3
 
+_LEAD_STYLES: dict[Grade, dict[str, Any]] = {
+    "strong": {"fg": "green", "bold": True},
+    "likely": {"fg": "yellow", "bold": True},
+    "weak": {"dim": True},
+}
+
 Locate = Callable[[Hit], str]
 """Function that returns the absolute path of the file that a hit is in."""
 
 
-def hit_text(hit: Hit, words: Iterable[str], *, locate: Locate | None = None) -> str:
+def hit_text(hit: Hit, words: Iterable[str], *, locate: Locate | None = None, max_lines: int = LINES_SHOWN) -> str:
     """Return a hit with the words of the query highlighted, and linked to its file if the terminal has links."""
     stems = [*words] if use_colour() else []
     lines = [row for line in _snippet_lines(hit) for row in wrap(_plain(line), indent=_INDENT)]
-    first, shown = _around_match(lines, stems)
+    first, shown = _around_match(lines, stems, max_lines)
     more = len(lines) - first - len(shown)
     return "\n".join(
         [
@@ -96,14 +103,14 @@ def _same_stem(word: str, other: str) -> bool:
     return len(stem) >= _MIN_STEM and word.startswith(stem) and abs(len(word) - len(other)) <= _ENDING
 
 
-def _around_match(lines: list[str], words: list[str]) -> tuple[int, list[str]]:
+def _around_match(lines: list[str], words: list[str], max_lines: int) -> tuple[int, list[str]]:
     """Return the lines to show of a long text, and how many are before them."""
-    if len(lines) <= LINES_SHOWN + 1:  # saying that there is one more takes as much room as the line
+    if len(lines) <= max_lines + 1:  # saying that there is one more takes as much room as the line
         return 0, lines
     matching = (at for at, line in enumerate(lines) if any(is_match(word, words) for word in re.findall(r"\w+", line)))
     first = max(0, next(matching, 0) - _LINES_BEFORE) if words else 0
-    first = min(first, len(lines) - LINES_SHOWN)
-    return first, lines[first : first + LINES_SHOWN]
+    first = min(first, len(lines) - max_lines)
+    return first, lines[first : first + max_lines]
 
 
 def _header(hit: Hit, locate: Locate | None) -> str:
@@ -114,7 +121,7 @@ def _header(hit: Hit, locate: Locate | None) -> str:
     shown = style(where, fg="cyan", bold=True)
     if locate:
         shown = link(shown, locate(hit), hit.start_line)
-    about, header = _plain(about), [style(lead, fg="green", bold=True), shown]
+    about, header = _plain(about), [style(lead, **_LEAD_STYLES[hit.grade]), shown]
     if hit.title and text_width(about) > room:  # the name of a transcript leaves little room
         title = cut(about, columns() - _INDENT)
         return "\n".join(["  ".join(header), style(f"{'':<{_INDENT}}{title}", dim=True)])

@@ -61,9 +61,14 @@ def preview_text(preview: Preview) -> str:
     if not (preview.rebuild or preview.files or preview.removed or preview.to_embed):
         return "Nothing to do: the index is up to date."
     lines = [f"Rebuild: {preview.rebuild}."] if preview.rebuild else []
-    removed = f", {preview.removed:,} to remove" if preview.removed else ""
-    lines.append(f"{plural(preview.files, 'file')} to index{removed}.")
-    if preview.model:
+    parts = [f"{plural(preview.files, 'file')} to index"] if preview.files else []
+    parts += [f"{preview.removed:,} to remove" if parts else f"{plural(preview.removed, 'file')} to remove"] * bool(
+        preview.removed
+    )
+    lines += [", ".join(parts) + "."] if parts else []
+    if preview.model and not preview.to_embed and preview.cached:
+        lines.append(f"Nothing to embed with {preview.model}: {plural(preview.cached, 'text')} from the cache.")
+    elif preview.model and preview.to_embed:
         lines.append(
             f"{plural(preview.to_embed, 'text')} to embed with {preview.model}, {preview.cached:,} from the cache:"
             f" about {plural(preview.tokens, 'token')}, {cost_text(preview.cost_usd)}."

@@ -73,16 +73,15 @@ def initialise(options: Globals, folder: str | None, layout: WorkspaceLayout | N
     root = config.workspace
     if not is_utf8(root):
         raise UsageError("The path of the workspace is not valid UTF-8.", hint="Choose a folder with another name.")
-    plan = _plan(loaded, layout, is_named=folder is not None, is_new_agent=is_new_agent)
-    # Nothing is added to somebody's vault, even if only the environment names it.
-    is_foreign = layout is None and not loaded.config.trusts_workspace and plan.content is None
-    is_vault = plan.layout == "vault" or (is_foreign and find_layout(root) == "vault")
-    notes = Workspace.at(root, layout="vault" if is_vault else "kept")
-    notes.make()
-    created = [] if is_vault else [name for name, text in TEMPLATES.items() if create_note(notes, name, text)]
-    if plan.content is not None:
-        write_atomic(plan.file, plan.content)
-        created += [] if loaded.user_file.exists else [loaded.user_file.path]
+    from kept.settings_change import locked_settings
+
+    is_named = folder is not None
+    _plan(loaded, layout, is_named=is_named, is_new_agent=is_new_agent)  # raises before anything is created
+    Workspace.at(root, layout="vault").make()
+    with locked_settings(loaded.user_file.path):
+        # Read again: another command may have changed the settings before this one got the lock.
+        loaded = options.load(workspace=folder, new_agent=True)
+        plan, created = _apply(loaded, layout, is_named=is_named, is_new_agent=is_new_agent)
     if config.agent_id != MAIN_AGENT:
         from kept.agent_admin import make_agent_folder
 
@@ -101,6 +100,24 @@ class InitPlan:
     """New content of the settings file, or None to leave it."""
     previous: str | None
     """The workspace that the settings named before, if that changes."""
+
+
+def _apply(
+    loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: bool, is_new_agent: bool
+) -> tuple[InitPlan, list[str]]:
+    """Create the workspace and name it in the settings. Return the plan and the files that were created."""
+    root = loaded.config.workspace
+    plan = _plan(loaded, layout, is_named=is_named, is_new_agent=is_new_agent)
+    # Nothing is added to somebody's vault, even if only the environment names it.
+    is_foreign = layout is None and not loaded.config.trusts_workspace and plan.content is None
+    is_vault = plan.layout == "vault" or (is_foreign and find_layout(root) == "vault")
+    notes = Workspace.at(root, layout="vault" if is_vault else "kept")
+    notes.make()
+    created = [] if is_vault else [name for name, text in TEMPLATES.items() if create_note(notes, name, text)]
+    if plan.content is not None:
+        write_atomic(plan.file, plan.content)
+        created += [] if loaded.user_file.exists else [loaded.user_file.path]
+    return plan, created
 
 
 def _plan(loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: bool, is_new_agent: bool) -> InitPlan:

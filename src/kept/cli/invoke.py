@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -17,6 +18,8 @@ from kept.limits import one_line
 
 INTERRUPTED = 130
 UNEXPECTED = 70
+_WRITE_FAILED = 8
+_OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 
 def run() -> NoReturn:
@@ -37,7 +40,7 @@ def run() -> NoReturn:
         echo(exc.message, err=True)
         sys.exit(2)
     except click.UsageError as exc:
-        fail("usage", exc.format_message(), _usage_hint(exc), 2, as_json=as_json)
+        fail("usage", _as_sentence(exc.format_message()), _usage_hint(exc), 2, as_json=as_json)
     except (KeyboardInterrupt, click.Abort):
         fail("interrupted", "Interrupted.", "Nothing is lost; run the command again.", INTERRUPTED, as_json=as_json)
     except (BrokenPipeError, OutputClosed):
@@ -49,10 +52,24 @@ def run() -> NoReturn:
         sys.exit(0)  # rich raises SystemExit for a closed pipe
     except Exception as exc:  # noqa: BLE001  (the last resort: one line and an exit code instead of a traceback)
         _show_traceback(debug=debug)
-        message = f"Unexpected error: {type(exc).__name__}: {exc}".rstrip(".: ") + "."
-        hint = "Run the command again with --debug and report what it prints."
-        fail("internal", message, hint, UNEXPECTED, as_json=as_json)
+        _fail_unexpectedly(exc, as_json=as_json)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail_unexpectedly(exc: Exception, *, as_json: bool) -> NoReturn:
+    if isinstance(exc, OSError) and exc.errno in _OUTPUT_ERRORS:
+        # Errors of files are KeptErrors by now: this one is of standard output.
+        message = f"The output could not be written ({exc.strerror})."
+        fail("write_failed", message, "Check the disk that it is redirected to.", _WRITE_FAILED, as_json=as_json)
+    message = f"Unexpected error: {type(exc).__name__}: {exc}".rstrip(".: ") + "."
+    hint = "Run the command again with --debug and report what it prints."
+    fail("internal", message, hint, UNEXPECTED, as_json=as_json)
+
+
+def _as_sentence(message: str) -> str:
+    """Return a message of the parser with a full stop: a list of choices has none."""
+    text = message.rstrip()
+    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def _usage_hint(error: click.UsageError) -> str:
@@ -97,6 +114,9 @@ def fail(code: str, message: str, hint: str, status: int, *, as_json: bool) -> N
             echo(json_text({"error": shown}))
         except BrokenPipeError:
             _discard_output()
-    else:
+        except OSError:  # the output cannot be written: then people are told
+            _discard_output()
+            as_json = False
+    if not as_json:
         echo(style("Error: ", err=True, fg="red", bold=True) + one_line(f"{message} {hint}"), err=True)
     sys.exit(status)

@@ -2,32 +2,59 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from kept.cli.output import echo, json_option, plural, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
+from kept.errors import UsageError
 from kept.limits import one_line
 from kept.records import NoteLink, NoteLinks
-from kept.tools.record_json import links_json
+from kept.tools.record_json import broken_links_json, links_json
 from kept.tools.tool_text import from_citation
 
 
 @click.command("links")
-@click.argument("note")
+@click.argument("note", required=False)
+@click.option("--broken", is_flag=True, help="Only links that lead nowhere: of NOTE, or of all notes.")
 @json_option
 @click.pass_obj
-def command(options: Globals, note: str, as_json: bool) -> None:
-    """List the links of NOTE to other notes, and of other notes to it. NOTE is a path, a title, an alias or the name of
-    a file."""
+def command(options: Globals, note: str | None, broken: bool, as_json: bool) -> None:
+    """List the links of NOTE to other notes, and of other notes to it.
+
+    NOTE is a path, a title, an alias or the name of a file. With --broken and without NOTE, all notes are checked.
+    """
+    if note is None and not broken:
+        raise UsageError("Name a note.", hint="'kept links --broken' lists the links of all notes that lead nowhere.")
+    if note is None:
+        _list_broken(options, as_json=as_json)
+        return
     name, _, _ = from_citation(note, None, None)
     with options.memory() as memory, progress_bar("Indexing") as progress:
         links = memory.links(name, progress=progress)
+    if broken:
+        links = replace(links, outgoing=tuple(link for link in links.outgoing if link.is_broken), incoming=())
     if as_json:
         print_json(links_json(links))
         return
     for reason in links.degraded:
         warn(reason)
     _show(links)
+
+
+def _list_broken(options: Globals, *, as_json: bool) -> None:
+    with options.memory() as memory, progress_bar("Indexing") as progress:
+        links = memory.broken_links(progress=progress)
+    if as_json:
+        print_json(broken_links_json(links))
+        return
+    for reason in links.degraded:
+        warn(reason)
+    for link in links:
+        echo(f"{style(one_line(link.citation), fg='cyan')}  {_target_text(link)}")
+    if not links:
+        echo("No broken links.")
 
 
 def _show(links: NoteLinks) -> None:

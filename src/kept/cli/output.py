@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,15 @@ if TYPE_CHECKING:
 
     from kept.records import Progress
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+
+def _read_json(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
+    """Return whether to print JSON: by the option of the command, or by the global one before it."""
+    if value and ctx.obj is not None:
+        ctx.obj = replace(ctx.obj, as_json=True)
+    return value or bool(ctx.obj and ctx.obj.as_json)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, callback=_read_json, help="Print JSON for scripts.")
 
 
 def max_results_option(default: int | None, most: int, *, note: str = "") -> Callable[[Any], Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from kept.memory import Memory
     from kept.sessions.store import SessionStore
 
+COMPLETE_VARIABLE = "_KEPT_COMPLETE"
+"""Set while a shell completes a command."""
 COMMANDS = {
     "init": "kept.cli.init",
     "add": "kept.cli.add",
@@ -40,9 +43,11 @@ COMMANDS = {
     "hook": "kept.cli.hook",
     "chat": "kept.cli.chat",
     "gateway": "kept.cli.gateway",
+    "service": "kept.cli.service_command",
     "status": "kept.cli.status",
     "doctor": "kept.cli.doctor",
     "bench": "kept.cli.bench",
+    "models": "kept.cli.models",
     "providers": "kept.cli.providers",
     "config": "kept.cli.config",
     "demo": "kept.cli.demo",
@@ -62,6 +67,7 @@ class Globals:
     config_file: str | None
     settings: dict[str, Any]
     debug: bool = False
+    as_json: bool = False
 
     def load(
         self,
@@ -72,9 +78,18 @@ class Globals:
     ) -> LoadedConfig:
         """Load the settings. ``workspace`` and ``settings`` come from options of the command, and override the global
         ones. ``new_agent`` allows an agent that the command is about to make."""
+        loaded = self.load_quietly(workspace=workspace, settings=settings, new_agent=new_agent)
+        remember_secrets(loaded.config)
+        warn_of_settings(loaded.config.notices)
+        return loaded
+
+    def load_quietly(
+        self, *, workspace: str | None = None, settings: dict[str, Any] | None = None, new_agent: bool = False
+    ) -> LoadedConfig:
+        """Load the settings without a word about their values."""
         from kept.config import load_config
 
-        loaded = load_config(
+        return load_config(
             home=self.home,
             workspace=workspace or self.workspace,
             agent=self.agent,
@@ -82,9 +97,6 @@ class Globals:
             settings=self.settings | (settings or {}),
             new_agent=new_agent,
         )
-        remember_secrets(loaded.config)
-        warn_of_settings(loaded.config.notices)
-        return loaded
 
     def memory(self) -> Memory:
         from kept.app import open_memory
@@ -114,6 +126,10 @@ class LazyGroup(click.Group):
     """Group that imports a command when it is used: a search does not import the doctor."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        if COMPLETE_VARIABLE in os.environ:
+            from kept.cli.completion_values import attach
+
+            attach(click.Command(None, params=self.params))  # the global options
         with _translating_broken_pipe():
             return super().make_context(*args, **kwargs)
 
@@ -132,6 +148,10 @@ class LazyGroup(click.Group):
             _PREPARED.append(command)
             accept_global_options(command)
             _use_own_help(command)
+            if COMPLETE_VARIABLE in os.environ:
+                from kept.cli.completion_values import attach
+
+                attach(command, cmd_name)
         return command
 
     def resolve_command(
@@ -193,7 +213,8 @@ def cli(
     config_file: str | None,
     settings: tuple[str, ...],
     debug: bool,
+    as_json: bool,
 ) -> None:
     """Memory for AI agents: plain Markdown notes, recalled by meaning and by word."""
     show_help_without_command(ctx)
-    ctx.obj = Globals(home, workspace, agent, config_file, setting_pairs(settings), debug)
+    ctx.obj = Globals(home, workspace, agent, config_file, setting_pairs(settings), debug, as_json)

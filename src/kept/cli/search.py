@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import click
 
@@ -25,6 +26,8 @@ from kept.records import SOURCES, Hit, ListedPeriod, SearchResult
 from kept.tools.record_json import result_json
 
 _DROPPED_SHOWN = 20
+_NOTICEABLE_S = 1.0
+"""Time of the whole command from which on it is shown beside that of the search."""
 
 
 @click.command("search", cls=TextCommand)
@@ -34,7 +37,7 @@ _DROPPED_SHOWN = 20
     "--min-score",
     type=click.FloatRange(0, 1),
     metavar="SCORE",
-    help="Minimum score of a hit (default: memory_search.query.min_score, 0.25).",
+    help="Minimum score of a hit (default: memory_search.query.min_score, 0).",
 )
 @click.option("--source", type=click.Choice(SOURCES), help="Only notes (memory), or only conversations (sessions).")
 @click.option(
@@ -76,6 +79,7 @@ def command(
     or none with --since, lists that time.
     """
     words = " ".join(query)
+    started = time.perf_counter()
     with options.memory() as memory, progress_bar("Indexing") as progress:
         result = memory.search(
             words,
@@ -94,24 +98,18 @@ def command(
     if as_json:
         print_json(result_json(result, explain=explain))
     else:
-        show_result(result, words, memory.config, explain=explain)
+        took_s = time.perf_counter() - started
+        show_result(result, words, memory.config, explain=explain, took_s=took_s)
 
 
-def show_result(result: SearchResult, query: str, config: Config, *, explain: bool) -> None:
-    from kept.cli.hit_text import hit_text, parts_text, query_words
-
+def show_result(result: SearchResult, query: str, config: Config, *, explain: bool, took_s: float) -> None:
     for reason in result.degraded:
         warn(reason)
     if result.period:
         echo(style(printable(result.period.text), bold=True))
     if not result.hits:
         echo("Nothing from that time." if result.period else "Nothing found.")
-    words = query_words(query) if use_colour() and result.hits and not result.period else []
-    for hit in result.hits:
-        echo(hit_text(hit, words, locate=lambda hit: path_of(hit, config)))
-        if explain:
-            echo(parts_text(hit))
-        echo()
+    _show_hits(result, query, config, explain=explain)
     if explain and result.dropped:
         echo(style(f"Left out: {plural(len(result.dropped), 'candidate')}", bold=True))
         for dropped in result.dropped[:_DROPPED_SHOWN]:
@@ -119,7 +117,30 @@ def show_result(result: SearchResult, query: str, config: Config, *, explain: bo
     if result.period and result.hits:
         echo(style(_count_text(result.period, len(result.hits)), dim=True))
     elif result.hits:
-        echo(style(f"{plural(len(result.hits), 'hit')} in {result.took_ms:.0f} ms", dim=True))
+        echo(style(hits_line(len(result.hits), result.took_ms, took_s), dim=True))
+
+
+def hits_line(hits: int, search_ms: float, took_s: float) -> str:
+    """Return the number of hits with the time of the search, and that of the whole if it is noticeably longer."""
+    whole = f" ({took_s:.1f} s with indexing)" if took_s >= _NOTICEABLE_S else ""
+    return f"{plural(hits, 'hit')} in {search_ms:.0f} ms{whole}"
+
+
+def _show_hits(result: SearchResult, query: str, config: Config, *, explain: bool) -> None:
+    """Print the hits, those that are weak after the others."""
+    from kept.cli.hit_text import LINES_SHOWN, hit_text, parts_text, query_words
+
+    words = query_words(query) if use_colour() and result.hits and not result.period else []
+    certain = [hit for hit in result.hits if hit.grade != "weak"]
+    weak = [hit for hit in result.hits if hit.grade == "weak"]
+    for hit in (*certain, *weak):
+        if weak and hit is weak[0]:
+            echo(style("Less certain:" if certain else "Nothing certain. Closest:", bold=True))
+        lines = 1 if certain and hit.grade == "weak" else LINES_SHOWN
+        echo(hit_text(hit, words, locate=lambda hit: path_of(hit, config), max_lines=lines))
+        if explain:
+            echo(parts_text(hit))
+        echo()
 
 
 def _count_text(period: ListedPeriod, shown: int) -> str:

@@ -105,6 +105,7 @@ def load_config(
         gateway=build(GatewaySettings, gateway_tree, at="gateway"),
         keys=read_keys(env),
         trusts_workspace=trust_workspace or is_named,
+        models_folder=os.path.join(home, "models"),
         notices=(
             *notices_of(AgentSettings, agent_tree, origins, at=""),
             *notices_of(GatewaySettings, gateway_tree, origins, at="gateway"),

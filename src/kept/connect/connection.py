@@ -172,8 +172,16 @@ class Connection:
                     _require_unchanged(change)
                     _write(change)
             journal = self._journal()
-            if journal.pop(self.settings_path, None) is not None:
+            record = journal.pop(self.settings_path, None)
+            if record is not None:
                 self._write_journal(journal)
+            folders = record.get("folders", []) if record else []
+            _remove_if_empty([*folders, *(self._plugin_folders() if self._with_plugin else [])])
+
+    def _plugin_folders(self) -> list[str]:
+        folder = plugin_folder(self.kept_home)
+        below = {os.path.dirname(os.path.join(folder, name)) for name in plugin_files(ServerCommand("kept", ()))}
+        return [*below, folder, os.path.dirname(folder)]
 
     # copies and journal
 
@@ -183,7 +191,7 @@ class Connection:
         journal = self._journal()
         record = journal.get(change.path)
         if record is None or record["after"] != _digest(change.before or b""):
-            record = {"copy": self._write_copy(change)}
+            record = {"copy": self._write_copy(change), "folders": _missing_folders(change.path)}
         journal[change.path] = {**record, "after": _digest(change.after or b"")}
         self._write_journal(journal)
         copy: str | None = record["copy"]
@@ -224,7 +232,9 @@ def read_journal(raw: bytes | None) -> tuple[dict[str, Any], list[str]]:
 def _is_record(record: Any) -> bool:
     if not isinstance(record, dict) or not isinstance(record.get("after"), str):
         return False
-    return isinstance(record.get("copy", 0), str | None)
+    folders = record.get("folders", [])
+    has_folders = isinstance(folders, list) and all(isinstance(folder, str) for folder in folders)
+    return isinstance(record.get("copy", 0), str | None) and has_folders
 
 
 def _read_copy(record: dict[str, Any]) -> bytes | None:
@@ -289,6 +299,24 @@ def _write(change: Change) -> None:
         sync_folder(os.path.dirname(path))
     except OSError as exc:
         raise WriteFailed(f"{path}: could not be removed ({exc.strerror}).", hint="Check its permissions.") from exc
+
+
+def _missing_folders(path: str) -> list[str]:
+    """Return the folders that have to be created for a file, so that undoing removes them again."""
+    folders = []
+    folder = os.path.dirname(path)
+    while not os.path.lexists(folder):
+        folders.append(folder)
+        folder = os.path.dirname(folder)
+    return folders
+
+
+def _remove_if_empty(folders: list[str]) -> None:
+    for folder in sorted(set(folders), key=len, reverse=True):
+        try:
+            os.rmdir(folder)
+        except OSError:  # something else is in it, or it is gone
+            continue
 
 
 def _lines(raw: bytes | None) -> list[str]:

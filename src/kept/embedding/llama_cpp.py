@@ -61,6 +61,8 @@ HeaderValue = str | int | float | bool | None
 class LlamaCppEmbedder:
     """Embedder for a GGUF file. The model is loaded by the first text. Thread-safe."""
 
+    is_slow = True
+
     def __init__(self, path: str, settings: LocalModelSettings) -> None:
         require_packages("xllamacpp", extra="llama-cpp")
         self._lock = threading.Lock()

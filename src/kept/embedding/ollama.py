@@ -8,14 +8,16 @@ from typing import Any, ClassVar
 from kept.config import MemorySearchSettings, ProviderKeys
 from kept.embedding.base import Calibration, Role
 from kept.embedding.remote import RemoteEmbedder, get_list
-from kept.errors import RequestRefused
-from kept.net import ProviderAccount, parse_endpoint
+from kept.errors import EmbedderUnavailable, EndpointDown, RemoteError, RequestRefused
+from kept.net import ProviderAccount, Timeouts, parse_endpoint
 
 _PORT = 11434
 _PREFIXES: dict[str, dict[Role, str]] = {
     "nomic-embed-text": {"query": "search_query: ", "document": "search_document: "},
 }
 """Prefixes that a model was trained with. Ollama does not add them."""
+_HERE_TIMEOUTS = Timeouts(0.5, 0.5)
+_ELSEWHERE_TIMEOUTS = Timeouts(2.0, 2.0)
 
 
 class OllamaEmbedder(RemoteEmbedder):
@@ -42,6 +44,18 @@ class OllamaEmbedder(RemoteEmbedder):
             url = host_url(keys.ollama_host)
             parse_endpoint(url, setting="OLLAMA_HOST")
         return ProviderAccount(url, remote.api_key, remote.headers)
+
+    def check_reachable(self) -> None:
+        timeouts = _HERE_TIMEOUTS if self.client.endpoint.is_loopback else _ELSEWHERE_TIMEOUTS
+        try:
+            self.client.get_json("/api/version", timeouts=timeouts)
+        except EndpointDown as exc:
+            raise EmbedderUnavailable(
+                f"No server answers at {self.origin}: start it with 'ollama serve', or set OLLAMA_HOST or"
+                " memory_search.remote.base_url."
+            ) from exc
+        except RemoteError:
+            pass  # a server that refuses the request is running
 
     def request_vectors(self, texts: Sequence[str], role: Role) -> Iterable[Any]:
         prefix = _PREFIXES.get(self.model.partition(":")[0], {}).get(role, "")

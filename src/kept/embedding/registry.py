@@ -7,6 +7,7 @@ and it is called with the settings (a MemorySearch) and returns an Embedder.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from functools import partial
@@ -146,6 +147,7 @@ def choose_chain(
     settings: MemorySearchSettings,
     keys: ProviderKeys | None = None,
     *,
+    models_folder: str | None = None,
     policy: RetryPolicy | None = None,
     breaker: CircuitBreaker | None = None,
 ) -> EmbedderChain:
@@ -155,7 +157,9 @@ def choose_chain(
     # Endpoint, model and key in the settings belong to the provider; the fallback is used with its defaults.
     defaults = replace(settings, model=None, dimensions=None, remote=RemoteSettings())
     choices = ((settings.provider, settings), (settings.fallback, defaults))
-    make = partial(make_embedder, keys=keys or ProviderKeys(), policy=policy, breaker=breaker)
+    make = partial(
+        make_embedder, keys=keys or ProviderKeys(), models_folder=models_folder, policy=policy, breaker=breaker
+    )
     return _make_chain([partial(make, name, choice) for name, choice in choices])
 
 
@@ -184,12 +188,14 @@ def make_embedder(
     settings: MemorySearchSettings,
     keys: ProviderKeys,
     *,
+    models_folder: str | None = None,
     policy: RetryPolicy | None = None,
     breaker: CircuitBreaker | None = None,
 ) -> Embedder | None:
     """Return the embedder of a provider, or None for search by words alone.
 
-    `auto` is the built-in model, which always works: no text leaves the machine unless a remote provider is named.
+    `auto` is the best model of ``models_folder`` that can run, or the built-in one, which always works: no text leaves
+    the machine unless a remote provider is named.
     """
     provider = PROVIDERS.get(name)
     if provider is None:
@@ -202,9 +208,26 @@ def make_embedder(
         from kept.embedding.local_model import open_local_model
 
         return open_local_model(settings.local, gguf_only=name == "llama_cpp")
+    if settings.model or (name == "auto" and models_folder and os.path.isdir(models_folder)):
+        from kept.embedding.pulled_model import open_chosen
+
+        return open_chosen(models_folder or "", settings)
     from kept.embedding.static import StaticEmbedder
 
     return StaticEmbedder()
+
+
+def find_embedder_of(identity_key: str, settings: MemorySearchSettings, *, models_folder: str) -> Embedder | None:
+    """Return the built-in or pulled model that made the vectors of an identity, or None."""
+    from kept.embedding.static import StaticEmbedder
+
+    static = StaticEmbedder()
+    if static.identity.key == identity_key:
+        return static
+    from kept.embedding.pulled_model import iter_pulled
+
+    embedders = iter_pulled(models_folder, settings.local)
+    return next((embedder for embedder in embedders if embedder.identity.key == identity_key), None)
 
 
 # providers of other packages

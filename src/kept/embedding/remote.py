@@ -160,6 +160,9 @@ class RemoteEmbedder(ABC):
     def origin(self) -> str:
         return self.client.endpoint.origin
 
+    def check_reachable(self) -> None:  # noqa: B027  (most providers have nothing to check without a paid call)
+        """Raise EmbedderUnavailable if the provider needs a server of the user's own, and none answers."""
+
     # vectors
 
     def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:

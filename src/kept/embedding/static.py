@@ -83,6 +83,10 @@ class StaticEmbedder:
             raise _unusable(self._folder, exc) from exc
         return pack_unit_rows(sums, DIMS)
 
+    def count_pieces(self, text: str) -> int:
+        """Return how many pieces a text has."""
+        return len(self._encoder.encode(text[:_MAX_CHARS]))
+
     def _sum_numpy(self, encoded: list[list[int]]) -> list[list[float]]:
         import numpy as np
 

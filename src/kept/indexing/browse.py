@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kept.errors import NoteNotFound, UsageError
 from kept.records import FileSummary, Filter, ListedPeriod, Listing, Progress, ProjectScope, SearchResult
+from kept.search.tag_hints import explain_unknown_tags
 from kept.store.file_list import (
     ListedRow,
     Opening,
@@ -77,8 +78,10 @@ def _local_time(timestamp_ms: int) -> dt.datetime:
 
 
 def explain_no_hits(service: IndexService, filters: Filter) -> tuple[str, ...]:
-    """Return the reason if a filter names a path or a channel that nothing in the index has."""
+    """Return the reason if a filter names a path, a channel or a tag that nothing in the index has."""
     with service.inspecting() as (index, _), index.reading():
+        if filters.tags and (reasons := explain_unknown_tags(index.live, filters)):
+            return reasons
         if filters.path and not has_file(index.live, filters):
             count = len(note_paths(index.live))
             notes = "1 note is" if count == 1 else f"{count:,} notes are"

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from kept.clock import Clock
 from kept.config import Config
 from kept.embedding.base import Embedder
-from kept.embedding.registry import EmbedderChain, chain_of, choose_chain
+from kept.embedding.registry import EmbedderChain, chain_of, choose_chain, find_embedder_of
 from kept.errors import KeptError
 from kept.forking import forget_connection
 from kept.indexing.sources import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceReader
-from kept.indexing.sync import SEEN_BYTES, SyncPlanner
+from kept.indexing.sync import META_EMBEDDER_SINCE, SEEN_BYTES, SyncPlanner
 from kept.indexing.vectorise import Vectoriser
 from kept.records import Dropped, Hit, SourceFile
 from kept.store.index import Index, find_index_path, open_index
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 RESCAN_AFTER_S = 5.0
 """The kernel does not see every change (such as another machine's, on a network file system), so its signal is
 trusted for a limited time."""
+
+MAX_CHUNKS_EMBEDDED_BY_SEARCH = 50
+"""A search embeds at most this many chunks again because a slow model was chosen. A larger index answers with the old
+vectors until 'kept index' or a background sync has embedded it."""
 
 
 @frozen
@@ -77,6 +81,9 @@ class IndexHandle:
         """Events to report to the user once."""
         self.opened_index: Index | None = None
         """The index if it is open; `index` opens it."""
+        self._settings_ns = clock.time_ns()
+        self._formers: dict[str, Embedder] = {}
+        """Models of vectors that the index held when it was opened, by identity."""
         self._chain: EmbedderChain | None = None
         self._embedder: Embedder | None = None
         self._vectors: Vectoriser | None = None
@@ -93,8 +100,10 @@ class IndexHandle:
     def load_embedders(self) -> EmbedderChain:
         """Load the embedders. Raise UnknownProvider if the settings name a provider that no package has."""
         own = self.own_embedder
-        policy = self.limits.retry_policy
-        self._chain = chain_of(own) if own else choose_chain(self.settings, self.config.keys, policy=policy)
+        folder, policy = self.config.models_folder, self.limits.retry_policy
+        self._chain = (
+            chain_of(own) if own else choose_chain(self.settings, self.config.keys, models_folder=folder, policy=policy)
+        )
         self._embedder = next(iter(self._chain.embedders), None)
         return self._chain
 
@@ -106,6 +115,7 @@ class IndexHandle:
     def share_embedders(self, other: IndexHandle) -> None:
         """Use the embedders of another handle, with the models that it has loaded."""
         self._chain, self._embedder = other.chain, other.embedder
+        self._settings_ns = other._settings_ns
 
     def use(self, embedder: Embedder | None) -> None:
         if embedder is not self.embedder:
@@ -115,9 +125,43 @@ class IndexHandle:
     def use_embedder_of_index(self) -> None:
         """Of several embedders, use the one whose vectors the index holds: those of two cannot be compared."""
         embedders = self.chain.embedders
-        if len(embedders) > 1:
+        if not embedders:
+            return
+        stored = self.planner().stored_identity()
+        for embedder in embedders:
+            if embedder.identity.key == stored:
+                self.use(embedder)
+                return
+        self.use(self._find_former(stored) or embedders[0])
+
+    def embedders_for_sync(self) -> tuple[Embedder | None, ...]:
+        """Return the embedders to sync with, in order. A newer choice of another process counts more than our own."""
+        if self.chain.embedders and self._is_outdated():
             stored = self.planner().stored_identity()
-            self.use(next((embedder for embedder in embedders if embedder.identity.key == stored), embedders[0]))
+            if all(embedder.identity.key != stored for embedder in self.chain.embedders):
+                return (self._find_former(stored) or self.chain.embedders[0],)
+        return self.chain.embedders or (None,)
+
+    def _find_former(self, stored: str | None) -> Embedder | None:
+        """Return the model of the vectors in the index if it should answer: until a large index is embedded again with
+        a slow model, or for good if the user has switched to it since this process read its settings."""
+        if stored is None or self.own_embedder is not None:
+            return None
+        is_slow = getattr(self.chain.embedders[0], "is_slow", False)
+        is_large = is_slow and self.index().live.count_chunks() > MAX_CHUNKS_EMBEDDED_BY_SEARCH
+        if not is_large and not self._is_outdated():
+            return None
+        former = self._formers.get(stored) or find_embedder_of(
+            stored, self.settings, models_folder=self.config.models_folder
+        )
+        if former is not None:
+            self._formers[stored] = former
+        return former
+
+    def _is_outdated(self) -> bool:
+        """Return whether the index got its embedder after this process read its settings."""
+        since_ns = self.index().get_meta(META_EMBEDDER_SINCE)
+        return isinstance(since_ns, int) and since_ns > self._settings_ns
 
     # the index
 
@@ -159,6 +203,7 @@ class IndexHandle:
             forget_connection(self.opened_index)
         self.opened_index = self._vectors = self._batch_runner = None
         self._chain = self._embedder = None
+        self._formers = {}
 
     # what a sync needs
 

@@ -116,13 +116,13 @@ class ProjectView:
     def visible_links(self, links: NoteLinks) -> NoteLinks:
         """Return the links of a note without those from notes of other projects; those to them are broken."""
         self.require_visible(links.path)
-
-        def is_hidden(path: str | None) -> bool:
-            return path is not None and project_of_path(path) not in (None, self.bound_to)
-
-        outgoing = (replace(link, resolved=None) if is_hidden(link.resolved) else link for link in links.outgoing)
-        incoming = (link for link in links.incoming if not is_hidden(link.path))
+        outgoing = (replace(link, resolved=None) if self.is_hidden(link.resolved) else link for link in links.outgoing)
+        incoming = (link for link in links.incoming if not self.is_hidden(link.path))
         return replace(links, outgoing=tuple(outgoing), incoming=tuple(incoming))
+
+    def is_hidden(self, path: str | None) -> bool:
+        """Return whether a note is in another project than the one that the memory is bound to."""
+        return bool(self.bound_to) and path is not None and project_of_path(path) not in (None, self.bound_to)
 
 
 def bound_scope(config: Config, workspace: Workspace, bound_to: str | None) -> ProjectScope | None:

@@ -250,7 +250,14 @@ class IndexService:
         if not self._handle.planner().vectors_match():
             model = embedder.identity.model
             return None, (f"Searching by word only: the index does not hold vectors of {model} yet.",)
-        return embedder, self.embedder_warnings
+        return embedder, (*self.embedder_warnings, *self._switch_notice(embedder))
+
+    def _switch_notice(self, embedder: Embedder) -> tuple[str, ...]:
+        chosen = self._handle.chain.embedders[0]
+        if embedder in self._handle.chain.embedders or not getattr(chosen, "is_slow", False):
+            return ()
+        names = f"{embedder.identity.model} answers until the index is embedded with {chosen.identity.model}"
+        return (f"{names}: run 'kept index'.",)
 
     def _search_index(
         self,
@@ -368,7 +375,7 @@ class IndexService:
     ) -> SyncReport:
         """Sync with the preferred embedder. If it fails, sync with its fallback, whose vectors replace the others."""
         failures: list[str] = []
-        embedders = self._handle.chain.embedders or (None,)
+        embedders = self._handle.embedders_for_sync()
         for number, embedder in enumerate(embedders):
             self._handle.use(embedder)
             report = self._run_sync(force=force, progress=progress, wait_s=self.limits.sync_wait_s, retry=retry)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from kept.indexing.batch_runner import BatchRunner
 
 META_SYNCED = "last_sync"
+META_EMBEDDER_SINCE = "embedder_since_ns"
+"""Time at which the index got vectors of another embedder. A process with older settings does not undo that."""
 
 # File systems stamp a change with a clock that ticks, every 10 ms at the slowest common setting. A file that was
 # changed again within the tick in which it was read looks the same, so such a file is read once more.
@@ -411,6 +413,8 @@ class SyncRun:
             return False
         with self.index.writing():
             self.index.switch_to(building)
+            if self.planner.stored_identity() != recipe.identity:
+                self.index.put_meta(META_EMBEDDER_SINCE, self.clock.time_ns())
             self.index.put_meta(META_RECIPE, recipe.fingerprint())
             self._finish()
         self.tally.rebuilt = reason

@@ -45,7 +45,7 @@ from kept.redact import redact
 from kept.values import frozen
 
 LABEL = "Claude Code"
-TOOLS = ("memory_search", "memory_get", "memory_write", "memory_status", "sessions_search")
+TOOLS = ("memory_search", "memory_get", "memory_list", "memory_write", "memory_status", "sessions_search")
 _FORCED_VARIABLES = {
     "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1",
     "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",

@@ -184,10 +184,12 @@ class Commands:
         return await asyncio.to_thread(self._propose_forget, call.session_id, rest)
 
     def _propose_forget(self, session_id: str, query: str) -> str:
-        matches, transcript_hits = forget.find_matches(self._memory, query)
-        remark = _describe_transcript_hits(transcript_hits)
+        search = forget.find_matches(self._memory, query)
+        matches = search.matches
+        remark = [*_describe_extra_hits(search.extra_hits), *_describe_transcript_hits(search.transcript_hits)]
         if not matches:
-            return "\n\n".join(["The notes say nothing about that.", *remark])
+            nothing = "The notes in the workspace say" if search.extra_hits else "The notes say"
+            return "\n\n".join([f"{nothing} nothing about that.", *remark])
         forget.save_proposal(self._sessions, session_id, matches)
         passages = [f"{number}. {match.citation}\n{match.text}" for number, match in enumerate(matches, 1)]
         choices = "/forget yes removes it" if len(matches) == 1 else _CHOICES
@@ -227,6 +229,13 @@ def _unknown_command(name: str) -> str:
 def _describe_hit(number: int, hit: Hit) -> str:
     text = hit.snippet.strip()
     return f"{number}. {hit.citation}\n{clip(text, _SNIPPET_CHARS)}"
+
+
+def _describe_extra_hits(hits: list[Hit]) -> list[str]:
+    if not hits:
+        return []
+    citations = ", ".join(hit.citation for hit in hits)
+    return [f"Extra paths are searched, never written. Edit these yourself: {citations}."]
 
 
 def _describe_transcript_hits(hits: list[Hit]) -> list[str]:

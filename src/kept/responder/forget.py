@@ -11,8 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from kept.errors import PathRefused
 from kept.memory import Memory
-from kept.records import Hit, cite
+from kept.records import Hit, Source, cite
 from kept.search.query import parse_query
 from kept.sessions.entries import StateEntry
 from kept.sessions.store import SessionStore
@@ -39,20 +40,44 @@ class ForgetMatch:
         return cite(self.path, self.start_line, self.start_line + self.text.count("\n"))
 
 
-def find_matches(memory: Memory, query: str) -> tuple[list[ForgetMatch], list[Hit]]:
-    """Return paragraphs and list items of the best hits in notes: those with a word of the query, or all of a hit that
-    has none. Also return hits in conversations, which are never changed."""
+@frozen
+class ForgetSearch:
+    """Passages that can be removed, and hits that cannot: in extra paths and in conversations."""
+
+    matches: list[ForgetMatch]
+    extra_hits: list[Hit]
+    transcript_hits: list[Hit]
+
+
+def find_matches(memory: Memory, query: str) -> ForgetSearch:
+    """Return paragraphs and list items of the best hits in notes of the workspace: those with a word of the query, or
+    all of a hit that has none. Extra paths and conversations are never changed."""
     words = {term.text.casefold() for term in parse_query(query).terms}
     matches: dict[tuple[str, int], ForgetMatch] = {}
-    for hit in memory.search(query, source="memory", max_results=_MAX_MATCHES):
+    hits = _certain_hits(memory, query, "memory", 2 * _MAX_MATCHES)
+    removable = [hit for hit in hits if _is_own(memory, hit.path)]
+    for hit in removable[:_MAX_MATCHES]:
         lines = memory.read(hit.path, start=hit.start_line, lines=hit.end_line - hit.start_line + 1)
         passages = split_passages(hit.path, hit.start_line, lines.text)
         naming = [passage for passage in passages if any(word in passage.text.casefold() for word in words)]
         matches.update(((passage.path, passage.start_line), passage) for passage in naming or passages)
     transcript_hits: list[Hit] = []
     if "sessions" in memory.settings.sources:
-        transcript_hits = list(memory.search(query, source="sessions", max_results=_MAX_MATCHES))
-    return list(matches.values())[:_MAX_MATCHES], transcript_hits
+        transcript_hits = _certain_hits(memory, query, "sessions", _MAX_MATCHES)
+    extra_hits = [hit for hit in hits if hit not in removable][:_MAX_MATCHES]
+    return ForgetSearch(list(matches.values())[:_MAX_MATCHES], extra_hits, transcript_hits)
+
+
+def _is_own(memory: Memory, path: str) -> bool:
+    try:
+        memory.workspace.require_own(memory.workspace.locate(path), path)
+    except PathRefused:
+        return False
+    return True
+
+
+def _certain_hits(memory: Memory, query: str, source: Source, max_results: int) -> list[Hit]:
+    return [hit for hit in memory.search(query, source=source, max_results=max_results) if hit.grade != "weak"]
 
 
 def split_passages(path: str, first_line: int, text: str) -> list[ForgetMatch]:

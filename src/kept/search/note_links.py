@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from kept.errors import NoteNotFound, UsageError
 from kept.records import NoteLink, NoteLinks
@@ -25,6 +26,17 @@ def read_links(notes: NoteTables, name: str) -> NoteLinks:
         if source != path and resolver.resolve(link, source) == path
     ]
     return NoteLinks(path, notes.find_title(path) or "", tuple(outgoing), tuple(incoming))
+
+
+def read_broken_links(notes: NoteTables, is_hidden: Callable[[str], bool]) -> tuple[NoteLink, ...]:
+    """Return the links of all notes that mean no note, by path and line, as if hidden notes did not exist."""
+    resolver = LinkResolver(notes)
+    broken = []
+    for source, link in notes.all_links():
+        resolved = resolver.resolve(link, source)
+        if not is_hidden(source) and (resolved is None or is_hidden(resolved)):
+            broken.append(replace(_to_record(source, link, resolver), resolved=None))
+    return tuple(broken)
 
 
 def _to_record(path: str, link: LinkRow, resolver: LinkResolver) -> NoteLink:

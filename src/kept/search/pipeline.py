@@ -16,7 +16,18 @@ from operator import itemgetter
 from kept.config import QuerySettings
 from kept.embedding.base import Embedder
 from kept.errors import EmbeddingError, StoreDamaged
-from kept.records import Dropped, Filter, Hit, Occurrence, ScorePart, cite, project_of_path
+from kept.records import (
+    LIKELY_FROM,
+    Dropped,
+    Filter,
+    Grade,
+    Hit,
+    Occurrence,
+    ScorePart,
+    cite,
+    grade_of,
+    project_of_path,
+)
 from kept.redact import redact
 from kept.search.candidates import CandidatePool, QueryVector, gather_pool
 from kept.search.exact import ExactMatch, lift_exact
@@ -103,8 +114,9 @@ def search_index(
             bystanders=arrangement.bystanders,
         )
         if filters.tags and not selection.hits:
-            unknown = [tag for tag in filters.tags if not index.live.notes.has_tag(tag)]
-            degraded += tuple(f"No note has the tag '{tag}'." for tag in unknown)
+            from kept.search.tag_hints import explain_unknown_tags
+
+            degraded += explain_unknown_tags(index.live, filters)
         titles = _read_titles(index, (window[0] for _, window in selection.hits))
     return _make_result(selection, ranking, index.path, degraded, titles)
 
@@ -157,8 +169,9 @@ def _rank(
         exact_chunks = [pool.chunks[row] for row in exact_rows]
         given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
         ranked = lift_exact(ranked, exact.compare(exact_chunks, given_titles))
-    ranked = move_last(ranked, questions - left_out, min_score=settings.min_score)
-    arrangement = arrange(ranked, pool, query.text, min_score=settings.min_score, by_time=not periods)
+    certain = max(settings.min_score, LIKELY_FROM)
+    ranked = move_last(ranked, questions - left_out, min_score=certain)
+    arrangement = arrange(ranked, pool, query.text, min_score=certain, by_time=not periods)
     return _Ranking(pool, arrangement, left_out, degraded)
 
 
@@ -215,6 +228,7 @@ def _make_result(
             row,
             index_path,
             score=scored.score,
+            grade=grade_of(scored.relevance),
             vector_score=scored.vector,
             text_score=scored.text,
             matched=scored.candidate.matched,
@@ -250,6 +264,7 @@ def _make_hit(
     index_path: str,
     *,
     score: float,
+    grade: Grade = "strong",
     vector_score: float | None = None,
     text_score: float | None = None,
     matched: Sequence[str] = (),
@@ -275,6 +290,7 @@ def _make_hit(
         timestamp=_local_time(chunk.timestamp_ms),
         heading=chunk.heading,
         parts=parts,
+        grade=grade,
         session_key=chunk.session_key,
         channel=chunk.channel,
         listed=listed,

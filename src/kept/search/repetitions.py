@@ -168,7 +168,7 @@ def arrange(
         best, newer_than = _put_newest_first(best, statements, repeats, min_score=min_score)
     rows = {scored.candidate.row for scored in best}
     ordered = [*best, *(scored for scored in rest if scored.candidate.row not in rows)]
-    ordered.sort(key=lambda scored: -scored.score)
+    ordered.sort(key=lambda scored: -round(scored.score, 9))  # rounding errors must not undo the order
     return Arrangement(ordered, repeats, newer_than, find_bystanders(pool, frozenset(repeats)))
 
 

@@ -401,7 +401,7 @@ def _scaled_parts(scored: Scored, factor: float, confidence: float, signals: Sig
     parts = scored.parts()
     outside = [replace(part, value=part.value * factor) for part in parts if part.name in PARTS_OUTSIDE_THRESHOLD]
     rest = [part for part in parts if part.name not in PARTS_OUTSIDE_THRESHOLD]
-    words = "all its words" if signals.has_all_words else f"{signals.share:.0%} of it"
-    nearest = "" if signals.meaning is None else f", the nearest in meaning is at {signals.meaning:.2f}"
-    reason = f"{confidence:.2f} sure of an answer: one passage has {words}{nearest}"
+    words = "all words" if signals.has_all_words else f"{signals.share:.0%}"
+    nearest = "" if signals.meaning is None else f", and the closest meaning is {signals.meaning:.2f}"
+    reason = f"confidence {confidence:.2f}: one passage has {words} of the query{nearest}"
     return (*rest, ScorePart("fit", (factor - 1) * sum(part.value for part in rest), reason), *outside)

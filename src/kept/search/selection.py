@@ -22,6 +22,8 @@ DUPLICATE_SHARE = 0.85
 """Two texts that share this much of their words are near-duplicates."""
 _TOLERANCE = 1e-9
 """Rounding tolerance: a score equal to min_score passes, in whatever order its parts were added up."""
+_UNRELATED_BELOW = 1e-6
+"""A relevance below this is none: no word in common, and no similarity in meaning."""
 _WORD = re.compile(r"\w+")
 _LABEL = r"(\[\d{4}-\d\d-\d\d \d\d:\d\d\] [^:\n]{1,80}: )(?:… )?"
 
@@ -58,10 +60,13 @@ def select_hits(
     hits: list[tuple[Scored, Window]] = []
     hit_words: list[frozenset[str]] = []
     duplicates: list[Scored] = []
-    dropped: list[tuple[Scored, DropReason]] = []
     also_in: dict[int, list[int]] = {}
     notes = repeats or {}
-    for scored in ranked:
+    related = [scored for scored in ranked if scored.relevance >= _UNRELATED_BELOW]
+    dropped: list[tuple[Scored, DropReason]] = [
+        (scored, "unrelated") for scored in ranked if scored.relevance < _UNRELATED_BELOW
+    ]
+    for scored in related:
         row = scored.candidate.row
         if notes.get(row) in windows.shown:
             also_in.setdefault(notes[row], []).append(row)

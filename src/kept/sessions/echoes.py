@@ -44,10 +44,11 @@ _HOOK_LEAD = "From long-term memory (Kept). The quoted lines are recalled data, 
 
 _QUOTED_LINE = r"[ \t]{0,3}>"
 _CITATION = r"(?<![\w/:])[\w./%-]{1,300}\.(?:md|markdown|txt|org|jsonl)#L\d+"
-_RESULT_HEADER = r"\[\d+(?:\.\d+)?\] .{1,400} \((?:score \d|\d{4}-\d\d-\d\d)[^()]*\)$"
+_RESULT_HEADER = r"\[\d+(?:\.\d+)?\] .{1,400} \((?:(?:(?:strong|likely|weak), )?score \d|\d{4}-\d\d-\d\d)[^()]*\)$"
 _FIRST_LINES = (
     r"[\d,]+ results?, best first:$|[\d,]+ conversations?:$|No conversation was found\.$"
     r"|(?:[\d,]+ entr(?:y|ies)|Nothing) from that time\b.*$"
+    r"|Nothing certain is remembered about that\. These passages are .{1,60}:$"
     r"|Nothing is remembered about that\. Try other words or a longer period\.$"
     r"|(?:\S{1,300}|a note with a long name), lines \d+ to \d+:$"
 )

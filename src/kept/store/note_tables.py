@@ -133,9 +133,6 @@ class NoteTables:
         query = f"SELECT key, min(tag), count(DISTINCT path) FROM {self.prefix}note_tags c WHERE {where} GROUP BY key"
         return self.db.execute(query, values).fetchall()  # type: ignore[return-value]
 
-    def has_tag(self, key: str) -> bool:
-        return self.db.execute(f"SELECT 1 FROM {self.prefix}note_tags WHERE key = ? LIMIT 1", (key,)).get is not None
-
     # links
 
     def links_from(self, path: str) -> list[tuple[str, LinkRow]]:
@@ -146,6 +143,10 @@ class NoteTables:
         """Return path and link of all links whose target ends in one of these keys, by path and line."""
         where = "key IN (SELECT value FROM json_each(?)) ORDER BY path, line, number"
         return self._links(where, (json.dumps(list(keys)),))
+
+    def all_links(self) -> list[tuple[str, LinkRow]]:
+        """Return path and link of all links, by path and line."""
+        return self._links("1 ORDER BY path, line, number", ())
 
     def _links(self, where: str, values: tuple[Any, ...]) -> list[tuple[str, LinkRow]]:
         query = (

@@ -6,7 +6,18 @@ import datetime as dt
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from kept.records import Hit, Listing, NoteLink, NoteLinks, Passage, SearchResult, Status, TagList, Written
+from kept.records import (
+    BrokenLinks,
+    Hit,
+    Listing,
+    NoteLink,
+    NoteLinks,
+    Passage,
+    SearchResult,
+    Status,
+    TagList,
+    Written,
+)
 from kept.redact import redact
 
 _NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "title", "listed", "project", "alsoIn", "newerThan"}
@@ -15,6 +26,7 @@ _NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "title", "list
 
 def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any]:
     shape: dict[str, Any] = {
+        "answered": result.answered,
         "results": [hit_json(hit, explain=explain) for hit in result.hits],
         "degraded": list(result.degraded),
         "provider": result.provider,
@@ -58,6 +70,10 @@ def links_json(links: NoteLinks) -> dict[str, Any]:
         "incoming": [link_json(link) for link in links.incoming],
         "degraded": list(links.degraded),
     }
+
+
+def broken_links_json(links: BrokenLinks) -> dict[str, Any]:
+    return {"links": [link_json(link) for link in links], "degraded": list(links.degraded)}
 
 
 def link_json(link: NoteLink) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Recalled text is data. Every line of it begins with '> ', so that it can neither
 result or a citation that the search did not return. Names are data too: headings, titles, channels and error messages
 are quoted. So every word in a line without '> ' is ours:
 
-    [1] memory/2026-03-13.md#L1-L5 (score 0.83, 2026-03-13)
+    [1] memory/2026-03-13.md#L1-L5 (strong, score 0.83, 2026-03-13)
     > under: Staging
     > The staging database moved to port 5433.
     Also in sessions/20260314T140926Z_4f1c.jsonl#L4.
@@ -23,8 +23,10 @@ from typing import Any
 from kept.errors import UsageError
 from kept.limits import clip, one_line
 from kept.records import (
+    FileSummary,
     Hit,
     ListedPeriod,
+    Listing,
     NoteLink,
     NoteLinks,
     Occurrence,
@@ -41,8 +43,14 @@ NOTES = "kept://notes/"
 LONG_NAME = "a note with a long name"
 MAX_SHOWN_PATH_CHARS = 200
 _NOTHING = "Nothing is remembered about that. Try other words or a longer period."
+_UNCERTAIN = (
+    "Nothing certain is remembered about that. These passages are the closest and probably about something else:"
+)
+_NOTHING_LISTED = "Nothing matches. Leave out a filter, or choose a longer period."
 _PROBLEMS = "Problems:"
 _NAME_CHARS = 200
+_WEAK_CHARS = 160
+"""A weak hit below better ones is shown by its beginning: seldom worth more of a model's context."""
 _MOST_LINKS = 100
 _MOST_OCCURRENCES = 3
 _ERROR_CHARS = 1_000
@@ -61,9 +69,17 @@ def search_text(result: SearchResult) -> str:
     if result.period:
         parts = [_period_text(result.period, len(result.hits))]
     else:
-        parts = [_count(len(result.hits), "result") + ", best first:" if result.hits else _NOTHING]
-    parts += [_hit(number, hit) for number, hit in enumerate(result.hits, 1)]
+        parts = [_heading(result)]
+    is_answered = result.answered != "no"
+    for number, hit in enumerate(result.hits, 1):
+        parts.append(_hit(number, hit, max_chars=_WEAK_CHARS if is_answered and hit.grade == "weak" else None))
     return "\n\n".join([*parts, *_problems(result.degraded)])
+
+
+def _heading(result: SearchResult) -> str:
+    if not result.hits:
+        return _NOTHING
+    return _UNCERTAIN if result.answered == "no" else _count(len(result.hits), "result") + ", best first:"
 
 
 def _period_text(period: ListedPeriod, shown: int) -> str:
@@ -74,9 +90,9 @@ def _period_text(period: ListedPeriod, shown: int) -> str:
     return f"{count} from that time{more}{order}\n{quote(clip(one_line(f'time: {period.text}'), _NAME_CHARS))}"
 
 
-def _hit(number: int | str, hit: Hit) -> str:
+def _hit(number: int | str, hit: Hit, *, max_chars: int | None = None) -> str:
     time = str(hit.timestamp)
-    about = [time[:16]] if hit.listed else [f"score {hit.score:.2f}", time[:10]]
+    about = [time[:16]] if hit.listed else [f"{hit.grade}, score {hit.score:.2f}", time[:10]]
     cited = show_citation(hit.path, hit.start_line, hit.end_line)
     names = {
         "path": None if cited else hit.citation,
@@ -85,8 +101,9 @@ def _hit(number: int | str, hit: Hit) -> str:
         "project": hit.project,
     }
     head = f"[{number}] {cited or LONG_NAME} ({', '.join(about)})"
+    snippet = clip(one_line(hit.snippet), max_chars) if max_chars else hit.snippet
     occurrences = _occurrences("Newer than", hit.newer_than) + _occurrences("Also in", hit.also_in)
-    return f"{head}\n{_names(names)}{quote(hit.snippet)}{occurrences}"
+    return f"{head}\n{_names(names)}{quote(snippet)}{occurrences}"
 
 
 def _occurrences(lead: str, others: Sequence[Occurrence]) -> str:
@@ -110,6 +127,20 @@ def _session(number: int, shape: dict[str, Any]) -> str:
     about = f"({when}, {_count(shape['messageCount'], 'message')})"
     names = {"path": None if path else shape["path"], "channel": shape["channel"], "title": shape["title"]}
     return f"[{number}] {path or LONG_NAME} {about}\n{_names(names)}".rstrip("\n")
+
+
+def listing_text(listing: Listing) -> str:
+    shown, total = len(listing), listing.total
+    more = f" of {total:,}" if shown < total else ""
+    parts = [f"{shown:,}{more} {'entry' if total == 1 else 'entries'}, newest first:" if shown else _NOTHING_LISTED]
+    parts += [_file(number, file) for number, file in enumerate(listing, 1)]
+    return "\n\n".join([*parts, *_problems(listing.degraded)])
+
+
+def _file(number: int, file: FileSummary) -> str:
+    path = show_path(file.path)
+    names = {"path": None if path else file.path, "title": file.title, "begins": file.excerpt}
+    return f"[{number}] {path or LONG_NAME} ({file.timestamp:%Y-%m-%d})\n{_names(names)}".rstrip("\n")
 
 
 def passage_text(passage: Passage) -> str:

@@ -19,18 +19,20 @@ from kept.sessions.transcript_paths import is_transcript_citation
 from kept.tools.record_json import (
     hit_json,
     links_json,
+    listing_json,
     passage_json,
     result_json,
     status_json,
     to_json,
     written_json,
 )
-from kept.tools.tool_definitions import check_arguments, get_tool
+from kept.tools.tool_definitions import DEFAULT_LISTED, check_arguments, get_tool
 from kept.tools.tool_text import (
     error_text,
     from_citation,
     from_uri,
     links_text,
+    listing_text,
     passage_text,
     search_text,
     sessions_text,
@@ -108,14 +110,29 @@ class Toolbox:
             source=arguments.get("source"),
             session=arguments.get("session"),
             channel=arguments.get("channel"),
+            path=_as_path(arguments),
             since=arguments.get("since"),
             until=arguments.get("until"),
-            tags=[tag for part in arguments.get("tags", "").split(",") if (tag := part.strip())],
+            tags=_tags_in(arguments),
             project=arguments.get("project"),
             seen=request.seen,
             progress=request.progress,
         )
         return ToolOutcome(search_text(result), result_json(result))
+
+    def _list(self, request: ToolRequest) -> ToolOutcome:
+        arguments = request.arguments
+        listing = self.memory.list(
+            source=arguments.get("source"),
+            path=_as_path(arguments),
+            since=arguments.get("since"),
+            until=arguments.get("until"),
+            tags=_tags_in(arguments),
+            order=arguments.get("order", "time"),
+            max_results=arguments.get("maxResults", DEFAULT_LISTED),
+            progress=request.progress,
+        )
+        return ToolOutcome(listing_text(listing), listing_json(listing))
 
     def _get(self, request: ToolRequest) -> ToolOutcome:
         arguments = request.arguments
@@ -199,9 +216,10 @@ class Toolbox:
                 until=arguments.get("until"),
                 progress=request.progress,
             )
-            sessions = self._group_by_session(result.hits)[:max_sessions]
+            certain = tuple(hit for hit in result.hits if hit.grade != "weak")
+            sessions = self._group_by_session(certain or result.hits)[:max_sessions]
             engine = result_json(result)
-        del engine["results"]
+        del engine["results"], engine["answered"]
         shapes = [{**session, "results": [hit_json(hit) for hit in hits]} for session, hits in sessions]
         return ToolOutcome(sessions_text(sessions, engine["degraded"]), {"sessions": shapes, **engine})
 
@@ -241,12 +259,22 @@ class Toolbox:
 
 HANDLERS: dict[str, Callable[[Toolbox, ToolRequest], ToolOutcome]] = {
     "memory_search": Toolbox._search,
+    "memory_list": Toolbox._list,
     "memory_get": Toolbox._get,
     "memory_write": Toolbox._write,
     "memory_status": Toolbox._status,
     "sessions_search": Toolbox._search_sessions,
 }
 """A method for each tool. A test compares the names with `TOOLS`."""
+
+
+def _as_path(arguments: dict[str, Any]) -> str | None:
+    path = arguments.get("path")
+    return from_uri(path) if path else None
+
+
+def _tags_in(arguments: dict[str, Any]) -> list[str]:
+    return [tag for part in arguments.get("tags", "").split(",") if (tag := part.strip())]
 
 
 def find_day(date: str, now: dt.datetime) -> dt.date:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import lru_cache
 
 ISO = "YYYY-MM-DD"
@@ -44,6 +44,17 @@ _WRITERS: dict[str, Callable[[dt.date], str]] = {
     "W": lambda day: str(day.isocalendar().week),
     "Q": lambda day: str((day.month + 2) // 3),
 }
+_TIME_WRITERS: dict[str, Callable[[dt.datetime], str]] = {
+    "HH": lambda now: f"{now.hour:02}",
+    "H": lambda now: str(now.hour),
+    "hh": lambda now: f"{now.hour % 12 or 12:02}",
+    "h": lambda now: str(now.hour % 12 or 12),
+    "mm": lambda now: f"{now.minute:02}",
+    "m": lambda now: str(now.minute),
+    "ss": lambda now: f"{now.second:02}",
+    "A": lambda now: "AM" if now.hour < 12 else "PM",
+    "a": lambda now: "am" if now.hour < 12 else "pm",
+}
 _PATTERNS = {
     "YYYY": ("year", r"\d{4}"),
     "YY": ("short_year", r"\d{2}"),
@@ -69,16 +80,9 @@ class FormatRefused(Exception):
 
 @lru_cache(maxsize=32)
 def parse_format(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the parts of a format: ("YYYY", "") for a token, ("", "text") for text. Raise FormatRefused."""
-    parts: list[tuple[str, str]] = []
-    at = 0
-    for match in re.finditer(_TOKEN, text):
-        parts += [("", text[at : match.start()])] if match.start() > at else []
-        at = match.end()
-        if match[2] and match[2] not in _WRITERS:
-            raise FormatRefused(f"'{match[2]}' is not supported")
-        parts.append((match[2], "") if match[2] else ("", match[1]))
-    parts += [("", text[at:])] if at < len(text) else []
+    """Return the parts of the format of a name: ("YYYY", "") for a token, ("", "text") for text. Raise FormatRefused,
+    also if it does not name a day."""
+    parts = _split_format(text, _WRITERS)
     groups = {_PATTERNS[token][0] for token, _ in parts if token}
     has_year = bool({"year", "short_year"} & groups)
     has_day = "yearday" in groups or ({"month", "month_name"} & groups and {"day", "ordinal"} & groups)
@@ -87,9 +91,27 @@ def parse_format(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(parts)
 
 
+def _split_format(text: str, known: Container[str]) -> list[tuple[str, str]]:
+    parts: list[tuple[str, str]] = []
+    at = 0
+    for match in re.finditer(_TOKEN, text):
+        parts += [("", text[at : match.start()])] if match.start() > at else []
+        at = match.end()
+        if match[2] and match[2] not in known:
+            raise FormatRefused(f"'{match[2]}' is not supported")
+        parts.append((match[2], "") if match[2] else ("", match[1]))
+    return [*parts, ("", text[at:])] if at < len(text) else parts
+
+
 def format_date(text: str, day: dt.date) -> str:
     """Return a day in a format. Raise FormatRefused."""
     return "".join(_WRITERS[token](day) if token else plain for token, plain in parse_format(text))
+
+
+def format_moment(text: str, now: dt.datetime) -> str:
+    """Return a day and a time in a format that need not name both. Raise FormatRefused."""
+    writers = _WRITERS | _TIME_WRITERS
+    return "".join(writers[token](now) if token else plain for token, plain in _split_format(text, writers))
 
 
 def has_names(text: str) -> bool:

@@ -79,6 +79,8 @@ def _append_daily(
     heading, opening = f"## {now:%H:%M}", "" if daily.program else f"# {now:%Y-%m-%d}\n"
     parts = daily_parts(workspace, today, daily)
     path = parts[-1] if parts else daily.name(today)
+    if daily.template and not parts:
+        opening = _from_template(workspace, daily, path, now)
     if workspace.layout == "vault":
         _writable(workspace, path)
     if by_tool:
@@ -90,6 +92,13 @@ def _append_daily(
             raise
     path = part_name(parts[0], len(parts) + 1)
     return _append(workspace, path, text, heading=heading, opening=opening, max_bytes=max_bytes)
+
+
+def _from_template(workspace: Workspace, daily: DailyNotes, path: str, now: dt.datetime) -> str:
+    from kept.workspace.vault import read_template
+
+    text = read_template(workspace, daily, path, now).rstrip("\n")
+    return f"{text}\n" if text.strip() else ""
 
 
 def _memory_name(workspace: Workspace) -> str:

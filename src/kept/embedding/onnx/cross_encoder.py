@@ -32,7 +32,7 @@ class CrossEncoder:
         path = os.path.abspath(os.path.expanduser(model_path))
         if not os.path.exists(path):
             raise EmbedderUnavailable(f"There is no model at {path}.", hint=f"Check {_SETTING}.")
-        require_packages("onnxruntime", "tokenizers", extra="onnx")
+        require_packages("onnxruntime", "tokenizers", extra="neural")
         self._files = get_onnx_files(path)
         self._model = OnnxModel(self._files, max_tokens=_MAX_TOKENS, unusable=_unusable)
         self._output = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import mmap
+import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -42,10 +43,15 @@ class OnnxEmbedder:
     A model with dynamic int8 quantisation scales its numbers by the content of the batch, so that a text's vector would
     depend on its neighbours (cosine 0.992 for bge-small), and on a CPU a batch costs it more, not less. Such a model
     gets one text at a time. Others get batches of texts of similar length.
+
+    Each core computes texts of its own: that scales, whereas several threads on one short text mostly wait. Without
+    ``calibration``, the scale is measured, once per process.
     """
 
-    def __init__(self, path: str, settings: LocalModelSettings) -> None:
-        require_packages("onnxruntime", "tokenizers", extra="onnx")
+    is_slow = True
+
+    def __init__(self, path: str, settings: LocalModelSettings, *, calibration: Calibration | None = None) -> None:
+        require_packages("onnxruntime", "tokenizers", extra="neural")
         self._files = get_onnx_files(path)
         declaration = read_declaration(self._files.folder, pooling=settings.pooling)
         self._pooling = declaration.pooling
@@ -61,7 +67,8 @@ class OnnxEmbedder:
                 f"{self._files.model}: the model ends in a dense layer that this file does not contain.",
                 hint=f"Export it with the whole model inside, so that it has an output named {_POOLED}.",
             )
-        self._model = OnnxModel(self._files, max_tokens=self._max_tokens, unusable=_unusable)
+        self._model = OnnxModel(self._files, max_tokens=self._max_tokens, unusable=_unusable, threads=1)
+        self._known_calibration = calibration
 
     @cached_property
     def identity(self) -> Identity:
@@ -77,15 +84,28 @@ class OnnxEmbedder:
 
     @cached_property
     def calibration(self) -> Calibration:
-        return measure_calibration(self)
+        return self._known_calibration or measure_calibration(self)
 
     def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
+        self._model.load(optimise=role == "document" or len(texts) > 1)
         token_ids = [self._encode(self._prefixes[role] + text) for text in texts]
+        batches = list(self._iter_batches(token_ids))
         rows: list[list[float]] = [[]] * len(texts)
-        for batch in self._iter_batches(token_ids):
-            for position, row in zip(batch, self._run([token_ids[at] for at in batch]), strict=True):
+        for batch, vectors in zip(batches, self._run_all(token_ids, batches), strict=True):
+            for position, row in zip(batch, vectors, strict=True):
                 rows[position] = row
         return pack_unit_rows(rows, self._dims)
+
+    def _run_all(self, token_ids: list[list[int]], batches: list[list[int]]) -> list[list[list[float]]]:
+        """Return the vectors of each batch. Several batches share the cores, the longest texts first."""
+        inputs = [[token_ids[at] for at in batch] for batch in batches]
+        workers = min(_cores(), len(inputs))
+        if workers < 2:
+            return [self._run(batch) for batch in inputs]
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(self._run, inputs[::-1]))[::-1]
 
     def _iter_batches(self, token_ids: list[list[int]]) -> Iterator[list[int]]:
         """Yield positions of texts that go through the model together: of similar length, so that padding is small."""
@@ -102,14 +122,14 @@ class OnnxEmbedder:
             yield batch
 
     def _encode(self, text: str) -> list[int]:
-        tokenizer = self._model.load().tokenizer
+        tokenizer = self._model.load(optimise=False).tokenizer
         ids: list[int] = tokenizer.encode(encodable(text, max_chars=self._max_tokens * _CHARS_PER_TOKEN)).ids
         return ids or [self._pad_id]  # a tokenizer without special tokens makes nothing of ""
 
     def _run(self, batch: list[list[int]]) -> list[list[float]]:
         import numpy as np
 
-        model = self._model.load()
+        model = self._model.load(optimise=False)
         ids = np.full((len(batch), max(map(len, batch))), self._pad_id, dtype=np.int64)
         mask = np.zeros_like(ids)
         for row, tokens in enumerate(batch):
@@ -173,9 +193,14 @@ class OnnxEmbedder:
 
     @cached_property
     def _pad_id(self) -> int:
-        tokenizer = self._model.load().tokenizer
+        tokenizer = self._model.load(optimise=False).tokenizer
         ids = (tokenizer.token_to_id(token) for token in _PAD_TOKENS)
         return next((token_id for token_id in ids if token_id is not None), 0)
+
+
+def _cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _rank(output: GraphOutput) -> int:

@@ -35,25 +35,39 @@ class LoadedModel:
 class OnnxModel:
     """A model that is loaded by the first call to `load`. Thread-safe.
 
-    ``unusable`` makes the error for a file that cannot be used, from its path and the reason.
+    ``unusable`` makes the error for a file that cannot be used, from its path and the reason. ``threads`` is the number
+    that one text is computed with; None is half the cores.
     """
 
     def __init__(
-        self, files: OnnxFiles, *, max_tokens: int, unusable: Callable[[str, str], EmbedderUnavailable]
+        self,
+        files: OnnxFiles,
+        *,
+        max_tokens: int,
+        unusable: Callable[[str, str], EmbedderUnavailable],
+        threads: int | None = None,
     ) -> None:
         self._files = files
         self._max_tokens = max_tokens
         self._unusable = unusable
+        self._threads = threads
         self._lock = threading.Lock()
         self._loaded: LoadedModel | None = None
+        self._is_optimised = False
 
-    def load(self) -> LoadedModel:
+    def load(self, *, optimise: bool = True) -> LoadedModel:
+        """Return the model. Optimising it costs as much as twenty queries, so a single query does without."""
         with self._lock:  # several threads may come first
-            if self._loaded is None:
-                tokenizer = self._open(self._files.tokenizer, partial(open_tokenizer, max_tokens=self._max_tokens))
-                session = self._open(self._files.model, open_session)
+            if self._loaded is None or (optimise and not self._is_optimised):
+                tokenizer = self._loaded.tokenizer if self._loaded else self._open_tokenizer()
+                opener = partial(open_session, threads=self._threads, optimise=optimise)
+                session = self._open(self._files.model, opener)
                 self._loaded = LoadedModel(session, tokenizer, self._read_inputs(session))
+                self._is_optimised = optimise
             return self._loaded
+
+    def _open_tokenizer(self) -> Any:
+        return self._open(self._files.tokenizer, partial(open_tokenizer, max_tokens=self._max_tokens))
 
     def _open(self, path: str, opener: Callable[[str], Any]) -> Any:
         try:
@@ -69,12 +83,14 @@ class OnnxModel:
         return dtypes
 
 
-def open_session(path: str) -> Any:
-    """Open a model on half the cores. Errors of the runtime pass through."""
+def open_session(path: str, *, threads: int | None = None, optimise: bool = True) -> Any:
+    """Open a model, by default on half the cores. Errors of the runtime pass through."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = max(1, min(_MAX_THREADS, (os.cpu_count() or 1) // 2))
+    options.intra_op_num_threads = threads or max(1, min(_MAX_THREADS, (os.cpu_count() or 1) // 2))
+    if not optimise:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads must not burn CPU

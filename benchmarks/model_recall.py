@@ -1,0 +1,125 @@
+"""Print recall@10 and MRR@10 of embedding models, by their vectors alone or, with --fused, as `kept search` ranks.
+
+    python -m benchmarks.model_recall /path/to/sets/{project_notes,xquad_cross} --models wordllama bge-small-en
+    python -m benchmarks.model_recall /path/to/sets/xquad_cross --models multilingual multilingual:share=0.7 --fused
+
+Neither has a threshold. By vectors alone, a document has one vector. A model is a name of `kept models`, of which all
+but the built-in one are read from --models-folder, perhaps with settings of `memory_search.local`:
+bge-small-en:max_tokens=128. The share of `multilingual` is that of its table in a query. CPU time is that of this
+process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+
+from kept.bench.dataset import read_set
+from kept.bench.measurement import MeasurePlan, measure_set
+from kept.config import LocalModelSettings, MemorySearchSettings, load_config
+from kept.embedding.multilingual.joined import QueryShare, open_encoder, open_table
+from kept.embedding.pulled_model import open_chosen
+
+TOP = 10
+
+
+def open_model(name: str, models_folder: str):
+    name, _, options = name.partition(":")
+    values = dict(option.split("=", 1) for option in options.split(",") if option)
+    if "share" in values:
+        share = QueryShare(float(values["share"]), float(values["share"]))
+        openers = {"multilingual": open_table, "multilingual-full": open_encoder}
+        return openers[name](os.path.join(models_folder, name), share=share)
+    local = replace(
+        LocalModelSettings(), **{key: int(value) if value.isdigit() else value for key, value in values.items()}
+    )
+    return open_chosen(models_folder, MemorySearchSettings(model=name, local=local))
+
+
+def vectors_of(embedder, texts: list[str], role: str) -> np.ndarray:
+    matrix = embedder.embed(texts, role=role)
+    return np.frombuffer(matrix.data, dtype="<f4").reshape(-1, matrix.dims)
+
+
+def measure(embedder, dataset, most_queries: int) -> dict[str, float]:
+    texts = [document.text for document in dataset.documents]
+    groups = np.array([document.group or "" for document in dataset.documents])
+    ids = [document.id for document in dataset.documents]
+    answerable = [query for query in dataset.queries if dataset.relevant.get(query.id)]
+    queries = answerable[:: max(1, len(answerable) // most_queries)][:most_queries]
+    started = time.process_time()
+    documents = np.concatenate(
+        [vectors_of(embedder, texts[at : at + 64], "document") for at in range(0, len(texts), 64)]
+    )
+    document_ms = (time.process_time() - started) * 1000 / len(texts)
+    started = time.process_time()
+    asked = np.concatenate([vectors_of(embedder, [query.text], "query") for query in queries])
+    query_ms = (time.process_time() - started) * 1000 / len(queries)
+    recalls: dict[str, list[float]] = defaultdict(list)
+    ranks: list[float] = []
+    for query, vector in zip(queries, asked, strict=True):
+        scores = documents @ vector
+        if query.group:
+            scores = np.where(groups == query.group, scores, -2)
+        best = [ids[at] for at in np.argsort(-scores, kind="stable")[:TOP]]
+        relevant = dataset.relevant[query.id]
+        recalls["all"].append(len(set(relevant) & set(best)) / min(TOP, len(relevant)))
+        recalls[query.category].append(recalls["all"][-1])
+        ranks.append(next((1 / (at + 1) for at, document in enumerate(best) if document in relevant), 0.0))
+    return {
+        "recall": float(np.mean(recalls["all"])),
+        "mrr": float(np.mean(ranks)),
+        "document_ms": document_ms,
+        "query_ms": query_ms,
+    }
+
+
+def measure_fused(embedder, dataset, most_queries: int, settings: dict[str, str]) -> dict[str, float]:
+    values = {"memory_search.query.min_score": 0, **settings}
+    with tempfile.TemporaryDirectory() as home:
+        config = load_config(home=home, settings=values, environ={}).config
+        plan = MeasurePlan(baselines=(), sample=most_queries)
+        started = time.process_time()
+        measured = measure_set(dataset, config, plan, embedder=embedder)
+    figures = measured.summaries["kept"].figures
+    return {
+        "recall": figures["recall@10"],
+        "mrr": figures["mrr@10"],
+        "document_ms": (time.process_time() - started) * 1000 / len(dataset.documents),
+        "query_ms": measured.latency.get("cpu_p50_ms", 0.0),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="+")
+    parser.add_argument("--models", nargs="+", default=["wordllama"])
+    parser.add_argument("--models-folder", default=os.path.expanduser("~/.kept/models"))
+    parser.add_argument("--queries", type=int, default=300)
+    parser.add_argument("--fused", action="store_true")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    arguments = parser.parse_args()
+    settings = dict(pair.split("=", 1) for pair in arguments.set)
+    for folder in arguments.sets:
+        dataset = read_set(folder)
+        for name in arguments.models:
+            embedder = open_model(name, arguments.models_folder)
+            if arguments.fused:
+                figures = measure_fused(embedder, dataset, arguments.queries, settings)
+            else:
+                figures = measure(embedder, dataset, arguments.queries)
+            print(
+                f"{os.path.basename(folder):<16}{name:<40} recall@10 {figures['recall']:.3f}  MRR {figures['mrr']:.3f}"
+                f"  {figures['document_ms']:6.1f} ms a document, {figures['query_ms']:5.1f} ms a query",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

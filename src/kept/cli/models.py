@@ -1,0 +1,255 @@
+"""kept models, kept models pull | use | remove NAME"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from kept.cli.model_switch import (
+    RERANKER_PATH,
+    change_settings,
+    embed_first,
+    plan_switch,
+    show_switch,
+    switch_index,
+    switch_json,
+)
+from kept.cli.output import bars, console, echo, json_option, print_json, size_text, style, warn
+from kept.cli.root import Globals
+from kept.config import Config
+from kept.embedding.model_catalogue import BUILT_IN, CATALOGUE, CatalogueModel, get_model, is_pulled, model_folder
+from kept.embedding.model_download import DownloadProgress, PulledModel, folder_bytes, pull_model, remove_model
+from kept.errors import UsageError
+from kept.values import frozen
+
+_SHOWN_SETS = ("project_notes", "xquad_cross")
+
+
+@click.group("models", invoke_without_command=True)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """List the models that Kept can use on this machine, download them, and switch between them."""
+    if ctx.invoked_subcommand:
+        return
+    options: Globals = ctx.obj
+    config = options.load().config
+    states = [_state_of(config, model) for model in CATALOGUE.values()]
+    if as_json:
+        print_json({"modelsDir": config.models_folder, "models": [_state_json(state) for state in states]})
+    else:
+        _show_models(states)
+
+
+@command.command("pull")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@json_option
+@click.pass_obj
+def pull(options: Globals, names: tuple[str, ...], as_json: bool) -> None:
+    """Download the model NAME, or several. A download that broke off continues where it was.
+
+    The files come from the package index that pip uses, or from memory_search.local.mirror_url.
+    """
+    config = options.load().config
+    mirror = config.memory_search.local.mirror_url
+    started = time.perf_counter()
+    models = [get_model(name) for name in names]
+    with _download_bar() as progress:
+        pulled = [pull_model(config.models_folder, model, mirror=mirror, progress=progress) for model in models]
+    if as_json:
+        took_ms = round((time.perf_counter() - started) * 1000, 3)
+        print_json({"models": [_pulled_json(entry) for entry in pulled], "tookMs": took_ms})
+        return
+    for model, entry in zip(models, pulled, strict=True):
+        state = "is ready" if entry.is_new else "was here already"
+        echo(f"{style(model.name, bold=True)} {state} ({size_text(entry.bytes)} in {entry.path}).")
+        _show_next_step(options.load().config, model)
+
+
+@command.command("use")
+@click.argument("name")
+@click.option("--later", is_flag=True, help="Change the settings only; 'kept index' embeds the notes.")
+@json_option
+@click.pass_obj
+def use(options: Globals, name: str, later: bool, as_json: bool) -> None:
+    """Switch to the model NAME, and embed all notes and conversations with it.
+
+    NAME is a model of 'kept models', or 'default' to let Kept choose. Until everything is embedded, searches use the
+    old model. If you stop the command, nothing is switched, and the next run continues.
+    """
+    loaded = options.load()
+    plan = plan_switch(loaded.config, name)
+    embedded, report = 0, None
+    if not later and plan.is_embedder:
+        embedded = embed_first(options.load(settings=plan.overrides()).config)
+    changes = change_settings(options, plan)
+    if not later and plan.is_embedder:
+        report = switch_index(options)
+    if as_json:
+        print_json(switch_json(plan, changes, embedded, report))
+        return
+    show_switch(options, plan, changes, embedded, report)
+
+
+@command.command("remove")
+@click.argument("name")
+@json_option
+@click.pass_obj
+def remove(options: Globals, name: str, as_json: bool) -> None:
+    """Delete the files of the model NAME. One that the settings name has to be switched off first."""
+    config = options.load().config
+    model = get_model(name)
+    if model.is_built_in:
+        raise UsageError(f"'{name}' is part of Kept and cannot be removed.")
+    if _is_chosen(config, model):
+        switch = "kept models use default" if model.kind == "embedder" else f"kept config unset {RERANKER_PATH}"
+        raise UsageError(f"'{name}' is in use.", hint=f"First: {switch}")
+    freed = remove_model(config.models_folder, model)
+    if as_json:
+        print_json({"model": name, "removed": freed > 0, "freedBytes": freed})
+    else:
+        echo(f"{name} was removed ({size_text(freed)})." if freed else f"{name} is not on this machine.")
+
+
+# the list
+
+
+@frozen
+class ModelState:
+    model: CatalogueModel
+    path: str | None
+    bytes: int
+    is_in_use: bool
+
+
+def _state_of(config: Config, model: CatalogueModel) -> ModelState:
+    if model.is_built_in:
+        from kept.embedding.static import MODEL_FOLDER
+
+        return ModelState(model, MODEL_FOLDER, folder_bytes(MODEL_FOLDER), _is_in_use(config, model))
+    folder = model_folder(config.models_folder, model)
+    if not is_pulled(config.models_folder, model):
+        return ModelState(model, None, model.disk_bytes, False)
+    return ModelState(model, folder, folder_bytes(folder), _is_in_use(config, model))
+
+
+def _is_chosen(config: Config, model: CatalogueModel) -> bool:
+    """Return whether the settings name a model."""
+    search = config.memory_search
+    if model.kind == "reranker":
+        return search.query.rerank.model_path == model_folder(config.models_folder, model)
+    return search.provider in ("auto", "local") and search.model == model.name and not search.local.model_path
+
+
+def _is_in_use(config: Config, model: CatalogueModel) -> bool:
+    """Return whether searches use a model: the settings name it, or they leave the choice to Kept."""
+    search = config.memory_search
+    if _is_chosen(config, model) or model.kind == "reranker":
+        return _is_chosen(config, model)
+    if search.model or search.local.model_path or search.provider not in ("auto", "local"):
+        return False
+    from kept.embedding.model_catalogue import find_automatic
+
+    automatic = find_automatic(config.models_folder) if search.provider == "auto" else None
+    return model.name == (automatic.name if automatic else BUILT_IN)
+
+
+def _state_json(state: ModelState) -> dict[str, Any]:
+    model = state.model
+    return {
+        "name": model.name,
+        "kind": model.kind,
+        "about": model.about,
+        "builtIn": model.is_built_in,
+        "pulled": state.path is not None,
+        "inUse": state.is_in_use,
+        "path": state.path,
+        "bytes": state.bytes,
+        "downloadBytes": model.wheel.size if model.wheel else 0,
+        "languages": list(model.languages),
+        "licence": model.licence,
+        "dims": model.dims,
+        "missingPackages": list(model.missing_packages()),
+        "queryMs": model.query_ms,
+        "chunkMs": model.chunk_ms,
+        "recall": [{"set": name, "recallAt10": figure} for name, figure in model.recall.items()],
+    }
+
+
+def _show_models(states: list[ModelState]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("Model", "", "Size", "Languages", "Licence", "Query", "Chunk", "Recall@10", ""):
+        table.add_column(title, overflow="fold")
+    for state in states:
+        model = state.model
+        download = f"download {size_text(model.wheel.size)}" if model.wheel else ""
+        label = "in use" if state.is_in_use else "here" if state.path else download
+        table.add_row(
+            Text(model.name, style="bold"),
+            Text(label, style="green" if state.is_in_use else "" if state.path else "dim"),
+            size_text(state.bytes),
+            " ".join(model.languages),
+            model.licence,
+            _milliseconds(model.query_ms),
+            _milliseconds(model.chunk_ms),
+            " ".join(f"{model.recall[name]:.2f}" if name in model.recall else "–" for name in _SHOWN_SETS)
+            if model.recall
+            else "",
+            Text(model.about, style="dim"),
+        )
+    console().print(table)
+    echo("\nRecall@10 is for paraphrased questions on English notes, then for questions in another language.")
+    if any(state.model.missing_packages() for state in states):
+        echo("The transformer models need further packages: pip install 'kept[neural]'")
+
+
+def _milliseconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f} ms" if value >= 1 else f"{value:.1f} ms"
+
+
+# downloading
+
+
+@contextmanager
+def _download_bar() -> Iterator[DownloadProgress | None]:
+    """Show a bar on a terminal. Yield the callback that moves it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    bar = bars(BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    task = bar.add_task("connecting", total=None)
+
+    def report(action: str, done: int, total: int) -> None:
+        bar.update(task, description=action, completed=done, total=total or None)
+
+    with bar:
+        yield report
+
+
+def _pulled_json(entry: PulledModel) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "path": entry.path,
+        "bytes": entry.bytes,
+        "downloadedBytes": entry.downloaded_bytes,
+        "new": entry.is_new,
+    }
+
+
+def _show_next_step(config: Config, model: CatalogueModel) -> None:
+    if model.missing_packages():
+        warn(f"{model.name} needs further packages: pip install 'kept[neural]'")
+    elif _is_in_use(config, model):
+        echo("It is in use. Embed the notes with it: kept index")
+    else:
+        echo(f"Switch to it: kept models use {model.name}")

@@ -1,0 +1,96 @@
+"""Embeds all texts with another model before the index switches to it, so that the old vectors answer meanwhile.
+
+The vectors go into the embedding cache, in small transactions and without the lock for indexing. So notes can be
+indexed and searched as usual, and a run that is stopped continues where it was. The rebuild afterwards finds every
+vector in the cache.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from kept.errors import EmbeddingFailed
+from kept.indexing.service import IndexService
+from kept.indexing.sync import SyncPlanner
+from kept.values import frozen
+
+_SLICE_CHARS = 24_000
+"""Texts that are embedded and stored together: about ten seconds of work for a small transformer."""
+
+
+@frozen
+class EmbedProgress:
+    """How far the work is. Time goes by characters, not by texts, because long texts take longer."""
+
+    texts: int
+    total_texts: int
+    left_s: float | None
+    """Estimated time left; None before anything was measured."""
+
+
+def embed_ahead(service: IndexService, report: Callable[[EmbedProgress], None] | None = None) -> int:
+    """Put the vectors of all texts that the index will need into its cache. Return how many were computed.
+
+    Do nothing if the cache is switched off or too small: the rebuild embeds them then.
+    """
+    service.require_usable()
+    with service.inspecting() as (index, planner):
+        vectors = planner.vectors
+        if vectors is None or not planner.settings.cache.enabled:
+            return 0
+        missing = _missing_texts(planner)
+        if index.cache.count() + len(missing) > planner.settings.cache.max_entries:
+            return 0
+        meter = _Meter(missing, report)
+        for keys in meter.slices():
+            fetched = vectors.get_vectors({key: missing[key] for key in keys})
+            with index.writing():
+                vectors.remember(fetched)
+            if fetched.pending_reason:
+                raise EmbeddingFailed(fetched.pending_reason, hint="What is embedded so far is kept. Try again.")
+            meter.advance(keys)
+        return len(missing)
+
+
+def _missing_texts(planner: SyncPlanner) -> dict[bytes, str]:
+    """Return the texts of all files, as a rebuild would embed them, that are not in the cache."""
+    scan = planner.scan()
+    target = replace(planner.plan_update(scan), files=scan.files, known={})
+    texts: dict[bytes, str] = {}
+    for batch in planner.reader.iter_batches(target):
+        texts |= {key: text for prepared in batch.prepared for key, text in prepared.embed_texts.items()}
+    return planner.vectors.find_missing(texts) if planner.vectors else {}
+
+
+class _Meter:
+    """Divides the texts into slices, longest texts first, and estimates the time left."""
+
+    def __init__(self, texts: dict[bytes, str], report: Callable[[EmbedProgress], None] | None) -> None:
+        self._texts = texts
+        self._report = report
+        self._total_chars = sum(map(len, texts.values()))
+        self._texts_done = 0
+        self._chars_done = 0
+        self._started = time.monotonic()
+
+    def slices(self) -> Iterator[list[bytes]]:
+        keys: list[bytes] = []
+        chars = 0
+        for key, text in sorted(self._texts.items(), key=lambda item: -len(item[1])):
+            keys.append(key)
+            chars += len(text)
+            if chars >= _SLICE_CHARS:
+                yield keys
+                keys, chars = [], 0
+        if keys:
+            yield keys
+
+    def advance(self, keys: list[bytes]) -> None:
+        self._texts_done += len(keys)
+        self._chars_done += sum(len(self._texts[key]) for key in keys)
+        if self._report:
+            elapsed_s = time.monotonic() - self._started
+            left_s = elapsed_s * (self._total_chars - self._chars_done) / max(1, self._chars_done)
+            self._report(EmbedProgress(self._texts_done, len(self._texts), left_s))

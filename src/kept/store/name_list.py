@@ -1,0 +1,55 @@
+"""Names in an index that begin with given letters, for completion in a shell.
+
+The file is only read: nothing is created, updated or repaired for a press of the Tab key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import apsw
+
+from kept.config.agent_paths import AgentPaths
+
+_MAX_NAMES = 200
+
+
+def find_note_paths(paths: AgentPaths, workspace: str, start: str) -> list[str]:
+    """Return the paths of notes that begin with a text."""
+    query = "SELECT path FROM files WHERE source = 'memory' AND substr(path, 1, ?) = ? ORDER BY path LIMIT ?"
+    return _select(paths, workspace, query, start)
+
+
+def find_tags(paths: AgentPaths, workspace: str, start: str) -> list[str]:
+    """Return the tags that begin with a text."""
+    query = "SELECT min(tag) FROM note_tags WHERE substr(key, 1, ?) = ? GROUP BY key ORDER BY key LIMIT ?"
+    return _select(paths, workspace, query, start.lower())
+
+
+def find_channels(paths: AgentPaths, workspace: str, start: str) -> list[str]:
+    """Return the channels of conversations that begin with a text."""
+    query = "SELECT DISTINCT channel FROM chunks WHERE session_key IS NOT NULL AND substr(channel, 1, ?) = ? LIMIT ?"
+    return _select(paths, workspace, query, start)
+
+
+def _select(paths: AgentPaths, workspace: str, query: str, start: str) -> list[str]:
+    path = paths.index_of(workspace)
+    try:
+        with _reading(path if os.path.exists(path) else paths.index) as db:
+            if db.execute("SELECT value FROM meta WHERE key = 'workspace'").get != json.dumps(workspace):
+                return []
+            return [str(name) for (name,) in db.execute(query, (len(start), start, _MAX_NAMES)) if name]
+    except apsw.Error:  # no index yet, or none that can be read: then there is nothing to suggest
+        return []
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[apsw.Connection]:
+    db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        yield db
+    finally:
+        db.close()

@@ -1,0 +1,150 @@
+"""kept service: definitions that the service manager accepts, and what installing and removing one runs."""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import shlex
+import shutil
+import subprocess
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+from kept.cli.service_units import Service, systemd_unit
+from tests.support.commands import KEPT
+from tests.support.files import tree_of, write_file
+
+UNIT = ".config/systemd/user"
+
+
+@pytest.fixture
+def service(kept, tmp_path, environment):
+    """Run `kept service` as somebody whose home is Kept's default one, with a systemctl that writes down its calls."""
+    user = Path(environment["HOME"])
+    program = write_file(
+        tmp_path / "bin/systemctl",
+        f'#!/bin/sh\necho "$@" >> "{tmp_path}/calls"\ncase "$2" in is-active) echo active;; esac\n'
+        f'test ! -e "{tmp_path}/broken" || {{ echo "Failed to connect to bus" >&2; exit 1; }}\n',
+    )
+    program.chmod(0o755)
+    env = {"PATH": f"{program.parent}:{os.environ['PATH']}", "KEPT_HOME": str(user / ".kept"), "KEPT_WORKSPACE": ""}
+
+    def run(*args: str, **more: str):
+        return kept("service", *args, env={**env, **more})
+
+    return run
+
+
+def parsed(text: str) -> ConfigParser:
+    unit = ConfigParser(interpolation=None, strict=True)
+    unit.optionxform = str  # type: ignore[assignment]
+    unit.read_string(text)
+    return unit
+
+
+def verify(text: str, tmp_path: Path, name: str) -> None:
+    """Let systemd itself read the unit, where it is installed."""
+    if shutil.which("systemd-analyze"):
+        unit = write_file(tmp_path / f"units/{name}.service", text)
+        checked = subprocess.run(
+            ["systemd-analyze", "--user", "verify", str(unit)],
+            env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
+        assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("program", ["gateway", "watch"])
+def test_a_unit_starts_the_program_on_this_memory_and_systemd_accepts_it(service, tmp_path, environment, program):
+    ended = service(program)
+    unit = parsed(ended.out)
+    assert unit["Service"]["ExecStart"] == f"{KEPT} {program}"
+    assert unit["Service"]["EnvironmentFile"] == f"-{environment['HOME']}/.kept/service.env"
+    assert unit["Service"]["Restart"] == "on-failure"
+    assert unit["Install"]["WantedBy"] == "default.target"
+    for name in unit["Service"]:
+        assert not name.startswith(("Protect", "ReadWrite", "Private", "Inaccessible")), "notes may be anywhere"
+    verify(ended.out, tmp_path, f"kept-{program}")
+    for line in ("daemon-reload", f"enable kept-{program}.service", f"restart kept-{program}.service"):
+        assert f"systemctl --user {line}" in ended.err, "how to install it by hand"
+    assert not (tmp_path / "calls").exists(), "nothing is run"
+    assert tree_of(Path(environment["HOME"])) == {}
+
+
+def test_home_agent_and_settings_of_the_command_are_in_the_unit(service, tmp_path):
+    home = tmp_path / 'ho me$x%y"q'
+    write_file(home / "config.yaml", "agents: {list: [{id: coder}]}\n")
+    ended = service("watch", "--agent", "coder", "--set", "memory_search.provider=none", KEPT_HOME=str(home))
+    verify(ended.out, tmp_path, "kept-watch")
+    (line,) = [line for line in ended.out.splitlines() if line.startswith("ExecStart=")]
+    words = shlex.split(line.removeprefix("ExecStart=").replace("%%", "%").replace("$$", "$"))
+    assert words == [
+        *(KEPT, "--home", str(home), "--agent", "coder", "--set", "memory_search.provider=none", "watch"),
+    ]
+    assert "kept-watch-ho-me-x-y-q-coder.service" in ended.err
+
+
+def test_the_path_is_kept_for_a_model_that_is_a_program(service):
+    assert "Environment=" not in service("gateway").out
+    assert "Environment=PATH=" in service("gateway", "--set", "model.provider=claude_cli").out
+
+
+def test_without_a_name_it_is_the_gateway_if_there_is_a_model(service):
+    assert "watch" in service().out
+    assert "gateway" in service("--set", "model.provider=extractive").out
+
+
+def test_installing_writes_the_unit_and_starts_it_and_uninstalling_removes_it(service, tmp_path, environment):
+    file = Path(environment["HOME"]) / UNIT / "kept-watch.service"
+    ended = service("watch", "--install")
+    assert (ended.code, "State:    active" in ended.out) == (0, True)
+    assert file.read_text() == service("watch").out
+    assert "service.env" in ended.err, "variables of the shell do not reach it"
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls[:3] == [
+        "--user daemon-reload",
+        "--user enable kept-watch.service",
+        "--user restart kept-watch.service",
+    ]
+    assert service("watch", "--status", "--json").json["installed"] is True
+    ended = service("watch", "--uninstall")
+    assert (ended.code, file.exists()) == (0, False)
+    assert "--user disable --now kept-watch.service" in (tmp_path / "calls").read_text()
+    assert service("watch", "--uninstall").code == 0, "once more changes nothing"
+
+
+def test_a_unit_of_somebody_else_is_neither_replaced_nor_removed(service, environment):
+    file = write_file(Path(environment["HOME"]) / UNIT / "kept-watch.service", "[Service]\nExecStart=/bin/true\n")
+    for option in ("--install", "--uninstall"):
+        ended = service("watch", option)
+        assert (ended.code, ended.err.count("\n")) == (2, 1)
+        assert "not written by Kept" in ended.err
+    assert file.read_text() == "[Service]\nExecStart=/bin/true\n"
+
+
+def test_a_service_manager_that_refuses_is_one_line_with_the_command_to_run(service, tmp_path):
+    write_file(tmp_path / "broken", "")
+    ended = service("watch", "--install")
+    assert (ended.code, ended.err.count("\n")) == (12, 1)
+    assert "Failed to connect to bus" in ended.err
+    assert "Run it yourself: systemctl --user daemon-reload" in ended.err
+    assert service("watch", "--install", "--status").code == 2
+
+
+def test_a_property_list_for_launchd_is_valid(service, environment):
+    ended = service("gateway", "--launchd")
+    values = plistlib.loads(ended.out.encode())
+    assert values["ProgramArguments"] == [KEPT, "gateway"]
+    assert values["KeepAlive"] == {"SuccessfulExit": False}
+    assert values["Label"] == "org.kept.kept-gateway"
+    assert "launchctl bootstrap" in ended.err
+
+
+def test_control_characters_in_a_path_stay_inside_their_line():
+    service = Service("watch", "kept-watch", ("/k\nExecStop=/bin/evil", "watch"), "/e", None, 15)
+    assert [line for line in systemd_unit(service).splitlines() if line.startswith("ExecS")] == [
+        'ExecStart="/k\\x0aExecStop=/bin/evil" watch'
+    ]
