@@ -317,7 +317,7 @@ class Memory:
             )
         if seen:
             result = _leave_out(result, seen, query, max_results)
-        if listed is not None and not result.hits:
+        if listed is not None and result.answered == "no":
             return listed  # empty, and it tells how the time was read
         return self._complete(result, filters)
 
