@@ -23,7 +23,7 @@ from tests.support.workspaces import write_note
 
 pytestmark = pytest.mark.slow
 
-SMALL = 6_000
+SMALL = 7_000
 FILLER = "It was a long day with many small things to see to, none of which will matter to anybody in a week. "
 
 
@@ -353,9 +353,12 @@ def test_a_flush_comes_before_its_compaction_and_once_for_each(tmp_path):
         assert purposes(at).count("flush") == kinds.count("StateEntry")
 
 
-def test_what_one_flush_has_read_the_next_does_not(tmp_path):
+@pytest.mark.parametrize("window", [5_800, 6_000, 6_400, SMALL])
+def test_what_one_flush_has_read_the_next_does_not(tmp_path, window):
+    """In a window that is nearly full, a compaction also removes messages that came after the early flush."""
     read = []
-    with open_agent(tmp_path, chat(flush=lambda request: read.append(shown(request)) or "NO_REPLY")) as at:
+    model = chat(flush=lambda request: read.append(shown(request)) or "NO_REPLY", context_window=window)
+    with open_agent(tmp_path, model) as at:
         talk(at, 60)
         numbers = [re.findall(r"Person: Message (\d+)\.", text) for text in read]
         flat = [int(number) for one in numbers for number in one]

@@ -102,10 +102,11 @@ def _plan(
 async def _flush_once(
     services: AgentServices, log: SessionLog, view: ConversationView, removed: Sequence[LoggedMessage]
 ) -> FlushResult | None:
-    """Flush the removed messages, unless a flush has succeeded since the last compaction."""
+    """Flush the removed messages, unless a flush that succeeded has read all that a person said."""
     if not services.flushes:
         return None
-    if not is_flush_due(view):
+    is_read = all(logged.line <= view.flushed_line for logged in removed if logged.message.role == "user")
+    if is_read and not is_flush_due(view):
         value = view.flush.value if view.flush else None
         wrote_facts = isinstance(value, dict) and value.get("outcome") == "written"
         return FlushResult("written" if wrote_facts else "nothing", view.flushed_line)

@@ -270,7 +270,12 @@ def _iter_rows(source: apsw.Connection, table: str, columns: str) -> Iterator[tu
 def _end_of_rows(source: apsw.Connection, table: str) -> int:
     """Return one more than the highest row number in any index of the table, for a table whose end is damaged."""
     highest = 0
-    for (name,) in source.execute("SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?", (table,)):
+    query = "SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?"
+    try:
+        names = source.execute(query, (table,)).fetchall()
+    except _UNREADABLE:  # the schema goes on in a page that is damaged, too
+        return 0
+    for (name,) in names:
         try:
             row = source.execute(f'SELECT max(rowid) FROM {table} INDEXED BY "{name}"').get
         except apsw.Error:
