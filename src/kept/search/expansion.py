@@ -20,7 +20,7 @@ from kept.words.equivalents import EQUIVALENTS
 from kept.words.segment import fold, is_unspaced, segment
 from kept.words.stopwords import ENGLISH
 
-MAX_UNKNOWN = 4
+MAX_UNKNOWN = 3
 """Unknown words that are expanded. In a longer query, one of them matters little."""
 _MAX_GUESSES = 3
 _MIN_TYPO, _MIN_CERTAIN_TYPO, _MIN_TWO_EDITS, _MAX_TYPO = 4, 5, 8, 24
