@@ -233,6 +233,8 @@ class Hit:
     """Project that the note or conversation belongs to; None if it is shared."""
     title: str | None = None
     """Title of the conversation. None for a note, and for a conversation without one."""
+    other_words: tuple[str, ...] = ()
+    """Words of it that stand for words of the query, such as database for databse."""
 
     @property
     def citation(self) -> str:

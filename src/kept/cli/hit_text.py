@@ -30,7 +30,7 @@ Locate = Callable[[Hit], str]
 
 def hit_text(hit: Hit, words: Iterable[str], *, locate: Locate | None = None, max_lines: int = LINES_SHOWN) -> str:
     """Return a hit with the words of the query highlighted, and linked to its file if the terminal has links."""
-    stems = [*words] if use_colour() else []
+    stems = [*words, *hit.other_words] if use_colour() else []
     lines = [row for line in _snippet_lines(hit) for row in wrap(_plain(line), indent=_INDENT)]
     first, shown = _around_match(lines, stems, max_lines)
     more = len(lines) - first - len(shown)
@@ -64,13 +64,14 @@ def parts_text(hit: Hit) -> str:
 
 
 def query_words(query: str) -> list[str]:
-    """Return the folded words of a query that a text is searched for, without stop words."""
+    """Return the folded words of a query that a text is searched for, without stop words. A wildcard ends with '*'."""
     from kept.search.query import parse_query
 
     if not query.strip():
         return []
     terms = parse_query(query).terms
-    words = {word for term in terms for word in re.findall(r"\w+", term.text.lower())}
+    words = {word for term in terms for word in re.findall(r"\w+", term.text.lower()) if term.kind != "wildcard"}
+    words.update(f"{term.text.lower()}*" for term in terms if term.kind == "wildcard")
     return sorted(words, key=len, reverse=True)
 
 
@@ -99,6 +100,8 @@ def is_match(word: str, words: Iterable[str]) -> bool:
 
 
 def _same_stem(word: str, other: str) -> bool:
+    if other.endswith("*"):
+        return word.startswith(other[:-1])
     stem = other[: max(_MIN_STEM, len(other) - _ENDING + 1)]
     return len(stem) >= _MIN_STEM and word.startswith(stem) and abs(len(word) - len(other)) <= _ENDING
 

@@ -4,7 +4,8 @@
 are computed here, because SQLite's own score depends on the query and vanishes in a small index. A term counts by its
 rarity (idf). Each figure is a share of the most that the query could get: BM25 of the text (a chunk of mean length that
 has every term once is at 1, before that is saturated into the range from 0 to 1), BM25 of its context, the share of the
-query in the text, and the share of it in the text with its context.
+query in the text, and the share of it in the text with its context. A term of the query may have other words that stand
+for it (`expansion`). They count less, and of a term and its expansions the best counts.
 
 **Evidence** for and against a candidate are figures from 0 to 1 that mean the same for every query. An utterance is
 seldom understood alone. So it is also judged by its neighbours in the same file, if they are candidates too: an answer
@@ -15,16 +16,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from kept.clock import DAY_MS
 from kept.config import QuerySettings
 from kept.embedding.base import Calibration
 from kept.records import Filter
-from kept.search.query import ParsedQuery, Term
+from kept.search.query import Expansion, ParsedQuery, Term
 from kept.store.generation import ChunkRow
 from kept.store.index import Index, KeywordMatch, WordIndex
 from kept.values import frozen
+from kept.words.equivalents import EQUIVALENTS
 
 K1 = 1.2
 B = 0.6
@@ -57,6 +60,22 @@ class WeightedTerm:
 
 
 @frozen
+class _Phrase:
+    """A phrase of the full-text query: a term, or an expansion of it."""
+
+    weighted: WeightedTerm
+    source: WeightedTerm
+    """The term of the query that it stands for: itself, or the one that it expands."""
+    expansion: Expansion | None
+    gain: float
+    """Amount that counts towards the total of the query."""
+
+
+_Counted = tuple[_Phrase, tuple[int, int]]
+"""A phrase, and how often the text and the context of a chunk have it."""
+
+
+@frozen
 class KeywordHit:
     row: int
     words: float
@@ -69,6 +88,8 @@ class KeywordHit:
     """Share of the query, weighted by rarity, in the text and the context together."""
     matched: tuple[str, ...]
     """Terms in the text or the context."""
+    expansions: tuple[Expansion, ...] = ()
+    """Words in the text or the context that stand for terms that it lacks."""
 
 
 class KeywordSearch:
@@ -80,21 +101,46 @@ class KeywordSearch:
         self.chunk_count = words.chunk_count()
         weighted = (_weigh(words, term, self.chunk_count) for term in query.terms)
         self.terms = [term for term in weighted if term is not None]
+        expansions = self._weigh_expansions(query)
+        if expansions:
+            self.terms = [_replace_unknown(term, expansions) for term in self.terms]
         self.total_idf = sum(term.idf for term in self.terms)
-        self._present = [term for term in self.terms if term.rows > 0]
-        self._rows = sum(term.rows for term in self._present)
-        self._can_match = len(self._present) == len(self.terms) > 0 if match_all else bool(self._present)
-        self._expression = (" AND " if match_all else " OR ").join(term.term.expression for term in self._present)
+        groups = [_phrases_of(term, expansions) for term in self.terms]
+        self._phrases = [phrase for group in groups for phrase in group]
+        self._has_expansions = bool(expansions)
+        self._rows = sum(phrase.weighted.rows for phrase in self._phrases)
+        self._can_match = bool(groups) and all(groups) if match_all else bool(self._phrases)
+        self._expression = (" AND " if match_all else " OR ").join(map(_either, filter(None, groups)))
+
+    def _weigh_expansions(self, query: ParsedQuery) -> list[tuple[Expansion, WeightedTerm]]:
+        unknown = [term.term.text for term in self.terms if not term.rows and term.term.kind in ("word", "wildcard")]
+        if not (unknown or self._has_other_words(query)):
+            return []
+        from kept.search.expansion import expand  # most queries do not need it
+
+        weighted = [
+            (item, _weigh(self.words, item.term, self.chunk_count)) for item in expand(self.words, query, unknown)
+        ]
+        return [(item, term) for item, term in weighted if term is not None and term.rows]
+
+    def _has_other_words(self, query: ParsedQuery) -> bool:
+        """Return whether a word of the query has equivalents, or the index has two adjacent words as one."""
+        if any(term.term.text.lower() in EQUIVALENTS for term in self.terms):
+            return True
+        joined = " ".join(map("".join, query.pairs))
+        return bool(joined) and bool(self.words.document_frequencies(self.words.stems(joined)))
 
     def find_best(self, limit: int, filters: Filter) -> list[KeywordHit]:
         """Return the best chunks by BM25 of text and context."""
         if not self._can_match:
             return []
         expression = self._expression
-        rare_terms = self._rare_terms() if self._rows > ROWS_BUDGET and not self.match_all else []
-        if rare_terms:  # they come first in the expression, but only the phrases after them count for the score
-            expression = f"({' OR '.join(term.term.expression for term in rare_terms)}) AND ({expression})"
-        phrases = range(len(rare_terms), len(rare_terms) + len(self._present))
+        rare_phrases = self._rare_phrases() if self._rows > ROWS_BUDGET and not self.match_all else []
+        if rare_phrases:  # they come first in the expression, but only the phrases after them count for the score
+            expression = (
+                f"({' OR '.join(phrase.weighted.term.expression for phrase in rare_phrases)}) AND ({expression})"
+            )
+        phrases = range(len(rare_phrases), len(rare_phrases) + len(self._phrases))
         matches, mean_length = self.words.match(
             expression, phrases=phrases, weights=(1.0, CONTEXT_WEIGHT), limit=limit, filters=filters
         )
@@ -107,30 +153,36 @@ class KeywordSearch:
         matches, mean_length = self.words.match_rows(self._expression, rows, few=self._rows <= _FEW_MATCHES)
         return [self._hit(match, mean_length) for match in matches]
 
-    def _rare_terms(self) -> list[WeightedTerm]:
-        """Return the rarest terms whose rows fit the budget, or an empty list if these are all terms."""
-        rare_terms: list[WeightedTerm] = []
+    def _rare_phrases(self) -> list[_Phrase]:
+        """Return the rarest phrases whose rows fit the budget, or an empty list if these are all phrases."""
+        rare_phrases: list[_Phrase] = []
         rows = 0
-        for term in sorted(self._present, key=lambda term: term.rows):
-            if rare_terms and rows + term.rows > ROWS_BUDGET:
+        for phrase in sorted(self._phrases, key=lambda phrase: phrase.weighted.rows):
+            if rare_phrases and rows + phrase.weighted.rows > ROWS_BUDGET:
                 break
-            rare_terms.append(term)
-            rows += term.rows
-        return rare_terms if len(rare_terms) < len(self._present) else []
+            rare_phrases.append(phrase)
+            rows += phrase.weighted.rows
+        return rare_phrases if len(rare_phrases) < len(self._phrases) else []
 
     def _hit(self, match: KeywordMatch, mean_length: float) -> KeywordHit:
         words = around = coverage = reach = 0.0
         matched: list[str] = []
+        expansions: dict[Expansion, None] = {}
         damping = K1 * (1 - B + B * match.length / max(1.0, mean_length))
-        for weighted, (in_text, in_context) in zip(self._present, match.counts, strict=True):
+        counted = zip(self._phrases, match.counts, strict=True)
+        for phrase, (in_text, in_context) in _best_of_each(counted) if self._has_expansions else counted:
+            gain = phrase.gain
             if in_text:
-                words += weighted.idf * in_text * (K1 + 1) / (in_text + damping)
-                coverage += weighted.idf
+                words += gain * in_text * (K1 + 1) / (in_text + damping)
+                coverage += gain
             if in_context:
-                around += weighted.idf * in_context * (K1 + 1) / (in_context + K1)
+                around += gain * in_context * (K1 + 1) / (in_context + K1)
             if in_text or in_context:
-                reach += weighted.idf
-                matched.append(weighted.term.text)
+                reach += gain
+                if phrase.expansion is None:
+                    matched.append(phrase.source.term.text)
+                else:
+                    expansions[phrase.expansion] = None
         total = self.total_idf
         return KeywordHit(
             match.row,
@@ -139,14 +191,44 @@ class KeywordSearch:
             coverage / total,
             reach / total,
             tuple(matched),
+            tuple(expansions),
         )
+
+
+def _best_of_each(counted: Iterable[_Counted]) -> Iterator[_Counted]:
+    """Yield the best phrase for each term: one in the text before one in the context, then the one that counts most."""
+    for _, group in groupby(counted, key=lambda item: id(item[0].source)):
+        yield max(group, key=lambda item: (item[1][0] > 0, item[1][1] > 0, item[0].gain))
+
+
+def _phrases_of(term: WeightedTerm, expansions: Sequence[tuple[Expansion, WeightedTerm]]) -> list[_Phrase]:
+    phrases = [_Phrase(term, term, None, term.idf)] if term.rows else []
+    for expansion, weighted in expansions:
+        if term.term.text in expansion.sources:
+            phrases.append(_Phrase(weighted, term, expansion, expansion.share * min(term.idf, weighted.idf)))
+    return phrases
+
+
+def _either(phrases: Sequence[_Phrase]) -> str:
+    expression = " OR ".join(phrase.weighted.term.expression for phrase in phrases)
+    return f"({expression})" if len(phrases) > 1 else expression
+
+
+def _replace_unknown(term: WeightedTerm, expansions: Sequence[tuple[Expansion, WeightedTerm]]) -> WeightedTerm:
+    """Return a term that no chunk has with the rarity of the word that certainly stands for it, if there is one."""
+    others = [
+        weighted.idf
+        for expansion, weighted in expansions
+        if expansion.is_certain and term.term.text in expansion.sources
+    ]
+    return term if term.rows or not others else WeightedTerm(term.term, min(term.idf, max(others)), 0)
 
 
 def _weigh(words: WordIndex, term: Term, chunk_count: int) -> WeightedTerm | None:
     stems = words.stems(term.text)
     if not stems:
         return None
-    if term.kind == "prefix":
+    if term.kind in ("prefix", "wildcard"):
         rows = words.phrase_frequency(term.expression, cap=ROWS_BUDGET)
     else:
         rows = min(words.document_frequency(stem) for stem in stems)
@@ -203,6 +285,8 @@ class Candidate:
     """Terms of the query that it has."""
     position: ChunkPosition = ("", 0, 0)
     """Orders candidates of equal score."""
+    expansions: tuple[Expansion, ...] = ()
+    """Words that stand for terms of the query that it lacks."""
 
 
 class CandidatePool:
@@ -246,6 +330,7 @@ class CandidatePool:
                 age_days=(now_ms - chunk.timestamp_ms) / DAY_MS,
                 matched=self.text[row].matched if row in self.text else (),
                 position=(chunk.path, chunk.start_line, row),
+                expansions=self.text[row].expansions if row in self.text else (),
             )
             for row, chunk in self.chunks.items()
         ]

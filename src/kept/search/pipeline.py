@@ -31,7 +31,7 @@ from kept.records import (
 from kept.redact import redact
 from kept.search.candidates import CandidatePool, QueryVector, gather_pool
 from kept.search.exact import ExactMatch, lift_exact
-from kept.search.query import ParsedQuery
+from kept.search.query import Expansion, ParsedQuery
 from kept.search.query_dates import boost_periods, find_periods
 from kept.search.repetitions import (
     Arrangement,
@@ -178,7 +178,17 @@ def _rank(
 def _passage(pool: CandidatePool, row: int) -> str:
     """Return the text that a reranker reads: the headings above a chunk, and the part of it that is shown."""
     chunk, hit = pool.chunks[row], pool.text.get(row)
-    return f"{chunk.heading}\n{make_snippet(chunk.text, hit.matched if hit else ())}".strip()
+    words = (*hit.matched, *_spellings(hit.expansions)) if hit else ()
+    return f"{chunk.heading}\n{make_snippet(chunk.text, words)}".strip()
+
+
+def _spellings(expansions: Iterable[Expansion]) -> tuple[str, ...]:
+    """Return the words that stand for words of the query. A phrase is several words, and a wildcard ends with '*'."""
+    return tuple(
+        f"{word}*" if expansion.term.kind == "wildcard" else word
+        for expansion in expansions
+        for word in expansion.term.text.split()
+    )
 
 
 def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: int) -> tuple[IndexSearchResult, int]:
@@ -232,6 +242,7 @@ def _make_result(
             vector_score=scored.vector,
             text_score=scored.text,
             matched=scored.candidate.matched,
+            other_words=_spellings(scored.candidate.expansions),
             parts=scored.parts(),
             titles=titles,
         )
@@ -268,6 +279,7 @@ def _make_hit(
     vector_score: float | None = None,
     text_score: float | None = None,
     matched: Sequence[str] = (),
+    other_words: tuple[str, ...] = (),
     parts: tuple[ScorePart, ...] = (),
     listed: bool = False,
     titles: Mapping[str, str],
@@ -278,6 +290,7 @@ def _make_hit(
             raise StoreDamaged(f"{index_path}: the index is damaged (a chunk does not match its hash).")
     chunk = next(shown for shown in window if shown.row == row)
     text = "\n".join(shown.text for shown in window)
+    words = (*matched, *other_words)
     return Hit(
         path=chunk.path,
         start_line=window[0].start_line,
@@ -285,7 +298,7 @@ def _make_hit(
         score=score,
         vector_score=vector_score,
         text_score=text_score,
-        snippet=make_message_snippet(text, matched) if chunk.source == "sessions" else make_snippet(text, matched),
+        snippet=make_message_snippet(text, words) if chunk.source == "sessions" else make_snippet(text, words),
         source=chunk.source,
         timestamp=_local_time(chunk.timestamp_ms),
         heading=chunk.heading,
@@ -296,6 +309,7 @@ def _make_hit(
         listed=listed,
         project=project_of_path(chunk.path),
         title=titles.get(chunk.path),
+        other_words=other_words,
     )
 
 

@@ -1,14 +1,16 @@
 """Parsing a query into terms. Every string is a valid query except an empty one.
 
 A term is looked up as a whole: a word, a quoted phrase, an identifier such as `ref-0200-3` or `src/app.py` (whole, and
-also its parts), or a run of an unspaced script (its pairs, and the whole run if it may be a word).
+also its parts), a wildcard such as `kube*` (all words that begin so), or a run of an unspaced script (its pairs, and
+the whole run if it may be a word).
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import pairwise
 from typing import Literal
 
 from kept.errors import EmptyQuery
@@ -21,12 +23,17 @@ MAX_CHARS = 4_000
 _MAX_WORD_RUN = 12
 """A longer run of an unspaced script is a sentence, not a word."""
 
-TermKind = Literal["word", "phrase", "identifier", "pair", "prefix"]
+TermKind = Literal["word", "phrase", "identifier", "pair", "prefix", "wildcard"]
+"""A prefix is a lone character of an unspaced script, which the index may only have as the start of a pair."""
 
 _CONTROL = r"[\x00-\x1f\x7f-\x9f]+"
 # Compiled by `re` on first use: most queries have neither quotes nor control characters.
 _QUOTED = '"([^"]*)"|[“„”]([^“”"]*)[”“]|«([^»]*)»|»([^«]*)«|「([^」]*)」|『([^』]*)』'
 _APOSTROPHES = str.maketrans(dict.fromkeys("’‘ʼ`´", "'"))
+_PUNCTUATION = "'\"()[].,;:!?…"
+_PARTICLES = frozenset({"down", "in", "off", "on", "out", "over", "up"})
+"""Stopwords that are also half of a compound: back up, sign in, on call."""
+_MIN_COMPOUND = 5
 
 
 @frozen
@@ -38,7 +45,25 @@ class Term:
     def expression(self) -> str:
         """FTS5 expression of the term, quoted so that no part of it is read as syntax."""
         quoted = '"' + self.text.replace('"', '""') + '"'
-        return quoted + " *" if self.kind == "prefix" else quoted
+        return quoted + " *" if self.kind in ("prefix", "wildcard") else quoted
+
+
+@frozen
+class Expansion:
+    """A term that stands for others of the query, which the notes may have in another spelling."""
+
+    term: Term
+    sources: tuple[str, ...]
+    """Texts of the terms that it stands for."""
+    replaces: str
+    """The words of the query that it stands for, as they were written."""
+    share: float
+    """Weight, relative to the terms it stands for."""
+    is_certain: bool = True
+    """False for one of several guesses."""
+
+    def __str__(self) -> str:
+        return f"{self.term.text}{'*' if self.term.kind == 'wildcard' else ''} for {self.replaces}"
 
 
 @frozen
@@ -47,6 +72,8 @@ class ParsedQuery:
     terms: tuple[Term, ...]
     quoted: tuple[str, ...] = ()
     """The quoted texts, verbatim."""
+    pairs: tuple[tuple[str, str], ...] = ()
+    """Adjacent words that may be written as one, such as time zone."""
 
 
 def parse_query(raw: str) -> ParsedQuery:
@@ -70,7 +97,9 @@ def parse_query(raw: str) -> ParsedQuery:
     terms = [term for term in terms if folded.get(term.text) not in stopwords]
     terms = [*(term for inside in quoted for term in _quoted_terms(inside)), *terms]
     terms = terms or [*_iter_terms(unquoted, with_stopwords=True)]
-    return ParsedQuery(text, tuple(dict.fromkeys(terms))[:MAX_TERMS], tuple(dict.fromkeys(quoted)))
+    terms = list(dict.fromkeys(terms))[:MAX_TERMS]
+    pairs = _adjacent_words(unquoted, {word for term, word in folded.items() if word not in stopwords})
+    return ParsedQuery(text, tuple(terms), tuple(dict.fromkeys(quoted)), pairs)
 
 
 def make_phrase(text: str) -> Term | None:
@@ -86,6 +115,19 @@ def make_phrase(text: str) -> Term | None:
     open_ended = len(last) == 1 and is_unspaced(last)  # the index may only have it as the start of a pair
     tokens += segment_run(last) if is_unspaced(last) else [last]
     return Term(" ".join(tokens), "prefix" if open_ended else "phrase" if len(tokens) > 1 else "word")
+
+
+def _adjacent_words(text: str, content: Collection[str]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of adjacent words that may form a compound. At least one is of the query's ``content``."""
+    pairs = []
+    for left, right in pairwise(text.lower().replace("-", " ").split()[:MAX_TERMS]):
+        left, right = left.lstrip(_PUNCTUATION), right.rstrip(_PUNCTUATION)
+        if left not in content and right not in content:
+            continue
+        is_compound = all(word in content or word in _PARTICLES for word in (left, right))
+        if is_compound and min(len(left), len(right)) > 1 and len(left) + len(right) >= _MIN_COMPOUND:
+            pairs.append((left, right))
+    return tuple(dict.fromkeys(pairs))
 
 
 def _quoted_terms(inside: str) -> Iterator[Term]:
@@ -109,6 +151,9 @@ def _iter_terms(text: str, *, with_stopwords: bool = False) -> Iterator[Term]:
         if bare.lower() in ENGLISH:  # "don't" is one word, and a stopword
             yield Term(bare, "word")
             continue
+        if "*" in bare and (start := _wildcard_start(bare)):
+            yield Term(start, "wildcard")
+            continue
         parts = _split_like_index(bare)
         if len(parts) > 1 and "'" not in bare:  # "l'avion" is two words, not a name
             yield Term(" ".join(parts), "identifier")
@@ -120,6 +165,13 @@ def _iter_terms(text: str, *, with_stopwords: bool = False) -> Iterator[Term]:
                     yield from _run_terms(piece, with_stopwords=with_stopwords)
                 else:
                     yield Term(piece, "word")
+
+
+def _wildcard_start(token: str) -> str | None:
+    """Return `kube` for `kube*`, or None if the token is not the start of a word and one asterisk."""
+    start = token.strip(_PUNCTUATION)[:-1]
+    is_start = len(start) > 1 and start.isalnum() and not any(map(is_unspaced, start))
+    return start if is_start and token.strip(_PUNCTUATION) == f"{start}*" else None
 
 
 def _split_like_index(word: str) -> list[str]:

@@ -15,7 +15,7 @@ its words in one passage, and the similarity of the nearest passage in meaning. 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -190,8 +190,9 @@ def _weighted_parts(candidate: Candidate, weights: FusionWeights) -> tuple[Score
             penalty = min(rest, weight * figure)
             rest -= penalty
             parts.append(ScorePart(name, -penalty, _PENALTIES[name]))
-    if candidate.matched:
-        parts[0] = replace(parts[0], detail=f"{parts[0].detail} ({', '.join(candidate.matched[:8])})")
+    words = [*candidate.matched, *map(str, candidate.expansions)]
+    if words:
+        parts[0] = replace(parts[0], detail=f"{parts[0].detail} ({', '.join(words[:8])})")
     return tuple(parts)
 
 
@@ -250,7 +251,7 @@ def _with_recency(
         candidate,
         relevance + boost,
         relevance,
-        text if candidate.matched else None,
+        text if candidate.matched or candidate.expansions else None,
         vector if candidate.has_vector else None,
         partial(_parts_with_recency, explain, boost, candidate.age_days),
     )
@@ -336,12 +337,19 @@ def read_signals(ranked: Sequence[Scored], terms: Sequence[WeightedTerm], *, pas
     is_unspaced = 2 * sum(weighted.term.kind in ("pair", "prefix") for weighted in terms) >= len(terms) > 0
     return Signals(
         share=max((candidate.evidence.reach for candidate in candidates), default=0.0),
-        together=max((sum(map(counts.__getitem__, {*candidate.matched})) for candidate in candidates), default=0.0),
+        together=max((_count_words(candidate, counts) for candidate in candidates), default=0.0),
         meaning=max((candidate.evidence.meaning for candidate in candidates if candidate.has_vector), default=None),
         passages=passages,
         query_words=round(sum(counts.values())),
         unspaced=max((scored.relevance for scored in ranked), default=0.0) if is_unspaced else 0.0,
     )
+
+
+def _count_words(candidate: Candidate, counts: Mapping[str, float]) -> float:
+    """Return the number of the query's words that a candidate has. One that another stands for is part of a word."""
+    shares = {source: expansion.share for expansion in candidate.expansions for source in expansion.sources}
+    shares.update(dict.fromkeys(candidate.matched, 1.0))
+    return sum(counts[text] * share for text, share in shares.items())
 
 
 def estimate_confidence(signals: Signals, *, vector_share: float, model: ConfidenceModel | None = None) -> float:

@@ -82,6 +82,13 @@ nothing; if its second passage fits hardly better than another note, the other n
 EXACT_FLOOR = 0.6
 """Least score of an exact match. It exceeds any sensible threshold, because it is literally what the query says."""
 
+# words that stand for others
+
+COMPOUND_SHARE, EQUIVALENT_SHARE, TYPO_SHARE, BEGINNING_SHARE, GUESS_SHARE = 0.9, 0.8, 0.8, 0.6, 0.35
+"""Weight of a word that stands for one of the query, relative to it: a compound for its parts or the other way round,
+an equivalent, the only correction of a typo, a word with the same beginning, and one of several corrections. The last
+is too little for a hit of one word to be likely (`ONE_OF_TWO_SHARE`)."""
+
 # confidence that there is an answer
 
 

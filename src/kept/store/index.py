@@ -259,6 +259,31 @@ class WordIndex:
         """Return how many chunks contain a stem."""
         return int(self.db.execute("SELECT doc FROM temp.vocabulary WHERE term = ?", (stem,)).get or 0)
 
+    def document_frequencies(self, stems: Iterable[str]) -> dict[str, int]:
+        """Return how many chunks contain each stem, without those that none contains."""
+        query = "SELECT term, doc FROM temp.vocabulary WHERE term IN (SELECT value FROM json_each(?))"
+        rows: Iterable[Any] = self.db.execute(query, (json.dumps([*stems]),))
+        return dict(rows)
+
+    def stems_starting(self, start: str, *, limit: int) -> list[str]:
+        """Return the first stems of the index that begin with a text, in the order of their characters."""
+        query = "SELECT term FROM temp.vocabulary WHERE term >= ? AND term < ? LIMIT ?"
+        return [stem for (stem,) in self.db.execute(query, (start, f"{start}\U0010ffff", limit))]
+
+    def texts_with(self, stem: str, *, limit: int) -> list[str]:
+        """Return the texts of some chunks that contain a stem, each with its headings and path.
+
+        A stem cannot be looked up by a full-text query, which would stem it again.
+        """
+        self.db.execute(
+            "CREATE VIRTUAL TABLE IF NOT EXISTS temp.occurrences USING fts5vocab('main', 'chunks_fts', 'instance')"
+        )
+        query = (
+            "SELECT DISTINCT chunks.text || char(10) || heading || char(10) || path"
+            " FROM temp.occurrences JOIN chunks ON chunks.row = occurrences.doc WHERE term = ? LIMIT ?"
+        )
+        return [text for (text,) in self.db.execute(query, (stem, limit))]
+
     def phrase_frequency(self, expression: str, *, cap: int) -> int:
         """Return how many chunks contain a phrase, at most ``cap``. The frequencies of its words do not tell."""
         query = "SELECT count(*) FROM (SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT ?)"

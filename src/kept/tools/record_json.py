@@ -20,8 +20,11 @@ from kept.records import (
 )
 from kept.redact import redact
 
-_NOT_IN_EVERY_HIT = {"heading", "parts", "sessionKey", "channel", "title", "listed", "project", "alsoIn", "newerThan"}
-"""Fields that JSON has for conversations only, in a list only, when explaining only, if not empty, or at the end."""
+_NOT_IN_EVERY_HIT = frozenset(
+    "heading parts sessionKey channel title listed project alsoIn newerThan otherWords".split()
+)
+"""Fields that JSON has for conversations only, in a list only, when explaining only, if not empty, or at the end. It
+never has the other words: the parts of the score name them."""
 
 
 def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any]:

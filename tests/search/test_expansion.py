@@ -1,0 +1,161 @@
+"""Words that the notes have in another spelling: compounds, typos, beginnings, wildcards and equivalents."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kept.cli.hit_text import is_match, query_words
+from kept.search.expansion import edit_distance, iter_edits
+from kept.search.query import parse_query
+from kept.words.equivalents import EQUIVALENTS
+from kept.words.segment import fold
+from kept.words.stopwords import ENGLISH
+from tests.support.workspaces import open_memory, paths, write_note
+
+WORDS_ONLY = {"memory_search.provider": "none"}
+NOTES = {
+    "zone": "Timezone is Europe/Zurich.",
+    "store": "The database runs on Postgres, port 5433.",
+    "cluster": "Kubernetes upgrades happen on the first Tuesday.",
+    "duty": "Whoever is on call takes the pager home.",
+    "photos": "The backup of the photos is on the blue disk.",
+    "knee": "Physiotherapy for the knee is on Fridays.",
+    "health": "Allergic to penicillin. The vaccination card is in the drawer.",
+    "music": "Подготовка концерта начинается осенью.",
+}
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("expansion")
+    for name, text in NOTES.items():
+        write_note(folder / "workspace", f"memory/{name}.md", text)
+    for number in range(20):
+        write_note(
+            folder / "workspace", f"memory/other{number}.md", f"Gardening, part {number}: water the roses at noon."
+        )
+    with open_memory(folder, settings=WORDS_ONLY) as opened:
+        yield opened
+
+
+def words_part(hit) -> str:
+    return next(part.detail for part in hit.parts if part.name == "words")
+
+
+@pytest.mark.parametrize(
+    ("query", "note", "reason"),
+    [
+        ("what is my time zone", "zone", "timezone for time zone"),
+        ("time-zone", "zone", "timezone for time zone"),
+        ("back up", "photos", "backup for back up"),
+        ("oncall", "duty", "on call for oncall"),
+        ("databse", "store", "database for databse"),
+        ("databsae", "store", "database for databsae"),
+        ("penicilin", "health", "penicillin for penicilin"),
+        ("vaccinaton", "health", "vaccination for vaccinaton"),
+        ("peniccilin", "health", "penicillin for peniccilin"),
+        ("подготовко", "music", "подготовка for подготовко"),
+        ("postgresql", "store", "postgres for postgresql"),
+        ("postgresish", "store", "postgres for postgresish"),
+        ("physio", "knee", "physio* for physio"),
+        ("k8s", "cluster", "kubernetes for k8s"),
+        ("db", "store", "database for db"),
+    ],
+)
+def test_a_word_finds_another_spelling_and_the_hit_explains_it(memory, query, note, reason):
+    first = memory.search(query).hits[0]
+    assert first.path == f"memory/{note}.md"
+    assert reason in words_part(first)
+
+
+@pytest.mark.parametrize("query", ["what is my time zone", "oncall", "databse", "postgresql", "k8s", "kube*"])
+def test_a_certain_expansion_makes_a_hit_at_least_likely(memory, query):
+    assert memory.search(query).hits[0].grade != "weak"
+
+
+@pytest.mark.parametrize("query", ["kube*", "(kube*)", "KUBE*?", "kubern*"])
+def test_an_asterisk_matches_all_words_that_begin_so(memory, query):
+    assert paths(memory.search(query)) == ["memory/cluster.md"]
+
+
+@pytest.mark.parametrize("query", ["*kube", "**kube**", "k*", "* kube *"])
+def test_other_asterisks_are_punctuation(query):
+    assert {term.kind for term in parse_query(query).terms} == {"word"}
+
+
+@pytest.mark.parametrize("query", ['"databse"', '"time zone"', "zx9q", "qwertzu", "xylofrant", "2018", "dat"])
+def test_quoted_short_and_foreign_words_are_not_expanded(memory, query):
+    assert not any(hit.other_words for hit in memory.search(query).hits)
+
+
+def test_an_expansion_counts_less_than_the_word_itself(tmp_path):
+    for name, text in {"a": "The database is large.", "b": "The db is large."}.items():
+        write_note(tmp_path / "workspace", f"memory/{name}.md", text)
+    with open_memory(tmp_path, settings=WORDS_ONLY) as memory:
+        assert paths(memory.search("db")) == ["memory/b.md", "memory/a.md"]
+        assert paths(memory.search("database")) == ["memory/a.md", "memory/b.md"]
+
+
+def test_one_of_several_corrections_is_only_a_guess(tmp_path):
+    for name, text in {"a": "The marble is here.", "b": "A marvel of nature.", "c": "Water the roses."}.items():
+        write_note(tmp_path / "workspace", f"memory/{name}.md", text)
+    with open_memory(tmp_path, settings=WORDS_ONLY) as memory:
+        result = memory.search("marbel")
+        assert {hit.path for hit in result.hits} == {"memory/a.md", "memory/b.md"}
+        assert {hit.grade for hit in result.hits} == {"weak"}
+
+
+def test_all_words_are_required_in_some_spelling(tmp_path):
+    for name, text in {"a": "The database is on port 5433.", "b": "The port of Hamburg."}.items():
+        write_note(tmp_path / "workspace", f"memory/{name}.md", text)
+    settings = WORDS_ONLY | {"memory_search.query.hybrid.match": "all"}
+    with open_memory(tmp_path, settings=settings) as memory:
+        assert paths(memory.search("databse port")) == ["memory/a.md"]
+        assert paths(memory.search("databse unheardofword")) == []
+
+
+def test_the_spelling_in_the_notes_is_highlighted(memory):
+    hit = memory.search("databse").hits[0]
+    assert hit.other_words == ("database",)
+    assert is_match("Kubernetes", query_words("kube*"))
+    assert not is_match("cube", query_words("kube*"))
+
+
+def test_equivalents_work_in_both_directions_and_are_written_as_they_are_indexed():
+    for word, others in EQUIVALENTS.items():
+        assert all(word in EQUIVALENTS[other] for other in others)
+        assert word.isalnum()
+        assert word == fold(word).lower()
+        assert word not in ENGLISH
+
+
+def test_known_words_import_nothing_for_expansion(tmp_path):
+    write_note(tmp_path / "workspace", "memory/a.md", "The quarterly report is late.")
+    script = (
+        "import sys; from kept import Memory;"
+        f"memory = Memory.open(workspace={str(tmp_path / 'workspace')!r}, home={str(tmp_path / 'home')!r});"
+        "memory.search('quarterly report'); print('kept.search.expansion' in sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout == "False\n"
+
+
+letters = st.text("abcde", max_size=6)
+
+
+@given(letters, letters)
+def test_the_edit_distance_is_symmetric_and_at_most_the_longer_length(left, right):
+    distance = edit_distance(left, right)
+    assert distance == edit_distance(right, left)
+    assert abs(len(left) - len(right)) <= distance <= max(len(left), len(right))
+    assert (distance == 0) == (left == right)
+
+
+@given(st.text("abcde", min_size=1, max_size=6))
+def test_every_edit_is_at_a_distance_of_one(word):
+    assert {edit_distance(word, edit) for edit in iter_edits(word, substitute=True)} == {1}
