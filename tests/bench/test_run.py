@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kept.bench.metrics import FIGURES
-from kept.config import QuerySettings
+from kept.records import LIKELY_FROM
 from tests.support.files import tree_of, write_file
 
 pytestmark = pytest.mark.slow
@@ -95,7 +95,7 @@ def test_tables_show_sets_categories_and_baselines(kept):
     for row in (["chat", "8"], ["·", "single"], ["·", "sessions"], ["keyword", "8"], ["seed", "8"]):
         assert row in rows
     assert "answers lost" in done.out
-    assert f"{QuerySettings().min_score:.2f} ←" in done.out
+    assert f"{LIKELY_FROM:.2f} ←" in done.out
 
 
 def test_settings_and_provider_of_the_run_are_used(kept):
