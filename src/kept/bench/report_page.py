@@ -16,6 +16,7 @@ from kept.bench.measurement import SetMeasurement
 from kept.bench.query_runner import KEPT
 from kept.bench.report_plots import THRESHOLD_LABELS, calibration_plot, recall_plot, threshold_plot
 from kept.bench.svg_plot import Plot, draw_plot
+from kept.bench.threshold import ALLOWED_LOST, REQUIRED_REFUSED
 from kept.durable import write_atomic
 from kept.errors import UsageError
 from kept.limits import printable_line
@@ -165,7 +166,7 @@ def _iter_figures(measurement: SetMeasurement, section: str) -> Iterator[str]:
     yield _figure(
         recall_plot(measurement, f"{section}-tokens"),
         f"At most {measurement.asked_for:,} hits were requested. Hollow: most answers have less text than this.",
-        ("tokens", (*measurement.recall_by_tokens, "answers this long"), _token_rows(measurement)),
+        ("tokens", (*measurement.recall_by_tokens, f"{KEPT}: answers this long"), _token_rows(measurement)),
     )
     yield _figure(
         calibration_plot(measurement, f"{section}-calibration"),
@@ -174,7 +175,7 @@ def _iter_figures(measurement: SetMeasurement, section: str) -> Iterator[str]:
     )
     yield _figure(
         threshold_plot(measurement, f"{section}-bounds"),
-        "Target: at least 90% of nonsense refused, at most 5% of answers lost.",
+        f"Target: at least {REQUIRED_REFUSED:.0%} of nonsense refused, at most {ALLOWED_LOST:.0%} of answers lost.",
         ("bound", [*THRESHOLD_LABELS.values()], _bound_rows(measurement)),
     )
 

@@ -133,12 +133,12 @@ def _draw_mark(plot: Plot, mark: PlotMark) -> str:
 
 
 def _draw_line(plot: Plot, number: int, line: PlotLine) -> str:
-    places = [(scale_x(plot, point.x), scale_y(point.share)) for point in line.points]
-    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+    positions = [(scale_x(plot, point.x), scale_y(point.share)) for point in line.points]
+    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in positions)
     markers = "".join(
-        _draw_marker(number, x, y, hollow=point.hollow) for (x, y), point in zip(places, line.points, strict=True)
+        _draw_marker(number, x, y, hollow=point.hollow) for (x, y), point in zip(positions, line.points, strict=True)
     )
-    return f'<g class="{_colour_class(number)}"><path class="line" d="M{path}"/>{markers}</g>' if places else ""
+    return f'<g class="{_colour_class(number)}"><path class="line" d="M{path}"/>{markers}</g>' if positions else ""
 
 
 def _draw_legend_entry(number: int, label: str) -> str:
