@@ -2,5 +2,6 @@
 
 `dataset` reads a set, `layout` writes its documents to disk, `query_runner` asks its queries in every variant and
 `metrics` judges the hits. `measurement` does all of it, for one set or several. `threshold` has the cost of a
-threshold, `starter` makes a set of the user's own notes, and `json_report` is the output of `--json`.
+threshold, `curves` the other curves, and `starter` makes a set of the user's own notes. `json_report` is the output of
+`--json`. `report_page` is the page of `--report`; its plots are defined in `report_plots` and drawn by `svg_plot`.
 """

@@ -38,6 +38,10 @@ def set_shape(measurement: SetMeasurement) -> dict[str, Any]:
         "index": _rounded(asdict(measurement.index)),
         "min_score": measurement.min_score,
         "grades": {grade: {"hits": hits.hits, "right": hits.right} for grade, hits in measurement.grades.items()},
+        "recall_by_tokens": {
+            name: [_rounded(asdict(point)) for point in points] for name, points in measurement.recall_by_tokens.items()
+        },
+        "calibration_curve": [_rounded(asdict(score_bin)) for score_bin in measurement.calibration_curve],
         "curve": [_rounded(asdict(point)) for point in measurement.curve],
         "calibration": calibration_shape(measurement),
         "degraded": [*measurement.degraded, *measurement.failures],

@@ -15,6 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import field, replace
 from typing import Any
 
+from kept.bench.curves import JudgedAnswer, ScoreBin, TokenRecall, calibration_curve, is_right, recall_by_tokens
 from kept.bench.dataset import BenchQuery, BenchSet, Relevance, read_set
 from kept.bench.layout import BenchGroup, lay_out
 from kept.bench.metrics import Figures, evaluate, evaluate_sessions, mean_figures, percentile
@@ -128,6 +129,9 @@ class SetMeasurement:
     min_score: float
     grades: dict[Grade, GradeFigures]
     """Figures of the first hits of answerable queries, by grade."""
+    recall_by_tokens: dict[str, tuple[TokenRecall, ...]]
+    """Points by variant."""
+    calibration_curve: tuple[ScoreBin, ...]
     curve: tuple[ThresholdPoint, ...]
     degraded: tuple[str, ...] = ()
     failures: tuple[str, ...] = field(default=())
@@ -170,6 +174,7 @@ class _SetRun:
         names = [name for name in self.plan.baselines if name != "vector" or self.index.model]
         variants = {name: self._ask(groups, name) for name in (KEPT, *names)}
         relevant, ordinary = self.bench.relevant, variants[KEPT].answers
+        judged = judge(self.queries, ordinary, relevant)
         unlimited = ordinary | self._ask_unlimited(groups, ordinary)
         min_score = self.config.memory_search.query.min_score
         return SetMeasurement(
@@ -193,7 +198,12 @@ class _SetRun:
             audited=summarise(self.queries, ordinary, self.bench.audited).figures if self.bench.audited else {},
             latency=self._latency(groups),
             min_score=min_score,
-            grades=grade_figures(self.queries, ordinary, relevant),
+            grades=grade_figures(judged),
+            recall_by_tokens={
+                name: recall_by_tokens(judge(self.queries, variant.answers, relevant))
+                for name, variant in variants.items()
+            },
+            calibration_curve=calibration_curve(judged),
             curve=tuple(measure_curve(self._probes(groups, unlimited), thresholds(max(min_score, LIKELY_FROM)))),
             degraded=tuple(dict.fromkeys(reason for variant in variants.values() for reason in variant.degraded)),
             failures=self.failures,
@@ -330,19 +340,20 @@ def _share_empty(queries: Sequence[BenchQuery], answers: Mapping[str, BenchAnswe
     return sum(all(hit.grade == "weak" for hit in answers[query.id].hits) for query in queries) / len(queries)
 
 
-def grade_figures(
-    queries: Sequence[BenchQuery], answers: Mapping[str, BenchAnswer], relevant: Relevance
-) -> dict[Grade, GradeFigures]:
-    """Return how many first hits of answerable queries have each grade, and how many of those are right."""
-    firsts = [
-        (answers[query.id].hits[0], relevant[query.id])
-        for query in queries
-        if query.answerable and query.id in relevant and answers[query.id].hits
+def judge(queries: Sequence[BenchQuery], answers: Mapping[str, BenchAnswer], relevant: Relevance) -> list[JudgedAnswer]:
+    """Return the answers of the answerable queries with their relevant documents. Unjudged queries are left out."""
+    return [
+        (answers[query.id].hits, relevant[query.id]) for query in queries if query.answerable and query.id in relevant
     ]
+
+
+def grade_figures(judged: Sequence[JudgedAnswer]) -> dict[Grade, GradeFigures]:
+    """Return how many first hits have each grade, and how many of those are right."""
+    firsts = [(hits[0], relevant) for hits, relevant in judged if hits]
     return {
         grade: GradeFigures(
             hits=sum(hit.grade == grade for hit, _ in firsts),
-            right=sum(hit.grade == grade and not hit.documents.isdisjoint(documents) for hit, documents in firsts),
+            right=sum(hit.grade == grade and is_right(hit, relevant) for hit, relevant in firsts),
         )
         for grade in GRADES
     }

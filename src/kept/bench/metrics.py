@@ -36,9 +36,9 @@ class ReturnedHit:
 def evaluate(hits: Sequence[ReturnedHit], relevant: Mapping[str, float]) -> Figures:
     """Return the figures of one query. ``relevant`` is not empty, and every grade in it is above 0."""
     ranks = first_ranks(hits, relevant)
-    figures = {f"recall@{k}": _share_within(ranks, k, len(relevant)) for k in RECALL_AT}
-    figures[f"recall@{BUDGET_TOKENS}tok"] = _share_within(ranks, count_within(hits, BUDGET_TOKENS), len(relevant))
-    figures["all@5"] = float(_share_within(ranks, 5, len(relevant)) == 1.0)
+    figures = {f"recall@{k}": share_within(ranks, k, len(relevant)) for k in RECALL_AT}
+    figures[f"recall@{BUDGET_TOKENS}tok"] = share_within(ranks, count_within(hits, BUDGET_TOKENS), len(relevant))
+    figures["all@5"] = float(share_within(ranks, 5, len(relevant)) == 1.0)
     best = min(ranks.values(), default=math.inf)
     figures["mrr@10"] = 1 / best if best <= 10 else 0.0
     figures["ndcg@10"] = _ndcg(ranks, relevant, 10)
@@ -76,7 +76,8 @@ def count_within(hits: Sequence[ReturnedHit], budget_tokens: int) -> int:
     return len(hits)
 
 
-def _share_within(ranks: Mapping[str, int], k: int, relevant_count: int) -> float:
+def share_within(ranks: Mapping[str, int], k: int, relevant_count: int) -> float:
+    """Return the share of the relevant documents that the first ``k`` hits cover."""
     return sum(rank <= k for rank in ranks.values()) / relevant_count
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kept.bench.figure_text import FIGURE_HEADERS, figure_texts, percent_text, right_text, summary_texts
 from kept.cli.command_arguments import setting_pairs
 from kept.cli.output import bars, console, echo, json_option, plural, print_json, printable, size_text, style, warn
 from kept.cli.root import Globals
@@ -20,7 +21,7 @@ from kept.tools.record_json import to_json
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from kept.bench.measurement import FigureSummary, GradeFigures, Report, SetMeasurement
+    from kept.bench.measurement import Report, SetMeasurement
 
 _SHOWN_CATEGORIES = 12
 """Sets with more categories are shown without them."""
@@ -38,6 +39,7 @@ _NAME_CHARS, _WIDE = 17, 100
 )
 @click.option("--init", "starter", is_flag=True, help="Write a starter set, made from your notes, to DIR.")
 @click.option("--curve", is_flag=True, help="Show what each bound between weak and likely would refuse and lose.")
+@click.option("--report", "report_folder", metavar="DIR", help="Also write a page with tables and plots to DIR.")
 @json_option
 @click.pass_obj
 def command(
@@ -50,6 +52,7 @@ def command(
     jobs: int | None,
     starter: bool,
     curve: bool,
+    report_folder: str | None,
     as_json: bool,
 ) -> None:
     """Measure recall on sets of documents and queries.
@@ -58,22 +61,37 @@ def command(
     a starter set. Measures with your settings, in a temporary folder that is removed afterwards.
     """
     if starter:
+        if report_folder is not None:
+            raise UsageError("--report needs a measurement; --init makes none.", hint="Measure the set afterwards.")
         make_starter(options, folders, as_json=as_json)
         return
     from kept.bench.json_report import sets_shape
     from kept.bench.measurement import MeasurePlan, default_jobs, measure_sets, read_sets
+    from kept.bench.report_page import check_folder
 
     changed = setting_pairs(settings) | ({"memory_search.provider": provider} if provider else {})
     config = options.load(settings=changed).config
     plan = MeasurePlan(baselines=(), sample=sample) if no_baselines else MeasurePlan(sample=sample)
     sets = read_sets(folders)
+    report_folder = None if report_folder is None else check_folder(report_folder)
     jobs = min(jobs or default_jobs(), len(sets))
     with progress_of_sets() as report:
         measured = measure_sets(sets, config, plan, jobs=jobs, report=report)
+    if not as_json:
+        show(measured, jobs=jobs, curve=curve)  # first: the figures are printed even if the page cannot be written
+    page = None if report_folder is None else write_page(report_folder, measured, jobs=jobs)
     if as_json:
-        print_json(sets_shape(measured, jobs=jobs))
-    else:
-        show(measured, jobs=jobs, curve=curve)
+        print_json(sets_shape(measured, jobs=jobs) | ({} if page is None else {"report": page}))
+    elif page is not None:
+        echo(f"Wrote the report to {page}.")
+
+
+def write_page(folder: str, measured: Sequence[SetMeasurement], *, jobs: int) -> str:
+    from kept import __version__
+    from kept.bench.report_page import write_report
+    from kept.clock import SystemClock
+
+    return write_report(folder, measured, jobs=jobs, version=__version__, date=SystemClock().now().date())
 
 
 def make_starter(options: Globals, folders: tuple[str, ...], *, as_json: bool) -> None:
@@ -142,11 +160,11 @@ def recall_table(measured: Sequence[SetMeasurement]) -> Table:
 
     from kept.bench.query_runner import KEPT
 
-    rows = table("Recall", "set", "n", "R@1", "R@5", "R@10", "R@2k", "all@5", "MRR", "nDCG", "abst.")
+    rows = table("Recall", "set", "n", *FIGURE_HEADERS, "abst.")
     for measurement in measured:
         for name, summary in measurement.summaries.items():
             label = Text(_short(measurement.name), style="bold") if name == KEPT else Text(f"  {name}")
-            rows.add_row(label, *_cells(summary), style=None if name == KEPT else "dim")
+            rows.add_row(label, *summary_texts(summary), style=None if name == KEPT else "dim")
             if name == KEPT:
                 _add_parts(rows, measurement)
         rows.add_section()
@@ -156,10 +174,10 @@ def recall_table(measured: Sequence[SetMeasurement]) -> Table:
 def _add_parts(rows: Table, measurement: SetMeasurement) -> None:
     if 1 < len(measurement.categories) <= _SHOWN_CATEGORIES:
         for category, summary in measurement.categories.items():
-            rows.add_row(f"  · {_short(category)}", *_cells(summary))
+            rows.add_row(f"  · {_short(category)}", *summary_texts(summary))
     for label, figures in (("sessions", measurement.sessions), ("audited", measurement.audited)):
         if figures:
-            rows.add_row(f"  · {label}", "", *_figures(figures), "")
+            rows.add_row(f"  · {label}", "", *figure_texts(figures), "")
 
 
 def _short(name: str) -> str:
@@ -169,25 +187,6 @@ def _short(name: str) -> str:
     if len(shown) > _NAME_CHARS and console().width < _WIDE:
         shown = f"{shown[: _NAME_CHARS // 2]}…{shown[-(_NAME_CHARS - _NAME_CHARS // 2 - 1) :]}"
     return shown
-
-
-def _cells(summary: FigureSummary) -> list[str]:
-    return [f"{summary.queries:,}", *_figures(summary.figures), _abstained(summary)]
-
-
-def _figures(figures: dict[str, float]) -> list[str]:
-    from kept.bench.metrics import FIGURES
-
-    return [f"{figures[name]:.3f}" if name in figures else "–" for name in FIGURES]
-
-
-def _abstained(summary: FigureSummary) -> str:
-    """Return the shares of correct and of wrong abstentions."""
-    return "/".join(_percent(share) for share in (summary.abstained_rightly, summary.abstained_wrongly))
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{share:.0%}"
 
 
 def cost_table(measured: Sequence[SetMeasurement]) -> Table:
@@ -213,15 +212,11 @@ def grade_table(measured: Sequence[SetMeasurement]) -> Table:
         calibration = calibration_shape(measurement)
         rows.add_row(
             _short(measurement.name),
-            *(_right_text(measurement.grades[grade]) for grade in GRADES),
-            _percent(calibration["refused"]),
-            _percent(calibration["lost"]),
+            *(right_text(measurement.grades[grade]) for grade in GRADES),
+            percent_text(calibration["refused"]),
+            percent_text(calibration["lost"]),
         )
     return rows
-
-
-def _right_text(figures: GradeFigures) -> str:
-    return f"{figures.right / figures.hits:.0%} of {figures.hits:,}" if figures.hits else "–"
 
 
 def legend(measured: Sequence[SetMeasurement], *, jobs: int) -> str:
@@ -248,5 +243,5 @@ def curve_table(measurement: SetMeasurement) -> Table:
     for point in measurement.curve:
         shares = (point.random_refused, point.foreign_refused, point.adversarial_refused, point.answers_lost)
         label = f"{point.min_score:.2f}" + (" ←" if point.min_score == bound else "")
-        rows.add_row(label, *(_percent(share) for share in shares))
+        rows.add_row(label, *(percent_text(share) for share in shares))
     return rows
