@@ -19,7 +19,7 @@ from kept.cli.model_switch import (
     switch_index,
     switch_json,
 )
-from kept.cli.output import bars, console, echo, json_option, print_json, size_text, style, warn
+from kept.cli.output import bars, echo, json_option, print_json, size_text, style, warn
 from kept.cli.root import Globals
 from kept.config import Config
 from kept.embedding.model_catalogue import BUILT_IN, CATALOGUE, CatalogueModel, get_model, is_pulled, model_folder
@@ -182,33 +182,30 @@ def _state_json(state: ModelState) -> dict[str, Any]:
 
 
 def _show_models(states: list[ModelState]) -> None:
-    from rich.table import Table
-    from rich.text import Text
+    from kept.cli.terminal_layout import wrap
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("Model", "", "Size", "Languages", "Licence", "Query", "Chunk", "Recall@10", ""):
-        table.add_column(title, overflow="fold")
+    width = max(len(state.model.name) for state in states)
     for state in states:
         model = state.model
         download = f"download {size_text(model.wheel.size)}" if model.wheel else ""
         label = "in use" if state.is_in_use else "here" if state.path else download
-        table.add_row(
-            Text(model.name, style="bold"),
-            Text(label, style="green" if state.is_in_use else "" if state.path else "dim"),
-            size_text(state.bytes),
-            " ".join(model.languages),
-            model.licence,
-            _milliseconds(model.query_ms),
-            _milliseconds(model.chunk_ms),
-            " ".join(f"{model.recall[name]:.2f}" if name in model.recall else "–" for name in _SHOWN_SETS)
-            if model.recall
-            else "",
-            Text(model.about, style="dim"),
-        )
-    console().print(table)
+        colour = style(label, fg="green") if state.is_in_use else label
+        echo(f"{style(f'{model.name:<{width}}', bold=True)}  {colour}")
+        for text in (model.about, _facts(state)):
+            for line in wrap(text, indent=6, hang=0):
+                echo(style(line, dim=True))
     echo("\nRecall@10 is for paraphrased questions on English notes, then for questions in another language.")
     if any(state.model.missing_packages() for state in states):
         echo("The transformer models need further packages: pip install 'kept[neural]'")
+
+
+def _facts(state: ModelState) -> str:
+    model = state.model
+    recall = " and ".join(f"{model.recall[name]:.2f}" if name in model.recall else "–" for name in _SHOWN_SETS)
+    speed = f"{_milliseconds(model.query_ms)} a query, {_milliseconds(model.chunk_ms)} a chunk"
+    facts = [size_text(state.bytes), " ".join(model.languages), model.licence]
+    facts += [speed] if model.query_ms is not None else []
+    return "; ".join([*facts, *([f"recall@10 {recall}"] if model.recall else [])])
 
 
 def _milliseconds(value: float | None) -> str:

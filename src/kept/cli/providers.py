@@ -7,7 +7,7 @@ import time
 import click
 
 from kept.app import ProviderInfo, list_providers, open_embedder
-from kept.cli.output import console, echo, json_option, plural, print_json
+from kept.cli.output import echo, json_option, plural, print_json, printable, style
 from kept.cli.root import Globals
 from kept.errors import UsageError
 from kept.tools.record_json import to_json
@@ -56,20 +56,14 @@ def test(options: Globals, name: str | None, as_json: bool) -> None:
 
 
 def show_providers(providers: list[ProviderInfo]) -> None:
-    from rich.table import Table
-    from rich.text import Text
+    from kept.cli.terminal_layout import wrap
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("Provider", "", "Model", "Dimensions", ""):
-        table.add_column(title, overflow="fold")
+    width = max(len(provider.name) for provider in providers)
     for provider in providers:
         state = "in use" if provider.in_use else "available" if provider.available else "not set up"
-        colour = "green" if provider.in_use else "" if provider.available else "dim"
-        table.add_row(
-            Text(provider.name, style="bold"),
-            Text(state, style=colour),
-            provider.model or "",
-            str(provider.dims) if provider.dims else "",
-            Text(provider.note, style="dim"),
-        )
-    console().print(table)
+        shown = style(f"{state:<10}", fg="green") if provider.in_use else f"{state:<10}"
+        size = plural(provider.dims, "dimension") if provider.dims else ""
+        model = ", ".join(filter(None, (provider.model, size)))
+        echo(f"{style(f'{printable(provider.name):<{width}}', bold=True)}  {shown}  {printable(model)}".rstrip())
+        for line in wrap(printable(provider.note), indent=6, hang=0) if provider.note else ():
+            echo(style(line, dim=True))
