@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
 from kept.cli.import_report import show_report
-from kept.cli.output import bars, json_option, printable
+from kept.cli.output import json_option, progress_bar
 from kept.cli.root import Globals
 from kept.errors import UsageError
 
 if TYPE_CHECKING:
     from kept.config import LoadedConfig
-    from kept.records import Progress
     from kept.sessions.importers.foreign_format import Format
     from kept.sessions.importers.program_folders import Program, UserFolders
     from kept.sessions.importers.report import ImportReport
     from kept.workspace.adopt import NotesAdopted
-
-_MIN_BYTES_FOR_BAR = 20_000_000
-"""Less is imported before anyone could read a bar."""
 
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Report what would be done and change nothing.")
 _verbose_option = click.option("--verbose", "-v", is_flag=True, help="Also count the kinds of records.")
@@ -168,41 +162,10 @@ def import_folders(
     from kept.sessions.importers.import_run import import_sessions
     from kept.sessions.importers.report import combine_reports
 
-    with open_sessions(loaded) as sessions, _byte_bar(label) as progress:
+    with open_sessions(loaded) as sessions, progress_bar(label, in_bytes=True) as progress:
         return combine_reports(
             [import_sessions(sessions, format_name, path, dry_run=dry_run, progress=progress) for path in paths]
         )
-
-
-@contextmanager
-def _byte_bar(label: str) -> Iterator[Progress | None]:
-    """Show how much was read on a terminal, if there is much to read. Yield the callback that moves the bar."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    started: list[Any] = []
-
-    def report(completed: int, total: int, path: str) -> None:
-        if not started and total < _MIN_BYTES_FOR_BAR:
-            return
-        if not started:
-            started.append(_start_bar(label, total))
-        bar, task = started[0]
-        bar.update(task, completed=completed, total=total, path=printable(os.path.basename(path)))
-
-    try:
-        yield report
-    finally:
-        for bar, _ in started:
-            bar.stop()
-
-
-def _start_bar(label: str, total: int) -> tuple[Any, Any]:
-    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
-
-    bar = bars(BarColumn(), DownloadColumn(), TimeRemainingColumn(), last="path")
-    bar.start()
-    return bar, bar.add_task(label, total=total, path="")
 
 
 # notes

@@ -140,24 +140,27 @@ def console(*, stderr: bool = False) -> Console:
 
 
 _MIN_NOTES_FOR_BAR = 100
-"""Fewer notes than this are indexed before anyone could read a bar."""
+_MIN_BYTES_FOR_BAR = 20_000_000
+"""Less is indexed or imported before anyone could read a bar."""
 
 
 @contextmanager
-def progress_bar(label: str) -> Iterator[Progress | None]:
+def progress_bar(label: str, *, in_bytes: bool = False) -> Iterator[Progress | None]:
     """Show a bar on a terminal, if there is enough to do. Yield the callback that moves it."""
     if not sys.stderr.isatty():
         yield None
         return
     started: list[Any] = []
+    least = _MIN_BYTES_FOR_BAR if in_bytes else _MIN_NOTES_FOR_BAR
 
     def report(completed: int, total: int, path: str) -> None:
-        if not started and total < _MIN_NOTES_FOR_BAR:
+        if not started and total < least:
             return
         if not started:
-            started.append(_start_bar(label, total))
+            started.append(_start_bar(label, total, in_bytes=in_bytes))
         bar, task = started[0]
-        bar.update(task, completed=completed, total=total, path=printable(path))
+        shown = os.path.basename(path) if in_bytes else path
+        bar.update(task, completed=completed, total=total, path=printable(shown))
 
     try:
         yield report
@@ -166,10 +169,11 @@ def progress_bar(label: str) -> Iterator[Progress | None]:
             bar.stop()
 
 
-def _start_bar(label: str, total: int) -> tuple[Any, Any]:
-    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
+def _start_bar(label: str, total: int, *, in_bytes: bool) -> tuple[Any, Any]:
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TimeRemainingColumn
 
-    bar = bars(BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), last="path")
+    count = DownloadColumn() if in_bytes else MofNCompleteColumn()
+    bar = bars(BarColumn(), count, TimeRemainingColumn(), last="path")
     bar.start()
     return bar, bar.add_task(label, total=total, path="")
 
