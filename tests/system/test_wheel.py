@@ -79,7 +79,7 @@ def test_the_wheel_holds_the_package_the_model_the_licences_and_nothing_else(whe
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
         metadata = {name.partition(".dist-info/")[2] for name in archive.namelist()} - {""}
     assert names == sources
-    odd = {name for name in names if Path(name).suffix not in {".py", ".md", ".sql"}}
+    odd = {name for name in names if Path(name).suffix not in {".py", ".md", ".sql", ".css"}}
     assert odd == {"kept/py.typed", *(f"kept/embedding/wordllama/{name}" for name in MODEL_FILES)}
     assert metadata == {
         "METADATA",
