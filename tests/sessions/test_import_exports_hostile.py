@@ -19,7 +19,7 @@ from kept.sessions.store import SessionStore
 from tests.support.chat_exports import claude_talk, gpt_conversation, gpt_node, gpt_talk, write_zip
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import bring_in
-from tests.support.session_strategies import values
+from tests.support.session_strategies import twist
 
 SERVICES = sorted(EXPORT_READERS)
 WELL_FORMED = [
@@ -115,15 +115,7 @@ def import_raw(service, raw):
 def twisted(draw):
     """Conversations in which something, somewhere, is of any kind at all."""
     tree = json.loads(json.dumps(draw(st.lists(st.sampled_from(WELL_FORMED), min_size=1, max_size=3))))
-    for _ in range(draw(st.integers(0, 5))):
-        at = draw(st.sampled_from(tree))
-        while at:
-            name = draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
-            if not isinstance(at[name], dict | list) or not at[name] or draw(st.booleans()):
-                at[name] = draw(values)
-                break
-            at = at[name]
-    return tree
+    return twist(draw, tree, most=5)
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from tests.support.foreign_transcripts import (
     pi_user,
     say,
 )
-from tests.support.session_strategies import values
+from tests.support.session_strategies import twist
 
 pytestmark = pytest.mark.slow
 
@@ -70,15 +70,7 @@ def import_bytes(format_name, raw):
 def twisted(draw):
     """Records of the right shape in which something, somewhere, is of any kind at all."""
     records = json.loads(json.dumps(draw(st.lists(st.sampled_from(WELL_FORMED), min_size=1, max_size=5))))
-    for _ in range(draw(st.integers(0, 4))):
-        at = draw(st.sampled_from(records))
-        while at:
-            name = draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
-            if not isinstance(at[name], dict | list) or not at[name] or draw(st.booleans()):
-                at[name] = draw(values)
-                break
-            at = at[name]
-    return records
+    return twist(draw, records, most=4)
 
 
 @pytest.mark.parametrize("format_name", FORMATS)

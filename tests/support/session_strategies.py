@@ -105,3 +105,16 @@ def said(store: SessionStore, session_id: str, *, limit: int | None = None) -> l
 
 def say(store: SessionStore, session_id: str, *texts: str) -> list[Entry]:
     return [store.append(session_id, Message.of("user", text)) for text in texts]
+
+
+def twist(draw: st.DrawFn, trees: list[Any], *, most: int) -> list[Any]:
+    """Replace up to ``most`` values somewhere in the trees by any other value."""
+    for _ in range(draw(st.integers(0, most))):
+        at = draw(st.sampled_from(trees))
+        while at:
+            name = draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
+            if not isinstance(at[name], dict | list) or not at[name] or draw(st.booleans()):
+                at[name] = draw(values)
+                break
+            at = at[name]
+    return trees

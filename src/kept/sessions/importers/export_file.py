@@ -34,7 +34,8 @@ _MAX_RATIO = 150
 _MAX_SIZE = 20_000_000_000
 _SMALL_SIZE = 50_000_000
 """A file that unpacks to less is harmless, whatever its ratio."""
-_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
+"""What the library raises for a zip file that is damaged, encrypted or packed in a way that it does not know."""
 
 
 class ExportRefused(Exception):
@@ -80,7 +81,7 @@ def find_parts(path: str) -> list[ExportPart]:
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             members = archive.infolist()
-    except _ZIP_ERRORS as exc:
+    except ZIP_ERRORS as exc:
         raise ExportRefused(f"is a damaged zip file ({exc})") from None
     parts = []
     for member in members:
@@ -130,7 +131,7 @@ class ExportSource(Source):
             self._report_part(str(exc))
         except OSError as exc:
             self._report_part(f"cannot be read ({exc.strerror or exc})")
-        except _ZIP_ERRORS as exc:
+        except ZIP_ERRORS as exc:
             self._report_part(f"is damaged ({exc})")
 
     def _read(self, file: IO[bytes]) -> bytes:

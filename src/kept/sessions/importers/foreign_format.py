@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Literal
 
-from kept.sessions.importers.export_file import ExportPart, ExportRefused, find_parts
+from kept.sessions.importers.export_file import ZIP_ERRORS, ExportPart, ExportRefused, find_parts
 from kept.sessions.importers.source import load_json
 
 Format = Literal["openclaw", "claude-code", "codex", "pi", "chatgpt", "claude-ai"]
@@ -45,7 +45,7 @@ def guess_part(part: ExportPart) -> Format | None:
     try:
         with part.open() as file:
             start = file.read(_START_BYTES)
-    except Exception:  # noqa: BLE001 - a damaged zip file raises anything, and this is only a guess
+    except (OSError, ExportRefused, *ZIP_ERRORS):  # the import itself reports it
         return None
     if _CHATGPT.search(start):
         return "chatgpt"
