@@ -48,7 +48,7 @@ from kept.limits import estimate_tokens
 from kept.llm.base import ChatModel, ModelUsage, ToolUse
 from kept.memory import MOST_RESULTS, Memory
 from kept.prompts import get_prompt
-from kept.records import SeenTail
+from kept.records import Hit, SeenTail
 from kept.sessions.echoes import RECALLED
 from kept.sessions.entries import Block, Entry, Message, Text, TokenUsage, ToolCall, ToolResult
 from kept.sessions.store import SessionStore
@@ -449,5 +449,19 @@ def recall(
     shown = {name for name, size in sizes.items() if all_fit and size <= budget.file}  # those that are shown whole
     # A weak hit is probably about something else. A model that wants to see it can search.
     hits = [hit for hit in result.hits if hit.grade != "weak" and hit.path not in shown]
-    passages = (RecalledPassage(hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source) for hit in hits[:limit])
-    return TurnMaterial(recalled=tuple(passages), problems=result.degraded)
+    recalled = (
+        RecalledPassage(hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source)
+        for hit in _with_further(hits[:limit], limit)
+    )
+    return TurnMaterial(recalled=tuple(recalled), problems=result.degraded)
+
+
+def _with_further(hits: Sequence[Hit], limit: int) -> list[Hit]:
+    """Return the hits, each followed by further passages of its note. Those only take the room that hits leave."""
+    passages: list[Hit] = []
+    room = limit - len(hits)
+    for hit in hits:
+        further = [passage for passage in hit.further if passage.grade != "weak"][:room]
+        room -= len(further)
+        passages += [hit, *further]
+    return passages
