@@ -23,6 +23,8 @@ from tests.support.json_schema import SCHEMA, check
 SNAKE_CASE = ("config show", "bench")
 """Documented with the names of the settings and figures, which programs rely on."""
 SHARED = {
+    "furtherPassage",
+    "scoreParts",
     *(
         "hit",
         "occurrence",

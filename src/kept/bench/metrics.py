@@ -70,15 +70,22 @@ def first_ranks(hits: Sequence[ReturnedHit], relevant: Mapping[str, float]) -> d
 
 def _ranked_passages(hits: Sequence[ReturnedHit]) -> list[tuple[ReturnedHit, int]]:
     """Return all passages in reading order with their ranks."""
-    ranked = [(passage, rank) for rank, hit in enumerate(hits, start=1) for passage in (hit, *hit.further)]
-    if len(ranked) == len(hits):
-        return ranked
-    order = sorted(range(len(ranked)), key=lambda at: -ranked[at][0].score)
+    if not any(hit.further for hit in hits):
+        return [(hit, rank) for rank, hit in enumerate(hits, start=1)]
+    passages: list[tuple[ReturnedHit, int | None]] = []  # hits have their rank already
+    scores: list[float] = []
+    lowest = math.inf
+    for rank, hit in enumerate(hits, start=1):
+        score = lowest = min(lowest, hit.score)  # a passage that was moved down comes after those it follows
+        passages.append((hit, rank))
+        scores.append(score)
+        for further in hit.further:
+            score = min(score, further.score)
+            passages.append((further, None))
+            scores.append(score)
+    order = sorted(range(len(scores)), key=lambda at: -scores[at])
     places = {at: place for place, at in enumerate(order, start=1)}
-    mains = {id(hit) for hit in hits}
-    return [
-        (passage, rank if id(passage) in mains else max(rank, places[at])) for at, (passage, rank) in enumerate(ranked)
-    ]
+    return [(passage, rank or places[at]) for at, (passage, rank) in enumerate(passages)]
 
 
 def count_tokens(hits: Sequence[ReturnedHit]) -> int:

@@ -93,7 +93,8 @@ class _Choice:
         self._windows = windows
         self._max_results = max_results
         self._hits: list[tuple[Scored, Window]] = []
-        self._hit_words: list[frozenset[str]] = []
+        self._words: list[frozenset[str]] = []
+        """Words of each passage that is shown, to compare others with."""
         self._duplicates: list[Scored] = []
         self._hit_of_note: dict[str, int] = {}
         """Path of a note, and row of its hit."""
@@ -110,7 +111,7 @@ class _Choice:
             self.dropped.append((scored, "beyond max_results"))
         else:
             words = frozenset(_WORD.findall(chunk.text.lower()))
-            if any(_are_alike(words, others) for others in self._hit_words):
+            if any(_are_alike(words, others) for others in self._words):
                 self._duplicates.append(scored)
             else:
                 self._add_better_duplicates(scored)
@@ -127,6 +128,7 @@ class _Choice:
             self.dropped.append((scored, full))
             return
         self._passages += 1
+        self._words.append(words)
         window = self._windows.open(row)
         hit_row = self._hit_of_note.get(chunk.path)
         if hit_row is not None:
@@ -135,7 +137,6 @@ class _Choice:
         if chunk.source != "sessions":
             self._hit_of_note[chunk.path] = row
         self._hits.append((scored, window))
-        self._hit_words.append(words)
 
     def _add_better_duplicates(self, scored: Scored) -> None:
         """Add the near-duplicates of a better grade than this candidate: it must not push them out."""
