@@ -129,6 +129,22 @@ def test_hits_are_about_different_notes_and_further_passages_stand_under_them(tm
         assert scores == sorted(scores, reverse=True)
 
 
+def test_a_passage_that_has_changed_since_is_left_out_and_the_rest_of_its_note_stays(tmp_path):
+    workspace = tmp_path / "workspace"
+    settings = {"memory_search.provider": "none", "memory_search.sync.on_search": False}
+    with open_memory(tmp_path, settings=settings) as memory:
+        write_long_notes(workspace, 1)
+        memory.sync()
+        (before,) = memory.search("walrus ledger")
+        path = workspace / before.path
+        lines = path.read_text().split("\n")
+        lines[before.start_line - 1 : before.end_line] = ["Gone."] * (before.end_line - before.start_line + 1)
+        path.write_text("\n".join(lines))
+        result = memory.search("walrus ledger")
+    assert [passage.citation for passage in result.passages] == [passage.citation for passage in before.further]
+    assert result.degraded == ("1 outdated hit was left out.",)
+
+
 def test_with_one_note_its_best_passages_take_all_places(tmp_path):
     with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
         write_long_notes(tmp_path / "workspace", 1)
