@@ -12,7 +12,7 @@ from kept.agent.agent import GAVE_UP, LAST_STEP, Agent, recall
 from kept.agent.events import GroupLine, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
 from kept.agent.flush import Fact, select_new_facts
 from kept.agent.session_log import SessionLog
-from kept.config import CompactionSettings, ContextSettings
+from kept.config.schema import CompactionSettings, ContextSettings
 from kept.context.context import NO_RESULT, plan_budget
 from kept.durable import locked
 from kept.errors import BudgetExhausted, ContextOverflow, ModelFailed, ModelUnavailable, TranscriptUnwritable
