@@ -91,6 +91,13 @@ def test_words_in_other_passages_count_by_rarity_and_only_if_the_best_passage_la
     assert gains == pytest.approx({1: WHOLE_NOTE_SHARE / 4, 2: 0.0, 3: 0.0})
 
 
+def test_pairs_of_characters_in_other_passages_do_not_count():
+    passages = [passage(1, 0.5, 0, False, {"東京"}), passage(2, 0.4, 0, False, {"京都"})]
+    ranked = fuse_weighted(passages, FusionWeights(0.0, 1.0))
+    pairs = [WeightedTerm(Term(text, "pair"), 2.0, rows=1) for text in ("東京", "京都")]
+    assert judge_whole_notes(ranked, pairs) == ranked
+
+
 def test_a_note_with_the_words_in_two_sections_comes_before_one_with_half_of_them(tmp_path):
     workspace = tmp_path / "workspace"
     with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:

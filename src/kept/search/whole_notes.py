@@ -25,8 +25,11 @@ def judge_whole_notes(
 
     ``text_share`` is the share of words in a score.
     """
-    idf = {weighted.term.text: weighted.idf for weighted in terms}
-    weight = WHOLE_NOTE_SHARE * text_share / (sum(idf.values()) or 1.0)
+    # Pairs of characters, which stand for words in scripts without spaces, meet by chance in a long note.
+    idf = {weighted.term.text: weighted.idf for weighted in terms if weighted.term.kind not in ("pair", "prefix")}
+    if not idf:
+        return list(ranked)
+    weight = WHOLE_NOTE_SHARE * text_share / sum(weighted.idf for weighted in terms)
     by_note: dict[str, list[Scored]] = {}
     for scored in ranked:
         if not scored.candidate.is_utterance:
