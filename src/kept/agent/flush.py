@@ -266,10 +266,10 @@ def select_new_facts(memory: Memory, facts: Iterable[Fact]) -> list[Fact]:
 
 def _is_in_notes(memory: Memory, text: str, normal: str) -> bool:
     try:
-        hits = memory.search(text, source="memory", max_results=_COMPARED_NOTES, min_score=0.0)
+        result = memory.search(text, source="memory", max_results=_COMPARED_NOTES, min_score=0.0)
     except KeptError:
         return False  # better to write a fact twice than to lose it
-    return any(normal in map(normalise_fact, hit.snippet.splitlines()) for hit in hits)
+    return any(normal in map(normalise_fact, passage.snippet.splitlines()) for passage in result.passages)
 
 
 def normalise_fact(text: str) -> str:

@@ -228,7 +228,10 @@ def _unknown_command(name: str) -> str:
 
 def _describe_hit(number: int, hit: Hit) -> str:
     text = hit.snippet.strip()
-    return f"{number}. {hit.citation}\n{clip(text, _SNIPPET_CHARS)}"
+    further = ", ".join(passage.citation for passage in hit.further)
+    return f"{number}. {hit.citation}\n{clip(text, _SNIPPET_CHARS)}" + (
+        f"\nFurther passages: {further}" if further else ""
+    )
 
 
 def _describe_extra_hits(hits: list[Hit]) -> list[str]:
