@@ -39,10 +39,12 @@ from kept.workspace.workspace import Workspace
 if TYPE_CHECKING:
     from kept.backends.qmd import QmdWithFallback
     from kept.embedding.base import Embedder
+    from kept.history.note_history import HistoryRecorder, NoteHistory
     from kept.indexing.index_handle import IndexLimits
     from kept.indexing.project_scope import ProjectView
     from kept.indexing.service import IndexService
     from kept.search.date_filter import When
+    from kept.workspace.change_recorder import Author
 
 MOST_RESULTS = 200
 _SPARE_HITS = 3
@@ -165,13 +167,15 @@ class Memory:
         to: str | os.PathLike[str] = "daily",
         by_tool: bool = False,
         project: str | None = None,
+        author: Author | None = None,
+        why: str = "",
     ) -> Written:
         """Append a text to today's log, to long-term memory (``to="memory"``) or to a note by its path.
 
         The text is on disk when this returns, and the next search finds it. Set ``by_tool`` if a model chose the
         text: then only MEMORY.md and notes below memory/ can be written, never files of the system prompt. With
         ``project``, or in a memory that is bound to one, log and long-term memory are those of the project;
-        ``project="none"`` writes to the shared ones.
+        ``project="none"`` writes to the shared ones. The history records ``author`` and ``why``.
         """
         from kept.workspace.notes import add_note
 
@@ -181,8 +185,30 @@ class Memory:
         max_bytes, to = self.settings.max_file_bytes, os.fspath(to)
         name = self._view().choose(project, to=to) if project or self.project else None
         return add_note(
-            self.workspace, text, to=to, clock=self.clock, max_bytes=max_bytes, by_tool=by_tool, project=name
+            self.workspace,
+            text,
+            to=to,
+            clock=self.clock,
+            max_bytes=max_bytes,
+            by_tool=by_tool,
+            project=name,
+            recorder=self.recorder(author, why=why),
         )
+
+    @property
+    def history(self) -> NoteHistory:
+        """History of the notes: who changed what, when and why, and what was there before."""
+        from kept.history.note_history import NoteHistory
+
+        return NoteHistory(self.workspace, self.config.home, self.clock)
+
+    def recorder(self, author: Author | None = None, *, why: str = "") -> HistoryRecorder | None:
+        """Return the recorder for changes by an author, or None if the history is off."""
+        from kept.history.note_history import open_recorder
+        from kept.workspace.change_recorder import Author
+
+        author = author or Author(self.config.agent_id, tool="python")
+        return open_recorder(self.config, self.workspace, self.clock, author, why=why)
 
     def find_project(self, folder: str | os.PathLike[str] = ".") -> str | None:
         """Return the name of the project that a folder belongs to, by the remote of its repository, or None."""
