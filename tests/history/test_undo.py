@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kept import Memory
 from kept.errors import ChangeNotFound, UndoConflict
 from kept.history.line_merge import LinesOverlap, take_back
-from kept.history.undo import UndoResult, select_changes, undo_changes
+from kept.history.undo import UndoResult, select_by_id, select_changes, undo_changes
 from kept.workspace.change_recorder import Author
 from tests.history.test_note_history import changes_of
 from tests.support.workspaces import open_memory, write_note
@@ -21,7 +21,7 @@ PERSON = Author("main", person="ada")
 
 def undo(memory: Memory, change: str | None = None, **filters: str) -> UndoResult:
     history = memory.history
-    changes = select_changes(history, change=change, **filters)
+    changes = select_by_id(history, [change]) if change else select_changes(history, **filters)
     return undo_changes(history, changes, author=PERSON, max_bytes=1_000_000)
 
 

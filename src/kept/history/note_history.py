@@ -8,7 +8,7 @@ that differs from the history. The next sync, or the next write to that note, re
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -49,8 +49,10 @@ def get_machine(home: str) -> str:
 class NoteHistory:
     """History of the notes of one workspace. Writers hold the lock of the workspace; readers need none."""
 
-    def __init__(self, workspace: Workspace, home: str, clock: Clock) -> None:
+    def __init__(self, workspace: Workspace, home: str, clock: Clock, *, uses_git: bool = False) -> None:
         self.workspace = workspace
+        self.uses_git = uses_git
+        """True to commit every change that is recorded for an author."""
         self.clock = clock
         self.folder = HistoryFolder(workspace)
         self._home = home
@@ -99,15 +101,24 @@ class NoteHistory:
                 yield change
 
     def get_change(self, change_id: str) -> NoteChange:
-        """Return the change with this id, or with the only id that begins so."""
-        if len(change_id) >= _MIN_PREFIX:
-            matches = [change for change in self.iter_changes() if change.id.startswith(change_id)]
-            exact = [change for change in matches if change.id == change_id] or matches
-            if len(exact) == 1:
-                return exact[0]
-            if exact:
-                raise ChangeNotFound(f"{len(exact)} changes begin with '{change_id}'.", hint="Write more of the id.")
-        raise ChangeNotFound(f"There is no change '{change_id}'.")
+        """Return the change with this id, or with the only id that begins so. Raise ChangeNotFound."""
+        (change,) = self.find_changes([change_id])
+        return change
+
+    def find_changes(self, ids: Sequence[str]) -> list[NoteChange]:
+        """Return the changes with these ids, or beginnings of ids, newest first. Raise ChangeNotFound."""
+        prefixes = tuple(ids)
+        matches: dict[str, NoteChange] = {}
+        for change in self.iter_changes():
+            if change.id.startswith(prefixes):
+                matches[change.id] = change
+        for prefix in prefixes:
+            names = [prefix] if prefix in matches else [name for name in matches if name.startswith(prefix)]
+            if len(prefix) < _MIN_PREFIX or not names:
+                raise ChangeNotFound(f"There is no change '{prefix}'.")
+            if len(names) > 1:
+                raise ChangeNotFound(f"{len(names)} changes begin with '{prefix}'.", hint="Write more of the id.")
+        return list(matches.values())
 
     def read_version(self, digest: str | None) -> bytes | None:
         """Return the bytes of a version, or None for a note that did not exist. Raise HistoryDamaged."""
@@ -178,7 +189,11 @@ def open_recorder(
     """Return the recorder for changes by an author, or None if the settings turn the history off."""
     if not config.agent.history.enabled:
         return None
-    return NoteHistory(workspace, config.home, clock).recorder(author, why=why)
+    return open_history(config, workspace, clock).recorder(author, why=why)
+
+
+def open_history(config: Config, workspace: Workspace, clock: Clock) -> NoteHistory:
+    return NoteHistory(workspace, config.home, clock, uses_git=config.agent.history.git)
 
 
 class HistoryRecorder:
@@ -211,6 +226,8 @@ class HistoryRecorder:
             self._record(path, before, after, kind=kind, was=was, base=base)
         except KeptError as exc:
             self._report(path, exc)
+        else:
+            self._commit(path, was)
 
     def _record(
         self,
@@ -237,6 +254,17 @@ class HistoryRecorder:
             change = replace(change, stored=history.store(after, base=base, before=before))
         history.log.append([change])
         self.changes.append(change)
+
+    def _commit(self, path: str, was: str | None) -> None:
+        if not self._history.uses_git:
+            return
+        from kept.history.git_commits import commit_note, is_repository
+
+        root = self._history.workspace.root
+        if is_repository(root):
+            names = [path] if was is None else [path, was]
+            reasons = [commit_note(root, name, self.changes[-1:]) for name in names]
+            self.notices += [reason for reason in reasons if reason is not None]
 
     def _report(self, path: str, exc: KeptError) -> None:
         self.notices.append(f"The change of {path} is not in the history: {exc.message}")

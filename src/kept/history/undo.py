@@ -42,10 +42,18 @@ class UndoResult:
 # selecting
 
 
+def select_by_id(history: NoteHistory, ids: Sequence[str]) -> list[NoteChange]:
+    """Return the changes with these ids, or beginnings of ids, newest first. Raise ChangeNotFound."""
+    changes = history.find_changes(ids)
+    for change in changes:
+        if change.is_undone:
+            raise ChangeNotFound(f"The change {change.id[:8]} was taken back already.")
+    return changes
+
+
 def select_changes(
     history: NoteHistory,
     *,
-    change: str | None = None,
     since: str | None = None,
     by: str | None = None,
     session: str | None = None,
@@ -54,11 +62,6 @@ def select_changes(
 
     Of several changes, those that were taken back already are left out, together with what took them back.
     """
-    if change is not None:
-        selected = history.get_change(change)
-        if any(later.id == selected.id and later.is_undone for later in history.iter_changes(since=selected.time)):
-            raise ChangeNotFound(f"The change {selected.id[:8]} was taken back already.")
-        return [selected]
     changes = history.iter_changes(since=since, by=by, session=session)
     if since is None and by is None and session is None:
         last = (entry for entry in changes if not entry.is_undone and entry.kind not in ("undo", "by_hand"))
