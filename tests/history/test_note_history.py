@@ -5,32 +5,16 @@ from __future__ import annotations
 import json
 import os
 import stat
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kept import Memory
 from kept.errors import ChangeNotFound, HistoryDamaged
-from kept.history.note_change import NoteChange
 from kept.history.version_store import compress, decompress, plan_difference
 from kept.workspace.change_recorder import Author
+from tests.support.histories import changes_of, history_files, log_file
 from tests.support.workspaces import open_memory, write_note
-
-
-def changes_of(memory: Memory, path: str | None = None) -> list[NoteChange]:
-    """Return the changes of a note, oldest first."""
-    return list(memory.history.iter_changes(path=path))[::-1]
-
-
-def history_files(tmp_path: Path) -> list[Path]:
-    return sorted(path for path in (tmp_path / "workspace/.kept").rglob("*") if path.is_file())
-
-
-def log_file(tmp_path: Path) -> Path:
-    (path,) = (tmp_path / "workspace/.kept/history/changes").glob("*.jsonl")
-    return path
 
 
 def test_an_added_text_is_recorded_with_author_and_reason(tmp_path):

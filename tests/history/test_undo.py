@@ -13,7 +13,7 @@ from kept.errors import ChangeNotFound, UndoConflict
 from kept.history.line_merge import LinesOverlap, take_back
 from kept.history.undo import UndoResult, select_by_id, select_changes, undo_changes
 from kept.workspace.change_recorder import Author
-from tests.history.test_note_history import changes_of
+from tests.support.histories import changes_of
 from tests.support.workspaces import open_memory, write_note
 
 PERSON = Author("main", person="ada")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.history.test_note_history import changes_of, log_file
+from tests.support.histories import changes_of, log_file
 from tests.support.workspaces import open_memory, write_note
 
 

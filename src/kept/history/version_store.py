@@ -42,6 +42,7 @@ class PackWriter:
         self.machine = machine
         self._name = ""
         self._size = 0
+        self._least = 1
         self._pieces: list[bytes] = []
 
     def add(self, piece: bytes) -> tuple[str, int]:
@@ -53,6 +54,10 @@ class PackWriter:
         self._size += len(piece)
         return self._name, offset
 
+    def begin_new(self) -> None:
+        """Write the following pieces to a new pack, for a history that is rewritten."""
+        self._least = max(self.numbers(), default=0) + 1
+
     def flush(self) -> None:
         """Write the pieces, and return when they are on disk."""
         if self._pieces:
@@ -60,7 +65,7 @@ class PackWriter:
         self._name, self._pieces = "", []
 
     def _choose_pack(self) -> None:
-        number = max(self.numbers(), default=1)
+        number = max([self._least, *self.numbers()])
         self._name = self.name(number)
         self._size = self.folder.size(OBJECTS, self._name)
         if self._size > MAX_PACK_BYTES:

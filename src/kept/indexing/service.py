@@ -414,14 +414,7 @@ class IndexService:
             in_search=in_search,
             growing=growing,
             progress=progress,
-            history=HistorySync(
-                planner.index,
-                self.workspace,
-                self.config.home,
-                self.clock,
-                self.config.agent.history,
-                max_bytes=self.settings.max_file_bytes,
-            ),
+            history=HistorySync(planner.index, self.config, self.workspace, self.clock),
         )
         report = run.run(wait_s=wait_s)
         self._freshness.note_sync(ok=report.ok, growing=growing)
