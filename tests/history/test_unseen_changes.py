@@ -92,3 +92,23 @@ def test_edits_by_hand_are_not_looked_for_if_the_setting_says_so(tmp_path):
     with open_memory(tmp_path, settings={"history.by_hand": False}) as memory:
         memory.sync()
     assert not (tmp_path / "workspace/.kept").exists()
+
+
+def test_a_note_that_was_removed_before_any_sync_saw_it_is_recorded(tmp_path):
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        memory.add("One.", to="memory/a.md")
+        (tmp_path / "workspace/memory/a.md").unlink()
+        memory.sync()
+        assert [change.after is None for change in changes_of(memory)] == [False, True]
+
+
+def test_a_note_that_was_changed_back_before_the_next_sync_is_recorded(tmp_path):
+    note = write_note(tmp_path / "workspace", "memory/a.md", "Before.\n")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        memory.add("One.", to="memory/a.md")
+        note.write_text("Before.\n")
+        memory.sync()
+        added, edited = changes_of(memory)
+        assert (edited.kind, edited.after) == ("by_hand", added.before)

@@ -71,6 +71,19 @@ class UnseenChanges:
         self._max_bytes = max_bytes
         self._last = LastChanges(history)
         self._loaded = False
+        self.compared_bytes = 0
+        """Size of this machine's lines up to which every note in them was compared with the file."""
+
+    def record_written(self, start: int) -> int:
+        """Compare the notes in the lines after ``start``, which Kept wrote, with their files. Return the changes."""
+        log = self.history.log
+        size = log.folder.size(CHANGES, log.own_name)
+        start = start if start <= size else 0  # after the history was rewritten
+        lines = log.folder.read(CHANGES, log.own_name, start=start)[: size - start].splitlines()
+        changes = [change for line in lines if (change := parse_change(line, log.machine)) is not None]
+        paths = dict.fromkeys(name for change in changes for name in (change.path, change.was) if name)
+        self.compared_bytes = size
+        return self.record(dict.fromkeys(paths, ""), paths) if paths else 0
 
     def record(
         self,
@@ -91,6 +104,9 @@ class UnseenChanges:
         with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
             if self._loaded:
                 self._last.load()
+            size = self.history.log.folder.size(CHANGES, self.history.log.own_name)
+            if present is not None:
+                self.compared_bytes = size
             if present is not None:
                 gone += [path for path in self._last.own_notes() if path not in present]
             changed = [path for path, digest in notes.items() if not self._is_known(path, digest)]
@@ -102,6 +118,8 @@ class UnseenChanges:
             changes = self._plan(contents, missing, is_first=is_first)
             if changes:
                 self.history.append(changes)
+            if size == self.compared_bytes:  # no other process has written meanwhile
+                self.compared_bytes = self.history.log.folder.size(CHANGES, self.history.log.own_name)
         return len(changes)
 
     # comparing

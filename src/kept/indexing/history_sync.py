@@ -7,6 +7,7 @@ indexes the note, and finds the change recorded.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kept.config import Config
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from kept.workspace.scan import Scan
 
 META_HISTORY = "history"
-"""Name of this machine, once every note that the index has is in the history. After a failure, _INCOMPLETE or, if there
-was no name, _NEVER: then all notes are compared with the history by the next sync that has anything to do."""
+"""Name of this machine and the size of its lines that were compared with the notes, once every note that the index has
+is in the history. After a failure, _INCOMPLETE or, if there was no name, _NEVER: then all notes are compared with the
+history by the next sync that has anything to do."""
 META_PRUNED = "history_pruned"
 _INCOMPLETE = ""
 _NEVER = False
@@ -45,15 +47,31 @@ class HistorySync:
         self.problems: list[Problem] = []
 
     def is_due(self) -> bool:
-        """Return whether all notes have to be compared with the history, even if none has changed."""
-        return self._is_on and self._index.get_meta(META_HISTORY) is None
+        """Return whether notes have to be compared with the history, even if none differs from the index.
+
+        A note that Kept wrote after the last sync may have been removed or changed back since.
+        """
+        if not self._is_on:
+            return False
+        state = self._index.get_meta(META_HISTORY)
+        return state is None or (bool(state) and self._log_size(state[0]) != state[1])
+
+    def _log_size(self, machine: str) -> int:
+        try:
+            return os.stat(
+                os.path.join(self._workspace.root, ".kept", "history", "changes", f"{machine}.jsonl")
+            ).st_size
+        except OSError:
+            return 0
 
     def begin(self, scan: Scan) -> None:
-        """Compare all notes that the index has with the history, if that was not done yet, or failed."""
-        if self._is_on:
-            self._prune()
+        """Compare notes with the history: those that Kept wrote since the last sync, or all if that was never done."""
+        if not self._is_on:
+            return
+        self._prune()
         state = self._index.get_meta(META_HISTORY)
-        if not self._is_on or state:
+        if state:
+            self._attempt(lambda unseen: unseen.record_written(state[1]))
             return
         self._is_first = state != _INCOMPLETE
         with self._index.reading():
@@ -87,12 +105,13 @@ class HistorySync:
 
     def finish(self) -> None:
         """Note in the index that the history is complete, inside the caller's transaction."""
-        value: str | bool | None = None
+        value: list[str | int] | str | bool | None = None
         if self._is_on and self.problems:
             value = _NEVER if self._is_first else _INCOMPLETE
         elif self._is_on:
             try:
-                value = self._get_unseen().history.require_machine()
+                unseen = self._get_unseen()
+                value = [unseen.history.require_machine(), unseen.compared_bytes]
             except KeptError:
                 value = None
         if self._pruned is not None:
@@ -103,8 +122,11 @@ class HistorySync:
     def _record(self, notes: dict[str, str], removed: list[str], *, present: set[str] | None = None) -> None:
         own = {path: digest for path, digest in notes.items() if not os.path.isabs(path)}
         gone = [path for path in removed if not os.path.isabs(path)]
+        self._attempt(lambda unseen: unseen.record(own, gone, is_first=self._is_first, present=present))
+
+    def _attempt(self, action: Callable[[UnseenChanges], object]) -> None:
         try:
-            self._get_unseen().record(own, gone, is_first=self._is_first, present=present)
+            action(self._get_unseen())
         except KeptError as exc:
             problem = Problem(".kept/history", f"changes by other programs are not recorded: {exc.message}")
             self.problems += [problem] if problem not in self.problems else []
