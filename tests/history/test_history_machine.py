@@ -167,5 +167,5 @@ class History(RuleBasedStateMachine):
 
 TestHistory = History.TestCase
 TestHistory.settings = settings(
-    max_examples=40, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=25, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -11,7 +11,9 @@ from kept.history.note_change import NoteChange, format_change, parse_change
 from kept.values import frozen
 
 ENDING = ".jsonl"
-_BLOCK = 1 << 18
+_BLOCK = 1 << 20
+_FIRST_BLOCK = 1 << 14
+"""Block to search first: what is searched for is often near the end."""
 _OLDER_LINES = 64
 """Lines of an earlier time after which a reader stops: a clock may have been set back."""
 
@@ -105,7 +107,7 @@ class ChangeLog:
                 return None
             end = os.fstat(handle).st_size
             while end > 0:
-                end, line = _find_line_backwards(handle, end, patterns)
+                end, line = find_line_backwards(handle, end, patterns)
                 change = parse_change(line, name.removesuffix(ENDING)) if line else None
                 if change is not None and path in (change.path, change.was):
                     return change
@@ -139,20 +141,23 @@ def _iter_lines_backwards(handle: int) -> Iterator[bytes]:
     yield b"".join(reversed(pieces))
 
 
-def _find_line_backwards(handle: int, end: int, patterns: tuple[bytes, ...]) -> tuple[int, bytes]:
+def find_line_backwards(handle: int, end: int, patterns: tuple[bytes, ...]) -> tuple[int, bytes]:
     """Return the start and the bytes of the last line before ``end`` that has a pattern, or 0 and nothing."""
     overlap = max(map(len, patterns)) - 1
+    length = _FIRST_BLOCK
     while end > 0:
-        start = max(0, end - _BLOCK)
+        start = max(0, end - length)
+        length = min(4 * length, _BLOCK)
         block = os.pread(handle, end - start, start)
         match = max(block.rfind(pattern) for pattern in patterns)
         if match >= 0:
-            return _line_around(handle, start + match)
+            return line_around(handle, start + match)
         end = start + overlap if start else 0
     return 0, b""
 
 
-def _line_around(handle: int, offset: int) -> tuple[int, bytes]:
+def line_around(handle: int, offset: int) -> tuple[int, bytes]:
+    """Return the start and the bytes of the line that has this offset."""
     start = offset
     while start > 0:
         lower = max(0, start - 4096)

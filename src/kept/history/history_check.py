@@ -70,7 +70,7 @@ def repair_history(history: NoteHistory) -> None:
 
 
 def _missing_versions(history: NoteHistory, digests: set[str]) -> list[str]:
-    reader = VersionReader(history.log)
+    reader = VersionReader(history.log, is_indexed=True)
     missing = []
     for digest in digests:
         try:

@@ -136,7 +136,7 @@ class _Rewriter:
         self._history = history
         self._name = name
         self._scrub = scrub
-        self._reader = VersionReader(history.log)
+        self._reader = VersionReader(history.log, is_indexed=True)
         self._packs = PackWriter(history.folder, name.removesuffix(ENDING))
         self._packs.begin_new()
         self._last: dict[str, NoteChange] = {}

@@ -11,12 +11,14 @@ from __future__ import annotations
 import os
 import re
 from collections import OrderedDict
+from collections.abc import Iterator
 
-from kept.errors import HistoryDamaged, WorkspaceError
-from kept.history.change_log import ChangeLog
+from kept.errors import HistoryDamaged
+from kept.history.change_log import ChangeLog, find_line_backwards, line_around
 from kept.history.digest import digest_bytes
 from kept.history.history_folder import CHANGES, OBJECTS, HistoryFolder
-from kept.history.note_change import NoteChange, StoredText, parse_change
+from kept.history.note_change import StoredText, parse_change
+from kept.values import frozen
 
 INLINE_BYTES = 2_000
 """Longest piece that is stored in the line of the change, where people can read it."""
@@ -172,15 +174,27 @@ def _store_block(writer: PackWriter, contents: list[bytes]) -> list[StoredText]:
     return stored
 
 
-class VersionReader:
-    """Reads versions by their hash, from the files of all machines."""
+@frozen
+class _StoredLine:
+    """Version that a line has, and where the line is: its base is in an earlier line of the same file."""
 
-    def __init__(self, log: ChangeLog) -> None:
+    stored: StoredText
+    name: str
+    offset: int
+
+
+class VersionReader:
+    """Reads versions by their hash, from the files of all machines.
+
+    Lines are searched from the end, since most versions that people ask for are recent. ``is_indexed`` reads all lines
+    once instead, for a caller that needs all versions.
+    """
+
+    def __init__(self, log: ChangeLog, *, is_indexed: bool = False) -> None:
         self._log = log
         self._folder = log.folder
-        self._lines: dict[str, list[tuple[str, int]]] = {}
+        self._lines = self._scan() if is_indexed else None
         """Positions of the lines that have a version, by its hash."""
-        self._scanned: dict[str, int] = {}
         self._cache: OrderedDict[str, bytes] = OrderedDict()
         self._cached_bytes = 0
 
@@ -189,17 +203,14 @@ class VersionReader:
         chain: list[tuple[str, StoredText]] = []
         content: bytes | None = None
         version: str | None = digest
-        seen: set[str] = set()
+        match: _StoredLine | None = None
         while version is not None:
             content = self._cache.get(version)
             if content is not None:
                 break
-            if version in seen:
-                raise HistoryDamaged(f"The version {digest[:12]} is based on itself.")
-            seen.add(version)
-            stored = self._find_stored(version)
-            chain.append((version, stored))
-            version = stored.base
+            match = self._find(version, match)
+            chain.append((version, match.stored))
+            version = match.stored.base
         for name, stored in reversed(chain):
             content = self._apply(content or b"", stored)
             if digest_bytes(content) != name:
@@ -207,41 +218,46 @@ class VersionReader:
             self._keep(name, content)
         return content or b""
 
-    def has(self, digest: str) -> bool:
-        """Return whether a version is stored, without checking its bytes."""
-        self._scan()
-        return digest in self._lines
-
-    def _find_stored(self, digest: str) -> StoredText:
-        self._scan()
-        # The first line that has it: its base was stored before it, so a chain never leads back to where it began,
-        # as it might after an undo.
-        for name, offset in self._lines.get(digest, ()):
-            change = self._read_line(name, offset)
-            if change is not None and change.after == digest and change.stored is not None:
-                return change.stored
+    def _find(self, digest: str, later: _StoredLine | None) -> _StoredLine:
+        """Return a line that has a version. A base is searched for before the line that needs it, so that a chain never
+        leads back to where it began, as it might after an undo."""
+        for name in self._log.names() if later is None else [later.name]:
+            match = self._find_in(name, digest, None if later is None else later.offset)
+            if match is not None:
+                return match
         raise HistoryDamaged(f"The version {digest[:12]} of a note is missing from the history.")
 
-    def _scan(self) -> None:
-        """Note where each version is, in the part of each file that was appended since the last call."""
-        for name in self._log.names():
-            start = self._scanned.get(name, 0)
-            data = self._folder.read(CHANGES, name, start=start)
-            end = data.rfind(b"\n") + 1
-            for match in re.finditer(rb'"after":"([0-9a-f]{64})"', data[:end]):
-                line = data.rfind(b"\n", 0, match.start()) + 1
-                self._lines.setdefault(match[1].decode(), []).append((name, start + line))
-            self._scanned[name] = start + end
-
-    def _read_line(self, name: str, offset: int) -> NoteChange | None:
+    def _find_in(self, name: str, digest: str, end: int | None) -> _StoredLine | None:
         with self._folder.reading(CHANGES, name) as handle:
-            line = b""
-            while handle is not None and (block := os.pread(handle, 65_536, offset + len(line))):
-                newline = block.find(b"\n")
-                line += block if newline < 0 else block[:newline]
-                if newline >= 0:
-                    break
-        return parse_change(line, "")
+            if handle is None:
+                return None
+            for offset, line in self._iter_candidates(handle, name, digest, end):
+                change = parse_change(line, "")
+                if change is not None and change.after == digest and change.stored is not None:
+                    return _StoredLine(change.stored, name, offset)
+        return None
+
+    def _iter_candidates(self, handle: int, name: str, digest: str, end: int | None) -> Iterator[tuple[int, bytes]]:
+        """Yield lines before ``end`` that may have a version, the last first."""
+        end = os.fstat(handle).st_size if end is None else end
+        if self._lines is not None:
+            for file, offset in reversed(self._lines.get(digest, [])):
+                if file == name and offset < end:
+                    yield line_around(handle, offset)
+            return
+        pattern = (f'"after":"{digest}"'.encode(),)
+        while end > 0:
+            end, line = find_line_backwards(handle, end, pattern)
+            yield end, line
+
+    def _scan(self) -> dict[str, list[tuple[str, int]]]:
+        lines: dict[str, list[tuple[str, int]]] = {}
+        for name in self._log.names():
+            data = self._folder.read(CHANGES, name)
+            for match in re.finditer(rb'"after":"([0-9a-f]{64})"', data):
+                start = data.rfind(b"\n", 0, match.start()) + 1
+                lines.setdefault(match[1].decode(), []).append((name, start))
+        return lines
 
     def _apply(self, base: bytes, stored: StoredText) -> bytes:
         if stored.start > stored.end or stored.end > len(base):
@@ -269,11 +285,3 @@ class VersionReader:
         self._cached_bytes += len(content)
         while self._cached_bytes > _CACHED_BYTES and len(self._cache) > 1:
             self._cached_bytes -= len(self._cache.popitem(last=False)[1])
-
-
-def can_read(reader: VersionReader, digest: str) -> bool:
-    try:
-        reader.read(digest)
-    except WorkspaceError:
-        return False
-    return True
