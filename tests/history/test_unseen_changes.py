@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 from tests.support.histories import changes_of, log_file
 from tests.support.workspaces import open_memory, write_note
 
@@ -112,3 +114,15 @@ def test_a_note_that_was_changed_back_before_the_next_sync_is_recorded(tmp_path)
         memory.sync()
         added, edited = changes_of(memory)
         assert (edited.kind, edited.after) == ("by_hand", added.before)
+
+
+def test_a_history_that_was_deleted_begins_again(tmp_path):
+    note = write_note(tmp_path / "workspace", "memory/a.md", "Before.\n")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        shutil.rmtree(tmp_path / "workspace/.kept")
+        memory.search("Before")
+        note.write_text("After.\n")
+        memory.sync()
+        (change,) = changes_of(memory)
+        assert memory.history.read_version(change.before) == b"Before.\n"

@@ -70,7 +70,8 @@ class HistorySync:
             return
         self._prune()
         state = self._index.get_meta(META_HISTORY)
-        if state:
+        is_deleted = bool(state) and state[1] > 0 and self._log_size(state[0]) == 0
+        if state and not is_deleted:
             self._attempt(lambda unseen: unseen.record_written(state[1]))
             return
         self._is_first = state != _INCOMPLETE
