@@ -58,9 +58,7 @@ class HistorySync:
 
     def _log_size(self, machine: str) -> int:
         try:
-            return os.stat(
-                os.path.join(self._workspace.root, ".kept", "history", "changes", f"{machine}.jsonl")
-            ).st_size
+            return os.stat(os.path.join(_history_folder(self._workspace), "changes", f"{machine}.jsonl")).st_size
         except OSError:
             return 0
 
@@ -70,7 +68,7 @@ class HistorySync:
             return
         self._prune()
         state = self._index.get_meta(META_HISTORY)
-        is_deleted = bool(state) and state[1] > 0 and self._log_size(state[0]) == 0
+        is_deleted = bool(state) and state[1] > 0 and not os.path.lexists(_history_folder(self._workspace))
         if state and not is_deleted:
             self._attempt(lambda unseen: unseen.record_written(state[1]))
             return
@@ -145,4 +143,8 @@ class HistorySync:
 def _may_write(config: Config, workspace: Workspace) -> bool:
     """Return whether a sync may begin a history. It may not in a folder that was named for one run only: a search in a
     repository must not leave files there."""
-    return config.trusts_workspace or os.path.isdir(os.path.join(workspace.root, ".kept", "history"))
+    return config.trusts_workspace or os.path.isdir(_history_folder(workspace))
+
+
+def _history_folder(workspace: Workspace) -> str:
+    return os.path.join(workspace.root, ".kept", "history")  # not imported: a search does not need `kept.history`
