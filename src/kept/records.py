@@ -481,6 +481,8 @@ class Written:
     path: str
     start_line: int
     end_line: int
+    degraded: tuple[str, ...] = ()
+    """Reasons why the history lacks the change, although the note has it."""
 
     @property
     def citation(self) -> str:

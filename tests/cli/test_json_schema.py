@@ -34,6 +34,7 @@ SHARED = {
         "session",
         "entries",
         "importReport",
+        "change",
         "settingRow",
         "settingChange",
     ),
@@ -82,6 +83,8 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
     return [
         ("init", ["init", str(tmp / "fresh")]),
         ("add", ["add", "Bees fly.", "--to", "memory/bees.md"]),
+        ("history", ["history", "--diff"]),
+        ("undo", ["undo", "--dry-run"]),
         ("index", ["index"]),
         ("index", ["index", "--verbose"]),
         ("index --dry-run", ["index", "--dry-run"]),
