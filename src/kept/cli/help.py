@@ -14,7 +14,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Conversations": ("sessions", "import"),
     "Agents and clients": ("agents", "projects", "chat", "gateway", "service", "mcp", "connect", "hook"),
-    "Maintenance": ("status", "doctor", "config", "providers", "models", "bench"),
+    "Maintenance": (
+        "status", "doctor", "export", "restore", "verify", "config", "providers", "models", "bench",
+    ),
     "More": ("demo", "completion", "help", "version"),
 }  # fmt: skip
 
@@ -63,6 +65,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "hook capture": ("kept hook capture < event.json",),
     "status": ("kept status",),
     "doctor": ("kept doctor --fix",),
+    "export": (
+        "kept export kept-backup.tar.gz",
+        "kept export monday.tar.gz --since-archive kept-backup.tar.gz",
+        "kept --agent work export work.tar",
+    ),
+    "restore": ("kept restore kept-backup.tar.gz --dry-run", "kept restore kept-backup.tar.gz --workspace ~/notes"),
+    "verify": ("kept verify kept-backup.tar.gz",),
     "config": ("kept config set memory_search.query.max_results 8",),
     "config show": ("kept config show > config.yaml",),
     "config explain": ("kept config explain query",),
