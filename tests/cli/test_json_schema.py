@@ -35,7 +35,7 @@ SHARED = {
         "settingRow",
         "settingChange",
     ),
-    *("syncReport", "error", "agent"),
+    *("syncReport", "error", "agent", "problem"),
 }
 """Parts of the output of several commands."""
 
@@ -99,6 +99,9 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("projects remove", ["projects", "remove", "otter"]),
         ("status", ["status"]),
         ("doctor", ["doctor"]),
+        ("export", ["export", str(tmp / "kept.tar")]),
+        ("verify", ["verify", str(tmp / "kept.tar")]),
+        ("restore", ["restore", str(tmp / "kept.tar")]),
         ("models", ["models"]),
         ("models use", ["models", "use", "wordllama"]),
         ("models remove", ["models", "remove", "bge-small-en"]),

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from kept.archive.examination import ArchiveChain
 from kept.archive.manifest import FileRecord
-from kept.archive.member_names import AGENTS, NOTES, MemberPath, parse_member_name
+from kept.archive.member_names import AGENTS, NOTES, MemberPath, is_log, parse_member_name
 from kept.archive.places import RestorePlaces
 from kept.archive.tar_stream import CHUNK_BYTES
 from kept.config.agent_paths import AgentPaths
@@ -89,7 +89,7 @@ def _compare(
         state = os.fstat(handle)
         if not stat.S_ISREG(state.st_mode):
             return "blocked", "something that is not a file is in its place"
-        return _compare_content(handle, state.st_size, record, chain, is_log=member.root == AGENTS)
+        return _compare_content(handle, state.st_size, record, chain, grows=is_log(member.parts, root=member.root))
     except OSError as exc:
         return "blocked", f"cannot be read here ({exc.strerror})"
     finally:
@@ -97,13 +97,13 @@ def _compare(
 
 
 def _compare_content(
-    handle: int, size: int, record: FileRecord, chain: ArchiveChain, *, is_log: bool
+    handle: int, size: int, record: FileRecord, chain: ArchiveChain, *, grows: bool
 ) -> tuple[Action, str]:
     begins_alike = size >= record.size and _hash_start(handle, record.size) == record.sha256
     if begins_alike and size == record.size:
         return "same", ""
-    if begins_alike and is_log and record.path.endswith(".jsonl"):
-        return "newer", "has more lines here"
+    if begins_alike and grows:
+        return "newer", "has more at its end here"
     earlier = chain.earlier_hashes(record.path)
     if earlier and _hash_start(handle, size) in earlier:
         return "updated", ""

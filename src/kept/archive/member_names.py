@@ -103,6 +103,13 @@ def is_note_member(parts: tuple[str, ...]) -> bool:
     return not any(part.startswith(".") for part in folders) and (not name.startswith(".") or name == _HIDDEN_FILES[1])
 
 
+def is_log(parts: tuple[str, ...], *, root: str) -> bool:
+    """Return whether a file only ever grows: a record of an agent, or the history of a workspace."""
+    if root == NOTES:
+        return parts[0] == KEPT_FOLDER and parts[-1].endswith((".jsonl", ".pack"))
+    return parts[-1].endswith(".jsonl")
+
+
 def is_agent_record(parts: tuple[str, ...]) -> bool:
     """Return whether a file in the folder of an agent belongs into an archive: it is neither derived nor secret."""
     if len(parts) > _MAX_RECORD_DEPTH or any(part.startswith(".") or _DERIVED.search(part) for part in parts):

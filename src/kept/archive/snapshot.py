@@ -1,7 +1,7 @@
 """Files to pack, and one consistent copy of each while other processes write.
 
-Records are append-only: a copy ends where the file ended when it was opened. Notes are replaced as a whole by Kept, and
-changed in place by some editors: a copy is made again if the note changed meanwhile.
+Records and the history only grow: a copy ends where the file ended when it was opened. Notes are replaced as a whole by
+Kept, and changed in place by some editors: a copy is made again if the note changed meanwhile.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from kept.archive.member_names import (
     NOTES,
     REMOVED,
     is_agent_record,
+    is_log,
     is_note_member,
     is_short,
 )
@@ -55,7 +56,8 @@ class PackedFile:
     parts: tuple[str, ...]
     size: int
     """Size when it was found, for progress."""
-    is_record: bool
+    grows: bool
+    """True if it is only ever appended to."""
 
     @property
     def path(self) -> str:
@@ -100,7 +102,7 @@ def find_notes(config: Config, name: str, *, notes_only: bool, report: Report) -
     for path in sorted(paths):
         parts = tuple(path.split("/"))
         if is_note_member(parts):
-            yield from _packed(f"{NOTES}/{name}/{path}", workspace.root, parts, paths[path], report, is_record=False)
+            yield from _packed(f"{NOTES}/{name}/{path}", workspace.root, parts, paths[path], report)
 
 
 def _add(paths: dict[str, int], workspace: Workspace, absolute: str) -> None:
@@ -118,13 +120,11 @@ def find_records(folder: str, name: str, *, report: Report, removed: bool = Fals
     for parts, size in sorted(_walk(folder, report)):
         if is_agent_record(parts):
             member = "/".join((root, name, *parts))
-            yield from _packed(member, folder, parts, size, report, is_record=True)
+            yield from _packed(member, folder, parts, size, report)
 
 
-def _packed(
-    member: str, folder: str, parts: tuple[str, ...], size: int, report: Report, *, is_record: bool
-) -> Iterator[PackedFile]:
-    file = PackedFile(member, folder, parts, size, is_record)
+def _packed(member: str, folder: str, parts: tuple[str, ...], size: int, report: Report) -> Iterator[PackedFile]:
+    file = PackedFile(member, folder, parts, size, is_log(parts, root=member.partition("/")[0]))
     if is_utf8(member) and is_short(member):
         yield file
     else:
@@ -170,7 +170,7 @@ class FileCopier:
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as spool:
             handle = self._open(file)
             try:
-                yield _copy_record(handle, spool, file.path) if file.is_record else _copy_note(handle, spool)
+                yield _copy_record(handle, spool, file.path) if file.grows else _copy_note(handle, spool)
             finally:
                 os.close(handle)
 
@@ -186,7 +186,7 @@ class FileCopier:
 def _copy_record(handle: int, spool: IO[bytes], path: str) -> FileCopy:
     """Copy what a file has when it is opened. If that ends within a line, wait for the process that writes it."""
     state = os.fstat(handle)
-    if state.st_size and os.pread(handle, 1, state.st_size - 1) != b"\n":
+    if path.endswith(".jsonl") and state.st_size and os.pread(handle, 1, state.st_size - 1) != b"\n":
         try:
             with locked(path, wait_s=_LOCK_WAIT_S, purpose="writing to this file", create=False, shared=True):
                 state = os.fstat(handle)

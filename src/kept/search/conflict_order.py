@@ -18,14 +18,14 @@ _BELOW = 1e-6
 
 def put_copies_last(
     ranked: Sequence[Scored], chunks: Mapping[int, ChunkRow]
-) -> tuple[Sequence[Scored], frozenset[int]]:
+) -> tuple[list[Scored], frozenset[int]]:
     """Return the ranking with conflict copies after their notes, and the rows of these copies."""
     best: dict[str, Scored] = {}
     for scored in ranked:
         best.setdefault(chunks[scored.candidate.row].path, scored)
     copies = {path: note for path in best if (note := _note_of(path, best, chunks)) is not None}
     if not copies:
-        return ranked, frozenset()
+        return list(ranked), frozenset()
     rows = frozenset(scored.candidate.row for scored in ranked if chunks[scored.candidate.row].path in copies)
     lowered = [
         _after(scored, best[copies[chunks[scored.candidate.row].path]], copies[chunks[scored.candidate.row].path])
