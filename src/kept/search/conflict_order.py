@@ -16,9 +16,7 @@ from kept.workspace.conflict_copies import are_nearly_same, find_numbered_origin
 _BELOW = 1e-6
 
 
-def put_copies_last(
-    ranked: Sequence[Scored], chunks: Mapping[int, ChunkRow]
-) -> tuple[list[Scored], frozenset[int]]:
+def put_copies_last(ranked: Sequence[Scored], chunks: Mapping[int, ChunkRow]) -> tuple[list[Scored], frozenset[int]]:
     """Return the ranking with conflict copies after their notes, and the rows of these copies."""
     best: dict[str, Scored] = {}
     for scored in ranked:
