@@ -17,6 +17,7 @@ from kept.config import Config, LoadedConfig
 from kept.config.agents import agents_sharing_workspace
 from kept.durable import DAMAGED_ENDING, Fault, claimed, count_set_aside
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
+from kept.history.history_check import check_history, repair_history
 from kept.indexing.batch_book import BatchBookFile
 from kept.indexing.sources import find_copies, scan_transcripts
 from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
@@ -35,6 +36,7 @@ _TRANSCRIPTS_NAMED = 5
 _REBUILD = "repair the index, or rebuild it from the notes; embeddings are kept"
 _RECORDS_NAMED = 10
 _DAMAGED = "move it to a .damaged file next to it; the inbox of a running gateway is not touched"
+_UNREADABLE_LINES = "move the lines to a .damaged file next to it"
 _TORN = "cut it off; its bytes are kept in a file next to it"
 
 
@@ -54,8 +56,16 @@ def examine(memory: Memory) -> list[Check]:
     checks: list[Check] = []
     examinations: tuple[Callable[[Memory], Iterator[Check]], ...]
     examinations = (
-        *(_workspace, _permissions, _machine, _integrity),
-        *(_freshness, _unindexed, _sessions, _receipts, _records),
+        _workspace,
+        _permissions,
+        _machine,
+        _integrity,
+        _freshness,
+        _unindexed,
+        _sessions,
+        _receipts,
+        _records,
+        _history,
     )
     if not os.path.isdir(memory.workspace.root):  # an index that is missing too is not created for it
         has_index = os.path.exists(memory.index_service.path)
@@ -95,6 +105,7 @@ def repair(memory: Memory, before: list[Check], *, progress: Progress | None = N
         "integrity": lambda: memory.index_service.mend(progress=progress),
         "sessions": lambda: _repair_last_lines(memory),
         "records": lambda: mend_faults(memory.config, memory.clock),
+        "history": lambda: repair_history(memory.history),
         "freshness": lambda: memory.sync(force=_has_hidden_changes(memory), progress=progress),
     }
     wrong = {check.name for check in before if not check.ok}
@@ -277,6 +288,18 @@ def _records(memory: Memory) -> Iterator[Check]:
         quarantined = count_quarantined(memory.config)
         set_aside = "; ".join(f"{count} lines were moved to {path}" for path, count in quarantined.items())
         yield Check("records", True, set_aside or "inbox, ledgers and batches, all readable")
+
+
+def _history(memory: Memory) -> Iterator[Check]:
+    """Read every change and every old version of the notes. The notes themselves do not depend on them."""
+    if not memory.config.agent.history.enabled and not memory.history.log.names():
+        return
+    state = check_history(memory.history)
+    for fault in state.faults:
+        remedy = _UNREADABLE_LINES if fault.is_repairable else ""
+        yield Check("history", False, f"{fault.reason} Notes are not affected.", remedy)
+    if not state.faults:
+        yield Check("history", True, f"{_plural(state.changes, 'change')}, all readable")
 
 
 def _receipts(memory: Memory) -> Iterator[Check]:
