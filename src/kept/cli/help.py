@@ -10,7 +10,8 @@ from kept.errors import UsageError
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Notes and search": (
-        "init", "add", "search", "get", "list", "recent", "history", "undo", "tags", "links", "index", "watch",
+        "init", "add", "search", "get", "list", "recent", "history", "undo", "why", "tags", "links", "index",
+        "watch",
     ),
     "Conversations": ("sessions", "import"),
     "Agents and clients": ("agents", "projects", "chat", "gateway", "service", "mcp", "connect", "hook"),
@@ -67,6 +68,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "hook capture": ("kept hook capture < event.json",),
     "status": ("kept status",),
     "doctor": ("kept doctor --fix",),
+    "why": ("kept why memory/2026-03-02.md#L12", "kept why telegram:5054"),
     "export": (
         "kept export backup.tar.gz",
         "kept export monday.tar.gz --since-archive backup.tar.gz",

@@ -48,6 +48,7 @@ COMMANDS = {
     "service": "kept.cli.service_command",
     "status": "kept.cli.status",
     "doctor": "kept.cli.doctor",
+    "why": "kept.cli.why",
     "export": "kept.cli.export",
     "restore": "kept.cli.restore",
     "verify": "kept.cli.verify",
