@@ -46,6 +46,7 @@ NAMES = [
     "agents/main/a/b/c/d/e.jsonl",
     "service.env",
     f"notes/main/{'x' * 256}.md",
+    "elsewhere/two\nlines.md",
     f"notes/main/{'/'.join(['d' * 200] * 30)}/a.md",
 ]
 KINDS = [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE]
@@ -129,6 +130,9 @@ def test_a_manifest_that_does_not_agree_is_refused(refused, tmp_path, records, r
         header(agents=[{"name": "main", "notes": "main", "workspace": None, "layout": "x"}]),
         header(base={"id": 1}),
         header(id=None),
+        header(created="yesterday"),
+        header(created="0001-01-01T00:00:00+14:00"),
+        header(created="2026-03-02T00:00:00"),
     ],
 )
 def test_a_malformed_header_is_refused(refused, tmp_path, head):

@@ -19,6 +19,7 @@ from kept.config import load_config
 from kept.errors import ArchiveDamaged, UsageError
 from tests.support.archives import ELSEWHERE, SECRETS, canonical, fill_home
 from tests.support.files import tree_of, write_file
+from tests.support.workspaces import open_memory
 
 
 @pytest.fixture
@@ -166,6 +167,14 @@ def test_an_archive_that_exists_is_not_replaced_unasked(filled, tmp_path):
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
 
 
+def test_notes_that_are_not_there_are_reported(filled, tmp_path):
+    (filled / "workspace").rename(tmp_path / "unplugged")
+    report = export(filled, tmp_path / "kept.tar")
+    assert [(problem.path, problem.reason) for problem in report.problems] == [
+        (str(filled / "workspace"), "does not exist, so the archive has no notes of main")
+    ]
+
+
 # incremental
 
 
@@ -270,3 +279,18 @@ def test_a_changed_byte_is_found(filled, tmp_path):
     with pytest.raises(ArchiveDamaged, match="does not match its checksum"):
         restore(tmp_path / "kept.tar", tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_histories_of_two_machines_merge_by_restoring_one_on_the_other(tmp_path):
+    for machine in ("desk", "laptop"):
+        with open_memory(tmp_path / machine, home=tmp_path / machine / "home") as memory:
+            memory.add(f"Written on the {machine}.", to=f"memory/{machine}.md")
+    loaded = load_config(home=str(tmp_path / "desk/home"), workspace=str(tmp_path / "desk/workspace"))
+    export_archive(loaded, str(tmp_path / "desk.tar"))
+    report = restore(tmp_path / "desk.tar", tmp_path / "laptop/home", workspace=str(tmp_path / "laptop/workspace"))
+    assert report.kept == ()
+    with open_memory(tmp_path / "laptop", home=tmp_path / "laptop/home") as memory:
+        memory.sync()
+        changes = {change.path: change.machine for change in memory.changes()}
+    assert {*changes} == {"memory/desk.md", "memory/laptop.md"}
+    assert changes["memory/desk.md"] != changes["memory/laptop.md"]

@@ -15,6 +15,7 @@ from kept.archive.tar_stream import TarMember, TarReader, opened_archive
 from kept.errors import ArchiveDamaged, ArchiveError, ArchiveIncomplete, ArchiveRefused
 from kept.records import Problem, Progress
 from kept.values import frozen
+from kept.workspace.workspace import show_path
 
 _MAX_CHAIN = 10_000
 
@@ -71,7 +72,7 @@ def _require_sound(path: str, problems: Sequence[Problem]) -> None:
     if problems:
         first = problems[0]
         more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
-        raise ArchiveDamaged(f"{path}: {first.path}: {first.reason}{more}.")
+        raise ArchiveDamaged(f"{path}: {show_path(first.path)}: {first.reason}{more}.")
 
 
 def examine_archive(path: str, *, progress: Progress | None = None) -> ExaminedArchive:
@@ -121,9 +122,9 @@ class _Pass:
         name = member.name
         target = parse_member_name(name)
         if isinstance(target, str):
-            raise self._refused(f"the name '{ascii(name)[1:-1][:200]}' {target}")
+            raise self._refused(f"the name '{show_path(name)}' {target}")
         if name in self._seen:
-            raise self._refused(f"it has '{name}' twice")
+            raise self._refused(f"it has '{show_path(name)}' twice")
         digest = hashlib.sha256()
         for block in member.blocks():
             digest.update(block)
@@ -144,13 +145,13 @@ class _Pass:
         folders: set[str] = set()
         for name in records:
             if name != HEADER and isinstance(reason := parse_member_name(name), str):
-                raise self._refused(f"the name '{ascii(name)[1:-1][:200]}' {reason}")
+                raise self._refused(f"the name '{show_path(name)}' {reason}")
             folder = name.rpartition("/")[0]
             while folder and folder not in folders:
                 folders.add(folder)
                 folder = folder.rpartition("/")[0]
         for name in folders & records.keys():
-            raise self._refused(f"'{name}' is both a file and a folder")
+            raise self._refused(f"'{show_path(name)}' is both a file and a folder")
 
     def _compare(self) -> list[Problem]:
         assert self._records is not None
@@ -209,9 +210,8 @@ def _find_base(path: str, reference: BaseReference, bases: Sequence[str]) -> str
     for candidate in candidates:
         if os.path.isfile(candidate) and _read_id(candidate) == reference.id:
             return candidate
-    raise ArchiveIncomplete(
-        f"{path}: it builds on {reference.file} of {reference.created} (id {reference.id}), which is not here."
-    )
+    base = f"{show_path(reference.file)} of {show_path(reference.created)} (id {show_path(reference.id)})"
+    raise ArchiveIncomplete(f"{path}: it builds on {base}, which is not here.")
 
 
 def _read_id(path: str) -> str | None:

@@ -11,14 +11,16 @@ archive that the header names as ``base``, or in one before that.
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 from collections.abc import Iterable
 from typing import Any, BinaryIO
 
 from kept.errors import ArchiveDamaged, ArchiveRefused
-from kept.limits import INT64_MAX
+from kept.limits import INT64_MAX, is_time
 from kept.values import frozen
+from kept.workspace.workspace import show_path
 
 FORMAT = "kept-archive"
 VERSION = 1
@@ -138,7 +140,7 @@ def read_header(path: str, raw: bytes) -> ArchiveHeader:
     try:
         return ArchiveHeader(
             id=_text(tree["id"]),
-            created=_text(tree["created"]),
+            created=_time(tree["created"]),
             kept=_text(tree["kept"]),
             agents=tuple(map(_read_agent, _list(tree["agents"]))),
             base=None if tree["base"] is None else _read_base(tree["base"]),
@@ -177,7 +179,7 @@ def read_manifest(path: str, blocks: Iterable[bytes]) -> dict[str, FileRecord]:
             continue
         record = _read_record(path, tree)
         if record.path in records:
-            raise ArchiveRefused(f"{path}: its manifest names '{record.path}' twice.")
+            raise ArchiveRefused(f"{path}: its manifest names '{show_path(record.path)}' twice.")
         records[record.path] = record
         digest.update(line + b"\n")
     if end is None or end.get("files") != len(records) or end.get("sha256") != digest.hexdigest():
@@ -222,6 +224,13 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
     return value
+
+
+def _time(value: Any) -> str:
+    when = dt.datetime.fromisoformat(_text(value))
+    if when.tzinfo is None or not is_time(when):
+        raise ValueError(value)
+    return _text(value)
 
 
 def _list(value: Any) -> list[Any]:

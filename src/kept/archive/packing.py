@@ -191,7 +191,9 @@ class _Packer:
         files: list[PackedFile] = []
         for source in sources:
             config = source.loaded.config
-            if source.notes == config.agent_id and os.path.isdir(config.workspace):
+            if source.notes == config.agent_id and not os.path.isdir(config.workspace):
+                self.report(config.workspace, f"does not exist, so the archive has no notes of {config.agent_id}")
+            elif source.notes == config.agent_id:
                 files += find_notes(config, source.notes, notes_only=notes_only, report=self.report)
             files += find_records(config.paths.folder, config.agent_id, report=self.report)
         removed = os.path.join(loaded.config.home, REMOVED_FOLDER)

@@ -17,6 +17,7 @@ from typing import IO, Any, BinaryIO, cast
 from kept.errors import ArchiveDamaged, ArchiveRefused, UsageError
 from kept.sessions.importers.source import open_regular
 from kept.values import frozen
+from kept.workspace.workspace import show_path
 
 BLOCK = tarfile.BLOCKSIZE
 CHUNK_BYTES = 1 << 18
@@ -178,10 +179,10 @@ class TarReader:
             return None
         name = extended.get("path", header.name)
         if header.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
-            raise self._refused(f"'{_shown(name)}' is {_KINDS.get(header.type, 'not a plain file')}")
+            raise self._refused(f"'{show_path(name)}' is {_KINDS.get(header.type, 'not a plain file')}")
         size = int(extended["size"]) if extended.get("size", "").isdecimal() else header.size
         if not 0 <= size < 1 << 50:
-            raise self._refused(f"'{_shown(name)}' has an impossible size")
+            raise self._refused(f"'{show_path(name)}' has an impossible size")
         return TarMember(name, size, self)
 
     def _read_header(self) -> tarfile.TarInfo | None:
@@ -212,7 +213,7 @@ class TarReader:
             record, data = data[len(length) + 1 : int(length)], data[int(length) :]
             key, _, value = record.removesuffix(b"\n").partition(b"=")
             if key not in (b"path", b"size", b"mtime"):
-                raise self._refused(f"an extended header has '{_shown(key.decode('utf-8', 'replace'))}'")
+                raise self._refused(f"an extended header has '{show_path(key.decode('utf-8', 'replace'))}'")
             records[key.decode()] = value.decode("utf-8", "surrogateescape")
         return records
 
@@ -249,7 +250,3 @@ class TarReader:
 
     def _refused(self, reason: str) -> ArchiveRefused:
         return ArchiveRefused(f"{self.path}: {reason}.")
-
-
-def _shown(name: str) -> str:
-    return ascii(name)[1:-1][:200]
