@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 import os
 from collections.abc import Iterator
@@ -53,6 +52,8 @@ class ChangeLog:
 
     def iter_newest(self, *, since: str | None = None) -> Iterator[NoteChange]:
         """Yield changes, newest first. Only the end of each file is read for the changes since a time."""
+        import heapq  # not needed to record a change
+
         files = [self._iter_file(name, since) for name in self.names()]
         seen: set[str] = set()
         for change in heapq.merge(*files, key=lambda change: change.time, reverse=True):

@@ -31,18 +31,23 @@ MACHINE_FILE = "machine-id"
 _MIN_PREFIX = 4
 
 
-def get_machine(home: str) -> str:
-    """Return the random name of this machine, which the home folder keeps. Create it if there is none."""
+def find_machine(home: str) -> str:
+    """Return the random name of this machine, which the home folder keeps; empty if there is none yet."""
     path = os.path.join(home, MACHINE_FILE)
     try:
-        with open(path, encoding="ascii") as file:
-            name = file.read(64).strip()
-        if name.isalnum():
-            return name
-    except (OSError, UnicodeDecodeError):
-        pass
-    name = new_id()
-    write_atomic(path, f"{name}\n".encode())
+        with open(path, "rb", buffering=0) as file:
+            name = (file.read(64) or b"").strip().decode("utf-8", "replace")
+        return name if name.isascii() and name.isalnum() else ""
+    except OSError:
+        return ""
+
+
+def get_machine(home: str) -> str:
+    """Return the random name of this machine. Create it if there is none."""
+    name = find_machine(home)
+    if not name:
+        name = new_id()
+        write_atomic(os.path.join(home, MACHINE_FILE), f"{name}\n".encode())
     return name
 
 
@@ -62,8 +67,13 @@ class NoteHistory:
     @property
     def log(self) -> ChangeLog:
         if self._log is None:
-            self._log = ChangeLog(self.folder, get_machine(self._home))
+            self._log = ChangeLog(self.folder, find_machine(self._home))
         return self._log
+
+    def require_machine(self) -> str:
+        """Return the name of this machine, for the first change that it records."""
+        self.log.machine = self.log.machine or get_machine(self._home)
+        return self.log.machine
 
     @property
     def versions(self) -> VersionReader:
@@ -73,7 +83,7 @@ class NoteHistory:
 
     @property
     def packs(self) -> PackWriter:
-        return PackWriter(self.folder, self.log.machine)
+        return PackWriter(self.folder, self.require_machine())
 
     # reading
 
@@ -154,8 +164,13 @@ class NoteHistory:
         change = self.new_change(path, before, digest, kind="baseline" if last is None else "by_hand")
         if content is not None:
             change = replace(change, stored=self.store(content, base=own if last is own else None))
-        self.log.append([change])
+        self.append([change])
         return change
+
+    def append(self, changes: list[NoteChange]) -> None:
+        """Append the lines of changes. The caller holds the lock of the workspace."""
+        self.require_machine()
+        self.log.append(changes)
 
     def store(
         self,
@@ -252,7 +267,7 @@ class HistoryRecorder:
             change = replace(change, stored=base.stored)
         elif after is not None:
             change = replace(change, stored=history.store(after, base=base, before=before))
-        history.log.append([change])
+        history.append([change])
         self.changes.append(change)
 
     def _commit(self, path: str, was: str | None) -> None:

@@ -101,7 +101,7 @@ class UnseenChanges:
                 missing = [path for path in gone if self._is_gone(opened, path)]
             changes = self._plan(contents, missing, is_first=is_first)
             if changes:
-                self.history.log.append(changes)
+                self.history.append(changes)
         return len(changes)
 
     # comparing

@@ -92,7 +92,7 @@ class HistorySync:
             value = _NEVER if self._is_first else _INCOMPLETE
         elif self._is_on:
             try:
-                value = self._get_unseen().history.log.machine
+                value = self._get_unseen().history.require_machine()
             except KeptError:
                 value = None
         if self._pruned is not None:
