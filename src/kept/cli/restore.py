@@ -45,7 +45,7 @@ def command(
 ) -> None:
     """Bring back notes, conversations and settings from an archive of 'kept export'.
 
-    The archive is checked first. A file that is here with another content is kept and listed. With --agent, only that
+    ARCHIVE is checked first. A file that is here with another content is kept and listed. With --agent, only that
     agent is restored; --workspace names the folder for its notes. Run it again if it was interrupted. To bring back a
     conversation that you deleted: kept sessions restore
     """

@@ -29,7 +29,7 @@ _DAMAGED = 13
 def command(path: str, bases: tuple[str, ...], as_json: bool) -> None:
     """Check an archive of 'kept export': every file, and the archives that it builds on.
 
-    Exits with 13 if a file is missing, changed or unexpected. Nothing is changed.
+    Exits with 13 if a file of ARCHIVE is missing, changed or unexpected. Nothing is changed.
     """
     from kept.archive.examination import examine_chain
 

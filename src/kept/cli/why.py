@@ -18,15 +18,15 @@ _SHOWN = 50
 
 
 @click.command("why")
-@click.argument("reference", metavar="CITATION|SESSION")
+@click.argument("reference", metavar="REFERENCE")
 @json_option
 @click.pass_obj
 def command(options: Globals, reference: str, as_json: bool) -> None:
     """Show where a passage came from, or what was made of a conversation.
 
-    CITATION is a passage of a note (memory/ideas.md#L3-L9) or a whole note: its conversation lines, the import, and the
-    change that brought it. SESSION is the id or key of a session, or a citation of its transcript: the notes that name
-    it, and what was written in it.
+    REFERENCE is a passage (memory/ideas.md#L3-L9) or a whole note, for its conversation lines, the import, and the
+    change that brought it. Or it is the id or key of a session, or a citation of its transcript, for the notes that
+    name it, and what was written in it.
     """
     from kept.app import open_memory, open_sessions
     from kept.provenance import PassageOrigin, trace
