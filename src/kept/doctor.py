@@ -19,7 +19,7 @@ from kept.durable import DAMAGED_ENDING, Fault, claimed, count_set_aside
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
 from kept.history.history_check import check_history, repair_history
 from kept.indexing.batch_book import BatchBookFile
-from kept.indexing.sources import scan_transcripts
+from kept.indexing.sources import find_copies, scan_transcripts
 from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
 from kept.memory import Memory
 from kept.records import Progress
@@ -30,6 +30,7 @@ from kept.store.integrity import check_index
 from kept.values import frozen
 from kept.workspace.daily import get_daily_notes
 from kept.workspace.survey import survey_workspace
+from kept.workspace.synchronised import find_synchronised
 
 _TRANSCRIPTS_NAMED = 5
 _REBUILD = "repair the index, or rebuild it from the notes; embeddings are kept"
@@ -57,6 +58,7 @@ def examine(memory: Memory) -> list[Check]:
     examinations = (
         _workspace,
         _permissions,
+        _machine,
         _integrity,
         _freshness,
         _unindexed,
@@ -186,6 +188,19 @@ def _freshness(memory: Memory) -> Iterator[Check]:
         yield Check("notes", False, f"{problem.path}: {problem.reason}")
     for path, reason in warnings:
         yield Check("notes", True, f"{path}: {reason}")
+    for copy in find_copies(scan, memory.workspace, memory.settings):
+        yield Check("notes", True, f"{copy.path}: {copy.reason}", warning=True)
+
+
+def _machine(memory: Memory) -> Iterator[Check]:
+    """Report an index in a folder that is synchronised: SQLite files that two machines write get damaged."""
+    path = os.path.realpath(memory.index_service.path)
+    folder = find_synchronised(path, workspace=memory.workspace.root)
+    if folder:
+        detail = f"The index is in {folder}, which other machines may have too: each needs an index of its own."
+        yield Check("machine", True, detail, "keep the home elsewhere: --home or KEPT_HOME", warning=True)
+    else:
+        yield Check("machine", True, "the index is on this machine only, not among the notes")
 
 
 def _unindexed(memory: Memory) -> Iterator[Check]:

@@ -56,6 +56,10 @@
     │   ├── NotSent             the reply certainly did not leave; sending it again is safe
     │   └── DeliveryRefused     the reply did not leave and never will
     ├── ServiceError            the system's service manager could not be used
+    ├── ArchiveError            an archive of `kept export`
+    │   ├── ArchiveRefused      not such an archive, or one that was made to do harm
+    │   ├── ArchiveDamaged      truncated, or with a checksum that does not match
+    │   └── ArchiveIncomplete   an archive that it builds on is missing
     └── SessionError
         ├── SessionNotFound
         ├── SessionAmbiguous    an id prefix that matches more than one session
@@ -369,6 +373,25 @@ class ServiceError(KeptError):
     code = "service"
 
 
+class ArchiveError(KeptError):
+    code = "archive"
+
+
+class ArchiveRefused(ArchiveError):
+    code = "archive_refused"
+    default_hint = "Nothing was changed. Name an archive that 'kept export' made."
+
+
+class ArchiveDamaged(ArchiveError):
+    code = "archive_damaged"
+    default_hint = "Nothing was changed. 'kept verify ARCHIVE' lists the damage; use another copy."
+
+
+class ArchiveIncomplete(ArchiveError):
+    code = "archive_incomplete"
+    default_hint = "Nothing was changed. Put it beside this one, or name it with --base."
+
+
 class SessionError(KeptError):
     code = "session"
 
@@ -462,6 +485,7 @@ STATUSES: dict[type[KeptError], ErrorStatus] = {
     ModelRefused: ErrorStatus(10, 500, _INTERNAL_ERROR),
     ModelSilent: ErrorStatus(10, 500, _INTERNAL_ERROR),
     ServiceError: ErrorStatus(12, 500, _INTERNAL_ERROR),
+    ArchiveError: ErrorStatus(13, 500, _INTERNAL_ERROR),
     ChannelError: ErrorStatus(11, 500, _INTERNAL_ERROR),
     QueueFull: ErrorStatus(11, 503, _INTERNAL_ERROR),
     ConversationFull: ErrorStatus(11, 429, _INTERNAL_ERROR),

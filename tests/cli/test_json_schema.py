@@ -38,7 +38,7 @@ SHARED = {
         "settingRow",
         "settingChange",
     ),
-    *("syncReport", "error", "agent"),
+    *("syncReport", "error", "agent", "problem", "originSession"),
 }
 """Parts of the output of several commands."""
 
@@ -107,6 +107,11 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("projects remove", ["projects", "remove", "otter"]),
         ("status", ["status"]),
         ("doctor", ["doctor"]),
+        ("why", ["why", "memory/bees.md#L1"]),
+        ("why", ["why", session]),
+        ("export", ["export", str(tmp / "kept.tar")]),
+        ("verify", ["verify", str(tmp / "kept.tar")]),
+        ("restore", ["restore", str(tmp / "kept.tar")]),
         ("models", ["models"]),
         ("models use", ["models", "use", "wordllama"]),
         ("models remove", ["models", "remove", "bge-small-en"]),

@@ -59,6 +59,7 @@ from kept.store.index import Index
 from kept.store.vectors import quantise
 from kept.values import frozen
 from kept.workspace.daily import DailyNotes
+from kept.workspace.scan import may_be_copy
 
 _WINDOW_LINES = 12
 _LISTED = (ScorePart("listed", 1.0, "from that time"),)
@@ -174,7 +175,12 @@ def _rank(
         ranked = lift_exact(ranked, exact.compare(exact_chunks, given_titles))
     certain = max(settings.min_score, LIKELY_FROM)
     ranked = move_last(ranked, questions - left_out, min_score=certain)
-    arrangement = arrange(ranked, pool, query.text, min_score=certain, by_time=not periods)
+    copies: frozenset[int] = frozenset()
+    if any(may_be_copy(pool.chunks[scored.candidate.row].path) for scored in ranked):
+        from kept.search.conflict_order import put_copies_last
+
+        ranked, copies = put_copies_last(ranked, pool.chunks)
+    arrangement = arrange(ranked, pool, query.text, min_score=certain, by_time=not periods, undated=copies)
     return _Ranking(pool, arrangement, left_out, degraded)
 
 
