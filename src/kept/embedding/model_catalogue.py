@@ -75,6 +75,8 @@ class CatalogueModel:
     query_prefix: str = ""
     scale: tuple[float, float] | None = None
     """Cosines of unrelated and of agreeing texts: measuring them would cost a cold search 0.1 s."""
+    weight: float | None = None
+    """Share of a score that its vectors have earned, if it has a scale. Chosen on folds: docs/tasks/local-models.md."""
     query_ms: float | None = None
     """CPU time of a query of ten words in a running process."""
     chunk_ms: float | None = None
@@ -181,6 +183,7 @@ CATALOGUE: dict[str, CatalogueModel] = {
             packages=NEURAL,
             query_prefix="Represent this sentence for searching relevant passages: ",
             scale=(0.4871, 0.8181),
+            weight=0.4,
             query_ms=6,
             chunk_ms=20,
             recall={"project_notes": 0.92},

@@ -50,7 +50,15 @@ class OnnxEmbedder:
 
     is_slow = True
 
-    def __init__(self, path: str, settings: LocalModelSettings, *, calibration: Calibration | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        settings: LocalModelSettings,
+        *,
+        calibration: Calibration | None = None,
+        languages: tuple[str, ...] = (),
+    ) -> None:
+        self.languages = languages
         require_packages("onnxruntime", "tokenizers", extra="neural")
         self._files = get_onnx_files(path)
         declaration = read_declaration(self._files.folder, pooling=settings.pooling)
