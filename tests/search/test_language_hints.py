@@ -23,7 +23,7 @@ def hints(memory: Memory, question: str) -> list[str]:
     return [reason for reason in memory.search(question).degraded if HINT in reason]
 
 
-@pytest.mark.parametrize("question", ["Wann ist der Termin beim Zahnarzt?", "牙医预约是什么时候", "когда приём у врача"])
+@pytest.mark.parametrize("question", ["Wann ist der Termin beim Zahnarzt?", "什么时候看牙医", "когда приём"])
 def test_a_question_in_another_language_than_the_notes_gets_one_hint(memory, question):
     assert len(hints(memory, question)) == 1
 

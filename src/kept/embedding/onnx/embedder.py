@@ -49,8 +49,8 @@ class OnnxEmbedder:
     Each core computes texts of its own: that scales, whereas several threads on one short text mostly wait. Without
     ``calibration``, the scale is measured, once per process.
 
-    A query in a script that an English model cannot read has no vector, so words alone answer it. The model's vectors of
-    such texts are hardly about their content: recall@10 fell from 0.98 to 0.87 on Thai notes and to 0.95 on Chinese.
+    A query in a script that an English model cannot read has no vector, so words alone answer it. The model's vectors
+    of such texts are hardly about their content: recall@10 fell from 0.98 to 0.87 on Thai notes, to 0.95 on Chinese.
     """
 
     is_slow = True
