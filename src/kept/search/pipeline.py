@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from kept.config import QuerySettings
-from kept.embedding.base import Embedder
+from kept.embedding.base import BlendingEmbedder, Embedder
 from kept.errors import EmbeddingError, StoreDamaged
 from kept.records import (
     LIKELY_FROM,
@@ -77,13 +77,23 @@ class IndexSearchResult:
 
 def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | None, tuple[str, ...]]:
     """Return the vector of a query, or None and the reason."""
+    text = redact(query.text)
     try:
-        matrix = embedder.embed([redact(query.text)], role="query")
+        matrix = embedder.embed([text], role="query")
         calibration = embedder.calibration  # a local model measures it, so this may fail as well
     except EmbeddingError as exc:
         return None, (f"Searching by word only: {exc.message}",)
     code = quantise(matrix.data)
-    return (QueryVector(code, embedder.identity.key, calibration) if any(code) else None), ()
+    if not any(code):
+        return None, ()
+    identity = embedder.identity.key
+    blend = partial(_blend, embedder, matrix.data, text, identity) if isinstance(embedder, BlendingEmbedder) else None
+    return QueryVector(code, identity, calibration, blend, getattr(embedder, "languages", ())), ()
+
+
+def _blend(embedder: BlendingEmbedder, row: bytes, text: str, identity: str, unknown: float) -> QueryVector:
+    blended, calibration = embedder.blend_query(row, text, unknown=unknown)
+    return QueryVector(quantise(blended), identity, calibration)
 
 
 def search_index(
@@ -120,7 +130,14 @@ def search_index(
 
             degraded += explain_unknown_tags(index.live, filters)
         titles = _read_titles(index, (window[0] for _, window in selection.hits))
-    return _make_result(selection, ranking, index.path, degraded, titles)
+    result = _make_result(selection, ranking, index.path, degraded, titles)
+    if vector and vector.languages and all(hit.grade == "weak" for hit in result.hits):
+        from kept.search.language_hints import suggest_model
+
+        with index.reading():
+            hints = suggest_model(index.words, query.text, vector.languages)
+        result = replace(result, degraded=(*result.degraded, *hints))
+    return result
 
 
 @frozen
