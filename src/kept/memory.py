@@ -20,6 +20,7 @@ from kept.records import (
     BrokenLinks,
     Filter,
     Listing,
+    NearFact,
     NoteLinks,
     Passage,
     Preview,
@@ -216,7 +217,17 @@ class Memory:
             by_tool=by_tool,
             project=name,
             again=again,
+            near=() if again else self._find_near(text, name),
         )
+
+    def _find_near(self, text: str, project: str | None) -> Iterable[NearFact]:
+        """Return the lines of all notes that a text repeats or seems to change, if the index is in use already."""
+        service: IndexService | None = vars(self).get("_service")
+        if service is None or not self.settings.enabled:
+            return ()
+        from kept.indexing.near_facts import find_indexed_near
+
+        return find_indexed_near(service, text, self._view().scope(project) if project else None)
 
     def find_project(self, folder: str | os.PathLike[str] = ".") -> str | None:
         """Return the name of the project that a folder belongs to, by the remote of its repository, or None."""

@@ -26,6 +26,7 @@ SHARED = {
     *(
         "hit",
         "occurrence",
+        "validity",
         "period",
         "link",
         "file",

@@ -10,7 +10,7 @@ from kept.errors import UsageError
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Notes and search": (
-        "init", "add", "search", "get", "list", "recent", "tags", "links", "index", "watch",
+        "init", "add", "search", "get", "list", "recent", "tags", "links", "tidy", "index", "watch",
     ),
     "Conversations": ("sessions", "import"),
     "Agents and clients": ("agents", "projects", "chat", "gateway", "service", "mcp", "connect", "hook"),
@@ -27,6 +27,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "recent": ("kept recent -n 10",),
     "tags": ("kept tags",),
     "links": ("kept links MEMORY.md", "kept links --broken"),
+    "tidy": ("kept tidy", "kept tidy --apply 1 --apply 3"),
     "index": ("kept index --dry-run",),
     "watch": ("kept watch",),
     "sessions": ("kept sessions list -n 5",),

@@ -32,6 +32,7 @@ COMMANDS = {
     "recent": "kept.cli.recent_changes",
     "tags": "kept.cli.tags",
     "links": "kept.cli.links",
+    "tidy": "kept.cli.tidy",
     "index": "kept.cli.index",
     "watch": "kept.cli.watch",
     "sessions": "kept.cli.sessions",

@@ -21,6 +21,8 @@ MAX_FACT_CHARS = 400
 """A longer text is not one fact."""
 _MAX_NEAR = 3
 _LONGEST_WORDS = 4
+_MAX_LINES = 20
+"""Lines of a note that are compared: the last ones are the newest."""
 _MIN_SHARED_WORDS, _MIN_SHARE = 2, 0.5
 _NEAR_MEANING_SHARE = 0.34
 """Share of words in common that is enough for two facts that are near in meaning."""
@@ -83,27 +85,41 @@ def find_near_facts(text: str, note: str, path: str) -> list[NearFact]:
 
     Most notes have no such line, and are not taken apart: `kept add` should not become slower.
     """
-    if not _may_have_near(text.lower(), note):
+    numbers = _may_be_near(text.lower(), note)
+    if not numbers:
         return []
-    from kept.workspace.statements import read_statements
+    from kept.workspace.mark_words import may_be_marked
+    from kept.workspace.statements import read_statements, read_statements_at
 
-    return match_statements(text, note, path, read_statements(note))
+    lines = note.split("\n")
+    if any(line.startswith("#") and may_be_marked(line) for line in lines):  # what is below it may have ended
+        wanted = set(numbers)
+        statements = [
+            statement
+            for statement in read_statements(note)
+            if not wanted.isdisjoint(range(statement.first_line, statement.last_line + 1))
+        ]
+    else:
+        statements = read_statements_at(lines, numbers)
+    return match_statements(text, note, path, statements)
 
 
-def _may_have_near(text: str, note: str) -> bool:
-    """Return whether a line of a note has two of the longest words of a text."""
+def _may_be_near(text: str, note: str) -> list[int]:
+    """Return the numbers of the last lines of a note that have two of the longest words of a text."""
     longest = sorted(set(re.findall(r"\w+", text)), key=len)[-_LONGEST_WORDS:]
     note = note.lower()
     known = [word for word in longest if word in note]
     least = min(_MIN_SHARED_WORDS, len(longest))
-    return len(known) >= least and any(sum(word in line for word in known) >= least for line in note.split("\n"))
+    if len(known) < least:
+        return []
+    lines = enumerate(note.split("\n"), 1)
+    return [number for number, line in lines if sum(word in line for word in known) >= least][-_MAX_LINES:]
 
 
 def match_statements(
     text: str, note: str, path: str, statements: Iterable[Statement], *, is_near: bool = False
 ) -> list[NearFact]:
     """Return those of the statements of a note that a fact repeats or seems to change, except if they ended."""
-    from kept.workspace.line_edit import digest_of_lines
     from kept.workspace.validity import read_line
 
     new, lines = FactWords.of(read_line(text).text), note.split("\n")
@@ -113,6 +129,8 @@ def match_statements(
             continue
         relation = compare_facts(new, FactWords.of(statement.text), is_near=is_near)
         if relation is not None:
+            from kept.workspace.line_edit import digest_of_lines
+
             first, last = statement.first_line, statement.last_line
             raw = "\n".join(lines[first - 1 : last])
             near.append(NearFact(path, first, last, raw.strip(), relation, digest_of_lines(raw)))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from kept.durable import locked, write_atomic
-from kept.errors import CitationMismatch, NoteTooLarge
+from kept.errors import CitationMismatch, KeptError, NoteTooLarge
 from kept.records import cite
 from kept.values import frozen
 from kept.workspace.notes import LOCK_WAIT_S
@@ -90,3 +90,15 @@ def _new_lines(edit: LineEdit, last: bytes) -> bytes:
         return b""
     end = next((end for end in (b"\r\n", b"\n", b"\r") if last.endswith(end)), b"")
     return edit.text.encode().replace(b"\n", end or b"\n") + end
+
+
+def edits_fit(workspace: Workspace, edits: Sequence[LineEdit], *, max_bytes: int) -> bool:
+    """Return whether the lines of all edits still read as they were seen."""
+    try:
+        with OpenWorkspace(workspace) as opened:
+            for path in dict.fromkeys(edit.path for edit in edits):
+                note = opened.read(workspace.locate(path), max_bytes=max_bytes)
+                _edited(note, path, [edit for edit in edits if edit.path == path])
+    except KeptError:
+        return False
+    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from kept.clock import Clock
@@ -44,12 +44,13 @@ def add_note(
     by_tool: bool = False,
     project: str | None = None,
     again: bool = False,
+    near: Iterable[NearFact] = (),
 ) -> Written:
     """Append a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path.
 
     With ``project``, these are the log and MEMORY.md in the folder of the project, and a name without a folder is a
     note there. ``by_tool`` refuses the files that belong to the person. A line that the note or MEMORY.md has already
-    is written only with ``again``.
+    is written only with ``again``. ``near`` has further lines that it repeats or seems to change.
     """
     if by_tool and is_persons_own(to):
         raise refusal(to)
@@ -61,7 +62,15 @@ def add_note(
     workspace.require()
     with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
         return append_entry(
-            workspace, text, to=to, clock=clock, max_bytes=max_bytes, by_tool=by_tool, project=project, again=again
+            workspace,
+            text,
+            to=to,
+            clock=clock,
+            max_bytes=max_bytes,
+            by_tool=by_tool,
+            project=project,
+            again=again,
+            near=near,
         )
 
 
@@ -75,9 +84,12 @@ def append_entry(
     by_tool: bool,
     project: str | None,
     again: bool = True,
+    near: Iterable[NearFact] = (),
 ) -> Written:
     """Append a text, as `add_note` does. The caller holds the lock of the workspace."""
-    compare = None if again or not may_be_fact(text) else partial(find_near, workspace, text, project=project)
+    compare = (
+        None if again or not may_be_fact(text) else partial(find_near, workspace, text, project=project, known=near)
+    )
     if to == "daily":
         # The date is taken under the lock: two writers around midnight each get the day they wrote on.
         daily = project_daily_notes(project) if project else get_daily_notes(workspace)
@@ -142,10 +154,12 @@ def find_near(
     max_bytes: int,
     *,
     project: str | None = None,
+    known: Iterable[NearFact] = (),
 ) -> list[NearFact]:
     """Return the lines of a note, and of long-term memory, that a text repeats or seems to change.
 
-    Other notes are not read: that would need the index, and adding a line is quicker than opening it.
+    Other notes are not read: that would need the index, and adding a line is quicker than opening it. ``known`` are
+    those that the caller found.
     """
     near = find_near_facts(text, before, path)
     names = [_memory_name(workspace), *([f"{PROJECTS_FOLDER}/{project}/MEMORY.md"] if project else [])]
@@ -156,6 +170,7 @@ def find_near(
                 near += find_near_facts(text, opened.read_found(absolute, max_bytes=max_bytes).text, name)
         except (NoteNotFound, WorkspaceError):
             continue  # a note that cannot be read is no reason not to write another
+    near += [fact for fact in known if fact.citation not in {other.citation for other in near}]
     return sort_near(near)
 
 
@@ -212,7 +227,8 @@ def _append(
         is_half_ended = raw.endswith(b"\r")
         before, _ = decode(raw.removesuffix(b"\r"))
         near = tuple(compare(opened, path, before, max_bytes)) if compare else ()
-        if near and near[0].relation == "repeats":
+        # A note that the caller named gets the line even if another note has it.
+        if near and near[0].relation == "repeats" and (heading or near[0].path == path):
             return Written(near[0].path, near[0].start_line, near[0].end_line, is_new=False, near=near)
         entry = plan_entry(before, text, heading=heading, ruled=not is_fact_list(path))
         if raw:

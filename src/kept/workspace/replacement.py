@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from dataclasses import replace
 
 from kept.clock import Clock
 from kept.durable import locked
@@ -18,6 +19,7 @@ from kept.errors import CitationMismatch, EmptyNote, UsageError
 from kept.records import Written, cite
 from kept.values import frozen
 from kept.workspace.daily import get_daily_notes
+from kept.workspace.fact_match import FactWords
 from kept.workspace.line_edit import LineEdit, apply_locked, digest_of_lines, require_editable
 from kept.workspace.notes import LOCK_WAIT_S, append_entry
 from kept.workspace.opened import OpenWorkspace, decode
@@ -92,12 +94,10 @@ def replace_fact(
                 raise UsageError(
                     f"{reference.citation} is a row of a table.", hint="Write TEXT as a row, | … |, or name a note."
                 )
-            above = _above(line, lines[0], old)
-            edit = LineEdit(path, old.first_line, old.last_line, digest, f"{above}\n{struck}")
-            apply_locked(workspace, [edit], max_bytes=max_bytes, by_tool=by_tool)
-            moved_by = above.count("\n") + 1
-            replaced = cite(path, old.first_line + moved_by, old.last_line + moved_by)
-            return Written(path, old.first_line, old.first_line, replaced=replaced)
+            edit = LineEdit(path, old.first_line, old.last_line, digest, struck)
+            edits, written = _plan_beside(note.text, edit, old, line)
+            apply_locked(workspace, edits, max_bytes=max_bytes, by_tool=by_tool)
+            return written
         edit = LineEdit(path, old.first_line, old.last_line, digest, struck)
         written = append_entry(
             workspace, line, to=to or "daily", clock=clock, max_bytes=max_bytes, by_tool=by_tool, project=project
@@ -107,6 +107,29 @@ def replace_fact(
         apply_locked(workspace, [edit], max_bytes=max_bytes, by_tool=by_tool)
         replaced = cite(path, old.first_line, old.last_line)
         return Written(written.path, written.start_line, written.end_line, replaced=replaced)
+
+
+def _plan_beside(note: str, strike: LineEdit, old: Statement, line: str) -> tuple[list[LineEdit], Written]:
+    """Return the edits that write a line above the one that is struck through, and where it is then.
+
+    If the note has the new line already, perhaps since a moment ago, that line gets the marks instead.
+    """
+    words = FactWords.of(read_line(line).text).sequence
+    for statement in read_statements(note):
+        is_other = statement.first_line != old.first_line and statement.kind == old.kind and statement.validity is None
+        if is_other and statement.first_line == statement.last_line and FactWords.of(statement.text).sequence == words:
+            at = statement.first_line
+            raw = note.split("\n")[at - 1]
+            text = _above(line, raw, statement).rstrip("\n")
+            replaced = strike.citation
+            return [strike, LineEdit(strike.path, at, at, digest_of_lines(raw), text)], Written(
+                strike.path, at, at, replaced=replaced
+            )
+    above = _above(line, note.split("\n")[old.first_line - 1], old)
+    by = above.count("\n") + 1
+    replaced = cite(strike.path, old.first_line + by, old.last_line + by)
+    edit = replace(strike, text=f"{above}\n{strike.text}")
+    return [edit], Written(strike.path, old.first_line, old.first_line, replaced=replaced)
 
 
 def find_fact(note: str, reference: FactReference) -> Statement:
@@ -153,7 +176,7 @@ def _with_marks(text: str, old: Statement, today: dt.date) -> tuple[str, dt.date
     if since and old.validity and old.validity.since and since < old.validity.since:
         hint = f"Name a later day, or change {old.validity.since} in the old line."
         raise UsageError(f"The old line holds since {old.validity.since}, which is after {since}.", hint=hint)
-    was = "" if validity and validity.was else old_value(_bare(old.text), _bare(marked.text))
+    was = "" if validity and validity.was else old_value(plain_fact(old.text), plain_fact(marked.text))
     if since and (was == "" or not text.endswith(")")):
         return text, since
     if validity and since:
@@ -164,7 +187,8 @@ def _with_marks(text: str, old: Statement, today: dt.date) -> tuple[str, dt.date
     return f"{text} {format_marks(since=today, was=was)}", since or today
 
 
-def _bare(text: str) -> str:
+def plain_fact(text: str) -> str:
+    """Return a fact on one line, without the marker of its list."""
     return " ".join(re.sub(r"^\s*(?:>\s?)*(?:[-*+]|\d{1,9}[.)])?\s+(?:\[.\]\s+)?", "", f" {text}").split())
 
 
