@@ -26,6 +26,7 @@ _MAX_LINES = 20
 _MIN_SHARED_WORDS, _MIN_SHARE = 2, 0.5
 _NEAR_MEANING_SHARE = 0.34
 """Share of words in common that is enough for two facts that are near in meaning."""
+_MIN_FRAME_WORDS = 3
 _MAX_OTHER_WORDS = 3
 
 
@@ -64,6 +65,7 @@ def compare_facts(new: FactWords, old: FactWords, *, is_near: bool = False) -> F
     others = new.content - old.content, old.content - new.content
     if new.content == old.content:
         return "restates"
+    is_near = is_near or _has_same_frame(new.sequence, old.sequence)
     least = _NEAR_MEANING_SHARE if is_near else _MIN_SHARE
     shorter = min(len(new.content), len(old.content))
     is_same_subject = new.subject in old.content and old.subject in new.content
@@ -72,6 +74,18 @@ def compare_facts(new: FactWords, old: FactWords, *, is_near: bool = False) -> F
     if not others[0] or not others[1]:
         return None  # one of them in more detail
     return "changes" if max(map(len, others)) <= _MAX_OTHER_WORDS else None
+
+
+def _has_same_frame(left: Sequence[str], right: Sequence[str]) -> bool:
+    """Return whether two facts differ in one place only: "The cache is in Paris", "The cache is in Bonn"."""
+    shorter = min(len(left), len(right))
+    start = 0
+    while start < shorter and left[start] == right[start]:
+        start += 1
+    end = 0
+    while end < shorter - start and left[-1 - end] == right[-1 - end]:
+        end += 1
+    return start + end >= max(_MIN_FRAME_WORDS, _MIN_SHARE * shorter)
 
 
 def may_be_fact(text: str) -> bool:
