@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from tests.support.files import write_file
+from tests.support.terminals import run_on_terminal
 
 TODAY = f"{dt.date.today()}"
 STAGING = (
@@ -57,8 +58,12 @@ def test_search_shows_what_held_and_when(kept, workspace):
         "replacedBy": "MEMORY.md#L3",
         "before": [],
     }
-    grey = kept("search", "staging port", env={"FORCE_COLOR": "1"}).out
-    assert "\x1b[2m      - ~~Staging is on port 5433~~ (until 2026-01-03)" in grey
+
+
+def test_a_struck_line_is_grey_on_a_terminal(environment, workspace):
+    write_file(workspace / "MEMORY.md", STAGING)
+    shown = run_on_terminal(["search", "staging port"], {**environment, "KEPT_WORKSPACE": str(workspace)})
+    assert "\x1b[2m      - ~~Staging is on port 5433~~ (until 2026-01-03)\x1b[0m" in shown
 
 
 def test_a_hostile_day_is_an_error(kept, workspace):
