@@ -21,8 +21,8 @@ NOW = dt.datetime(2026, 11, 16, 12).astimezone()
 def pairs(workspace):
     write_file(
         workspace / "MEMORY.md",
-        "# Memory\n\n- Staging is on port 5433\n- Staging is on port 6000\n- Ada lives in Kiel\n- Kiel is where Ada lives"
-        "\n- Bob likes green tea\n- Bob likes black tea\n- Cy hums.\n- Cy hums.\n",
+        "# Memory\n\n- Staging is on port 5433\n- Staging is on port 6000\n- Ada lives in Kiel\n"
+        "- Kiel is where Ada lives\n- Bob likes green tea\n- Bob likes black tea\n- Cy hums.\n- Cy hums.\n",
     )
     return find_pairs(collect_facts(Workspace.at(str(workspace)), max_bytes=100_000))
 

@@ -33,7 +33,7 @@ def notes(workspace):
 
 def find(notes):
     pairs = find_pairs(collect_facts(notes, max_bytes=LIMIT))
-    return without_overlaps(proposal for pair in pairs if (proposal := propose(pair, TODAY)))
+    return without_overlaps(propose(pair, TODAY) for pair in pairs)
 
 
 def test_repetitions_and_contradictions_are_proposed(notes, workspace):

@@ -28,7 +28,7 @@ async def review_pairs(model: ChatModel, pairs: Sequence[FactPair], now: dt.date
     """
     certain = [pair for pair in pairs if pair.relation == "repeats"]
     open_pairs = [pair for pair in pairs if pair.relation != "repeats"]
-    proposals = [proposal for pair in certain if (proposal := propose(pair, now.date()))]
+    proposals = [propose(pair, now.date()) for pair in certain]
     for at in range(0, len(open_pairs), PAIRS_PER_REQUEST):
         batch = open_pairs[at : at + PAIRS_PER_REQUEST]
         answer = await _ask(model, batch, now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,8 +13,11 @@ from kept.cli.root import Globals
 from kept.errors import KeptError, ModelError, UsageError
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from kept.config import LoadedConfig
     from kept.memory import Memory
+    from kept.workspace.fact_pairs import FactPair
     from kept.workspace.proposal import Proposal
 
 
@@ -68,11 +71,11 @@ def _find(loaded: LoadedConfig, memory: Memory, *, words: bool) -> tuple[list[Pr
             return without_overlaps(proposals), model, problems
         except ModelError as exc:
             problems.append(f"Compared by words only: {exc.message}")
-    made = (propose(pair, now.date()) for pair in pairs)
-    return without_overlaps(proposal for proposal in made if proposal is not None), None, problems
+    proposals = [propose(pair, now.date()) for pair in pairs]
+    return without_overlaps(proposals), None, problems
 
 
-def _ask_model(loaded: LoadedConfig, pairs: Sequence[Any], now: Any) -> tuple[list[Proposal], str]:
+def _ask_model(loaded: LoadedConfig, pairs: Sequence[FactPair], now: dt.datetime) -> tuple[list[Proposal], str]:
     import asyncio
 
     from kept.agent.fact_review import review_pairs

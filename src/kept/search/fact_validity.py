@@ -296,8 +296,8 @@ def _validity_of(facts: _ChunkFacts, others: Iterable[_ChunkFacts]) -> FactValid
         for statement in other.statements
         if statement.validity and statement is not facts.focus and _is_related(facts, statement)
     ]
-    place = facts.chunk.path, facts.focus.first_line
-    related = [(path, statement) for path, statement in related if (path, statement.first_line) != place]
+    origin = facts.chunk.path, facts.focus.first_line
+    related = [(path, statement) for path, statement in related if (path, statement.first_line) != origin]
     until = validity.until
     after = [item for item in related if until and item[1].validity and item[1].validity.since]
     after = [item for item in after if _order(item[1])[0] >= (until or dt.date.max)]

@@ -196,10 +196,10 @@ def written_text(written: Written) -> str:
     if written.replaced:
         parts.append(f"Struck through and dated: {_show_cited(written.replaced) or LONG_NAME}.")
     for fact in written.near:
-        place = show_citation(fact.path, fact.start_line, fact.end_line) or LONG_NAME
+        line = show_citation(fact.path, fact.start_line, fact.end_line) or LONG_NAME
         lead = "Looks like it changes" if fact.relation == "changes" else "Says much the same as"
-        how = f" To replace that line, give replaces: {place}@{fact.digest}" if fact.relation == "changes" else ""
-        parts.append(f"{lead} {place}.{how}\n{quote(clip(one_line(fact.text), _NAME_CHARS))}")
+        advice = f" To replace that line, give replaces: {line}@{fact.digest}" if fact.relation == "changes" else ""
+        parts.append(f"{lead} {line}.{advice}\n{quote(clip(one_line(fact.text), _NAME_CHARS))}")
     return "\n".join(parts)
 
 

@@ -47,8 +47,8 @@ class NoteFact:
         return self.statement.validity.since if self.statement.validity else None
 
     def edit(self, text: str) -> LineEdit:
-        place = self.path, self.statement.first_line, self.statement.last_line
-        return LineEdit(*place, digest_of_lines(self.raw), text)
+        first, last = self.statement.first_line, self.statement.last_line
+        return LineEdit(self.path, first, last, digest_of_lines(self.raw), text)
 
 
 @frozen
@@ -125,8 +125,8 @@ def _age(fact: NoteFact) -> tuple[dt.date, str, int]:
     return fact.since or fact.day or dt.date.min, fact.path, fact.statement.first_line
 
 
-def propose(pair: FactPair, today: dt.date) -> Proposal | None:
-    """Return what to do about a pair by its words alone, or None if that cannot be told."""
+def propose(pair: FactPair, today: dt.date) -> Proposal:
+    """Return what to do about a pair by its words alone."""
     old, new = pair.old, pair.new
     if pair.relation == "repeats":
         return Proposal("duplicate", (new.edit(""),), f"{new.citation} repeats {old.citation}.")
