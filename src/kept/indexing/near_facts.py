@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _COMPARED_HITS = 8
 _NEAR_FROM = 0.8
 """Score of the meaning from which two facts are near."""
-_LOCAL_PROVIDERS = ("builtin", "local")
+_LOCAL_PROVIDERS = ("local",)
 """Embedders that answer at once and cost nothing."""
 
 
