@@ -14,7 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from kept.agent.services import AgentServices, add_usage, ask, is_empty_answer, read_in_pieces, retry, usage_fields
+from kept.agent.answer import is_empty_answer
+from kept.agent.services import AgentServices, add_usage, ask, read_in_pieces, retry, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.context.compaction_plan import TranscriptPiece
 from kept.context.fence import clean_line, make_fence
@@ -38,6 +39,9 @@ _COMPARED_NOTES = 8
 _ITEM = re.compile(r"^\s{0,8}(?:[-*+•]|\d{1,3}[.)])\s+(?P<text>.*)$")
 _LINES = re.compile(r"\s*[\[(]?\bL?(?P<first>\d{1,9})(?:\s*[-–]\s*L?(?P<last>\d{1,9}))?[\])]?\.?\s*$")
 _MARKED_LINES = re.compile(r"\s*[\[(]?\bL(?P<first>\d{1,9})(?:\s*[-–]\s*L?(?P<last>\d{1,9}))?[\])]?\.?\s*$")
+_INTRODUCTION = re.compile(
+    r"\s*(?:here (?:are|is)|the following|lasting facts|facts|notes|summary)\b[^:]*:\s*$", re.IGNORECASE
+)
 _PROVENANCE = re.compile(r"\s*\(from sessions/[^()\s]*\)\s*$")
 _TOOL = ToolSpec(
     "memory_write",
@@ -196,7 +200,7 @@ def parse_facts(text: str, piece: TranscriptPiece) -> list[Fact]:
     """Return the facts in an answer: its list items, or each line if it has no list."""
     if is_empty_answer(text):
         return []
-    lines = text.splitlines()
+    lines = [line for line in text.splitlines() if not _INTRODUCTION.match(line)]
     items = [match["text"] for match in map(_ITEM.match, lines) if match]
     return [fact for item in items or lines if (fact := _parse_fact(item, None, piece))]
 
@@ -277,7 +281,7 @@ def select_new_facts(memory: Memory, facts: Iterable[Fact]) -> list[Fact]:
 
 def _search_notes(memory: Memory, text: str) -> Sequence[Hit]:
     try:
-        return memory.search(text, source="memory", max_results=_COMPARED_NOTES, min_score=0.0).hits
+        return memory.search(text, source="memory", max_results=_COMPARED_NOTES, min_score=0.0).passages
     except KeptError:
         return ()  # better to write a fact twice than to lose it
 

@@ -54,7 +54,8 @@ def find_indexed_near(service: IndexService, text: str, scope: ProjectScope | No
             hits = search_index(index, vector, query, settings, filters, now_ms=now_ms).hits
     except KeptError:
         return []
-    return match_hits(service.workspace, text, hits, max_bytes=service.settings.max_file_bytes)
+    passages = [passage for hit in hits for passage in (hit, *hit.further)]
+    return match_hits(service.workspace, text, passages, max_bytes=service.settings.max_file_bytes)
 
 
 def match_hits(workspace: Workspace, text: str, hits: Iterable[Hit], *, max_bytes: int) -> list[NearFact]:

@@ -77,7 +77,9 @@ def _is_own(memory: Memory, path: str) -> bool:
 
 
 def _certain_hits(memory: Memory, query: str, source: Source, max_results: int) -> list[Hit]:
-    return [hit for hit in memory.search(query, source=source, max_results=max_results) if hit.grade != "weak"]
+    """Return the passages that are not weak, best first."""
+    passages = memory.search(query, source=source, max_results=max_results).passages
+    return sorted((passage for passage in passages if passage.grade != "weak"), key=lambda passage: -passage.score)
 
 
 def split_passages(path: str, first_line: int, text: str) -> list[ForgetMatch]:

@@ -181,7 +181,7 @@ class Toolbox:
         arguments = request.arguments
         to, replaces = arguments.get("to"), arguments.get("replaces")
         written = self.memory.add(
-            arguments["text"],
+            redact(arguments["text"]),
             to=from_uri(to) if to else None,
             replaces=_from_reference(replaces) if replaces else None,
             again=arguments.get("again", False),
