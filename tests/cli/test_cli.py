@@ -93,6 +93,9 @@ def test_add_reads_standard_input(kept, workspace):
         "endLine": 2,
         "citation": "memory/x.md#L1-L2",
         "degraded": [],
+        "isNew": True,
+        "replaced": None,
+        "near": [],
         "workspaceDir": str(workspace),
     }
     assert (workspace / "memory/x.md").read_text() == "first\nsecond\n"
