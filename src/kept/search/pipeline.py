@@ -30,6 +30,7 @@ from kept.records import (
 )
 from kept.redact import redact
 from kept.search.candidates import CandidatePool, QueryVector, gather_pool
+from kept.search.confidence import calibrate, confidence_after_reranking, estimate_confidence, read_signals
 from kept.search.exact import ExactMatch, lift_exact
 from kept.search.query import Expansion, ParsedQuery
 from kept.search.query_dates import boost_periods, find_periods
@@ -42,16 +43,7 @@ from kept.search.repetitions import (
     move_last,
 )
 from kept.search.rerank import Reranker, rerank
-from kept.search.scores import (
-    calibrate,
-    confidence_after_reranking,
-    demote_further_passages,
-    estimate_confidence,
-    fuse_pool,
-    prefer_project,
-    read_signals,
-    vector_share,
-)
+from kept.search.scores import demote_further_passages, fuse_pool, prefer_project
 from kept.search.selection import Selection, Windows, make_message_snippet, make_snippet, select_hits
 from kept.store.generation import ChunkRow
 from kept.store.index import Index
@@ -158,13 +150,16 @@ def _rank(
         ranked = boost_periods(ranked, periods, now_ms=now_ms)
     if filters.scope and filters.scope.name:
         ranked = prefer_project(ranked, filters.scope)
-    signals = read_signals(ranked, pool.terms, passages=pool.passages)
-    confidence = estimate_confidence(signals, vector_share=vector_share(settings, vector))
+    demoted = demote_further_passages(ranked)
+    text_of = partial(_text_of, pool)
+    signals = read_signals(demoted, pool.terms, passages=pool.passages, query_text=query.text, text_of=text_of)
+    confidence = estimate_confidence(signals)
     if reranker:
         before = ranked
         ranked, degraded = rerank(before, reranker, query.text, partial(_passage, pool), settings.rerank)
         confidence = confidence_after_reranking(confidence, before, ranked, settings.rerank.weight)
-    ranked = calibrate(demote_further_passages(ranked), confidence, signals)
+        demoted = demote_further_passages(ranked)
+    ranked = calibrate(demoted, confidence, signals)
     if exact_rows:
         exact_chunks = [pool.chunks[row] for row in exact_rows]
         given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
@@ -173,6 +168,11 @@ def _rank(
     ranked = move_last(ranked, questions - left_out, min_score=certain)
     arrangement = arrange(ranked, pool, query.text, min_score=certain, by_time=not periods)
     return _Ranking(pool, arrangement, left_out, degraded)
+
+
+def _text_of(pool: CandidatePool, row: int) -> str:
+    chunk = pool.chunks[row]
+    return f"{chunk.text}\n{chunk.heading}"
 
 
 def _passage(pool: CandidatePool, row: int) -> str:
