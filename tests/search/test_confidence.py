@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -21,7 +22,7 @@ from kept.search.confidence import (
 )
 from kept.search.query import Term
 from kept.search.scores import FusionWeights, fuse_weighted
-from kept.search.weights import ALL_WORDS_CONFIDENCE, JUST_LIKELY
+from kept.search.weights import ALL_WORDS_CONFIDENCE
 from tests.support.workspaces import open_memory, paths, write_note
 
 figures = st.floats(0, 1)
@@ -39,11 +40,14 @@ def signals(share: float, together: float, meaning: float | None, passages: int 
     return Signals(share, together, meaning, passages=passages, **others)
 
 
+confidence = partial(estimate_confidence, vector_share=0.3)
+
+
 @given(st.lists(st.tuples(figures, figures, st.floats(0, 400)), min_size=1, max_size=12), figures)
-def test_the_order_stays_and_the_parts_add_up(drawn, confidence):
+def test_the_order_stays_and_the_parts_add_up(drawn, best):
     candidates = [candidate(row, reach, meaning, age=age) for row, (reach, meaning, age) in enumerate(drawn)]
     ranked = fuse_weighted(candidates, FusionWeights(0.3, 0.7))
-    scaled = calibrate(ranked, confidence, signals(0.5, 2, 0.5))
+    scaled = calibrate(ranked, best, signals(0.5, 2, 0.5))
     assert [scored.candidate.row for scored in scaled] == [scored.candidate.row for scored in ranked]
     for scored, after in pairwise(scaled):
         assert scored.score >= after.score
@@ -57,7 +61,7 @@ def test_the_order_stays_and_the_parts_add_up(drawn, confidence):
 @given(figures, st.floats(0, 20), figures, figures, st.integers(0, 100_000), st.integers(1, 30), st.floats(0, 1))
 def test_more_of_anything_never_makes_it_less_sure(share, together, meaning, lead, passages, words, more):
     def sure(*, share=share, together=together, meaning=meaning, lead=lead):
-        return estimate_confidence(signals(share, together, meaning, passages, lead=lead, query_words=words))
+        return confidence(signals(share, together, meaning, passages, lead=lead, query_words=words))
 
     now = sure()
     assert 0 <= now <= 1
@@ -70,7 +74,7 @@ def test_more_of_anything_never_makes_it_less_sure(share, together, meaning, lea
 @given(figures, figures, figures, figures)
 def test_runs_and_a_lead_make_a_query_without_spaces_more_sure(share, runs, lead, more):
     def sure(*, runs=runs, lead=lead):
-        return estimate_confidence(signals(share, 9, 0.0, lead=lead, runs=runs, query_words=9))
+        return confidence(signals(share, 9, 0.0, lead=lead, runs=runs, query_words=9))
 
     assert sure(runs=min(1.0, runs + more)) >= sure()
     assert sure(lead=min(1.0, lead + more)) >= sure()
@@ -79,22 +83,22 @@ def test_runs_and_a_lead_make_a_query_without_spaces_more_sure(share, runs, lead
 def test_words_thrown_together_are_told_from_a_question():
     scattered = signals(0.3, 1, 0.15, lead=0.02, query_words=5)
     question = signals(0.5, 5, 0.4, lead=0.1, query_words=9)
-    assert estimate_confidence(scattered) < LIKELY_FROM < estimate_confidence(question)
+    assert confidence(scattered) < LIKELY_FROM < confidence(question)
 
 
 def test_a_first_hit_among_equals_is_likely_and_one_that_leads_is_strong():
     crowd, leader = (signals(0.8, 4, 0.3, lead=lead, query_words=5) for lead in (0.0, 0.4))
-    assert LIKELY_FROM <= estimate_confidence(crowd) < STRONG_FROM <= estimate_confidence(leader)
+    assert LIKELY_FROM <= confidence(crowd) < STRONG_FROM <= confidence(leader)
 
 
 @pytest.mark.parametrize("meaning", [None, 0.0, 0.3])
 def test_a_passage_that_has_every_word_is_likely(meaning):
-    assert estimate_confidence(signals(1.0, 1, meaning)) >= ALL_WORDS_CONFIDENCE
+    assert confidence(signals(1.0, 1, meaning)) >= ALL_WORDS_CONFIDENCE
 
 
-def test_meaning_alone_makes_a_hit_likely_but_not_strong():
-    assert estimate_confidence(signals(0.0, 0, 0.2)) < LIKELY_FROM <= estimate_confidence(signals(0.0, 0, 0.5))
-    assert estimate_confidence(signals(0.0, 0, 1.0)) == JUST_LIKELY
+def test_an_embedder_is_believed_as_far_as_it_is_trusted():
+    near = signals(0.0, 0, 0.9)
+    assert confidence(near, vector_share=0.2) < LIKELY_FROM < confidence(near, vector_share=0.5) < STRONG_FROM
 
 
 def test_a_hit_after_the_first_is_strong_only_if_it_is_about_as_good():
@@ -107,7 +111,9 @@ def test_a_hit_after_the_first_is_strong_only_if_it_is_about_as_good():
 
 def test_the_lead_in_meaning_is_the_same_for_an_embedder_to_which_all_texts_are_alike():
     def lead(*meanings):
-        ranked = fuse_weighted([candidate(row, 0.1, meaning) for row, meaning in enumerate(meanings)], FusionWeights(1, 0))
+        ranked = fuse_weighted(
+            [candidate(row, 0.1, meaning) for row, meaning in enumerate(meanings)], FusionWeights(1, 0)
+        )
         return read_signals(ranked, [], passages=LARGE).meaning
 
     assert lead(0.7, 0.2, 0.2, 0.2, 0.1) == pytest.approx(lead(0.9, 0.4, 0.4, 0.4, 0.3)) == pytest.approx(0.5)
@@ -202,3 +208,52 @@ def test_one_of_two_words_finds_what_there_is_but_one_of_many_does_not(tmp_path)
         assert paths(memory.search("lisbon hotel")) == ["memory/trip.md"]
         assert memory.search("lisbon hotel").answered != "no"
         assert memory.search("lisbon gearbox marmalade quorum").answered == "no"
+
+
+NOTES = {
+    "en": (
+        "The spare key hangs behind the cellar door.",
+        "The meeting was moved to Friday.",
+        "The printer needs paper.",
+    ),
+    "ru": ("Запасной ключ висит за дверью подвала.", "Встреча перенесена на пятницу.", "В принтере нет бумаги."),
+    "th": ("กุญแจสำรองแขวนอยู่หลังประตูห้องใต้ดิน", "การประชุมเลื่อนไปเป็นวันศุกร์", "เครื่องพิมพ์ต้องการกระดาษเพิ่ม"),
+    "zh": ("备用钥匙挂在地下室的门后面", "会议改到了星期五下午", "打印机里没有纸了"),
+    "ja": ("予備の鍵は地下室のドアの裏に掛かっている", "会議は金曜日に変更された", "プリンターの紙がなくなった"),
+}
+QUESTIONS = {
+    "en": "where is the spare key of the cellar",
+    "ru": "где запасной ключ от подвала",
+    "th": "กุญแจสำรองแขวนอยู่ที่ไหน",
+    "zh": "备用钥匙挂在哪里",
+    "ja": "予備の鍵は地下室のどこにある",
+}
+NONSENSE = (
+    "blorp fentiwick margle",
+    "zzxq wibble",
+    "дрымба хвощлик жмырт",
+    "ฆฌฎฏ ซฒณธ ฬฮฐญ",
+    "龘靐齉 爩鱻麤",
+    "ぬへゐ ゑをん ぢづゎ",
+)
+
+
+@pytest.fixture(params=["local", "none"])
+def vault(request, tmp_path):
+    """Notes in five languages."""
+    for language, texts in NOTES.items():
+        for at, text in enumerate(texts):
+            write_note(tmp_path / "workspace", f"memory/{language}{at}.md", f"{text}\n")
+    with open_memory(tmp_path, embedder=None, settings={"memory_search.provider": request.param}) as memory:
+        yield memory
+
+
+def test_nonsense_is_never_more_than_weak_in_any_script(vault):
+    graded = {query: {hit.grade for hit in vault.search(query)} for query in NONSENSE}
+    assert {query: grades for query, grades in graded.items() if not grades <= {"weak"}} == {}
+
+
+@pytest.mark.parametrize("language", QUESTIONS)
+def test_an_answer_is_likely_or_better_in_any_script(vault, language):
+    first = vault.search(QUESTIONS[language]).hits[0]
+    assert (first.path, first.grade != "weak") == (f"memory/{language}0.md", True)

@@ -31,7 +31,6 @@ from kept.search.weights import (
     AS_GOOD_FROM,
     JUST_LIKELY,
     LARGE_MEMORY_PASSAGES,
-    MEANING_ALONE_SHARE,
     ONE_OF_TWO_CONFIDENCE,
     ONE_OF_TWO_SHARE,
     SMALL_MEMORY_PASSAGES,
@@ -177,17 +176,21 @@ def _unspaced_runs(query: str) -> Iterator[str]:
 # confidence
 
 
-def estimate_confidence(signals: Signals, models: ConfidenceModels | None = None) -> float:
-    """Return the score of the first hit: likely or better if there is an answer, strong if the hit is the answer."""
+def estimate_confidence(signals: Signals, *, vector_share: float, models: ConfidenceModels | None = None) -> float:
+    """Return the score of the first hit: likely or better if there is an answer, strong if the hit is the answer.
+
+    ``vector_share`` is the weight of the embedder. Without a word in common, the lead in meaning gives this share of
+    its value: the built-in model is far from sure, and in scripts that it does not know nonsense has a lead too.
+    """
     models = models or (WORDS_ONLY if signals.meaning is None else WITH_MEANING)
-    answered = estimate_answered(signals, models)
+    answered = estimate_answered(signals, models, vector_share=vector_share)
     right = estimate_right(signals, models) if answered >= LIKELY_FROM else 0.0
     return max(right if right >= STRONG_FROM else 0.0, min(answered, JUST_LIKELY))
 
 
-def estimate_answered(signals: Signals, models: ConfidenceModels) -> float:
+def estimate_answered(signals: Signals, models: ConfidenceModels, *, vector_share: float) -> float:
     """Return how sure it is, from 0 to 1, that there is an answer. 0.25 is the bound that was chosen on folds."""
-    least = MEANING_ALONE_SHARE * (signals.meaning or 0.0)
+    least = vector_share * (signals.meaning or 0.0)
     if signals.has_all_words:
         least = max(least, ALL_WORDS_CONFIDENCE)
     elif 0 < signals.query_words <= 2 and signals.share >= ONE_OF_TWO_SHARE:

@@ -43,7 +43,7 @@ from kept.search.repetitions import (
     move_last,
 )
 from kept.search.rerank import Reranker, rerank
-from kept.search.scores import demote_further_passages, fuse_pool, prefer_project
+from kept.search.scores import demote_further_passages, fuse_pool, prefer_project, vector_share
 from kept.search.selection import Selection, Windows, make_message_snippet, make_snippet, select_hits
 from kept.store.generation import ChunkRow
 from kept.store.index import Index
@@ -153,7 +153,7 @@ def _rank(
     demoted = demote_further_passages(ranked)
     text_of = partial(_text_of, pool)
     signals = read_signals(demoted, pool.terms, passages=pool.passages, query_text=query.text, text_of=text_of)
-    confidence = estimate_confidence(signals)
+    confidence = estimate_confidence(signals, vector_share=vector_share(settings, vector))
     if reranker:
         before = ranked
         ranked, degraded = rerank(before, reranker, query.text, partial(_passage, pool), settings.rerank)

@@ -149,8 +149,6 @@ ALL_WORDS_CONFIDENCE = 0.5
 ONE_OF_TWO_CONFIDENCE, ONE_OF_TWO_SHARE = 0.32, 0.4
 """Least confidence for a query of at most two words if a passage has this share of it: one word that is rare enough to
 be nearly half of the query. Two random words reach that too, but a user who types two words is browsing."""
-MEANING_ALONE_SHARE = 0.7
-"""Share of the lead in meaning that is the least confidence. Without a word in common there is nothing else."""
 JUST_LIKELY = 0.59
 """Most for a hit that is not strong, just below `records.STRONG_FROM`."""
 AS_GOOD_FROM = 0.98
