@@ -6,8 +6,9 @@ Ask each set its own questions, questions of the other sets, and three to twelve
 Logistic models learn whether the answer is among the first ten hits, in a small and in a large memory, and whether it
 is the first hit. Every line of the table is held out: a set is judged by models of the other sets. The last lines are
 learned from everything, with the same weight for each set; `kept/search/weights.py` has them, rounded. Queries in a
-script without spaces are left out. `SET@5` asks memories of five notes each, `SET+3000` adds 3,000 notes of the sets in
-`--padding`; a set of another size is held out together with its original. `--words` searches without vectors. `--cache` keeps the signals for another run.
+script without spaces are left out. `SET@5` asks memories of five notes each, `SET+3000` adds 3,000 notes of the sets
+in `--padding`; a set of another size is held out together with its original. `--words` searches without vectors.
+`--cache` keeps the signals for another run.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from kept.search.candidates import gather_pool
 from kept.search.confidence import Signals, estimate_confidence, read_signals
 from kept.search.pipeline import embed_query
 from kept.search.query import parse_query
-from kept.search.scores import demote_further_passages, fuse_pool, vector_share
+from kept.search.scores import fuse_pool, vector_share
 from kept.search.weights import ConfidenceModel, ConfidenceModels
 
 NONSENSE = 120
@@ -112,7 +113,7 @@ def _ask(memory: Memory, group: BenchGroup, name: str, kind: str, text: str, wan
     with memory.index_service.inspecting() as (index, _), index.reading():
         pool = gather_pool(index, vector, query, settings, Filter())
     candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
-    ranked = demote_further_passages(fuse_pool(candidates, settings, vector))
+    ranked = fuse_pool(candidates, settings, vector)
     hits = ranked[:10]
     return Asked(
         name,

@@ -7,12 +7,14 @@ note, dated when it is written. Facts that a note has already are not written ag
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from kept.agent.services import AgentServices, add_usage, ask, is_empty_answer, read_in_pieces, retry, usage_fields
+from kept.agent.answer import is_empty_answer
+from kept.agent.services import AgentServices, add_usage, ask, read_in_pieces, retry, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.context.compaction_plan import TranscriptPiece
 from kept.context.fence import clean_line, make_fence
@@ -24,7 +26,9 @@ from kept.prompts import get_prompt
 from kept.records import cite
 from kept.redact import redact
 from kept.sessions.entries import FLUSH, StateEntry
+from kept.sessions.transcript_paths import parse_transcript_name
 from kept.values import frozen
+from kept.workspace.change_recorder import Author
 
 MAX_STEPS = 12
 """Steps for a model that writes one fact at a time."""
@@ -35,6 +39,9 @@ _COMPARED_NOTES = 8
 _ITEM = re.compile(r"^\s{0,8}(?:[-*+•]|\d{1,3}[.)])\s+(?P<text>.*)$")
 _LINES = re.compile(r"\s*[\[(]?\bL?(?P<first>\d{1,9})(?:\s*[-–]\s*L?(?P<last>\d{1,9}))?[\])]?\.?\s*$")
 _MARKED_LINES = re.compile(r"\s*[\[(]?\bL(?P<first>\d{1,9})(?:\s*[-–]\s*L?(?P<last>\d{1,9}))?[\])]?\.?\s*$")
+_INTRODUCTION = re.compile(
+    r"\s*(?:here (?:are|is)|the following|lasting facts|facts|notes|summary)\b[^:]*:\s*$", re.IGNORECASE
+)
 _PROVENANCE = re.compile(r"\s*\(from sessions/[^()\s]*\)\s*$")
 _TOOL = ToolSpec(
     "memory_write",
@@ -187,7 +194,7 @@ def parse_facts(text: str, piece: TranscriptPiece) -> list[Fact]:
     """Return the facts in an answer: its list items, or each line if it has no list."""
     if is_empty_answer(text):
         return []
-    lines = text.splitlines()
+    lines = [line for line in text.splitlines() if not _INTRODUCTION.match(line)]
     items = [match["text"] for match in map(_ITEM.match, lines) if match]
     return [fact for item in items or lines if (fact := _parse_fact(item, None, piece))]
 
@@ -244,7 +251,10 @@ async def _write_new_facts(services: AgentServices, path: str, facts: Sequence[F
     if not new:
         return [], None
     text = "\n".join(f"- {fact.text} (from {cite(path, fact.first_line, fact.last_line)})" for fact in new)
-    written = await retry(lambda: run_to_end(services.memory.add, text, by_tool=True), services.new_backoff())
+    author = Author(services.memory.config.agent_id, parse_transcript_name(os.path.basename(path))[0], "flush")
+    written = await retry(
+        lambda: run_to_end(services.memory.add, text, by_tool=True, author=author), services.new_backoff()
+    )
     return new, written.citation
 
 
@@ -262,10 +272,10 @@ def select_new_facts(memory: Memory, facts: Iterable[Fact]) -> list[Fact]:
 
 def _is_in_notes(memory: Memory, text: str, normal: str) -> bool:
     try:
-        hits = memory.search(text, source="memory", max_results=_COMPARED_NOTES, min_score=0.0)
+        result = memory.search(text, source="memory", max_results=_COMPARED_NOTES, min_score=0.0)
     except KeptError:
         return False  # better to write a fact twice than to lose it
-    return any(normal in map(normalise_fact, hit.snippet.splitlines()) for hit in hits)
+    return any(normal in map(normalise_fact, passage.snippet.splitlines()) for passage in result.passages)
 
 
 def normalise_fact(text: str) -> str:

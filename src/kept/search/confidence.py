@@ -121,14 +121,13 @@ def read_signals(
     counts = {text: float(len(text.split()) == 1 or not texts.issuperset(text.split())) for text in texts}
     known = sum(counts[weighted.term.text] for weighted in terms if weighted.rows)
     words = round(sum(counts.values()))
-    lead = ranked[0].relevance - ranked[1].relevance if len(ranked) > 1 else sum(item.relevance for item in ranked)
     is_in_pairs = 2 * sum(weighted.term.kind in ("pair", "prefix") for weighted in terms) >= len(terms) > 0
     best_texts = [text_of(item.candidate.row) for item in ranked[:_RUN_CANDIDATES]] if is_in_pairs and text_of else []
     return Signals(
         share=max((item.candidate.evidence.reach for item in ranked), default=0.0),
         together=max((_count_words(item.candidate, counts) for item in ranked), default=0.0),
         meaning=_meaning_lead(ranked),
-        lead=max(0.0, lead),
+        lead=_lead(ranked),
         passages=passages,
         query_words=words,
         unknown_words=max(0, words - max(1, round(known))),
@@ -143,6 +142,16 @@ def _count_words(candidate: Candidate, counts: Mapping[str, float]) -> float:
     shares = {source: expansion.share for expansion in candidate.expansions for source in expansion.sources}
     shares.update(dict.fromkeys(candidate.matched, 1.0))
     return sum(counts[text] * share for text, share in shares.items())
+
+
+def _lead(ranked: Sequence[Scored]) -> float:
+    """Return the lead of the first candidate over the next one that is not a passage of the same note."""
+    if not ranked:
+        return 0.0
+    first = ranked[0].candidate
+    others = (item for item in ranked[1:] if first.is_utterance or item.candidate.position[0] != first.position[0])
+    second = next(others, None)
+    return max(0.0, ranked[0].relevance - (second.relevance if second else 0.0))
 
 
 def _meaning_lead(ranked: Sequence[Scored]) -> float | None:

@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from kept.config import QuerySettings
-from kept.embedding.base import Embedder
+from kept.embedding.base import BlendingEmbedder, Embedder
 from kept.errors import EmbeddingError, StoreDamaged
 from kept.records import (
     LIKELY_FROM,
@@ -43,13 +43,15 @@ from kept.search.repetitions import (
     move_last,
 )
 from kept.search.rerank import Reranker, rerank
-from kept.search.scores import demote_further_passages, fuse_pool, prefer_project, vector_share
+from kept.search.scores import Scored, fuse_pool, prefer_project, vector_share
 from kept.search.selection import Selection, Windows, make_message_snippet, make_snippet, select_hits
+from kept.search.whole_notes import judge_whole_notes
 from kept.store.generation import ChunkRow
 from kept.store.index import Index
 from kept.store.vectors import quantise
 from kept.values import frozen
 from kept.workspace.daily import DailyNotes
+from kept.workspace.scan import may_be_copy
 
 _WINDOW_LINES = 12
 _LISTED = (ScorePart("listed", 1.0, "from that time"),)
@@ -67,13 +69,23 @@ class IndexSearchResult:
 
 def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | None, tuple[str, ...]]:
     """Return the vector of a query, or None and the reason."""
+    text = redact(query.text)
     try:
-        matrix = embedder.embed([redact(query.text)], role="query")
+        matrix = embedder.embed([text], role="query")
         calibration = embedder.calibration  # a local model measures it, so this may fail as well
     except EmbeddingError as exc:
         return None, (f"Searching by word only: {exc.message}",)
     code = quantise(matrix.data)
-    return (QueryVector(code, embedder.identity.key, calibration) if any(code) else None), ()
+    if not any(code):
+        return None, ()
+    identity = embedder.identity.key
+    blend = partial(_blend, embedder, matrix.data, text, identity) if isinstance(embedder, BlendingEmbedder) else None
+    return QueryVector(code, identity, calibration, blend, getattr(embedder, "languages", ())), ()
+
+
+def _blend(embedder: BlendingEmbedder, row: bytes, text: str, identity: str, unknown: float) -> QueryVector:
+    blended, calibration = embedder.blend_query(row, text, unknown=unknown)
+    return QueryVector(quantise(blended), identity, calibration)
 
 
 def search_index(
@@ -110,7 +122,14 @@ def search_index(
 
             degraded += explain_unknown_tags(index.live, filters)
         titles = _read_titles(index, (window[0] for _, window in selection.hits))
-    return _make_result(selection, ranking, index.path, degraded, titles)
+    result = _make_result(selection, ranking, index.path, degraded, titles)
+    if vector and vector.languages and all(hit.grade == "weak" for hit in result.hits):
+        from kept.search.language_hints import suggest_model
+
+        with index.reading():
+            hints = suggest_model(index.words, query.text, vector.languages)
+        result = replace(result, degraded=(*result.degraded, *hints))
+    return result
 
 
 @frozen
@@ -150,23 +169,28 @@ def _rank(
         ranked = boost_periods(ranked, periods, now_ms=now_ms)
     if filters.scope and filters.scope.name:
         ranked = prefer_project(ranked, filters.scope)
-    demoted = demote_further_passages(ranked)
     text_of = partial(_text_of, pool)
-    signals = read_signals(demoted, pool.terms, passages=pool.passages, query_text=query.text, text_of=text_of)
-    confidence = estimate_confidence(signals, vector_share=vector_share(settings, vector))
+    signals = read_signals(ranked, pool.terms, passages=pool.passages, query_text=query.text, text_of=text_of)
+    share = vector_share(settings, vector)
+    confidence = estimate_confidence(signals, vector_share=share)
+    ranked = judge_whole_notes(ranked, pool.terms, text_share=1.0 - share)
     if reranker:
         before = ranked
         ranked, degraded = rerank(before, reranker, query.text, partial(_passage, pool), settings.rerank)
         confidence = confidence_after_reranking(confidence, before, ranked, settings.rerank.weight)
-        demoted = demote_further_passages(ranked)
-    ranked = calibrate(demoted, confidence, signals)
+    ranked = calibrate(ranked, confidence, signals)
     if exact_rows:
         exact_chunks = [pool.chunks[row] for row in exact_rows]
         given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
         ranked = lift_exact(ranked, exact.compare(exact_chunks, given_titles))
     certain = max(settings.min_score, LIKELY_FROM)
     ranked = move_last(ranked, questions - left_out, min_score=certain)
-    arrangement = arrange(ranked, pool, query.text, min_score=certain, by_time=not periods)
+    copies: frozenset[int] = frozenset()
+    if any(may_be_copy(pool.chunks[scored.candidate.row].path) for scored in ranked):
+        from kept.search.conflict_order import put_copies_last
+
+        ranked, copies = put_copies_last(ranked, pool.chunks)
+    arrangement = arrange(ranked, pool, query.text, min_score=certain, by_time=not periods, undated=copies)
     return _Ranking(pool, arrangement, left_out, degraded)
 
 
@@ -229,26 +253,22 @@ def _make_result(
     selection: Selection, ranking: _Ranking, index_path: str, degraded: tuple[str, ...], titles: Mapping[str, str]
 ) -> IndexSearchResult:
     chunks, newer_than = ranking.pool.chunks, ranking.arrangement.newer_than
-    shown = {scored.candidate.row for scored, _ in selection.hits}
-    hits = []
-    for scored, window in selection.hits:
+    shown = selection.rows()
+
+    def make_hit(scored: Scored, window: Sequence[ChunkRow], further: tuple[Hit, ...] = ()) -> Hit:
         row = scored.candidate.row
-        hit = _make_hit(
-            window,
-            row,
-            index_path,
-            score=scored.score,
-            grade=grade_of(scored.relevance),
-            vector_score=scored.vector,
-            text_score=scored.text,
-            matched=scored.candidate.matched,
-            other_words=_spellings(scored.candidate.expansions),
-            parts=scored.parts(),
-            titles=titles,
-        )
+        hit = _make_scored_hit(scored, window, index_path, titles)
         also_in = [_occurrence(chunks[other]) for other in selection.also_in.get(row, ())]
         older = [_occurrence(chunks[other]) for other in newer_than.get(row, ()) if other in shown]
-        hits.append(replace(hit, also_in=tuple(also_in), newer_than=tuple(older)) if also_in or older else hit)
+        if not (also_in or older or further):
+            return hit
+        return replace(hit, also_in=tuple(also_in), newer_than=tuple(older), further=further)
+
+    hits = []
+    for scored, window in selection.hits:
+        further = selection.further.get(scored.candidate.row, ())
+        passages = tuple(make_hit(other, (chunks[other.candidate.row],)) for other in further)
+        hits.append(make_hit(scored, window, passages))
     dropped = []
     for scored, reason in selection.dropped:
         chunk = chunks[scored.candidate.row]
@@ -256,6 +276,22 @@ def _make_result(
     for chunk in (chunks[row] for row in sorted(ranking.questions)):
         dropped.append(Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), 0.0, "asks the same"))
     return IndexSearchResult(tuple(hits), tuple(dropped), degraded)
+
+
+def _make_scored_hit(scored: Scored, window: Sequence[ChunkRow], index_path: str, titles: Mapping[str, str]) -> Hit:
+    return _make_hit(
+        window,
+        scored.candidate.row,
+        index_path,
+        score=scored.score,
+        grade=grade_of(scored.relevance),
+        vector_score=scored.vector,
+        text_score=scored.text,
+        matched=scored.candidate.matched,
+        other_words=_spellings(scored.candidate.expansions),
+        parts=scored.parts(),
+        titles=titles,
+    )
 
 
 def _occurrence(chunk: ChunkRow) -> Occurrence:

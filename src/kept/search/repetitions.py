@@ -152,9 +152,16 @@ class Arrangement:
 
 
 def arrange(
-    ranked: Sequence[Scored], pool: CandidatePool, query_text: str, *, min_score: float, by_time: bool
+    ranked: Sequence[Scored],
+    pool: CandidatePool,
+    query_text: str,
+    *,
+    min_score: float,
+    by_time: bool,
+    undated: frozenset[int] = frozenset(),
 ) -> Arrangement:
-    """Settle the repetitions among the best candidates. ``by_time`` puts newer statements before older ones."""
+    """Settle the repetitions among the best candidates. ``by_time`` puts newer statements before older ones, except
+    the rows in ``undated``, whose times say nothing."""
     if len(ranked) < 2 or ranked[0].relevance < min_score:
         return Arrangement(list(ranked))
     ranked = _yield_to_notes(ranked, pool.chunks)
@@ -165,7 +172,7 @@ def arrange(
     best, repeats = _put_notes_first(best, statements)
     newer_than: dict[int, list[int]] = {}
     if by_time:
-        best, newer_than = _put_newest_first(best, statements, repeats, min_score=min_score)
+        best, newer_than = _put_newest_first(best, statements, {*repeats, *undated}, min_score=min_score)
     rows = {scored.candidate.row for scored in best}
     ordered = [*best, *(scored for scored in rest if scored.candidate.row not in rows)]
     ordered.sort(key=lambda scored: -round(scored.score, 9))  # rounding errors must not undo the order
@@ -212,12 +219,12 @@ def _put_notes_first(ranked: Sequence[Scored], statements: _Statements) -> tuple
 
 
 def _put_newest_first(
-    ranked: Sequence[Scored], statements: _Statements, repeats: Mapping[int, int], *, min_score: float
+    ranked: Sequence[Scored], statements: _Statements, left_out: set[int], *, min_score: float
 ) -> tuple[list[Scored], dict[int, list[int]]]:
     """Move each statement before the older ones about the same. Return the ranking, and what each is newer than."""
     ordered = list(ranked)
     newer_than: dict[int, list[int]] = {}
-    passing = [scored for scored in ranked if scored.relevance >= min_score and scored.candidate.row not in repeats]
+    passing = [scored for scored in ranked if scored.relevance >= min_score and scored.candidate.row not in left_out]
     passing = passing[:MAX_DATED]
     for scored in passing:
         row, coverage = scored.candidate.row, scored.candidate.evidence.coverage
