@@ -29,7 +29,7 @@ from kept.records import Filter
 from kept.search.candidates import CandidatePool, gather_pool
 from kept.search.pipeline import embed_query
 from kept.search.query import parse_query
-from kept.search.scores import demote_further_passages, fuse_pool
+from kept.search.scores import fuse_pool
 
 WEIGHTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 """0 is words alone."""
@@ -65,7 +65,7 @@ def rank_with_each(memory: Memory, group: BenchGroup, text: str) -> Iterator[tup
     for weight in WEIGHTS:
         pool, candidates = by_meaning if weight and vector else by_words
         weighed = replace(vector, calibration=replace(vector.calibration, weight=weight)) if weight and vector else None
-        ranked = demote_further_passages(fuse_pool(candidates, settings, weighed))
+        ranked = fuse_pool(candidates, settings, weighed)
         yield weight, first_documents(pool, group, [scored.candidate.row for scored in ranked])
 
 

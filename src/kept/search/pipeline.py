@@ -31,6 +31,7 @@ from kept.records import (
 )
 from kept.redact import redact
 from kept.search.candidates import CandidatePool, QueryVector, gather_pool
+from kept.search.confidence import calibrate, confidence_after_reranking, estimate_confidence, read_signals
 from kept.search.exact import ExactMatch, lift_exact
 from kept.search.query import Expansion, ParsedQuery
 from kept.search.query_dates import boost_periods, find_periods
@@ -43,16 +44,7 @@ from kept.search.repetitions import (
     move_last,
 )
 from kept.search.rerank import Reranker, rerank
-from kept.search.scores import (
-    Scored,
-    calibrate,
-    confidence_after_reranking,
-    estimate_confidence,
-    fuse_pool,
-    prefer_project,
-    read_signals,
-    vector_share,
-)
+from kept.search.scores import Scored, fuse_pool, prefer_project, vector_share
 from kept.search.selection import Selection, Windows, make_message_snippet, make_snippet, select_hits
 from kept.search.whole_notes import judge_whole_notes
 from kept.store.generation import ChunkRow
@@ -195,7 +187,8 @@ def _rank(
         ranked = boost_periods(ranked, periods, now_ms=now_ms)
     if filters.scope and filters.scope.name:
         ranked = prefer_project(ranked, filters.scope)
-    signals = read_signals(ranked, pool.terms, passages=pool.passages)
+    text_of = partial(_text_of, pool)
+    signals = read_signals(ranked, pool.terms, passages=pool.passages, query_text=query.text, text_of=text_of)
     share = vector_share(settings, vector)
     confidence = estimate_confidence(signals, vector_share=share)
     ranked = judge_whole_notes(ranked, pool.terms, text_share=1.0 - share)
@@ -239,6 +232,11 @@ def _end_of_past(periods: Sequence[Period], now_ms: int) -> int | None:
 
 def _may_have_ended(chunk: ChunkRow) -> bool:
     return chunk.source == "memory" and (may_be_marked(chunk.text) or may_be_marked(chunk.heading))
+
+
+def _text_of(pool: CandidatePool, row: int) -> str:
+    chunk = pool.chunks[row]
+    return f"{chunk.text}\n{chunk.heading}"
 
 
 def _passage(pool: CandidatePool, row: int) -> str:
