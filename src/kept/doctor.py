@@ -14,6 +14,7 @@ from typing import Any
 
 from kept.clock import Clock
 from kept.config import Config, LoadedConfig
+from kept.config.agent_paths import GATEWAY_LOCK
 from kept.config.agents import agents_sharing_workspace
 from kept.durable import DAMAGED_ENDING, Fault, claimed, count_set_aside
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
@@ -22,7 +23,7 @@ from kept.indexing.sources import scan_transcripts
 from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
 from kept.memory import Memory
 from kept.records import Progress
-from kept.responder.inbox import GATEWAY_LOCK, Inbox
+from kept.responder.inbox import Inbox
 from kept.sessions.transcript import Transcript, faults_of
 from kept.sqlite import checksum_vfs, database_files
 from kept.store.integrity import check_index

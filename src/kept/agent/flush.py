@@ -24,6 +24,7 @@ from kept.prompts import get_prompt
 from kept.records import cite
 from kept.redact import redact
 from kept.sessions.entries import FLUSH, StateEntry
+from kept.sessions.forgotten_text import ForgottenText
 from kept.values import frozen
 
 MAX_STEPS = 12
@@ -249,11 +250,14 @@ async def _write_new_facts(services: AgentServices, path: str, facts: Sequence[F
 
 
 def select_new_facts(memory: Memory, facts: Iterable[Fact]) -> list[Fact]:
-    """Return the facts that neither a note nor an earlier fact states."""
+    """Return the facts that neither a note nor an earlier fact states, and that the user has not forgotten."""
+    forgotten = ForgottenText(memory.config.paths.forgotten_hashes)
     seen: set[str] = set()
     new = []
     for fact in facts:
         normal = normalise_fact(fact.text)
+        if forgotten.matches(fact.text):
+            continue
         if normal and normal not in seen and not _is_in_notes(memory, fact.text, normal):
             new.append(fact)
         seen.add(normal)

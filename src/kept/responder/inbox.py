@@ -105,10 +105,6 @@ def message_status(run: AnswerRun | None) -> str:
     return "failed" if run.error else "answered"
 
 
-GATEWAY_LOCK = "gateway.lock"
-"""Claimed by the process that may write the inboxes, below the home."""
-
-
 class Inbox:
     """Thread-safe. Every change is on disk when its method returns.
 
