@@ -380,7 +380,8 @@ def run_tool(services: AgentServices, use: ToolUse, log: SessionLog, ids: Collec
 
 
 def _failed_outcome(message: str) -> ToolOutcome:
-    return ToolOutcome(message, {"error": {"code": "tool_failed", "message": message, "hint": ""}}, is_error=True)
+    data = {"error": {"code": "tool_failed", "message": message, "hint": ""}}
+    return ToolOutcome(message, lambda: data, is_error=True)
 
 
 # gathering material from outside the conversation: workspace files and relevant memories

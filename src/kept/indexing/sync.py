@@ -8,7 +8,7 @@ file whole, in its old or its new state. A kill at any point leaves the committe
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from kept.chunking.markdown import ChunkSize
 from kept.clock import Clock
 from kept.config import MemorySearchSettings
-from kept.config.schema import SessionSyncSettings
 from kept.durable import locked
 from kept.errors import EmbeddingError, EmbeddingFailed, KeptError, StoreDamaged
 from kept.indexing.note_rows import PreparedFile, Recipe, file_row, note_timestamp_ms
@@ -55,6 +54,10 @@ _state_of = attrgetter("source", "path", "size", "mtime_ns", "ctime_ns")
 
 SEEN_BYTES = 16_384
 """Growth of a transcript that a search asked in it may leave for later: so much is in the agent's context, whole."""
+
+_LEAST_MESSAGE_BYTES = 100
+"""No line of a message is shorter, with its id, its parent and its time. So a transcript that has grown by less than
+this for each message that a sync waits for need not be read."""
 
 FileKey = tuple[str, str]
 """Source and path."""
@@ -108,19 +111,6 @@ class Growth:
 
     size: int = 0
     messages: int = 0
-
-
-def should_sync(growths: Iterable[Growth], thresholds: SessionSyncSettings) -> bool:
-    """Return whether a transcript has grown by enough bytes or messages. A threshold of 0 is any growth. Pure.
-
-    This is for programs that keep the index current in the background, so that not every message of a lively
-    conversation costs a sync. A search syncs whatever was said before it answers, however little; one that an agent
-    asks in a conversation leaves what is in its context anyway.
-    """
-    return any(
-        growth.size >= max(1, thresholds.delta_bytes) or growth.messages >= max(1, thresholds.delta_messages)
-        for growth in growths
-    )
 
 
 @frozen
@@ -188,14 +178,30 @@ class SyncPlanner:
             return None
         return file_row(file, note, checked_ns=0).hash
 
-    def growths(self) -> list[Growth]:
-        """Return how much each transcript has grown since it was indexed."""
-        from kept.indexing.transcripts import measure_growth
-
+    def iter_growths(self, *, min_bytes: int = 0) -> Iterator[Growth]:
+        """Yield how much transcripts have grown since they were indexed. Those that have grown by less than
+        ``min_bytes``, or not at all, are not read."""
         with self.index.reading():
             known = self.index.live.file_rows()
         files = scan_transcripts(self.sessions_folder).files if "sessions" in self.settings.sources else ()
-        return [measure_growth(file, known.get((file.source, file.path))) for file in files]
+        for file in files:
+            row = known.get((file.source, file.path))
+            if row is None or not (0 < file.size - row.size < min_bytes or is_unchanged(file, row)):
+                from kept.indexing.transcripts import measure_growth
+
+                yield measure_growth(file, row)
+
+    def growth_reached(self) -> bool:
+        """Return whether a transcript has grown by enough bytes or messages. A threshold of 0 is any growth.
+
+        This is for programs that keep the index current in the background, so that not every message of a lively
+        conversation costs a sync. A search syncs whatever was said before it answers, however little; one that an
+        agent asks in a conversation leaves what is in its context anyway.
+        """
+        thresholds = self.settings.sync.sessions
+        min_bytes, min_messages = max(1, thresholds.delta_bytes), max(1, thresholds.delta_messages)
+        growths = self.iter_growths(min_bytes=min(min_bytes, min_messages * _LEAST_MESSAGE_BYTES))
+        return any(growth.size >= min_bytes or growth.messages >= min_messages for growth in growths)
 
     # vectors
 

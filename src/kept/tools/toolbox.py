@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +67,15 @@ class ToolOutcome:
     """Answer of a tool: ``text`` for a model, ``data`` for a program. The data of an error is its code and hint."""
 
     text: str
-    data: dict[str, Any]
+    make_data: Callable[[], dict[str, Any]]
+    """Called if a program asks for the data: an agent only reads the text."""
     is_error: bool = False
+
+    @property
+    def data(self) -> dict[str, Any]:
+        # Names and arguments may hold half a surrogate pair, which no transport can send.
+        data: dict[str, Any] = utf8_safe_tree(self.make_data())
+        return data
 
 
 class Toolbox:
@@ -98,8 +107,7 @@ class Toolbox:
             outcome = error_outcome(SessionNotFound(exc.message, hint=hint))
         except KeptError as exc:
             outcome = error_outcome(exc)
-        # Names and arguments may hold half a surrogate pair, which no transport can send.
-        return ToolOutcome(utf8_safe(outcome.text), utf8_safe_tree(outcome.data), outcome.is_error)
+        return replace(outcome, text=utf8_safe(outcome.text))
 
     def _search(self, request: ToolRequest) -> ToolOutcome:
         arguments = request.arguments
@@ -118,7 +126,7 @@ class Toolbox:
             seen=request.seen,
             progress=request.progress,
         )
-        return ToolOutcome(search_text(result), result_json(result))
+        return ToolOutcome(search_text(result), partial(result_json, result))
 
     def _list(self, request: ToolRequest) -> ToolOutcome:
         arguments = request.arguments
@@ -132,7 +140,7 @@ class Toolbox:
             max_results=arguments.get("maxResults", DEFAULT_LISTED),
             progress=request.progress,
         )
-        return ToolOutcome(listing_text(listing), listing_json(listing))
+        return ToolOutcome(listing_text(listing), partial(listing_json, listing))
 
     def _get(self, request: ToolRequest) -> ToolOutcome:
         arguments = request.arguments
@@ -151,7 +159,7 @@ class Toolbox:
             raise NoteNotFound(exc.message, hint="memory_search shows paths that exist.") from exc
         next_part = find_next_part(self.memory.workspace, passage.path)
         more = f"\n\nThe log of this day continues in {next_part}." if next_part else ""
-        outcome = ToolOutcome(passage_text(passage) + more, passage_json(passage))
+        outcome = ToolOutcome(passage_text(passage) + more, partial(passage_json, passage))
         return self._with_links(outcome, passage.path) if arguments.get("links") else outcome
 
     def _daily_path(self, date: str) -> str:
@@ -166,14 +174,14 @@ class Toolbox:
         links = self.memory.links(path)
         shape = links_json(links)
         data = {**outcome.data, "outgoing": shape["outgoing"], "incoming": shape["incoming"]}
-        return ToolOutcome(f"{outcome.text}\n\n{links_text(links)}", data)
+        return ToolOutcome(f"{outcome.text}\n\n{links_text(links)}", lambda: data)
 
     def _write(self, request: ToolRequest) -> ToolOutcome:
         to = from_uri(request.arguments.get("to", "daily"))
         written = self.memory.add(
             request.arguments["text"], to=to, by_tool=True, project=request.arguments.get("project")
         )
-        return ToolOutcome(written_text(written), written_json(written))
+        return ToolOutcome(written_text(written), partial(written_json, written))
 
     def _status(self, request: ToolRequest) -> ToolOutcome:
         status = self.memory.status()
@@ -182,7 +190,7 @@ class Toolbox:
         project = self.memory.project
         shape = {**status_json(status), "sessionCount": count, "tags": to_json(tags), "project": project}
         about_project = f"Project: {project}\n" if project else ""
-        return ToolOutcome(about_project + status_text(status, count, tags), shape)
+        return ToolOutcome(about_project + status_text(status, count, tags), lambda: shape)
 
     def _most_used_tags(self) -> list[TagCount]:
         """Return the tags in the index as it is: a status syncs and heals nothing, and reports damage itself."""
@@ -221,7 +229,7 @@ class Toolbox:
             engine = result_json(result)
         del engine["results"], engine["answered"]
         shapes = [{**session, "results": [hit_json(hit) for hit in hits]} for session, hits in sessions]
-        return ToolOutcome(sessions_text(sessions, engine["degraded"]), {"sessions": shapes, **engine})
+        return ToolOutcome(sessions_text(sessions, engine["degraded"]), lambda: {"sessions": shapes, **engine})
 
     def _recent_sessions(self, arguments: dict[str, Any], limit: int) -> list[SessionRecord]:
         if not os.path.isdir(self.sessions.folder):
@@ -284,7 +292,7 @@ def find_day(date: str, now: dt.datetime) -> dt.date:
 
 def error_outcome(error: KeptError) -> ToolOutcome:
     shape = {"code": error.code, "message": error.message, "hint": error.hint}
-    return ToolOutcome(error_text(error.message, error.hint), {"error": shape}, is_error=True)
+    return ToolOutcome(error_text(error.message, error.hint), lambda: {"error": shape}, is_error=True)
 
 
 def _session_json(record: SessionRecord) -> dict[str, Any]:
