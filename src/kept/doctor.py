@@ -53,7 +53,17 @@ def examine(memory: Memory) -> list[Check]:
     """Run every check."""
     checks: list[Check] = []
     examinations: tuple[Callable[[Memory], Iterator[Check]], ...]
-    examinations = (_workspace, _permissions, _integrity, _freshness, _unindexed, _sessions, _receipts, _records)
+    examinations = (
+        _workspace,
+        _permissions,
+        _integrity,
+        _freshness,
+        _unindexed,
+        _sessions,
+        _receipts,
+        _records,
+        _forgetting,
+    )
     if not os.path.isdir(memory.workspace.root):  # an index that is missing too is not created for it
         has_index = os.path.exists(memory.index_service.path)
         without = (_freshness, _unindexed) if has_index else (_integrity, _freshness, _unindexed, _receipts)
@@ -92,6 +102,7 @@ def repair(memory: Memory, before: list[Check], *, progress: Progress | None = N
         "integrity": lambda: memory.index_service.mend(progress=progress),
         "sessions": lambda: _repair_last_lines(memory),
         "records": lambda: mend_faults(memory.config, memory.clock),
+        "forgetting": memory.finish_forget,
         "freshness": lambda: memory.sync(force=_has_hidden_changes(memory), progress=progress),
     }
     wrong = {check.name for check in before if not check.ok}
@@ -261,6 +272,12 @@ def _records(memory: Memory) -> Iterator[Check]:
         quarantined = count_quarantined(memory.config)
         set_aside = "; ".join(f"{count} lines were moved to {path}" for path, count in quarantined.items())
         yield Check("records", True, set_aside or "inbox, ledgers and batches, all readable")
+
+
+def _forgetting(memory: Memory) -> Iterator[Check]:
+    """Report a forget that was interrupted. Its journal has the words in clear until it is finished."""
+    if os.path.exists(memory.config.paths.forgetting):
+        yield Check("forgetting", False, "A forget was interrupted, or waits for a gateway to stop.", "finish it")
 
 
 def _receipts(memory: Memory) -> Iterator[Check]:

@@ -274,9 +274,7 @@ class Memory:
         from kept.forgetting.open_forgetter import MemoryParts
 
         self._require_open()
-        return MemoryParts(
-            self.config, self.workspace, self.index_service, self.clock, self.search, self._own_scope()
-        )
+        return MemoryParts(self.config, self.workspace, self.index_service, self.clock, self.search, self._own_scope())
 
     # the index
 

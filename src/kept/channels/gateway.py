@@ -48,6 +48,9 @@ def run_gateway(loaded: LoadedConfig, open_model: OpenModel, *, report: Report) 
     if not config.gateway.auto_responder.enabled:
         hint = "No message would be answered. Set it to true."
         raise ConfigError("gateway.auto_responder.enabled is false.", hint=hint)
+    if os.path.exists(config.paths.forgetting):
+        with open_memory(loaded) as memory:
+            memory.finish_forget()  # before the inbox is open: only then may it be changed
     with only_gateway(config.home):
         model = open_model(loaded)
 

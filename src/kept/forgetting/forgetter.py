@@ -92,13 +92,16 @@ class Forgetter:
 
     def finish(self) -> ForgetReceipt | None:
         """Finish a forget that was interrupted. Return None if there is none, or if another process is at it."""
-        if not os.path.exists(self.config.paths.forgetting):
+        if not self.is_unfinished():
             return None
         try:
             with self._locked(wait_s=0):
                 return self._finish_locked()
         except LockBusy:
             return None
+
+    def is_unfinished(self) -> bool:
+        return os.path.exists(self.config.paths.forgetting)
 
     def _finish_locked(self) -> ForgetReceipt | None:
         order = read_journal(self.config.paths.forgetting)
@@ -151,7 +154,8 @@ class Forgetter:
         self.on_step("search")
         receipt = self._make_receipt(order, results, self.scan(order))
         self.on_step("receipt")
-        save_receipt(self.config, receipt)
+        if receipt.is_finished or receipt.removed:  # a store that is busy for long is tried by every command
+            save_receipt(self.config, receipt)
         self.on_step("end")
         if receipt.is_finished:
             remove_journal(self.config.paths.forgetting)

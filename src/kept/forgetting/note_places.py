@@ -130,9 +130,7 @@ def _passages_between(text: str, matcher: Matcher) -> list[NotePassage]:
     """Return all passages that touch a pair of neighbours which only match together."""
     passages = split_passages(text)
     joined = [
-        (left, right)
-        for left, right in itertools.pairwise(passages)
-        if matcher.matches(f"{left.text}\n{right.text}")
+        (left, right) for left, right in itertools.pairwise(passages) if matcher.matches(f"{left.text}\n{right.text}")
     ]
     return list({passage.start_line: passage for pair in joined for passage in pair}.values())
 

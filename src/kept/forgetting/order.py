@@ -150,7 +150,8 @@ def read_journal(path: str) -> ForgetOrder | None:
 def _parse(tree: dict[str, Any]) -> ForgetOrder:
     if tree.pop("version") != _VERSION:
         raise ValueError
-    texts = {name: tuple(map(str, tree.pop(name))) for name in ("words", "lines", "notes", "sessions", "done")}
+    names = ("words", "lines", "notes", "sessions", "done")
+    texts: dict[str, Any] = {name: tuple(map(str, tree.pop(name))) for name in names}
     return ForgetOrder(
         **texts,
         cuts=tuple(LineCut(**cut) for cut in tree.pop("cuts")),

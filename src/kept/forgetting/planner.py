@@ -111,7 +111,9 @@ def _plan_query(scope: ForgetScope, request: ForgetRequest, query: str, *, allow
     found, others = _find_by_meaning(scope, query, others)
     plan = _with_copies(scope, request, found)
     copies = [place for place in places if place not in plan.places]  # the query itself, in an inbox
-    return replace(plan, places=(*plan.places, *copies), by_meaning=True, unreachable=others)
+    # The query describes what is forgotten, so it goes too: no note and no conversation has it.
+    needles = replace(plan.needles, words=(query,))
+    return replace(plan, places=(*plan.places, *copies), needles=needles, by_meaning=True, unreachable=others)
 
 
 def _require_long_enough(words: str, *, allow_all: bool) -> None:
@@ -129,9 +131,10 @@ def _find_cited(scope: ForgetScope, text: str) -> list[Place]:
             raise SessionNotFound(f"{path}: there is no such transcript.")
         places = find_lines(transcript.path, first, last)
     elif cited or (path.endswith(".md") and not any(map(str.isspace, path))):
-        places = _cited_note(scope, path, first, last, is_whole=cited is None)
-        if places is None:
+        lines = _cited_note(scope, path, first, last, is_whole=cited is None)
+        if lines is None:
             return []
+        places = lines
     else:
         return []
     if not places:
@@ -353,7 +356,7 @@ def _plan_before(scope: ForgetScope, request: ForgetRequest, before_ms: int) -> 
             places += found
     daily = get_daily_notes(scope.workspace)
     for absolute, path, note in scope.notes.iter_texts():
-        day = daily.find_day(path)
+        day = (daily.find_day(path) or (None, 0))[0]
         if (
             day is not None
             and _day_ms(day + dt.timedelta(days=1)) <= before_ms

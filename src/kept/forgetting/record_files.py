@@ -168,7 +168,7 @@ class InboxStore:
                 return ScrubResult(unreachable=(reason,), is_complete=False)
             result = ScrubResult()
             for path in paths:
-                result += _replace(path, matcher)
+                result += replace_file(path, matcher)
             return result
 
 
@@ -185,7 +185,7 @@ class ExportStore:
         matcher, result = Matcher(order.needles), ScrubResult()
         for path in iter_exports(self.config, self.workspace):
             try:
-                result += _replace(path, matcher)
+                result += replace_file(path, matcher)
             except KeptError as exc:
                 result += ScrubResult(unreachable=(exc.message,))
         return result
@@ -196,7 +196,7 @@ def scrub_file(path: str, matcher: Matcher) -> ScrubResult:
     if not _needs_scrub(path, matcher):
         return ScrubResult()
     with locked(f"{path}.lock", wait_s=_LOCK_WAIT_S, purpose="writing this file"):
-        return _replace(path, matcher)
+        return replace_file(path, matcher)
 
 
 def _needs_scrub(path: str, matcher: Matcher) -> bool:
@@ -204,7 +204,8 @@ def _needs_scrub(path: str, matcher: Matcher) -> bool:
     return scrub_text(data, matcher, os.path.basename(path)) != data
 
 
-def _replace(path: str, matcher: Matcher) -> ScrubResult:
+def replace_file(path: str, matcher: Matcher) -> ScrubResult:
+    """Scrub a file that no other process writes now."""
     data = _read(path)
     scrubbed = scrub_text(data, matcher, os.path.basename(path))
     if scrubbed == data:

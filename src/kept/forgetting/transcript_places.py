@@ -13,7 +13,7 @@ from kept.forgetting.order import EntryCut, ForgetOrder, ScrubResult
 from kept.forgetting.places import Kind, Place, digest_of
 from kept.records import cite
 from kept.sessions.blanking import blank_line, renew_receipts
-from kept.sessions.entries import AnyEntry, Entry, Message, SessionStart
+from kept.sessions.entries import AnyEntry, Entry, Message, SessionStart, StateEntry
 from kept.sessions.spoken import find_utterance
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import LOCK_WAIT_S, RawLine, Transcript, TranscriptLine, parse_line
@@ -22,6 +22,8 @@ from kept.sessions.transcript_paths import cite_transcript, is_transcript
 Wants = Callable[[AnyEntry], bool]
 """Returns whether an entry is to go as a whole, whatever its words."""
 _DELETED = ".jsonl.deleted-"
+FORGET_STATE = "forget"
+"""State of a session with a proposal of /forget, which has the query. It is scrubbed, but it is not a place."""
 
 
 def iter_transcript_files(folder: str) -> Iterator[str]:
@@ -54,12 +56,17 @@ def find_in_transcript(path: str, matcher: Matcher, wants: Wants | None = None) 
                 remarks.append(f"{cited}: the name of the conversation; forget it with --session {content.id}")
         is_wanted = wants is not None and isinstance(content, Entry) and wants(content)
         blanked = blank_line(raw.raw, matcher.matches, whole=is_wanted)
-        if blanked != raw.raw:
+        if blanked != raw.raw and not _is_proposal(content):
             text = _shown_text(line)
             digest = digest_of(raw.raw)
             citation = cite(cited, raw.number, raw.number)
             places.append(Place(kind, cited, citation, text, digest, raw.number, 1, is_wanted))
     return places, remarks
+
+
+def _is_proposal(content: object) -> bool:
+    body = content.body if isinstance(content, Entry) else None
+    return isinstance(body, StateEntry) and body.name == FORGET_STATE
 
 
 def find_lines(path: str, first: int, last: int) -> list[Place]:

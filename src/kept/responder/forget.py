@@ -1,142 +1,141 @@
-"""/forget: find passages of the notes, and remove them after a confirmation.
+"""/forget: show every place of something, and forget it after a confirmation, as `kept forget` does.
 
-The proposal is saved in the session as a state, without the text. So it can be confirmed after a restart, and a passage
-that has changed since is left as it is.
+The proposal is saved in the session as a state: the query, and the hash of each place. So it can be confirmed after a
+restart, and a place that has changed since is left as it is. What is forgotten leaves that state too.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from kept.errors import PathRefused
+from kept.errors import ForgetTooMuch
+from kept.forgetting.needles import Matcher
+from kept.forgetting.order import ForgetOrder, ScrubResult
+from kept.forgetting.places import ForgetPlan, Place
+from kept.forgetting.receipt import ForgetReceipt
+from kept.forgetting.record_files import iter_records, replace_file
+from kept.forgetting.transcript_places import FORGET_STATE
+from kept.limits import clip
 from kept.memory import Memory
-from kept.records import Hit, Source, cite
-from kept.search.query import parse_query
+from kept.responder.inbox import Inbox
 from kept.sessions.entries import StateEntry
 from kept.sessions.store import SessionStore
 from kept.values import frozen
-from kept.workspace.removal import LineRemoval, Removed, remove_passages
 
-STATE = "forget"
-_MAX_MATCHES = 5
+SHOWN_PLACES = 20
 _PROPOSAL_LIFETIME = dt.timedelta(hours=1)
-_ITEM = re.compile(r"(?:[-*+]|\d+[.)])\s")
-_FENCE = re.compile(r"\s*(?:```|~~~)")
+_SHOWN_CHARS = 500
+_NARROWER = "Name it more exactly, or use 'kept forget --all' on the machine itself."
 
 
 @frozen
-class ForgetMatch:
-    """Paragraph or list item of a note."""
+class ForgetProposal:
+    """Places that were shown, by citation and hash."""
 
-    path: str
-    start_line: int
-    text: str
-
-    @property
-    def citation(self) -> str:
-        return cite(self.path, self.start_line, self.start_line + self.text.count("\n"))
+    query: str
+    places: tuple[tuple[str, str], ...]
 
 
-@frozen
-class ForgetSearch:
-    """Passages that can be removed, and hits that cannot: in extra paths and in conversations."""
-
-    matches: list[ForgetMatch]
-    extra_hits: list[Hit]
-    transcript_hits: list[Hit]
-
-
-def find_matches(memory: Memory, query: str) -> ForgetSearch:
-    """Return paragraphs and list items of the best hits in notes of the workspace: those with a word of the query, or
-    all of a hit that has none. Extra paths and conversations are never changed."""
-    words = {term.text.casefold() for term in parse_query(query).terms}
-    matches: dict[tuple[str, int], ForgetMatch] = {}
-    hits = _certain_hits(memory, query, "memory", 2 * _MAX_MATCHES)
-    removable = [hit for hit in hits if _is_own(memory, hit.path)]
-    for hit in removable[:_MAX_MATCHES]:
-        lines = memory.read(hit.path, start=hit.start_line, lines=hit.end_line - hit.start_line + 1)
-        passages = split_passages(hit.path, hit.start_line, lines.text)
-        naming = [passage for passage in passages if any(word in passage.text.casefold() for word in words)]
-        matches.update(((passage.path, passage.start_line), passage) for passage in naming or passages)
-    transcript_hits: list[Hit] = []
-    if "sessions" in memory.settings.sources:
-        transcript_hits = _certain_hits(memory, query, "sessions", _MAX_MATCHES)
-    extra_hits = [hit for hit in hits if hit not in removable][:_MAX_MATCHES]
-    return ForgetSearch(list(matches.values())[:_MAX_MATCHES], extra_hits, transcript_hits)
-
-
-def _is_own(memory: Memory, path: str) -> bool:
+def plan_in_chat(memory: Memory, query: str) -> ForgetPlan:
     try:
-        memory.workspace.require_own(memory.workspace.locate(path), path)
-    except PathRefused:
-        return False
-    return True
+        return memory.plan_forget(query)
+    except ForgetTooMuch as exc:
+        raise ForgetTooMuch(exc.message, hint=_NARROWER) from None
 
 
-def _certain_hits(memory: Memory, query: str, source: Source, max_results: int) -> list[Hit]:
-    return [hit for hit in memory.search(query, source=source, max_results=max_results) if hit.grade != "weak"]
-
-
-def split_passages(path: str, first_line: int, text: str) -> list[ForgetMatch]:
-    """Return the paragraphs and list items of a text. Headings are left out, so that they stay in the note."""
-    passages: list[ForgetMatch] = []
-    current: list[str] = []
-    start = first_line
-    fenced = False
-
-    def close() -> None:
-        if current:
-            passages.append(ForgetMatch(path, start, "\n".join(current)))
-            current.clear()
-
-    for number, line in enumerate(text.split("\n"), first_line):
-        heading = not fenced and line.startswith("#")
-        if not fenced and (not line.strip() or heading or _ITEM.match(line)):
-            close()
-        if _FENCE.match(line):
-            fenced = not fenced
-        if heading or (not line.strip() and not fenced):
-            continue
-        if not current:
-            start = number
-        current.append(line)
-    close()
-    return passages
-
-
-def save_proposal(sessions: SessionStore, session_id: str, matches: Sequence[ForgetMatch]) -> None:
-    removals = [LineRemoval.of(match.path, match.start_line, match.text) for match in matches]
+def save_proposal(sessions: SessionStore, session_id: str, plan: ForgetPlan) -> None:
     value = {
         "asked": sessions.clock.now().isoformat(),
-        "cuts": [[removal.path, removal.start_line, removal.end_line, removal.digest] for removal in removals],
+        "query": plan.request.query,
+        "places": [[place.citation, place.digest] for place in plan.choices],
     }
-    sessions.append(session_id, StateEntry(STATE, value))
+    sessions.append(session_id, StateEntry(FORGET_STATE, value))
 
 
-def find_proposal(sessions: SessionStore, session_id: str) -> list[LineRemoval]:
+def find_proposal(sessions: SessionStore, session_id: str) -> ForgetProposal | None:
     """Return the proposal of the last hour that was neither confirmed nor declined."""
-    value: Any = sessions.get(session_id).state.get(STATE)
+    value: Any = sessions.get(session_id).state.get(FORGET_STATE)
     try:
         if sessions.clock.now() - dt.datetime.fromisoformat(value["asked"]) > _PROPOSAL_LIFETIME:
-            return []
-        return [LineRemoval(str(path), int(start), int(end), str(digest)) for path, start, end, digest in value["cuts"]]
+            return None
+        places = tuple((str(citation), str(digest)) for citation, digest in value["places"])
+        return ForgetProposal(str(value["query"]), places) if places else None
     except (TypeError, KeyError, ValueError, OverflowError):
-        return []  # no proposal, or a damaged one
+        return None  # no proposal, or a damaged one
 
 
 def drop_proposal(sessions: SessionStore, session_id: str) -> None:
-    sessions.append(session_id, StateEntry(STATE, None))
+    sessions.append(session_id, StateEntry(FORGET_STATE, None))
 
 
-def forget(memory: Memory, removals: Sequence[LineRemoval]) -> Removed:
-    """Remove passages from the notes, and keep a copy of them."""
-    return remove_passages(
-        memory.workspace,
-        removals,
-        kept_in=memory.config.paths.forgotten,
-        clock=memory.clock,
-        max_bytes=memory.settings.max_file_bytes,
-    )
+def choose_places(
+    memory: Memory, proposal: ForgetProposal, chosen: Sequence[tuple[str, str]]
+) -> tuple[ForgetPlan, list[str]]:
+    """Return the plan for those of the chosen places that are as they were shown, and citations of the others."""
+    plan = plan_in_chat(memory, proposal.query)
+    wanted = set(chosen)
+    same = [place for place in plan.choices if (place.citation, place.digest) in wanted]
+    known = {(place.citation, place.digest) for place in same}
+    changed = [citation for citation, digest in chosen if (citation, digest) not in known]
+    is_all = not changed and len(same) == len(plan.choices)
+    return (plan if is_all else plan.select(same)), changed
+
+
+class LiveInboxStore:
+    """Scrubs the inbox of this process, in memory and on disk."""
+
+    name = "inbox"
+
+    def __init__(self, inbox: Inbox, memory: Memory) -> None:
+        self._inbox = inbox
+        self._memory = memory
+
+    def scrub(self, order: ForgetOrder) -> ScrubResult:
+        matcher = Matcher(order.needles)
+        result = ScrubResult(removed=self._inbox.blank(matcher.matches))
+        path = self._memory.config.paths.inbox
+        for beside in iter_records(self._memory.config):
+            if beside.startswith(path) and beside != path:
+                result += replace_file(beside, matcher)
+        return result
+
+
+# texts
+
+
+def describe_plan(plan: ForgetPlan) -> str:
+    choices = plan.choices
+    if not choices:
+        return "\n\n".join(["No note and no conversation says that.", *_remarks(plan)])
+    shown = [_describe_place(number, place) for number, place in enumerate(choices[:SHOWN_PLACES], 1)]
+    if len(choices) > SHOWN_PLACES:
+        shown.append(f"and {len(choices) - SHOWN_PLACES} more places.")
+    answers = "/forget yes removes it" if len(choices) == 1 else "/forget yes removes all of it, /forget 1 2 only those"
+    return "\n\n".join(["This would go:", *shown, f"{answers}; /forget no keeps it.", *_remarks(plan)])
+
+
+def _describe_place(number: int, place: Place) -> str:
+    whole = {"note": " (the whole note)", "session": " (the whole conversation)"}.get(place.kind, "")
+    return f"{number}. {place.citation}{whole if place.whole else ''}\n{clip(place.text, _SHOWN_CHARS)}"
+
+
+def _remarks(plan: ForgetPlan) -> list[str]:
+    if not plan.unreachable:
+        return []
+    return [f"Extra paths are searched, never written. Edit these yourself: {', '.join(plan.unreachable)}."]
+
+
+def describe_receipt(receipt: ForgetReceipt, changed: Sequence[str], count: int) -> str:
+    noun = "passage" if count == 1 else "passages"
+    if receipt.left:
+        names = ", ".join(file.path for file in receipt.left[:5])
+        search = f"Searched {receipt.files:,} files: it is still in {names}."
+    else:
+        search = f"Searched {receipt.files:,} files: nothing of it is left."
+    lines = [f"Forgotten: {count} {noun}. {search} Receipt {receipt.id}."]
+    lines += (f"{citation}: changed since then, and left as it is." for citation in (*changed, *receipt.changed))
+    if not receipt.is_finished:
+        lines.append("A part could not be done now; the next 'kept' command finishes it.")
+    return "\n".join(lines)
