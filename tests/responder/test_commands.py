@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from kept.agent.events import Inbound
-from kept.clock import SystemClock
 from kept.responder.dispatcher import HELP, NAMES, Command, CommandCall, Commands, find_command
 from kept.testing import ScriptedChat
 from tests.support.responders import ResponderHarness, reply_to, running_responder, tell

@@ -152,6 +152,7 @@ def _stored_texts(path: str) -> Iterator[str]:
     except apsw.Error:
         return
     try:
+        yield from (sql for (sql,) in db.execute("SELECT sql FROM sqlite_schema") if sql)
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         for table in tables:
             if not _is_virtual(db, table):

@@ -67,7 +67,8 @@ class IndexStore:
             stale = () if path == own and is_synced else _stale_files(order)
             matcher = None if path == own and is_synced else Matcher(order.needles)
             try:
-                scrub_index(path, stale=stale, matches=matcher.matches if matcher else None)
+                wait_s = self.service.limits.sync_wait_s
+                scrub_index(path, stale=stale, matches=matcher.matches if matcher else None, wait_s=wait_s)
             except (StoreError, KeptError) as exc:
                 result += ScrubResult(unreachable=(exc.message,), is_complete=False)
                 continue
