@@ -172,6 +172,12 @@ def test_a_query_in_other_words_finds_passages_by_meaning(planted):
     assert "- Boats leave at seven." in [place.text for place in plan.places]
 
 
+def test_a_word_that_only_the_inbox_has_is_not_looked_for_by_meaning(planted):
+    PLANTS["inbox"](planted, "boats leaving")
+    plan = planted.memory.plan_forget("boats leaving")
+    assert [place.citation for place in plan.places] == ["inbox.jsonl"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

@@ -3,6 +3,7 @@ the one under test."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -80,6 +81,11 @@ def start_planting(memory: Memory) -> PlantedHome:
     return home
 
 
+def mark_of(word: str) -> str:
+    """Return a name for a word that does not have it."""
+    return hashlib.sha256(word.encode()).hexdigest()[:8]
+
+
 def _deleted_session(home: PlantedHome, word: str) -> None:
     record = home.sessions.get_or_create("http", f"other-{len(home.sessions.deleted())}")
     home.sessions.append(record.id, Message.of("user", f"Do you know {word}?"))
@@ -100,7 +106,7 @@ def _append(home: PlantedHome, name: str, line: str) -> None:
 
 
 def _raw_entry(home: PlantedHome, word: str) -> None:
-    escaped = json.dumps({"type": "future", "id": f"x-{word}"[:40].encode().hex(), "note": f"a {word} b"})
+    escaped = json.dumps({"type": "future", "id": mark_of(word), "note": f"a {word} b"})
     (record,) = [record for record in home.sessions.recent() if record.id == home.session_id]
     append_durably(record.transcript_path, format_entry(UnknownEntry(escaped.encode(), "future")))
 
@@ -114,12 +120,16 @@ PLANTS: dict[str, Callable[[PlantedHome, str], None]] = {
     "table": lambda home, word: home.note("table.md", f"\n| a | b |\n|---|---|\n| {word} | x |\n| y | z |\n"),
     "fence": lambda home, word: home.note("code.md", f"\n```\nrun {word}\n```\n"),
     "properties": lambda home, word: home.note(
-        f"p{len(word)}.md", f"---\ntitle: {word}\ntags: [{word}]\n---\n\nbody\n"
+        f"p-{mark_of(word)}.md", f"---\ntitle: {word}\ntags: [{word}]\n---\n\nbody\n"
     ),
     "tag": lambda home, word: home.note("tags.md", f"\nA line with #{word} in it.\n"),
     "link": lambda home, word: home.note("links.md", f"\nSee [[{word}]] there.\n"),
-    "CRLF": lambda home, word: home.note("crlf.md", f"one\r\n\r\n{word} two\r\n\r\nthree\r\n".encode()),
-    "UTF-16": lambda home, word: home.note("wide.md", f"one\n\n{word} two\n\nthree\n".encode("utf-16")),
+    "CRLF": lambda home, word: home.note(
+        f"crlf-{mark_of(word)}.md", f"one\r\n\r\n{word} two\r\n\r\nthree\r\n".encode()
+    ),
+    "UTF-16": lambda home, word: home.note(
+        f"wide-{mark_of(word)}.md", f"one\n\n{word} two\n\nthree\n".encode("utf-16")
+    ),
     "name of a note": lambda home, word: home.note(f"{word}.md", "Its name says it all.\n"),
     "message": lambda home, word: home.say(f"Remember {word}, please."),
     "answer": lambda home, word: home.say(f"I know {word}.", role="assistant"),
@@ -146,7 +156,7 @@ PLANTS: dict[str, Callable[[PlantedHome, str], None]] = {
             {
                 "type": "received",
                 "channel": "http",
-                "id": f"m-{len(word)}",
+                "id": f"m-{mark_of(word)}",
                 "key": "agent:main:http:default:direct:ada",
                 "at": "2026-03-01T10:00:00+00:00",
                 "text": f"about {word}",
@@ -159,9 +169,11 @@ PLANTS: dict[str, Callable[[PlantedHome, str], None]] = {
     "damaged record": lambda home, word: _append(home, "ledger.jsonl.damaged", f"{{broken {word}"),
     "torn end": lambda home, word: _append(home, "sessions/20260101T000000Z_x.jsonl.torn", f'{{"type": "mess {word}'),
     "export": lambda home, word: void(
-        write_file(home.home / "exports" / "talk.md", f"# Talk\n\n{word} said so.\n\nend\n")
+        write_file(home.home / "exports" / f"talk-{mark_of(word)}.md", f"# Talk\n\n{word} said so.\n\nend\n")
     ),
-    "log": lambda home, word: void(write_file(home.home / "logs" / "kept.log", f"start\nfailed at {word}\nend\n")),
+    "log": lambda home, word: void(
+        write_file(home.home / "logs" / f"kept-{mark_of(word)}.log", f"start\nfailed at {word}\nend\n")
+    ),
 }
 
 

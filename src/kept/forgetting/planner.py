@@ -19,7 +19,7 @@ from kept.forgetting.note_places import (
     whole_note,
 )
 from kept.forgetting.places import ForgetPlan, ForgetRequest, Place, digest_of
-from kept.forgetting.record_files import find_in_file, iter_exports, iter_records
+from kept.forgetting.record_files import INBOX, find_in_file, is_only_asked, iter_exports, iter_records
 from kept.forgetting.transcript_places import (
     Wants,
     find_in_transcript,
@@ -106,7 +106,7 @@ def _plan_query(scope: ForgetScope, request: ForgetRequest, query: str, *, allow
     _require_long_enough(query, allow_all=allow_all)
     needles = Needles((query,))
     places, others = _find_everywhere(scope, needles)
-    if any(place.kind in ("note", "conversation", "import") for place in places):
+    if any(place.path != INBOX or not is_only_asked(scope.config.paths.inbox, needles) for place in places):
         return ForgetPlan(request, places, needles, unreachable=others)
     found, others = _find_by_meaning(scope, query, others)
     plan = _with_copies(scope, request, found)
@@ -253,7 +253,8 @@ def _find_by_meaning(scope: ForgetScope, query: str, others: Iterable[str]) -> t
         for hit in _certain_hits(scope, query, "sessions", _BY_MEANING):
             transcript = locate_transcript(scope.config.paths.sessions, hit.path)
             found = find_lines(transcript.path, hit.start_line, hit.end_line)
-            places.update((place.citation, place) for place in found)
+            naming = [place for place in found if any(word in place.text.casefold() for word in words)]
+            places.update((place.citation, place) for place in naming or (found if len(found) == 1 else ()))
     return list(places.values()), tuple(dict.fromkeys(remarks))
 
 

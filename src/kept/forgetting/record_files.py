@@ -15,7 +15,7 @@ from kept.config import Config
 from kept.config.agent_paths import GATEWAY_LOCK
 from kept.durable import DAMAGED_ENDING, TORN_ENDING, claimed, locked, replace_erasing
 from kept.errors import KeptError
-from kept.forgetting.needles import Matcher
+from kept.forgetting.needles import Matcher, Needles
 from kept.forgetting.note_places import matching_passages
 from kept.forgetting.order import ForgetOrder, ScrubResult
 from kept.forgetting.places import Kind, Place, digest_of
@@ -28,6 +28,7 @@ _SETTINGS = ("config.yaml", "config.yml", "config.json")
 _INBOX_TEXTS = ("text", "sender", "metadata", "parts", "error", "reason")
 """Fields of the inbox that may have text of a message. The others identify it."""
 _LARGEST_FILE = 1 << 28
+INBOX = "inbox.jsonl"
 
 
 def scrub_text(data: bytes, matcher: Matcher, name: str) -> bytes:
@@ -51,7 +52,7 @@ def _scrub_line(line: bytes, matcher: Matcher, name: str) -> bytes | None:
         tree = strict_json.decode(line.decode("utf-8"))
     except (ValueError, RecursionError):
         return None if matcher.matches(line.decode("utf-8", "replace")) else line
-    if name.startswith("inbox.jsonl") and isinstance(tree, dict):
+    if name.startswith(INBOX) and isinstance(tree, dict):
         texts = {field: value for field, value in tree.items() if field in _INBOX_TEXTS}
         blanked: Any = {**tree, **blank_tree(texts, matcher.matches)}
     else:
@@ -122,6 +123,23 @@ def find_in_file(path: str, matcher: Matcher, kind: Kind, shown: str) -> list[Pl
     left = set(scrubbed.splitlines())
     count = sum(line not in left for line in data.splitlines())
     return [Place(kind, shown, shown, f"{count} lines" if count > 1 else "1 line", digest_of(data), lines=count)]
+
+
+def is_only_asked(path: str, needles: Needles) -> bool:
+    """Return whether all that matches in an inbox are /forget commands: the request itself is not what it is about."""
+    matcher = Matcher(needles)
+    for line in _read(path).splitlines():
+        if matcher.may_match_raw(line) and _scrub_line(line, matcher, INBOX) != line and not _is_forget_command(line):
+            return False
+    return True
+
+
+def _is_forget_command(line: bytes) -> bool:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and str(record.get("text", "")).lstrip().lower().startswith("/forget")
 
 
 def _read(path: str) -> bytes:
