@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kept.app import open_model
     from kept.config import LoadedConfig, load_config
     from kept.errors import KeptError
+    from kept.forgetting.places import ForgetPlan, Place
+    from kept.forgetting.receipt import ForgetReceipt
     from kept.live import LiveIndex, LiveState
     from kept.memory import Memory
     from kept.records import (
@@ -50,6 +52,8 @@ __all__ = [
     "BrokenLinks",
     "CompactionResult",
     "FileSummary",
+    "ForgetPlan",
+    "ForgetReceipt",
     "Hit",
     "Inbound",
     "KeptError",
@@ -64,6 +68,7 @@ __all__ = [
     "Notice",
     "Occurrence",
     "Passage",
+    "Place",
     "Preview",
     "Reply",
     "ReplyDelta",
@@ -108,6 +113,9 @@ _HOMES = {
     "Hit": "kept.records",
     "Listing": "kept.records",
     "NoteLink": "kept.records",
+    "ForgetPlan": "kept.forgetting.places",
+    "ForgetReceipt": "kept.forgetting.receipt",
+    "Place": "kept.forgetting.places",
     "NoteLinks": "kept.records",
     "Occurrence": "kept.records",
     "Passage": "kept.records",

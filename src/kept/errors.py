@@ -172,6 +172,20 @@ class LockBusy(WorkspaceError):
         self.path = path
 
 
+class ForgetFailed(KeptError):
+    code = "forget_failed"
+
+
+class ForgetTooMuch(ForgetFailed):
+    code = "forget_too_much"
+    default_hint = "Name it more exactly, or use --all if all of it should go."
+
+
+class ForgetChanged(ForgetFailed):
+    code = "forget_changed"
+    default_hint = "Look at the places again, and confirm those."
+
+
 class ForkedWhileBusy(KeptError):
     code = "forked_while_busy"
     default_hint = (
@@ -365,20 +379,6 @@ class SessionExists(SessionError):
     default_hint = "It was imported before; nothing was changed."
 
 
-class ForgetFailed(KeptError):
-    code = "forget_failed"
-
-
-class ForgetTooMuch(ForgetFailed):
-    code = "forget_too_much"
-    default_hint = "Name it more exactly, or use --all if all of it should go."
-
-
-class ForgetChanged(ForgetFailed):
-    code = "forget_changed"
-    default_hint = "Look at the places again, and confirm those."
-
-
 class SessionDeleted(SessionError):
     code = "session_deleted"
     default_hint = "'kept sessions restore ID' brings a deleted session back."
@@ -435,7 +435,7 @@ STATUSES: dict[type[KeptError], ErrorStatus] = {
     NoteTooLarge: ErrorStatus(8, 413, _INVALID_PARAMS),
     WriteFailed: ErrorStatus(8, 503, _INTERNAL_ERROR),
     LockBusy: ErrorStatus(5, 503, _INTERNAL_ERROR),
-    ForgetFailed: ErrorStatus(8, 503, _INTERNAL_ERROR),
+    ForgetFailed: ErrorStatus(8, 500, _INTERNAL_ERROR),
     ForgetTooMuch: ErrorStatus(2, 400, _INVALID_PARAMS),
     ForgetChanged: ErrorStatus(2, 409, _INVALID_PARAMS),
     ForkedWhileBusy: ErrorStatus(6, 500, _INTERNAL_ERROR),

@@ -12,7 +12,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Notes and search": (
         "init", "add", "search", "get", "list", "recent", "tags", "links", "index", "watch",
     ),
-    "Conversations": ("sessions", "import"),
+    "Conversations": ("sessions", "import", "forget"),
     "Agents and clients": ("agents", "projects", "chat", "gateway", "service", "mcp", "connect", "hook"),
     "Maintenance": ("status", "doctor", "config", "providers", "models", "bench"),
     "More": ("demo", "completion", "help", "version"),
@@ -45,6 +45,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "import pi": ("kept import pi",),
     "import chatgpt": ("kept import chatgpt ~/Downloads/export.zip",),
     "import claude-ai": ("kept import claude-ai ~/Downloads/data-2026-03-05-batch-0000.zip",),
+    "forget": ("kept forget 'the old gate code'", "kept forget --session 3f2a", "kept forget --person Mallory"),
     "agents": ("kept agents list",),
     "agents list": ("kept agents list",),
     "agents add": ("kept agents add coder", "kept agents add helper --share-notes-with main"),

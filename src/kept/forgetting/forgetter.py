@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from kept.clock import Clock, new_id
 from kept.config import Config
@@ -36,7 +37,7 @@ from kept.forgetting.receipt import ForgetReceipt, hash_removed, list_unreachabl
 from kept.forgetting.record_files import ExportStore, InboxStore, RecordStore
 from kept.forgetting.transcript_places import TranscriptStore
 from kept.indexing.service import IndexService
-from kept.records import parse_citation
+from kept.records import PROJECTS_FOLDER, parse_citation
 from kept.sessions.forgotten_text import ForgottenText, normalise_line
 from kept.sessions.store import SessionStore
 from kept.values import frozen
@@ -169,6 +170,9 @@ class Forgetter:
 
     def _make_receipt(self, order: ForgetOrder, results: dict[str, ScrubResult], scan: ByteScan) -> ForgetReceipt:
         unreachable = [reason for result in results.values() for reason in result.unreachable]
+        if order.is_scoped:  # a memory of a project does not learn what other projects have
+            hidden = (os.path.join(self.workspace.root, PROJECTS_FOLDER) + os.sep, self.config.paths.sessions + os.sep)
+            scan = replace(scan, left=tuple(file for file in scan.left if not file.path.startswith(hidden)))
         return make_receipt_of(
             order,
             scan,

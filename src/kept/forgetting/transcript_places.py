@@ -125,7 +125,7 @@ class TranscriptStore:
         for path in iter_transcript_files(self.sessions.folder):
             cited = cite_transcript(path)
             cuts = [entry for entry in order.entries if entry.path == cited]
-            if cuts or order.words:
+            if cuts or (order.words and not order.is_scoped):
                 result += self._blank(path, cuts, matcher)
         return result
 

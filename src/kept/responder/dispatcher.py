@@ -19,7 +19,7 @@ from kept.forgetting.order import ForgetStore
 from kept.limits import clip
 from kept.memory import Memory
 from kept.records import Hit, Written
-from kept.responder import forget
+from kept.responder import forget_command as forget
 from kept.responder.inbox import Inbox
 from kept.sessions.entries import FORWARDED
 from kept.sessions.record import SessionRecord
