@@ -45,8 +45,8 @@ def test_every_tool_is_listed_with_valid_schemas_and_hints(client):
         Draft202012Validator.check_schema(tool["inputSchema"])
         Draft202012Validator.check_schema(tool["outputSchema"])
         assert tool["description"]
-        assert tool["annotations"]["readOnlyHint"] is (tool["name"] != "memory_write")
-        assert tool["annotations"]["destructiveHint"] is False
+        assert tool["annotations"]["readOnlyHint"] is (tool["name"] not in ("memory_write", "memory_forget"))
+        assert tool["annotations"]["destructiveHint"] is (tool["name"] == "memory_forget")
         assert tool["annotations"]["openWorldHint"] is False
     assert tools["memory_write"]["annotations"]["idempotentHint"] is False
 
