@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kept.errors import KeptError
     from kept.forgetting.places import ForgetPlan, Place
     from kept.forgetting.receipt import ForgetReceipt
+    from kept.history.note_change import NoteChange
+    from kept.history.undo import UndoResult
     from kept.live import LiveIndex, LiveState
     from kept.memory import Memory
     from kept.records import (
@@ -45,10 +47,12 @@ if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord
     from kept.sessions.store import SessionStore
     from kept.tools import TOOLS, Toolbox, ToolOutcome, definitions, plain_functions
+    from kept.workspace.change_recorder import Author
 
 __all__ = [
     "TOOLS",
     "Agent",
+    "Author",
     "BrokenLinks",
     "CompactionResult",
     "FileSummary",
@@ -63,6 +67,7 @@ __all__ = [
     "LoadedConfig",
     "Memory",
     "Message",
+    "NoteChange",
     "NoteLink",
     "NoteLinks",
     "Notice",
@@ -84,6 +89,7 @@ __all__ = [
     "ToolOutcome",
     "ToolStarted",
     "Toolbox",
+    "UndoResult",
     "Written",
     "__version__",
     "definitions",
@@ -105,6 +111,8 @@ _HOMES = {
     "LoadedConfig": "kept.config",
     "load_config": "kept.config",
     "KeptError": "kept.errors",
+    "NoteChange": "kept.history.note_change",
+    "UndoResult": "kept.history.undo",
     "LiveIndex": "kept.live",
     "LiveState": "kept.live",
     "Memory": "kept.memory",
@@ -135,6 +143,7 @@ _HOMES = {
     "Toolbox": "kept.tools",
     "definitions": "kept.tools",
     "plain_functions": "kept.tools",
+    "Author": "kept.workspace.change_recorder",
 }
 
 

@@ -18,6 +18,7 @@ from kept.config.agent_paths import GATEWAY_LOCK
 from kept.config.agents import agents_sharing_workspace
 from kept.durable import DAMAGED_ENDING, Fault, claimed, count_set_aside
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
+from kept.history.history_check import check_history, repair_history
 from kept.indexing.batch_book import BatchBookFile
 from kept.indexing.sources import scan_transcripts
 from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
@@ -35,6 +36,7 @@ _TRANSCRIPTS_NAMED = 5
 _REBUILD = "repair the index, or rebuild it from the notes; embeddings are kept"
 _RECORDS_NAMED = 10
 _DAMAGED = "move it to a .damaged file next to it; the inbox of a running gateway is not touched"
+_UNREADABLE_LINES = "move the lines to a .damaged file next to it"
 _TORN = "cut it off; its bytes are kept in a file next to it"
 
 
@@ -63,6 +65,7 @@ def examine(memory: Memory) -> list[Check]:
         _receipts,
         _records,
         _forgetting,
+        _history,
     )
     if not os.path.isdir(memory.workspace.root):  # an index that is missing too is not created for it
         has_index = os.path.exists(memory.index_service.path)
@@ -103,6 +106,7 @@ def repair(memory: Memory, before: list[Check], *, progress: Progress | None = N
         "sessions": lambda: _repair_last_lines(memory),
         "records": lambda: mend_faults(memory.config, memory.clock),
         "forgetting": memory.finish_forget,
+        "history": lambda: repair_history(memory.history),
         "freshness": lambda: memory.sync(force=_has_hidden_changes(memory), progress=progress),
     }
     wrong = {check.name for check in before if not check.ok}
@@ -278,6 +282,18 @@ def _forgetting(memory: Memory) -> Iterator[Check]:
     """Report a forget that was interrupted. Its journal has the words in clear until it is finished."""
     if os.path.exists(memory.config.paths.forgetting):
         yield Check("forgetting", False, "A forget was interrupted, or waits for a gateway to stop.", "finish it")
+
+
+def _history(memory: Memory) -> Iterator[Check]:
+    """Read every change and every old version of the notes. The notes themselves do not depend on them."""
+    if not memory.config.agent.history.enabled and not memory.history.log.names():
+        return
+    state = check_history(memory.history)
+    for fault in state.faults:
+        remedy = _UNREADABLE_LINES if fault.is_repairable else ""
+        yield Check("history", False, f"{fault.reason} Notes are not affected.", remedy)
+    if not state.faults:
+        yield Check("history", True, f"{_plural(state.changes, 'change')}, all readable")
 
 
 def _receipts(memory: Memory) -> Iterator[Check]:

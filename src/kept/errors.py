@@ -15,6 +15,9 @@
     │   ├── PathRefused         a path outside the workspace, or not a note
     │   ├── NoteTooLarge
     │   ├── WriteFailed         a file could not be written; it is unchanged
+    │   ├── HistoryDamaged      an old version of a note is missing or damaged; notes are not
+    │   ├── ChangeNotFound      no change has this id
+    │   ├── UndoConflict        a later change touched the same lines; nothing was changed
     │   ├── LockMissing         the folder or file to lock does not exist
     │   └── LockBusy            another process held the lock until the timeout
     ├── ForgetFailed            a forget could not be planned or finished
@@ -156,6 +159,21 @@ class WriteFailed(WorkspaceError):
     code = "write_failed"
     retryable = True
     default_hint = "The file is unchanged. Check free space and permissions, then try again."
+
+
+class HistoryDamaged(WorkspaceError):
+    code = "history_damaged"
+    default_hint = "'kept doctor' checks the history. Notes are not affected."
+
+
+class ChangeNotFound(WorkspaceError):
+    code = "change_not_found"
+    default_hint = "'kept history' lists the changes."
+
+
+class UndoConflict(WorkspaceError):
+    code = "undo_conflict"
+    default_hint = "Nothing was changed. Take back the later change first, or edit the note."
 
 
 class LockMissing(WorkspaceError):
@@ -432,6 +450,8 @@ STATUSES: dict[type[KeptError], ErrorStatus] = {
     ProjectNotFound: ErrorStatus(3, 404, _INVALID_PARAMS),
     NoteNotFound: ErrorStatus(3, 404, _INVALID_PARAMS),
     PathRefused: ErrorStatus(4, 403, _INVALID_PARAMS),
+    ChangeNotFound: ErrorStatus(3, 404, _INVALID_PARAMS),
+    UndoConflict: ErrorStatus(4, 409, _INVALID_PARAMS),
     NoteTooLarge: ErrorStatus(8, 413, _INVALID_PARAMS),
     WriteFailed: ErrorStatus(8, 503, _INTERNAL_ERROR),
     LockBusy: ErrorStatus(5, 503, _INTERNAL_ERROR),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -43,10 +43,14 @@ if TYPE_CHECKING:
     from kept.forgetting.order import ForgetStore
     from kept.forgetting.places import ForgetPlan
     from kept.forgetting.receipt import ForgetReceipt
+    from kept.history.note_change import NoteChange
+    from kept.history.note_history import HistoryRecorder, NoteHistory
+    from kept.history.undo import UndoResult
     from kept.indexing.index_handle import IndexLimits
     from kept.indexing.project_scope import ProjectView
     from kept.indexing.service import IndexService
     from kept.search.date_filter import When
+    from kept.workspace.change_recorder import Author
 
 MOST_RESULTS = 200
 _SPARE_HITS = 3
@@ -169,13 +173,15 @@ class Memory:
         to: str | os.PathLike[str] = "daily",
         by_tool: bool = False,
         project: str | None = None,
+        author: Author | None = None,
+        why: str = "",
     ) -> Written:
         """Append a text to today's log, to long-term memory (``to="memory"``) or to a note by its path.
 
         The text is on disk when this returns, and the next search finds it. Set ``by_tool`` if a model chose the
         text: then only MEMORY.md and notes below memory/ can be written, never files of the system prompt. With
         ``project``, or in a memory that is bound to one, log and long-term memory are those of the project;
-        ``project="none"`` writes to the shared ones.
+        ``project="none"`` writes to the shared ones. The history records ``author`` and ``why``.
         """
         from kept.workspace.notes import add_note
 
@@ -185,8 +191,85 @@ class Memory:
         max_bytes, to = self.settings.max_file_bytes, os.fspath(to)
         name = self._view().choose(project, to=to) if project or self.project else None
         return add_note(
-            self.workspace, text, to=to, clock=self.clock, max_bytes=max_bytes, by_tool=by_tool, project=name
+            self.workspace,
+            text,
+            to=to,
+            clock=self.clock,
+            max_bytes=max_bytes,
+            by_tool=by_tool,
+            project=name,
+            recorder=self.recorder(author, why=why),
         )
+
+    @property
+    def history(self) -> NoteHistory:
+        """History of the notes: who changed what, when and why, and what was there before."""
+        from kept.history.note_history import open_history
+
+        return open_history(self.config, self.workspace, self.clock)
+
+    def changes(
+        self,
+        note: str | os.PathLike[str] | None = None,
+        *,
+        since: When | None = None,
+        by: str | None = None,
+        session: str | None = None,
+    ) -> Iterator[NoteChange]:
+        """Return the changes of all notes, or of one, newest first. ``by`` is an agent, tool, person or client."""
+        path = None if note is None else self.workspace.cite(self.workspace.locate(os.fspath(note)))
+        return self.history.iter_changes(since=self._utc(since), path=path, by=by, session=session)
+
+    def diff(self, change: NoteChange) -> str:
+        """Return what a change did, as a unified diff."""
+        from kept.history.note_diff import diff_change
+
+        return diff_change(self.history, change)
+
+    def undo(
+        self,
+        change: str | Iterable[str] | None = None,
+        *,
+        session: str | None = None,
+        since: When | None = None,
+        by: str | None = None,
+        author: Author | None = None,
+        why: str = "",
+        dry_run: bool = False,
+    ) -> UndoResult:
+        """Take back a change by its id, several of them, or all that the filters select; by default the last one that
+        Kept made. Later changes of other lines stay. Raise UndoConflict, and change nothing, if a later change touched
+        the same lines."""
+        from kept.history.undo import select_by_id, select_changes, undo_changes
+        from kept.workspace.change_recorder import Author
+
+        history = self.history
+        if change is None:
+            changes = select_changes(history, since=self._utc(since), by=by, session=session)
+        else:
+            ids = [change] if isinstance(change, str) else list(change)
+            changes = select_by_id(history, ids)
+        author = author or Author(self.config.agent_id, tool="python")
+        max_bytes = self.settings.max_file_bytes
+        return undo_changes(history, changes, author=author, max_bytes=max_bytes, why=why, dry_run=dry_run)
+
+    def _utc(self, when: When | None) -> str | None:
+        if when is None or when == "":
+            return None
+        import datetime as dt
+
+        from kept.history.note_change import utc_text
+        from kept.search.date_filter import parse_when
+
+        return utc_text(dt.datetime.fromtimestamp(parse_when(when, now=self.clock.now()) / 1000, dt.UTC))
+
+    def recorder(self, author: Author | None = None, *, why: str = "") -> HistoryRecorder | None:
+        """Return the recorder for changes by an author, or None if the history is off."""
+        from kept.history.note_history import open_recorder
+        from kept.workspace.change_recorder import Author
+
+        author = author or Author(self.config.agent_id, tool="python")
+        return open_recorder(self.config, self.workspace, self.clock, author, why=why)
 
     def find_project(self, folder: str | os.PathLike[str] = ".") -> str | None:
         """Return the name of the project that a folder belongs to, by the remote of its repository, or None."""

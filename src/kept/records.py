@@ -474,6 +474,8 @@ class Written:
     path: str
     start_line: int
     end_line: int
+    degraded: tuple[str, ...] = ()
+    """Reasons why the history lacks the change, although the note has it."""
 
     @property
     def citation(self) -> str:

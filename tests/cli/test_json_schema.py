@@ -32,6 +32,7 @@ SHARED = {
         "session",
         "entries",
         "importReport",
+        "change",
         "settingRow",
         "settingChange",
     ),
@@ -78,6 +79,8 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
     return [
         ("init", ["init", str(tmp / "fresh")]),
         ("add", ["add", "Bees fly.", "--to", "memory/bees.md"]),
+        ("history", ["history", "--diff"]),
+        ("undo", ["undo", "--dry-run"]),
         ("index", ["index"]),
         ("index", ["index", "--verbose"]),
         ("index --dry-run", ["index", "--dry-run"]),

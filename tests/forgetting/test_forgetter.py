@@ -12,6 +12,8 @@ import pytest
 
 from kept.durable import claimed, locked
 from kept.errors import EmptyQuery, ForgetFailed, ForgetTooMuch, NoteNotFound, PathRefused, SessionNotFound, UsageError
+from kept.forgetting.history_places import iter_versions
+from kept.history.history_check import check_history
 from kept.indexing.index_handle import IndexLimits
 from kept.sessions.entries import Message
 from kept.sessions.importers.import_run import import_sessions
@@ -214,7 +216,19 @@ def test_too_much_goes_only_if_all_of_it_should(planted):
 
 
 STEPS = (
-    *("journal", "hashes", "notes", "conversations", "records", "inbox", "exports", "catalogue", "index", "qmd"),
+    *(
+        "journal",
+        "hashes",
+        "notes",
+        "conversations",
+        "records",
+        "inbox",
+        "exports",
+        "catalogue",
+        "index",
+        "qmd",
+        "history",
+    ),
     *("search", "receipt", "end"),
 )
 
@@ -324,6 +338,24 @@ def test_an_index_that_another_process_writes_is_scrubbed_by_the_next_run(tmp_pa
         assert finished.is_finished
         assert home.left("hedgehog") == []
         home.sessions.close()
+
+
+def test_no_old_version_of_a_note_has_it(planted):
+    planted.memory.sync()
+    planted.memory.add("The hedgehog has 99.", to="memory/pets.md")
+    planted.note("pets.md", "\n- another line\n")
+    planted.memory.sync()
+    (planted.workspace / "memory" / "pets.md").write_text("- another line\n")
+    planted.memory.sync()
+    plan = planted.memory.plan_forget("hedgehog")
+    assert {place.kind for place in plan.places} == {"history"}
+    receipt = planted.memory.forget(plan)
+    assert receipt.left == ()
+    texts = [data for _, _, data in iter_versions(planted.memory.history)]
+    assert not any(b"hedgehog" in data for data in texts)
+    assert any(b"another line" in data for data in texts)
+    assert check_history(planted.memory.history).faults == ()
+    assert planted.left("hedgehog") == []
 
 
 def test_a_receipt_has_no_word_of_what_was_forgotten(planted):

@@ -374,7 +374,7 @@ def run_tool(services: AgentServices, use: ToolUse, log: SessionLog, ids: Collec
     lines = (logged.line for logged in log.view().inbound if logged.inbound_id in ids)
     seen = SeenTail(log.path, min(lines, default=1))
     try:
-        return services.toolbox.run(use.name, use.arguments, seen=seen)
+        return services.toolbox.run(use.name, use.arguments, seen=seen, session=log.session_id)
     except Exception as exc:  # noqa: BLE001 - a defect of a tool must not end the turn
         return _failed_outcome(f"{use.name} failed: {type(exc).__name__}: {exc}")
 

@@ -7,6 +7,7 @@ note, dated when it is written. Facts that a note has already are not written ag
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -25,7 +26,9 @@ from kept.records import cite
 from kept.redact import redact
 from kept.sessions.entries import FLUSH, StateEntry
 from kept.sessions.forgotten_text import ForgottenText
+from kept.sessions.transcript_paths import parse_transcript_name
 from kept.values import frozen
+from kept.workspace.change_recorder import Author
 
 MAX_STEPS = 12
 """Steps for a model that writes one fact at a time."""
@@ -245,7 +248,10 @@ async def _write_new_facts(services: AgentServices, path: str, facts: Sequence[F
     if not new:
         return [], None
     text = "\n".join(f"- {fact.text} (from {cite(path, fact.first_line, fact.last_line)})" for fact in new)
-    written = await retry(lambda: run_to_end(services.memory.add, text, by_tool=True), services.new_backoff())
+    author = Author(services.memory.config.agent_id, parse_transcript_name(os.path.basename(path))[0], "flush")
+    written = await retry(
+        lambda: run_to_end(services.memory.add, text, by_tool=True, author=author), services.new_backoff()
+    )
     return new, written.citation
 
 

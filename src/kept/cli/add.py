@@ -7,7 +7,8 @@ import sys
 import click
 
 from kept.cli.command_arguments import TextCommand
-from kept.cli.output import echo, json_option, print_json, style
+from kept.cli.command_author import command_author
+from kept.cli.output import echo, json_option, print_json, style, warn
 from kept.cli.root import Globals
 from kept.cli.streams import read_stdin
 from kept.errors import NoteTooLarge, UsageError
@@ -36,11 +37,14 @@ def command(options: Globals, text: tuple[str, ...], to: str, project: str | Non
         note = read_stdin(limit, refusal=NoteTooLarge) if from_stdin else " ".join(text)
         if not is_utf8(note):
             raise UsageError("The text is not in UTF-8.", hint="Set the terminal to UTF-8, or convert it with iconv.")
-        written = memory.add(note, to=to, project=project)
+        author = command_author(memory.config.agent_id, "add")
+        written = memory.add(note, to=to, project=project, author=author)
         folder = memory.workspace.root
     if as_json:
         from kept.tools.record_json import written_json
 
         print_json({**written_json(written), "workspaceDir": folder})
     else:
+        for reason in written.degraded:
+            warn(reason)
         echo(f"Kept in {style(written.citation, fg='cyan')} (folder {folder}).")

@@ -10,7 +10,7 @@ from kept.errors import UsageError
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Notes and search": (
-        "init", "add", "search", "get", "list", "recent", "tags", "links", "index", "watch",
+        "init", "add", "search", "get", "list", "recent", "history", "undo", "tags", "links", "index", "watch",
     ),
     "Conversations": ("sessions", "import", "forget"),
     "Agents and clients": ("agents", "projects", "chat", "gateway", "service", "mcp", "connect", "hook"),
@@ -25,6 +25,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "get": ("kept get yesterday", "kept get memory/ideas.md#L3-L9"),
     "list": ("kept list --tag work --since 7d",),
     "recent": ("kept recent -n 10",),
+    "history": ("kept history --since 2h --diff", "kept history MEMORY.md"),
+    "undo": ("kept undo", "kept undo 3f2a91c0", "kept undo --by memory_write --since 2h --dry-run"),
     "tags": ("kept tags",),
     "links": ("kept links MEMORY.md", "kept links --broken"),
     "index": ("kept index --dry-run",),

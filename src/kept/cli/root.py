@@ -30,6 +30,8 @@ COMMANDS = {
     "get": "kept.cli.get",
     "list": "kept.cli.list",
     "recent": "kept.cli.recent_changes",
+    "history": "kept.cli.history",
+    "undo": "kept.cli.undo",
     "tags": "kept.cli.tags",
     "links": "kept.cli.links",
     "index": "kept.cli.index",

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -20,10 +20,12 @@ from kept.durable import locked, make_private_folder
 from kept.errors import ForgetFailed, KeptError, LockBusy
 from kept.forgetting.byte_scan import ByteScan, scan_bytes
 from kept.forgetting.derived_files import CatalogueStore, IndexStore, QmdStore
+from kept.forgetting.history_places import HistoryStore
 from kept.forgetting.note_places import NoteStore
 from kept.forgetting.order import (
     ForgetOrder,
     ForgetStore,
+    LineCut,
     ScrubResult,
     cuts_of,
     entries_of,
@@ -32,13 +34,14 @@ from kept.forgetting.order import (
     remove_journal,
     write_journal,
 )
-from kept.forgetting.places import ForgetPlan, ForgetRequest
+from kept.forgetting.places import ForgetPlan, ForgetRequest, Place, digest_of
 from kept.forgetting.receipt import ForgetReceipt, hash_removed, list_unreachable, make_receipt_of, save_receipt
 from kept.forgetting.record_files import ExportStore, InboxStore, RecordStore
 from kept.forgetting.transcript_places import TranscriptStore
+from kept.history.note_history import open_history
 from kept.indexing.service import IndexService
 from kept.records import PROJECTS_FOLDER, parse_citation
-from kept.sessions.forgotten_text import ForgottenText, normalise_line
+from kept.sessions.forgotten_text import LEAST_LINE_CHARS, ForgottenText, normalise_line
 from kept.sessions.store import SessionStore
 from kept.values import frozen
 from kept.workspace.workspace import Workspace
@@ -76,6 +79,8 @@ class Forgetter:
             CatalogueStore(self.config),
             IndexStore(self.service, self.config),
             QmdStore(self.config),
+            # After the index: its sync records the change of the notes.
+            HistoryStore(open_history(self.config, self.workspace, self.clock), self.workspace),
         )
 
     def forget(self, plan: ForgetPlan, *, is_scoped: bool = False) -> ForgetReceipt:
@@ -120,7 +125,7 @@ class Forgetter:
             request=kind_of(plan),
             words=plan.needles.words,
             lines=plan.needles.lines,
-            cuts=cuts_of(plan.places),
+            cuts=(*cuts_of(plan.places), *_short_lines(whole)),
             entries=entries_of(plan),
             notes=tuple(place.path for place in whole if place.kind == "note"),
             sessions=tuple(_session_id(self.sessions, place.path) for place in whole if place.kind == "session"),
@@ -190,6 +195,17 @@ def _scrub(store: ForgetStore, order: ForgetOrder) -> ScrubResult:
         return store.scrub(order)
     except KeptError as exc:
         return ScrubResult(unreachable=(exc.message,), is_complete=False)
+
+
+def _short_lines(whole: Iterable[Place]) -> list[LineCut]:
+    """Return the lines of whole notes that are too short to be searched for: their history loses them too."""
+    return [
+        LineCut(place.path, number, 1, digest_of(line))
+        for place in whole
+        if place.kind == "note"
+        for number, line in enumerate(place.text.split("\n"), 1)
+        if line.strip() and len(normalise_line(line)) < LEAST_LINE_CHARS
+    ]
 
 
 def _session_id(sessions: SessionStore, citation: str) -> str:

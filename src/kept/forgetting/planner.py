@@ -10,6 +10,7 @@ from typing import Protocol
 
 from kept.config import Config
 from kept.errors import EmptyQuery, ForgetTooMuch, NoteNotFound, PathRefused, SessionNotFound, UsageError
+from kept.forgetting.history_places import find_in_history
 from kept.forgetting.needles import Matcher, Needles, is_too_short
 from kept.forgetting.note_places import (
     NoteHunt,
@@ -27,6 +28,7 @@ from kept.forgetting.transcript_places import (
     iter_transcript_files,
     spoken_texts,
 )
+from kept.history.note_history import open_history
 from kept.records import Hit, SearchResult, parse_citation
 from kept.sessions.entries import AnyEntry, Entry, Message, SessionStart
 from kept.sessions.record import SessionRecord
@@ -183,7 +185,8 @@ def _find_in_files(scope: ForgetScope, matcher: Matcher) -> list[Place]:
         places += find_in_file(path, matcher, "record", os.path.basename(path))
     for path in iter_exports(scope.config, scope.workspace.root):
         places += find_in_file(path, matcher, "export", os.path.relpath(path, scope.config.home))
-    return places
+    history = open_history(scope.config, scope.workspace, scope.sessions.clock)
+    return places + [place for place in find_in_history(history, matcher) if scope.is_visible(place.path)]
 
 
 def _with_copies(scope: ForgetScope, request: ForgetRequest, places: list[Place]) -> ForgetPlan:

@@ -16,6 +16,7 @@ from kept.embedding.base import Embedder, usage_of
 from kept.embedding.registry import find_price
 from kept.errors import ConfigError, EmbeddingError, LockBusy, StoreDamaged, StoreError, WriteFailed
 from kept.forking import DatabaseLock, register_forkable
+from kept.indexing.history_sync import HistorySync
 from kept.indexing.index_handle import Freshness, IndexHandle, IndexLimits, drop_outdated
 from kept.indexing.sync import SyncPlanner, SyncRun
 from kept.ledger import open_embedding_ledger, open_heal_ledger
@@ -413,6 +414,7 @@ class IndexService:
             in_search=in_search,
             growing=growing,
             progress=progress,
+            history=HistorySync(planner.index, self.config, self.workspace, self.clock),
         )
         report = run.run(wait_s=wait_s)
         self._freshness.note_sync(ok=report.ok, growing=growing)

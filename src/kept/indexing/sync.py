@@ -33,6 +33,7 @@ from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.indexing.batch_runner import BatchRunner
+    from kept.indexing.history_sync import HistorySync
 
 META_SYNCED = "last_sync"
 META_EMBEDDER_SINCE = "embedder_since_ns"
@@ -325,8 +326,10 @@ class SyncRun:
         in_search: bool = False,
         growing: str | None = None,
         progress: Progress | None = None,
+        history: HistorySync | None = None,
     ) -> None:
         self.planner = planner
+        self.history = history
         self.index = planner.index
         self.vectors = planner.vectors
         self.settings = planner.settings
@@ -345,7 +348,11 @@ class SyncRun:
         if self.batch_runner:
             self.batch_runner.prepare(force=self.force, in_search=self.in_search)
         is_unbuilt = bool(self.planner.why_rebuild(force=self.force)) or self.index.get_meta(META_RECIPE) is None
-        has_work = is_unbuilt or self.planner.has_changes(self.scan, growing=self.growing)
+        has_work = (
+            is_unbuilt
+            or (self.history is not None and self.history.is_due())
+            or self.planner.has_changes(self.scan, growing=self.growing)
+        )
         if has_work and not self._can_only_read(is_unbuilt=is_unbuilt):
             with locked(f"{self.index.path}.lock", wait_s=wait_s, purpose="indexing"):
                 self._run_locked()
@@ -385,6 +392,8 @@ class SyncRun:
         if self.index.get_meta(META_RECIPE) is None:
             with self.index.writing():
                 self.index.put_meta(META_RECIPE, self.planner.recipe().fingerprint())
+        if self.history is not None:
+            self.history.begin(self.scan)
         reason = self.planner.why_rebuild(force=self.force)
         if reason is not None:
             self._scan_again()
@@ -397,6 +406,7 @@ class SyncRun:
             target = self.planner.plan_update(self.scan)
         if target.files or target.removed:
             self._index_files(target)
+        if target.files or target.removed or (self.history is not None and self.history.is_due()):
             with self.index.writing():
                 self._finish()
 
@@ -431,6 +441,9 @@ class SyncRun:
         self.index.live.optimise(changed_chunks=self.tally.changed_chunks)
         self.index.cache.evict(self.settings.cache.max_entries if self.settings.cache.enabled else 0)
         self.index.put_meta(META_SYNCED, self.clock.now().isoformat(timespec="seconds"))
+        if self.history is not None:
+            self.history.finish()
+            self.tally.problems += self.history.problems
 
     # reading, embedding and writing
 
@@ -490,6 +503,8 @@ class SyncRun:
         """Write a batch in one transaction. Return how many chunks were added and removed."""
         generation = target.generation
         changed = 0
+        if self.history is not None:
+            self.history.note_batch(batch)
         with self.index.writing():
             if self.vectors and vectors:
                 self.vectors.remember(vectors)

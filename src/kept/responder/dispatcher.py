@@ -26,6 +26,7 @@ from kept.sessions.record import SessionRecord
 from kept.sessions.session_key import SessionKey
 from kept.sessions.store import SessionStore
 from kept.values import frozen
+from kept.workspace.change_recorder import Author
 
 log = logging.getLogger(__name__)
 
@@ -164,12 +165,12 @@ class Commands:
 
     async def _remember(self, call: CommandCall) -> str:
         try:
-            written = await asyncio.to_thread(self._write_note, call.command.rest)
+            written = await asyncio.to_thread(self._write_note, call.command.rest, call.session_id)
         except EmptyNote:
             return "Say what to remember: /remember TEXT."
         return f"Kept in {written.citation}." if written else "That is in long-term memory already."
 
-    def _write_note(self, text: str) -> Written | None:
+    def _write_note(self, text: str, session_id: str) -> Written | None:
         """Return None if the note has this line already: it may have been written before a crash."""
         if text and "\n" not in text:
             try:
@@ -178,7 +179,8 @@ class Commands:
                 note = ""
             if any(line.removeprefix("- ") == text.removeprefix("- ") for line in note.split("\n")):
                 return None
-        return self._memory.add(text, to="memory")
+        author = Author(self._memory.config.agent_id, session_id, "/remember", person="chat")
+        return self._memory.add(text, to="memory", author=author)
 
     async def _forget(self, call: CommandCall) -> str:
         rest = call.command.rest

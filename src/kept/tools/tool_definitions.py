@@ -200,6 +200,7 @@ WRITE_OUTPUT: Schema = closed(
         "startLine": whole("First new line."),
         "endLine": whole("Last new line."),
         "citation": text("Citation of the new lines: path#L3-L9."),
+        "degraded": many({"type": "string"}, "Reasons why the history lacks this change; usually empty."),
     }
 )
 # The status grows with Kept, so this schema is open and names only what a program may rely on.

@@ -42,6 +42,7 @@ from kept.tools.tool_text import (
     written_text,
 )
 from kept.values import frozen
+from kept.workspace.change_recorder import Author
 from kept.workspace.daily import daily_name, daily_parts, find_next_part, project_daily_notes
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class ToolRequest:
     arguments: dict[str, Any]
     progress: Progress | None
     seen: SeenTail | None
+    author: Author
 
 
 @frozen
@@ -96,12 +98,16 @@ class Toolbox:
         *,
         progress: Progress | None = None,
         seen: SeenTail | None = None,
+        session: str | None = None,
+        client: str | None = None,
     ) -> ToolOutcome:
         """Run a tool for a model. A wrong call and a failure are outcomes too. ``seen`` begins with the message that
-        is being answered, which would be the best match."""
+        is being answered, which would be the best match. The history records ``session``, the id of the conversation,
+        and ``client``, the name of the calling program."""
         try:
             checked = check_arguments(get_tool(name), arguments)
-            outcome = HANDLERS[name](self, ToolRequest(checked, progress, seen))
+            author = Author(self.memory.config.agent_id, session, name, client=client)
+            outcome = HANDLERS[name](self, ToolRequest(checked, progress, seen, author))
         except SessionNotFound as exc:
             hint = "sessions_search without a query lists the latest conversations."
             outcome = error_outcome(SessionNotFound(exc.message, hint=hint))
@@ -179,7 +185,11 @@ class Toolbox:
     def _write(self, request: ToolRequest) -> ToolOutcome:
         to = from_uri(request.arguments.get("to", "daily"))
         written = self.memory.add(
-            request.arguments["text"], to=to, by_tool=True, project=request.arguments.get("project")
+            request.arguments["text"],
+            to=to,
+            by_tool=True,
+            project=request.arguments.get("project"),
+            author=request.author,
         )
         return ToolOutcome(written_text(written), partial(written_json, written))
 

@@ -9,6 +9,7 @@ from kept.clock import Clock
 from kept.durable import append_durably, locked, write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WriteFailed
 from kept.records import PROJECTS_FOLDER, Passage, Written, is_fact_list
+from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.daily import DailyNotes, daily_parts, get_daily_notes, part_name, project_daily_notes
 from kept.workspace.note_entry import blank_lines, plan_entry
 from kept.workspace.opened import OpenWorkspace, decode, require_utf8
@@ -38,6 +39,7 @@ def add_note(
     max_bytes: int,
     by_tool: bool = False,
     project: str | None = None,
+    recorder: ChangeRecorder | None = None,
 ) -> Written:
     """Append a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path.
 
@@ -56,7 +58,7 @@ def add_note(
         if to == "daily":
             # The date is taken under the lock: two writers around midnight each get the day they wrote on.
             daily = project_daily_notes(project) if project else get_daily_notes(workspace)
-            return _append_daily(workspace, daily, text, clock.now(), max_bytes=max_bytes, by_tool=by_tool)
+            return _append_daily(workspace, daily, text, clock.now(), max_bytes, by_tool=by_tool, recorder=recorder)
         if to == "memory":
             text = text if "\n" in text or text.startswith(("-", "*", "#")) else f"- {text}"
             path = f"{PROJECTS_FOLDER}/{project}/MEMORY.md" if project else _memory_name(workspace)
@@ -67,11 +69,18 @@ def add_note(
             opening = ""
         if by_tool:
             require_tool_may_write(workspace, workspace.locate(path), to)
-        return _append(workspace, path, text, opening=opening, max_bytes=max_bytes)
+        return _append(workspace, path, text, max_bytes, recorder, opening=opening)
 
 
 def _append_daily(
-    workspace: Workspace, daily: DailyNotes, text: str, now: dt.datetime, *, max_bytes: int, by_tool: bool
+    workspace: Workspace,
+    daily: DailyNotes,
+    text: str,
+    now: dt.datetime,
+    max_bytes: int,
+    *,
+    by_tool: bool,
+    recorder: ChangeRecorder | None,
 ) -> Written:
     """Append to the log of a day. A full log continues in a further file."""
     today = now.date()
@@ -86,12 +95,12 @@ def _append_daily(
     if by_tool:
         require_tool_may_write(workspace, workspace.locate(path), "daily")
     try:
-        return _append(workspace, path, text, heading=heading, opening=opening, max_bytes=max_bytes)
+        return _append(workspace, path, text, max_bytes, recorder, heading=heading, opening=opening)
     except NoteTooLarge:
         if not parts:
             raise
     path = part_name(parts[0], len(parts) + 1)
-    return _append(workspace, path, text, heading=heading, opening=opening, max_bytes=max_bytes)
+    return _append(workspace, path, text, max_bytes, recorder, heading=heading, opening=opening)
 
 
 def _from_template(workspace: Workspace, daily: DailyNotes, path: str, now: dt.datetime) -> str:
@@ -132,11 +141,20 @@ def _visible_name(path: str) -> str:
     return name if is_note_name(name) else "ideas.md"
 
 
-def _append(workspace: Workspace, path: str, text: str, *, opening: str, max_bytes: int, heading: str = "") -> Written:
+def _append(
+    workspace: Workspace,
+    path: str,
+    text: str,
+    max_bytes: int,
+    recorder: ChangeRecorder | None,
+    *,
+    opening: str,
+    heading: str = "",
+) -> Written:
     """Append a text in one write, set apart from the text before it. Return the lines that hold it."""
     absolute = workspace.locate(path)
     with OpenWorkspace(workspace) as opened:
-        raw = _read_to_append(opened, absolute, path, len(text.encode("utf-8")) + 1, max_bytes)
+        raw, exists = _read_to_append(opened, absolute, path, len(text.encode("utf-8")) + 1, max_bytes)
         require_utf8(raw, path)
         # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
         is_half_ended = raw.endswith(b"\r")
@@ -148,9 +166,10 @@ def _append(workspace: Workspace, path: str, text: str, *, opening: str, max_byt
             lead = opening + "\n" if opening else ""
         data = f"{lead}{entry.text}\n".encode()
         _refuse_too_large(path, len(raw) + len(data), max_bytes)
-        append_durably(absolute, data, dir_fd=opened.folder_to_write(absolute), break_links=True)
+        with recording(recorder, path, raw if exists else None, raw + data, kind="add"):
+            append_durably(absolute, data, dir_fd=opened.folder_to_write(absolute), break_links=True)
     first = before.count("\n") + lead.count("\n") + 1
-    return Written(path, first, first + entry.text.count("\n"))
+    return Written(path, first, first + entry.text.count("\n"), tuple(recorder.notices) if recorder else ())
 
 
 def _refuse_too_large(path: str, size: int, max_bytes: int) -> None:
@@ -158,16 +177,19 @@ def _refuse_too_large(path: str, size: int, max_bytes: int) -> None:
         raise NoteTooLarge(f"{path}: with this it would have more than the limit of {max_bytes:,} bytes.")
 
 
-def _read_to_append(opened: OpenWorkspace, absolute: str, path: str, more: int, max_bytes: int) -> bytes:
-    """Return a note, empty if there is none. Raise NoteTooLarge before reading it if ``more`` bytes do not fit."""
+def _read_to_append(opened: OpenWorkspace, absolute: str, path: str, more: int, max_bytes: int) -> tuple[bytes, bool]:
+    """Return the bytes of a note, and whether it exists.
+
+    Raise NoteTooLarge before reading it if ``more`` bytes do not fit.
+    """
     state = opened.find_state(absolute)
     if state is None:
-        return b""
+        return b"", False
     _refuse_too_large(path, state.st_size + more, max_bytes)
     try:
-        return opened.read_found(absolute, max_bytes=max_bytes).raw
+        return opened.read_found(absolute, max_bytes=max_bytes).raw, True
     except NoteNotFound:
-        return b""
+        return b"", False
     except (PathRefused, NoteTooLarge):
         raise
     except WorkspaceError as exc:
