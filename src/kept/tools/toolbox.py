@@ -179,7 +179,7 @@ class Toolbox:
     def _write(self, request: ToolRequest) -> ToolOutcome:
         to = from_uri(request.arguments.get("to", "daily"))
         written = self.memory.add(
-            request.arguments["text"], to=to, by_tool=True, project=request.arguments.get("project")
+            redact(request.arguments["text"]), to=to, by_tool=True, project=request.arguments.get("project")
         )
         return ToolOutcome(written_text(written), partial(written_json, written))
 
