@@ -116,10 +116,10 @@ def replace_erasing(path: str, data: bytes, *, dir_fd: int | None = None) -> boo
                 os.close(old)
 
 
-def erase_file(path: str) -> bool:
+def erase_file(path: str, *, dir_fd: int | None = None) -> bool:
     """Overwrite a file with zeros and remove it. Return False if it has another name, which keeps its text."""
     name = os.path.basename(path)
-    with _writing_in_folder(path, None) as folder:
+    with _writing_in_folder(path, dir_fd) as folder:
         old = _open_to_erase(name, folder)
         try:
             has_no_other_name = old is None or _overwrite(old, names=1)

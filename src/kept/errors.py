@@ -45,7 +45,8 @@
     ├── ModelError              the chat model
     │   ├── ModelUnavailable    none is configured, or it cannot be used as configured
     │   ├── ModelFailed         it was called and did not deliver
-    │   │   └── ModelRefused    ... and will refuse the same request again
+    │   │   ├── ModelRefused    ... and will refuse the same request again
+    │   │   └── ModelSilent     ... and sent nothing for as long as it may
     │   ├── ContextOverflow     the request is longer than the model accepts
     │   └── BudgetExhausted     the daily token budget is used up; nothing was sent
     ├── ChannelError            where messages come from and replies go
@@ -320,6 +321,13 @@ class ModelRefused(ModelFailed):
     retryable = False
 
 
+class ModelSilent(ModelFailed):
+    """The model sent nothing for the configured time. Waiting again would make a person wait several times."""
+
+    code = "model_silent"
+    retryable = False
+
+
 class ContextOverflow(ModelError):
     code = "context_overflow"
 
@@ -472,6 +480,7 @@ STATUSES: dict[type[KeptError], ErrorStatus] = {
     ModelError: ErrorStatus(10, 500, _INTERNAL_ERROR),
     ModelFailed: ErrorStatus(10, 503, _INTERNAL_ERROR),
     ModelRefused: ErrorStatus(10, 500, _INTERNAL_ERROR),
+    ModelSilent: ErrorStatus(10, 500, _INTERNAL_ERROR),
     ServiceError: ErrorStatus(12, 500, _INTERNAL_ERROR),
     ChannelError: ErrorStatus(11, 500, _INTERNAL_ERROR),
     QueueFull: ErrorStatus(11, 503, _INTERNAL_ERROR),

@@ -235,6 +235,8 @@ class Hit:
     """Title of the conversation. None for a note, and for a conversation without one."""
     other_words: tuple[str, ...] = ()
     """Words of it that stand for words of the query, such as database for databse."""
+    further: tuple[Hit, ...] = ()
+    """Further passages of the same note, best first. A note is one hit, however many of its passages match."""
 
     @property
     def citation(self) -> str:
@@ -300,6 +302,11 @@ class SearchResult:
     dropped: tuple[Dropped, ...] = ()
     period: ListedPeriod | None = None
     """Set if the query was only a time: the hits are a list of that time, oldest first."""
+
+    @property
+    def passages(self) -> tuple[Hit, ...]:
+        """All passages in reading order: each hit, and then the further passages of its note."""
+        return tuple(passage for hit in self.hits for passage in (hit, *hit.further))
 
     @property
     def answered(self) -> Literal["yes", "unsure", "no"]:

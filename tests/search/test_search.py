@@ -296,16 +296,32 @@ def test_age_breaks_ties_and_never_removes_a_match(tmp_path):
         assert paths(memory.search("zeppelin landed"))[0] == "memory/2016-03-01.md"
 
 
-def test_a_near_duplicate_steps_back_behind_other_hits(tmp_path):
+def test_a_near_duplicate_steps_back_behind_other_hits_of_its_grade(tmp_path):
     workspace = tmp_path / "workspace"
     same = "The parrot is green and sits on the fence near the old barn every single morning"
     write_note(workspace, "memory/first.md", same + ".\n")
     write_note(workspace, "memory/second.md", same + "!\n")
-    write_note(workspace, "memory/third.md", "A parrot of another kind.\n")
+    write_note(workspace, "memory/third.md", "A green parrot of another kind is by the fence of the barn.\n")
+    write_note(workspace, "memory/fourth.md", "The barn was sold to a family from the city, who will use it for hay.\n")
     with open_memory(tmp_path) as memory:
-        hit_paths = paths(memory.search("green parrot fence barn", min_score=0.05))
-        assert hit_paths[1] == "memory/third.md"
-        assert set(hit_paths) == {"memory/first.md", "memory/second.md", "memory/third.md"}
+        hits = memory.search("green parrot fence barn").hits
+    by_path = {hit.path: hit.grade for hit in hits}
+    assert by_path["memory/third.md"] == by_path["memory/second.md"] != by_path["memory/fourth.md"]
+    assert {hit.path for hit in hits[:2]} & {"memory/third.md"}
+    assert [hit.path for hit in hits][3] == "memory/fourth.md"
+
+
+def test_weak_hits_do_not_push_out_a_near_duplicate(tmp_path):
+    workspace = tmp_path / "workspace"
+    same = "The parrot is green and sits on the fence near the old barn every single morning"
+    write_note(workspace, "memory/first.md", same + ".\n")
+    write_note(workspace, "memory/second.md", same + "!\n")
+    for number in range(4):
+        text = f"Number {number} of the barns was sold to a family from the city, who will use it for hay.\n"
+        write_note(workspace, f"memory/other-{number}.md", text)
+    with open_memory(tmp_path) as memory:
+        hits = memory.search("green parrot fence barn", max_results=2).hits
+    assert {hit.path for hit in hits} == {"memory/first.md", "memory/second.md"}
 
 
 def test_a_snippet_is_short_and_shows_what_matched(tmp_path):

@@ -13,7 +13,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from kept.agent.services import AgentServices, add_usage, ask, is_empty_answer, read_in_pieces, retry, usage_fields
+from kept.agent.answer import is_empty_answer
+from kept.agent.services import AgentServices, add_usage, ask, read_in_pieces, retry, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.context.compaction_plan import TranscriptPiece
 from kept.context.fence import clean_line, make_fence
@@ -39,6 +40,9 @@ _COMPARED_NOTES = 8
 _ITEM = re.compile(r"^\s{0,8}(?:[-*+•]|\d{1,3}[.)])\s+(?P<text>.*)$")
 _LINES = re.compile(r"\s*[\[(]?\bL?(?P<first>\d{1,9})(?:\s*[-–]\s*L?(?P<last>\d{1,9}))?[\])]?\.?\s*$")
 _MARKED_LINES = re.compile(r"\s*[\[(]?\bL(?P<first>\d{1,9})(?:\s*[-–]\s*L?(?P<last>\d{1,9}))?[\])]?\.?\s*$")
+_INTRODUCTION = re.compile(
+    r"\s*(?:here (?:are|is)|the following|lasting facts|facts|notes|summary)\b[^:]*:\s*$", re.IGNORECASE
+)
 _PROVENANCE = re.compile(r"\s*\(from sessions/[^()\s]*\)\s*$")
 _TOOL = ToolSpec(
     "memory_write",
@@ -191,7 +195,7 @@ def parse_facts(text: str, piece: TranscriptPiece) -> list[Fact]:
     """Return the facts in an answer: its list items, or each line if it has no list."""
     if is_empty_answer(text):
         return []
-    lines = text.splitlines()
+    lines = [line for line in text.splitlines() if not _INTRODUCTION.match(line)]
     items = [match["text"] for match in map(_ITEM.match, lines) if match]
     return [fact for item in items or lines if (fact := _parse_fact(item, None, piece))]
 
@@ -272,10 +276,10 @@ def select_new_facts(memory: Memory, facts: Iterable[Fact]) -> list[Fact]:
 
 def _is_in_notes(memory: Memory, text: str, normal: str) -> bool:
     try:
-        hits = memory.search(text, source="memory", max_results=_COMPARED_NOTES, min_score=0.0)
+        result = memory.search(text, source="memory", max_results=_COMPARED_NOTES, min_score=0.0)
     except KeptError:
         return False  # better to write a fact twice than to lose it
-    return any(normal in map(normalise_fact, hit.snippet.splitlines()) for hit in hits)
+    return any(normal in map(normalise_fact, passage.snippet.splitlines()) for passage in result.passages)
 
 
 def normalise_fact(text: str) -> str:

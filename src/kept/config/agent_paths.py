@@ -48,6 +48,11 @@ class AgentPaths:
         return os.path.join(self.folder, "deleted.jsonl")
 
     @property
+    def fence_key(self) -> str:
+        """Key of the markers around data in requests to the model."""
+        return os.path.join(self.folder, "fence.key")
+
+    @property
     def forgotten(self) -> str:
         """Copies of passages that earlier versions removed by /forget."""
         return os.path.join(self.folder, "forgotten.jsonl")

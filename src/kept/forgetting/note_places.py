@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from kept.durable import erase_file, locked, replace_erasing
 from kept.errors import KeptError, NoteNotFound, PathRefused
-from kept.forgetting.needles import Matcher
+from kept.forgetting.needles import Matcher, Needles
 from kept.forgetting.order import ForgetOrder, LineCut, ScrubResult
 from kept.forgetting.places import Place, digest_of
 from kept.records import cite
@@ -180,26 +180,36 @@ class NoteStore:
         result = ScrubResult()
         with _writing(self.workspace):
             for path in order.notes:
-                result += self._remove_note(path)
+                result += _each(lambda path=path: self._remove_note(path))  # type: ignore[misc]
             for path in dict.fromkeys(cut.path for cut in order.cuts):
-                result += self._cut(path, [cut for cut in order.cuts if cut.path == path], matcher)
+                cuts = [cut for cut in order.cuts if cut.path == path]
+                result += _each(lambda path=path, cuts=cuts: self._cut(path, cuts, matcher))  # type: ignore[misc]
             if order.words:
                 cut_paths = {cut.path for cut in order.cuts}
                 for absolute, path, note in hunt.iter_texts() if not order.is_scoped else ():
                     if path in cut_paths or not hunt.is_writable(absolute, path) or not matcher.matches(note.text):
                         continue
-                    result += self._cut(path, [], matcher)  # written since the places were shown
+                    result += _each(lambda path=path: self._cut(path, [], matcher))  # type: ignore[misc]
+        return result
+
+    def cut(self, cuts: Sequence[LineCut]) -> ScrubResult:
+        """Remove lines from notes."""
+        result, matcher = ScrubResult(), Matcher(Needles())
+        with _writing(self.workspace):
+            for path in dict.fromkeys(cut.path for cut in cuts):
+                own = [cut for cut in cuts if cut.path == path]
+                result += _each(lambda path=path, own=own: self._cut(path, own, matcher))  # type: ignore[misc]
         return result
 
     def _remove_note(self, path: str) -> ScrubResult:
         absolute = self.workspace.locate(path)
         self.workspace.require_own(absolute, path)
-        try:
-            with OpenWorkspace(self.workspace) as opened:  # refuses links on the way
+        with OpenWorkspace(self.workspace) as opened:
+            try:
                 opened.read(absolute, max_bytes=_LARGEST_NOTE)
-        except NoteNotFound:
-            return ScrubResult()
-        is_erased = erase_file(absolute)
+            except NoteNotFound:
+                return ScrubResult()
+            is_erased = erase_file(absolute, dir_fd=opened.folder_of(absolute))
         return ScrubResult(removed=1, unreachable=() if is_erased else (_linked(path),))
 
     def _cut(self, path: str, cuts: list[LineCut], matcher: Matcher) -> ScrubResult:
@@ -218,6 +228,17 @@ class NoteStore:
             is_erased = replace_erasing(absolute, data, dir_fd=opened.folder_of(absolute))
         unreachable = () if is_erased else (_linked(path),)
         return ScrubResult(len(set(ranges)), tuple(missing), unreachable)
+
+
+def _each(scrub: Callable[[], ScrubResult]) -> ScrubResult:
+    """Scrub a note. One that may not be changed, such as a link, is named; one that cannot be written now is tried
+    again by the next run."""
+    try:
+        return scrub()
+    except PathRefused as exc:
+        return ScrubResult(unreachable=(exc.message,))
+    except KeptError as exc:
+        return ScrubResult(unreachable=(exc.message,), is_complete=False)
 
 
 def find_cuts(text: str, cuts: Iterable[LineCut]) -> tuple[list[tuple[int, int]], list[str]]:

@@ -262,7 +262,8 @@ def _find_by_meaning(scope: ForgetScope, query: str, others: Iterable[str]) -> t
 
 
 def _certain_hits(scope: ForgetScope, query: str, source: str, max_results: int) -> list[Hit]:
-    return [hit for hit in scope.search(query, source=source, max_results=max_results) if hit.grade != "weak"]
+    passages = scope.search(query, source=source, max_results=max_results).passages
+    return sorted((hit for hit in passages if hit.grade != "weak"), key=lambda hit: -hit.score)
 
 
 def _passages_of_hit(scope: ForgetScope, hit: Hit, words: list[str]) -> list[Place]:

@@ -25,7 +25,7 @@ from kept.sessions.blanking import blank_tree
 _LOCK_WAIT_S = 10.0
 _TEXT_ENDINGS = (".md", ".txt", ".jsonl", ".json", ".log", ".csv", ".html", DAMAGED_ENDING, TORN_ENDING)
 _SETTINGS = ("config.yaml", "config.yml", "config.json")
-_INBOX_TEXTS = ("text", "sender", "metadata", "parts", "error", "reason")
+_INBOX_TEXTS = ("text", "sender", "metadata", "parts", "details", "error", "reason")
 """Fields of the inbox that may have text of a message. The others identify it."""
 _LARGEST_FILE = 1 << 28
 INBOX = "inbox.jsonl"

@@ -235,7 +235,10 @@ def _unknown_command(name: str) -> str:
 
 def _describe_hit(number: int, hit: Hit) -> str:
     text = hit.snippet.strip()
-    return f"{number}. {hit.citation}\n{clip(text, _SNIPPET_CHARS)}"
+    further = ", ".join(passage.citation for passage in hit.further)
+    return f"{number}. {hit.citation}\n{clip(text, _SNIPPET_CHARS)}" + (
+        f"\nFurther passages: {further}" if further else ""
+    )
 
 
 def _describe_compaction(result: CompactionResult) -> str:
@@ -277,13 +280,15 @@ class Dispatcher:
         *,
         command: Command | None = None,
         group: Sequence[GroupLine] = (),
+        withdraw: Callable[[], bool] = lambda: False,
     ) -> AsyncGenerator[AgentEvent, None]:
         """Return the events of an answer; the last is a Reply. ``command`` is the one that the only message gives.
 
-        The agent's own generator is returned, so that a streamed token passes nothing here.
+        The agent's own generator is returned, so that a streamed token passes nothing here. See `Agent.respond` for
+        ``withdraw``.
         """
         if command is None:
-            return self.agent.respond(session_id, messages, group=group)
+            return self.agent.respond(session_id, messages, group=group, withdraw=withdraw)
         call = CommandCall(command, session_id, messages[0].id)
         if command.name in ("new", "reset") and command.rest:
             return self._answer_in_new_session(call, messages[0], group)

@@ -43,9 +43,9 @@ from kept.search.repetitions import (
 )
 from kept.search.rerank import Reranker, rerank
 from kept.search.scores import (
+    Scored,
     calibrate,
     confidence_after_reranking,
-    demote_further_passages,
     estimate_confidence,
     fuse_pool,
     prefer_project,
@@ -53,6 +53,7 @@ from kept.search.scores import (
     vector_share,
 )
 from kept.search.selection import Selection, Windows, make_message_snippet, make_snippet, select_hits
+from kept.search.whole_notes import judge_whole_notes
 from kept.store.generation import ChunkRow
 from kept.store.index import Index
 from kept.store.vectors import quantise
@@ -159,12 +160,14 @@ def _rank(
     if filters.scope and filters.scope.name:
         ranked = prefer_project(ranked, filters.scope)
     signals = read_signals(ranked, pool.terms, passages=pool.passages)
-    confidence = estimate_confidence(signals, vector_share=vector_share(settings, vector))
+    share = vector_share(settings, vector)
+    confidence = estimate_confidence(signals, vector_share=share)
+    ranked = judge_whole_notes(ranked, pool.terms, text_share=1.0 - share)
     if reranker:
         before = ranked
         ranked, degraded = rerank(before, reranker, query.text, partial(_passage, pool), settings.rerank)
         confidence = confidence_after_reranking(confidence, before, ranked, settings.rerank.weight)
-    ranked = calibrate(demote_further_passages(ranked), confidence, signals)
+    ranked = calibrate(ranked, confidence, signals)
     if exact_rows:
         exact_chunks = [pool.chunks[row] for row in exact_rows]
         given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
@@ -229,26 +232,22 @@ def _make_result(
     selection: Selection, ranking: _Ranking, index_path: str, degraded: tuple[str, ...], titles: Mapping[str, str]
 ) -> IndexSearchResult:
     chunks, newer_than = ranking.pool.chunks, ranking.arrangement.newer_than
-    shown = {scored.candidate.row for scored, _ in selection.hits}
-    hits = []
-    for scored, window in selection.hits:
+    shown = selection.rows()
+
+    def make_hit(scored: Scored, window: Sequence[ChunkRow], further: tuple[Hit, ...] = ()) -> Hit:
         row = scored.candidate.row
-        hit = _make_hit(
-            window,
-            row,
-            index_path,
-            score=scored.score,
-            grade=grade_of(scored.relevance),
-            vector_score=scored.vector,
-            text_score=scored.text,
-            matched=scored.candidate.matched,
-            other_words=_spellings(scored.candidate.expansions),
-            parts=scored.parts(),
-            titles=titles,
-        )
+        hit = _make_scored_hit(scored, window, index_path, titles)
         also_in = [_occurrence(chunks[other]) for other in selection.also_in.get(row, ())]
         older = [_occurrence(chunks[other]) for other in newer_than.get(row, ()) if other in shown]
-        hits.append(replace(hit, also_in=tuple(also_in), newer_than=tuple(older)) if also_in or older else hit)
+        if not (also_in or older or further):
+            return hit
+        return replace(hit, also_in=tuple(also_in), newer_than=tuple(older), further=further)
+
+    hits = []
+    for scored, window in selection.hits:
+        further = selection.further.get(scored.candidate.row, ())
+        passages = tuple(make_hit(other, (chunks[other.candidate.row],)) for other in further)
+        hits.append(make_hit(scored, window, passages))
     dropped = []
     for scored, reason in selection.dropped:
         chunk = chunks[scored.candidate.row]
@@ -256,6 +255,22 @@ def _make_result(
     for chunk in (chunks[row] for row in sorted(ranking.questions)):
         dropped.append(Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), 0.0, "asks the same"))
     return IndexSearchResult(tuple(hits), tuple(dropped), degraded)
+
+
+def _make_scored_hit(scored: Scored, window: Sequence[ChunkRow], index_path: str, titles: Mapping[str, str]) -> Hit:
+    return _make_hit(
+        window,
+        scored.candidate.row,
+        index_path,
+        score=scored.score,
+        grade=grade_of(scored.relevance),
+        vector_score=scored.vector,
+        text_score=scored.text,
+        matched=scored.candidate.matched,
+        other_words=_spellings(scored.candidate.expansions),
+        parts=scored.parts(),
+        titles=titles,
+    )
 
 
 def _occurrence(chunk: ChunkRow) -> Occurrence:

@@ -86,14 +86,22 @@ _HIT_ALWAYS: dict[str, Schema] = {
 _OCCURRENCE: Schema = closed(
     {name: _HIT_ALWAYS[name] for name in ("path", "startLine", "endLine", "source", "timestamp", "citation")}
 )
+_FURTHER_ALWAYS = {name: spec for name, spec in _HIT_ALWAYS.items() if name not in ("path", "source", "project")}
+_OCCURRENCES: dict[str, Schema] = {
+    "alsoIn": many(_OCCURRENCE, "Messages that repeat this note."),
+    "newerThan": many(_OCCURRENCE, "Older passages about the same with other values."),
+}
 HIT: Schema = closed(
     {
         **_HIT_ALWAYS,
         "listed": {"type": "boolean", "description": "True in a list of a period: not ranked, with score 1."},
         "sessionKey": or_null(text("Key of the conversation.")),
         "channel": or_null(text("Channel of the conversation.")),
-        "alsoIn": many(_OCCURRENCE, "Messages that repeat this note."),
-        "newerThan": many(_OCCURRENCE, "Older passages about the same with other values."),
+        **_OCCURRENCES,
+        "further": many(
+            closed({**_FURTHER_ALWAYS, **_OCCURRENCES}, required=tuple(_FURTHER_ALWAYS)),
+            "Further passages of the same note, best first.",
+        ),
         "title": or_null(text("Title of the conversation.")),
     },
     required=tuple(_HIT_ALWAYS),

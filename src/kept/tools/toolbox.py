@@ -185,7 +185,7 @@ class Toolbox:
     def _write(self, request: ToolRequest) -> ToolOutcome:
         to = from_uri(request.arguments.get("to", "daily"))
         written = self.memory.add(
-            request.arguments["text"],
+            redact(request.arguments["text"]),
             to=to,
             by_tool=True,
             project=request.arguments.get("project"),
