@@ -17,7 +17,9 @@ from kept.history.history_check import check_history
 from kept.indexing.index_handle import IndexLimits
 from kept.sessions.entries import Message
 from kept.sessions.importers.import_run import import_sessions
+from kept.sessions.receipt_lines import hash_lines
 from kept.sessions.store import SessionStore
+from kept.sessions.transcript import Transcript
 from kept.workspace.removal import remove_lines
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
@@ -77,6 +79,19 @@ def test_a_line_of_a_transcript_keeps_its_id_its_place_and_its_length(planted):
     assert new[3]["message"] == {"role": "user", "content": ""}
     assert new[3]["forgotten"] is True
     assert planted.sessions.append(planted.session_id, Message.of("user", "More.")).parent_id == new[-1]["id"]
+
+
+def test_the_receipt_of_a_compaction_is_still_right_for_the_lines_that_it_covers(planted):
+    planted.say("My code is xylograph-7.")
+    (record,) = planted.sessions.recent()
+    lines_before = list(Transcript(record.transcript_path).iter_raw())
+    digest = hash_lines(lines_before, [(2, 4)])
+    receipt = {"path": record.citation, "lines": [[2, 4]], "sha256": digest, "searchable": True}
+    planted.sessions.compact(planted.session_id, "They talked.", receipt=receipt)
+    planted.memory.forget(planted.memory.plan_forget("xylograph-7"))
+    entry = planted.sessions.load(planted.session_id).entries[-1]
+    renewed = entry.body.receipt["sha256"]
+    assert renewed == hash_lines(Transcript(record.transcript_path).iter_raw(), [(2, 4)]) != digest
 
 
 def test_words_are_whole_words_in_any_case_over_line_breaks(planted):
