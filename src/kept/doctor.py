@@ -14,6 +14,7 @@ from typing import Any
 
 from kept.clock import Clock
 from kept.config import Config, LoadedConfig
+from kept.config.agent_paths import GATEWAY_LOCK
 from kept.config.agents import agents_sharing_workspace
 from kept.durable import DAMAGED_ENDING, Fault, claimed, count_set_aside
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
@@ -23,7 +24,7 @@ from kept.indexing.sources import find_copies, scan_transcripts
 from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
 from kept.memory import Memory
 from kept.records import Progress
-from kept.responder.inbox import GATEWAY_LOCK, Inbox
+from kept.responder.inbox import Inbox
 from kept.sessions.transcript import Transcript, faults_of
 from kept.sqlite import checksum_vfs, database_files
 from kept.store.integrity import check_index
@@ -65,6 +66,7 @@ def examine(memory: Memory) -> list[Check]:
         _sessions,
         _receipts,
         _records,
+        _forgetting,
         _history,
     )
     if not os.path.isdir(memory.workspace.root):  # an index that is missing too is not created for it
@@ -105,6 +107,7 @@ def repair(memory: Memory, before: list[Check], *, progress: Progress | None = N
         "integrity": lambda: memory.index_service.mend(progress=progress),
         "sessions": lambda: _repair_last_lines(memory),
         "records": lambda: mend_faults(memory.config, memory.clock),
+        "forgetting": memory.finish_forget,
         "history": lambda: repair_history(memory.history),
         "freshness": lambda: memory.sync(force=_has_hidden_changes(memory), progress=progress),
     }
@@ -288,6 +291,12 @@ def _records(memory: Memory) -> Iterator[Check]:
         quarantined = count_quarantined(memory.config)
         set_aside = "; ".join(f"{count} lines were moved to {path}" for path, count in quarantined.items())
         yield Check("records", True, set_aside or "inbox, ledgers and batches, all readable")
+
+
+def _forgetting(memory: Memory) -> Iterator[Check]:
+    """Report a forget that was interrupted. Its journal has the words in clear until it is finished."""
+    if os.path.exists(memory.config.paths.forgetting):
+        yield Check("forgetting", False, "A forget was interrupted, or waits for a gateway to stop.", "finish it")
 
 
 def _history(memory: Memory) -> Iterator[Check]:

@@ -34,6 +34,9 @@ from kept.values import frozen
 OPEN_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 """Flags to open a folder for looking up and changing names, on Linux without the right to list them."""
 
+_ZEROS = 1 << 20
+"""Bytes that are overwritten at once."""
+
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -126,6 +129,39 @@ def cut_durably(path: str, size: int) -> None:
             os.close(handle)
 
 
+def replace_erasing(path: str, data: bytes, *, dir_fd: int | None = None) -> bool:
+    """Replace a file as `write_atomic` does, then overwrite what the old one had on disk with zeros.
+
+    Return False if the old file has another name (a hard link), which keeps its text.
+    """
+    with _writing_in_folder(path, dir_fd) as folder:
+        old = _open_to_erase(os.path.basename(path), folder)
+        try:
+            write_atomic(path, data, dir_fd=folder)
+            return old is None or _overwrite(old, names=0)
+        finally:
+            if old is not None:
+                os.close(old)
+
+
+def erase_file(path: str, *, dir_fd: int | None = None) -> bool:
+    """Overwrite a file with zeros and remove it. Return False if it has another name, which keeps its text."""
+    name = os.path.basename(path)
+    with _writing_in_folder(path, dir_fd) as folder:
+        old = _open_to_erase(name, folder)
+        try:
+            has_no_other_name = old is None or _overwrite(old, names=1)
+        finally:
+            if old is not None:
+                os.close(old)
+        try:
+            os.unlink(name, dir_fd=folder)
+        except FileNotFoundError:
+            return True
+        sync_folder(folder)
+    return has_no_other_name
+
+
 def sync_folder(folder: str | int) -> None:
     """fsync a folder, named or open, so that an entry that was added, renamed or removed survives a power cut."""
     if isinstance(folder, int):  # opened again: a handle of O_PATH cannot be synced
@@ -199,6 +235,25 @@ def _write_all(handle: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]
+
+
+def _open_to_erase(name: str, folder: int) -> int | None:
+    """Open a file to overwrite it, or return None if there is none or it is read-only: then it is only unlinked."""
+    try:
+        return os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return None
+
+
+def _overwrite(handle: int, *, names: int) -> bool:
+    """Overwrite a file with zeros, unless it has more names than ``names``. Return whether it was done."""
+    state = os.fstat(handle)
+    if not stat.S_ISREG(state.st_mode) or state.st_nlink > names:
+        return False
+    for start in range(0, state.st_size, _ZEROS):
+        os.pwrite(handle, bytes(min(_ZEROS, state.st_size - start)), start)
+    os.fsync(handle)
+    return True
 
 
 def _mode_of(name: str, folder: int) -> int:

@@ -21,6 +21,9 @@
     │   ├── UndoConflict        a later change touched the same lines; nothing was changed
     │   ├── LockMissing         the folder or file to lock does not exist
     │   └── LockBusy            another process held the lock until the timeout
+    ├── ForgetFailed            a forget could not be planned or finished
+    │   ├── ForgetTooMuch       it would remove a large part of the memory, and needs consent to that
+    │   └── ForgetChanged       the places are not those that were confirmed
     ├── ForkedWhileBusy         a child process in which SQLite would hang
     ├── StoreError              the search index (derived: never a reason to lose a note)
     │   ├── StoreDamaged
@@ -196,6 +199,20 @@ class LockBusy(WorkspaceError):
     def __init__(self, message: str, *, path: str = "", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.path = path
+
+
+class ForgetFailed(KeptError):
+    code = "forget_failed"
+
+
+class ForgetTooMuch(ForgetFailed):
+    code = "forget_too_much"
+    default_hint = "Name it more exactly, or use --all if all of it should go."
+
+
+class ForgetChanged(ForgetFailed):
+    code = "forget_changed"
+    default_hint = "Look at the places again, and confirm those."
 
 
 class ForkedWhileBusy(KeptError):
@@ -475,6 +492,9 @@ STATUSES: dict[type[KeptError], ErrorStatus] = {
     NoteTooLarge: ErrorStatus(8, 413, _INVALID_PARAMS),
     WriteFailed: ErrorStatus(8, 503, _INTERNAL_ERROR),
     LockBusy: ErrorStatus(5, 503, _INTERNAL_ERROR),
+    ForgetFailed: ErrorStatus(8, 500, _INTERNAL_ERROR),
+    ForgetTooMuch: ErrorStatus(2, 400, _INVALID_PARAMS),
+    ForgetChanged: ErrorStatus(2, 409, _INVALID_PARAMS),
     ForkedWhileBusy: ErrorStatus(6, 500, _INTERNAL_ERROR),
     StoreError: ErrorStatus(6, 500, _INTERNAL_ERROR),
     StoreFull: ErrorStatus(6, 503, _INTERNAL_ERROR),

@@ -40,7 +40,7 @@ SHARED = {
         "settingRow",
         "settingChange",
     ),
-    *("syncReport", "error", "agent", "problem", "originSession"),
+    *("syncReport", "error", "agent", "problem", "originSession", "forgetReceipt"),
 }
 """Parts of the output of several commands."""
 
@@ -140,6 +140,9 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("sessions delete", ["sessions", "delete", session]),
         ("sessions list", ["sessions", "list", "--deleted"]),
         ("sessions restore", ["sessions", "restore", session]),
+        ("forget", ["forget", "Skerry", "--dry-run"]),
+        ("forget", ["forget", "Bees fly", "--yes"]),
+        ("forget --receipts", ["forget", "--receipts"]),
         *(
             (f"import {kind}", ["import", kind, str(tmp / "fresh")])
             for kind in ("claude-code", "codex", "openclaw", "pi", "claude-ai")

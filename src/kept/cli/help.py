@@ -13,7 +13,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "init", "add", "search", "get", "list", "recent", "history", "undo", "why", "tags", "links", "tidy", "index",
         "watch",
     ),
-    "Conversations": ("sessions", "import"),
+    "Conversations": ("sessions", "import", "forget"),
     "Agents and clients": ("agents", "projects", "chat", "gateway", "service", "mcp", "connect", "hook"),
     "Maintenance": (
         "status", "doctor", "export", "restore", "verify", "config", "providers", "models", "bench",
@@ -51,6 +51,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "import pi": ("kept import pi",),
     "import chatgpt": ("kept import chatgpt ~/Downloads/export.zip",),
     "import claude-ai": ("kept import claude-ai ~/Downloads/data-2026-03-05-batch-0000.zip",),
+    "forget": ("kept forget 'the old gate code'", "kept forget --session 3f2a", "kept forget --person Mallory"),
     "agents": ("kept agents list",),
     "agents list": ("kept agents list",),
     "agents add": ("kept agents add coder", "kept agents add helper --share-notes-with main"),

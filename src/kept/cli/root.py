@@ -38,6 +38,7 @@ COMMANDS = {
     "index": "kept.cli.index",
     "watch": "kept.cli.watch",
     "sessions": "kept.cli.sessions",
+    "forget": "kept.cli.forget",
     "import": "kept.cli.imports",
     "mcp": "kept.cli.mcp",
     "connect": "kept.cli.connect",
@@ -108,7 +109,12 @@ class Globals:
     def memory(self) -> Memory:
         from kept.app import open_memory
 
-        return open_memory(self.load())
+        memory = open_memory(self.load())
+        if os.path.exists(memory.config.paths.forgetting):
+            from kept.cli.forget import finish_interrupted
+
+            finish_interrupted(memory)
+        return memory
 
     def sessions(self) -> SessionStore:
         from kept.app import open_sessions
