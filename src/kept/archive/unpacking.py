@@ -13,7 +13,7 @@ from kept.archive.comparison import FileAction, compare_files, count_actions, li
 from kept.archive.examination import ArchiveChain, get_sound_chain
 from kept.archive.manifest import ArchivedAgent
 from kept.archive.member_names import SETTINGS
-from kept.archive.places import RestorePlaces, plan_places, plan_settings
+from kept.archive.restore_places import RestorePlaces, plan_places, plan_settings
 from kept.archive.settings_copy import copy_settings
 from kept.archive.staging import StagedFiles
 from kept.archive.tar_stream import TarMember, opened_archive
@@ -81,7 +81,7 @@ def restore_archive(
         same_folders=same_folders,
     )
     actions = compare_files(chain, places)
-    settings = _SettingsPlan.of(chain, places, user_file, wanted=with_settings)
+    settings = _SettingsPlan.of(chain, places, user_file, is_wanted=with_settings)
     writes = {
         name: item
         for name, item in actions.items()
@@ -150,8 +150,8 @@ class _SettingsPlan:
     problem: str = ""
 
     @classmethod
-    def of(cls, chain: ArchiveChain, places: RestorePlaces, user_file: str, *, wanted: bool) -> _SettingsPlan:
-        archived = _read_settings(chain) if wanted and SETTINGS in chain.newest.records else None
+    def of(cls, chain: ArchiveChain, places: RestorePlaces, user_file: str, *, is_wanted: bool) -> _SettingsPlan:
+        archived = _read_settings(chain) if is_wanted and SETTINGS in chain.newest.records else None
         here = read_settings(user_file)
         outcome = "none"
         if archived is not None and here:
