@@ -9,7 +9,8 @@ import struct
 import pytest
 
 from kept.store.index import Index
-from kept.store.vectors import VectorLimits, quantise, sign_bits
+from kept.store.vector_codes import quantise, sign_bits
+from kept.store.vectors import VectorLimits
 
 DIMS = 64
 
