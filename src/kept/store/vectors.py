@@ -51,7 +51,7 @@ class VectorLimits:
 
 
 @frozen
-class _Block:
+class _VectorBlock:
     """Codes or sign bits of packed rows, end to end."""
 
     kind: Literal["codes", "bits"]
@@ -70,7 +70,7 @@ class _Block:
 
 _Part = tuple["array[int]", bytes | memoryview]
 """Row numbers of a pack, and their codes or bits."""
-_NO_BLOCK = _Block("codes", {}, array("q"), b"")
+_NO_BLOCK = _VectorBlock("codes", {}, array("q"), b"")
 
 
 class VectorTable:
@@ -177,7 +177,7 @@ class VectorTable:
         codes: list[Any] = self.db.execute(query, (pack_rows(rows), len(code))).fetchall()
         return self._first(self._measure(code, codes, allowed), len(rows) if limit is None else limit)
 
-    def _scan(self, query: bytes, block: _Block, limit: int, allowed: set[int] | None) -> list[tuple[float, int]]:
+    def _scan(self, query: bytes, block: _VectorBlock, limit: int, allowed: set[int] | None) -> list[tuple[float, int]]:
         """Return the nearest rows of a block with their distances, and all that tie with the last of them."""
         rows = block.rows
         if len(block.packed) != len(rows) * len(query):
@@ -192,7 +192,7 @@ class VectorTable:
 
     # packs in memory
 
-    def _load(self, kind: Literal["codes", "bits"], packs: Mapping[int, int]) -> _Block:
+    def _load(self, kind: Literal["codes", "bits"], packs: Mapping[int, int]) -> _VectorBlock:
         """Return the block of these packs, given with their numbers of rows. What is in memory is not read again."""
         old = self._block if self._block.kind == kind else _NO_BLOCK
         if old.kind == kind and old.packs.keys() == packs.keys():
@@ -210,7 +210,7 @@ class VectorTable:
         packed = b"".join(parts[pack][1] for pack in packs)
         dims = len(packed) // max(1, len(rows))
         norms = code_norms(packed, dims) if kind == "codes" and len(packed) == dims * len(rows) else None
-        self._block = _Block(kind, spans, rows, packed, norms)
+        self._block = _VectorBlock(kind, spans, rows, packed, norms)
         return self._block
 
     def _read_bits(self, packs: Sequence[int]) -> dict[int, _Part]:

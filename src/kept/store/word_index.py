@@ -89,7 +89,9 @@ class WordIndex:
 
     def remember(self, key: Hashable, work_out: Callable[[], T]) -> T:
         """Return a value that was worked out in the current state of the index, or work it out."""
-        state = self.db.data_version(), self.db.total_changes()  # changes by other connections, and by this one
+        # Changes by other connections, and by this one. The pragma begins to read: `Connection.data_version` does not,
+        # and would report the state of the last read.
+        state = int(self.db.execute("PRAGMA data_version").get), self.db.total_changes()
         if state != self._state or len(self._remembered) >= _MAX_REMEMBERED:
             self._remembered, self._state = {}, state
         if key not in self._remembered:
