@@ -20,13 +20,17 @@ if TYPE_CHECKING:
     from kept.app import open_model
     from kept.config import LoadedConfig, load_config
     from kept.errors import KeptError
+    from kept.history.note_change import NoteChange
+    from kept.history.undo import UndoResult
     from kept.live import LiveIndex, LiveState
     from kept.memory import Memory
     from kept.records import (
         BrokenLinks,
+        FactValidity,
         FileSummary,
         Hit,
         Listing,
+        NearFact,
         NoteLink,
         NoteLinks,
         Occurrence,
@@ -43,12 +47,15 @@ if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord
     from kept.sessions.store import SessionStore
     from kept.tools import TOOLS, Toolbox, ToolOutcome, definitions, plain_functions
+    from kept.workspace.change_recorder import Author
 
 __all__ = [
     "TOOLS",
     "Agent",
+    "Author",
     "BrokenLinks",
     "CompactionResult",
+    "FactValidity",
     "FileSummary",
     "Hit",
     "Inbound",
@@ -59,6 +66,8 @@ __all__ = [
     "LoadedConfig",
     "Memory",
     "Message",
+    "NearFact",
+    "NoteChange",
     "NoteLink",
     "NoteLinks",
     "Notice",
@@ -79,6 +88,7 @@ __all__ = [
     "ToolOutcome",
     "ToolStarted",
     "Toolbox",
+    "UndoResult",
     "Written",
     "__version__",
     "definitions",
@@ -100,13 +110,17 @@ _HOMES = {
     "LoadedConfig": "kept.config",
     "load_config": "kept.config",
     "KeptError": "kept.errors",
+    "NoteChange": "kept.history.note_change",
+    "UndoResult": "kept.history.undo",
     "LiveIndex": "kept.live",
     "LiveState": "kept.live",
     "Memory": "kept.memory",
     "BrokenLinks": "kept.records",
+    "FactValidity": "kept.records",
     "FileSummary": "kept.records",
     "Hit": "kept.records",
     "Listing": "kept.records",
+    "NearFact": "kept.records",
     "NoteLink": "kept.records",
     "NoteLinks": "kept.records",
     "Occurrence": "kept.records",
@@ -127,6 +141,7 @@ _HOMES = {
     "Toolbox": "kept.tools",
     "definitions": "kept.tools",
     "plain_functions": "kept.tools",
+    "Author": "kept.workspace.change_recorder",
 }
 
 

@@ -17,8 +17,9 @@ from kept.config import Config, LoadedConfig
 from kept.config.agents import agents_sharing_workspace
 from kept.durable import DAMAGED_ENDING, Fault, claimed, count_set_aside
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
+from kept.history.history_check import check_history, repair_history
 from kept.indexing.batch_book import BatchBookFile
-from kept.indexing.sources import scan_transcripts
+from kept.indexing.sources import find_copies, scan_transcripts
 from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
 from kept.memory import Memory
 from kept.records import Progress
@@ -29,11 +30,13 @@ from kept.store.integrity import check_index
 from kept.values import frozen
 from kept.workspace.daily import get_daily_notes
 from kept.workspace.survey import survey_workspace
+from kept.workspace.synchronised import find_synchronised
 
 _TRANSCRIPTS_NAMED = 5
 _REBUILD = "repair the index, or rebuild it from the notes; embeddings are kept"
 _RECORDS_NAMED = 10
 _DAMAGED = "move it to a .damaged file next to it; the inbox of a running gateway is not touched"
+_UNREADABLE_LINES = "move the lines to a .damaged file next to it"
 _TORN = "cut it off; its bytes are kept in a file next to it"
 
 
@@ -52,7 +55,18 @@ def examine(memory: Memory) -> list[Check]:
     """Run every check."""
     checks: list[Check] = []
     examinations: tuple[Callable[[Memory], Iterator[Check]], ...]
-    examinations = (_workspace, _permissions, _integrity, _freshness, _unindexed, _sessions, _receipts, _records)
+    examinations = (
+        _workspace,
+        _permissions,
+        _machine,
+        _integrity,
+        _freshness,
+        _unindexed,
+        _sessions,
+        _receipts,
+        _records,
+        _history,
+    )
     if not os.path.isdir(memory.workspace.root):  # an index that is missing too is not created for it
         has_index = os.path.exists(memory.index_service.path)
         without = (_freshness, _unindexed) if has_index else (_integrity, _freshness, _unindexed, _receipts)
@@ -91,6 +105,7 @@ def repair(memory: Memory, before: list[Check], *, progress: Progress | None = N
         "integrity": lambda: memory.index_service.mend(progress=progress),
         "sessions": lambda: _repair_last_lines(memory),
         "records": lambda: mend_faults(memory.config, memory.clock),
+        "history": lambda: repair_history(memory.history),
         "freshness": lambda: memory.sync(force=_has_hidden_changes(memory), progress=progress),
     }
     wrong = {check.name for check in before if not check.ok}
@@ -173,6 +188,19 @@ def _freshness(memory: Memory) -> Iterator[Check]:
         yield Check("notes", False, f"{problem.path}: {problem.reason}")
     for path, reason in warnings:
         yield Check("notes", True, f"{path}: {reason}")
+    for copy in find_copies(scan, memory.workspace, memory.settings):
+        yield Check("notes", True, f"{copy.path}: {copy.reason}", warning=True)
+
+
+def _machine(memory: Memory) -> Iterator[Check]:
+    """Report an index in a folder that is synchronised: SQLite files that two machines write get damaged."""
+    path = os.path.realpath(memory.index_service.path)
+    folder = find_synchronised(path, workspace=memory.workspace.root)
+    if folder:
+        detail = f"The index is in {folder}, which other machines may have too: each needs an index of its own."
+        yield Check("machine", True, detail, "keep the home elsewhere: --home or KEPT_HOME", warning=True)
+    else:
+        yield Check("machine", True, "the index is on this machine only, not among the notes")
 
 
 def _unindexed(memory: Memory) -> Iterator[Check]:
@@ -260,6 +288,18 @@ def _records(memory: Memory) -> Iterator[Check]:
         quarantined = count_quarantined(memory.config)
         set_aside = "; ".join(f"{count} lines were moved to {path}" for path, count in quarantined.items())
         yield Check("records", True, set_aside or "inbox, ledgers and batches, all readable")
+
+
+def _history(memory: Memory) -> Iterator[Check]:
+    """Read every change and every old version of the notes. The notes themselves do not depend on them."""
+    if not memory.config.agent.history.enabled and not memory.history.log.names():
+        return
+    state = check_history(memory.history)
+    for fault in state.faults:
+        remedy = _UNREADABLE_LINES if fault.is_repairable else ""
+        yield Check("history", False, f"{fault.reason} Notes are not affected.", remedy)
+    if not state.faults:
+        yield Check("history", True, f"{_plural(state.changes, 'change')}, all readable")
 
 
 def _receipts(memory: Memory) -> Iterator[Check]:

@@ -24,7 +24,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import BinaryIO, ClassVar
 
 from kept.errors import LockBusy, LockMissing, WorkspaceError, WriteFailed
 from kept.values import frozen
@@ -49,6 +49,34 @@ def write_atomic(path: str, data: bytes, *, dir_fd: int | None = None, mtime_ns:
             _remove_quietly(temporary, folder)
             raise
         sync_folder(folder)
+
+
+@contextmanager
+def replacing(path: str) -> Iterator[BinaryIO]:
+    """Yield a file to write. At the end of the block it replaces ``path`` atomically; after an error it is removed.
+
+    Like `write_atomic`, for more than fits into memory.
+    """
+    name = os.path.basename(path)
+    with _writing_in_folder(path, None) as folder:
+        temporary = f".kept-{os.urandom(8).hex()}.tmp"
+        try:
+            with create_file(temporary, folder, _mode_of(name, folder)) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            _remove_quietly(temporary, folder)
+            raise
+        sync_folder(folder)
+
+
+def create_file(name: str, folder: int, mode: int = 0o600) -> BinaryIO:
+    """Create a file in an open folder, with this mode regardless of the umask, and return it open for writing."""
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
+    os.fchmod(handle, mode)
+    return open(handle, "wb", buffering=1 << 16)
 
 
 def append_durably(path: str, data: bytes, *, dir_fd: int | None = None, break_links: bool = False) -> None:

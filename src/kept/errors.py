@@ -4,6 +4,7 @@
     ├── UsageError              the request makes no sense as it stands
     │   ├── EmptyQuery
     │   ├── EmptyNote
+    │   ├── CitationMismatch    a citation whose lines are not what the caller means
     │   ├── UsedAfterClose
     │   └── BenchSetInvalid     a folder that is not a benchmark set, or a malformed line in one
     ├── ConfigError             a setting is unknown, misplaced or of the wrong type
@@ -15,6 +16,9 @@
     │   ├── PathRefused         a path outside the workspace, or not a note
     │   ├── NoteTooLarge
     │   ├── WriteFailed         a file could not be written; it is unchanged
+    │   ├── HistoryDamaged      an old version of a note is missing or damaged; notes are not
+    │   ├── ChangeNotFound      no change has this id
+    │   ├── UndoConflict        a later change touched the same lines; nothing was changed
     │   ├── LockMissing         the folder or file to lock does not exist
     │   └── LockBusy            another process held the lock until the timeout
     ├── ForkedWhileBusy         a child process in which SQLite would hang
@@ -39,7 +43,8 @@
     ├── ModelError              the chat model
     │   ├── ModelUnavailable    none is configured, or it cannot be used as configured
     │   ├── ModelFailed         it was called and did not deliver
-    │   │   └── ModelRefused    ... and will refuse the same request again
+    │   │   ├── ModelRefused    ... and will refuse the same request again
+    │   │   └── ModelSilent     ... and sent nothing for as long as it may
     │   ├── ContextOverflow     the request is longer than the model accepts
     │   └── BudgetExhausted     the daily token budget is used up; nothing was sent
     ├── ChannelError            where messages come from and replies go
@@ -52,6 +57,10 @@
     │   ├── NotSent             the reply certainly did not leave; sending it again is safe
     │   └── DeliveryRefused     the reply did not leave and never will
     ├── ServiceError            the system's service manager could not be used
+    ├── ArchiveError            an archive of `kept export`
+    │   ├── ArchiveRefused      not such an archive, or one that was made to do harm
+    │   ├── ArchiveDamaged      truncated, or with a checksum that does not match
+    │   └── ArchiveIncomplete   an archive that it builds on is missing
     └── SessionError
         ├── SessionNotFound
         ├── SessionAmbiguous    an id prefix that matches more than one session
@@ -99,6 +108,11 @@ class EmptyQuery(UsageError):
 class EmptyNote(UsageError):
     code = "empty_note"
     default_hint = "Give the text to remember, or '-' to read it from standard input."
+
+
+class CitationMismatch(UsageError):
+    code = "citation_mismatch"
+    default_hint = "Search again, and cite the line as it is now."
 
 
 class UsedAfterClose(UsageError):
@@ -153,6 +167,21 @@ class WriteFailed(WorkspaceError):
     code = "write_failed"
     retryable = True
     default_hint = "The file is unchanged. Check free space and permissions, then try again."
+
+
+class HistoryDamaged(WorkspaceError):
+    code = "history_damaged"
+    default_hint = "'kept doctor' checks the history. Notes are not affected."
+
+
+class ChangeNotFound(WorkspaceError):
+    code = "change_not_found"
+    default_hint = "'kept history' lists the changes."
+
+
+class UndoConflict(WorkspaceError):
+    code = "undo_conflict"
+    default_hint = "Nothing was changed. Take back the later change first, or edit the note."
 
 
 class LockMissing(WorkspaceError):
@@ -285,6 +314,13 @@ class ModelRefused(ModelFailed):
     retryable = False
 
 
+class ModelSilent(ModelFailed):
+    """The model sent nothing for the configured time. Waiting again would make a person wait several times."""
+
+    code = "model_silent"
+    retryable = False
+
+
 class ContextOverflow(ModelError):
     code = "context_overflow"
 
@@ -341,6 +377,25 @@ class DeliveryRefused(ChannelError):
 
 class ServiceError(KeptError):
     code = "service"
+
+
+class ArchiveError(KeptError):
+    code = "archive"
+
+
+class ArchiveRefused(ArchiveError):
+    code = "archive_refused"
+    default_hint = "Nothing was changed. Name an archive that 'kept export' made."
+
+
+class ArchiveDamaged(ArchiveError):
+    code = "archive_damaged"
+    default_hint = "Nothing was changed. 'kept verify ARCHIVE' lists the damage; use another copy."
+
+
+class ArchiveIncomplete(ArchiveError):
+    code = "archive_incomplete"
+    default_hint = "Nothing was changed. Put it beside this one, or name it with --base."
 
 
 class SessionError(KeptError):
@@ -415,6 +470,8 @@ STATUSES: dict[type[KeptError], ErrorStatus] = {
     ProjectNotFound: ErrorStatus(3, 404, _INVALID_PARAMS),
     NoteNotFound: ErrorStatus(3, 404, _INVALID_PARAMS),
     PathRefused: ErrorStatus(4, 403, _INVALID_PARAMS),
+    ChangeNotFound: ErrorStatus(3, 404, _INVALID_PARAMS),
+    UndoConflict: ErrorStatus(4, 409, _INVALID_PARAMS),
     NoteTooLarge: ErrorStatus(8, 413, _INVALID_PARAMS),
     WriteFailed: ErrorStatus(8, 503, _INTERNAL_ERROR),
     LockBusy: ErrorStatus(5, 503, _INTERNAL_ERROR),
@@ -432,7 +489,9 @@ STATUSES: dict[type[KeptError], ErrorStatus] = {
     ModelError: ErrorStatus(10, 500, _INTERNAL_ERROR),
     ModelFailed: ErrorStatus(10, 503, _INTERNAL_ERROR),
     ModelRefused: ErrorStatus(10, 500, _INTERNAL_ERROR),
+    ModelSilent: ErrorStatus(10, 500, _INTERNAL_ERROR),
     ServiceError: ErrorStatus(12, 500, _INTERNAL_ERROR),
+    ArchiveError: ErrorStatus(13, 500, _INTERNAL_ERROR),
     ChannelError: ErrorStatus(11, 500, _INTERNAL_ERROR),
     QueueFull: ErrorStatus(11, 503, _INTERNAL_ERROR),
     ConversationFull: ErrorStatus(11, 429, _INTERNAL_ERROR),

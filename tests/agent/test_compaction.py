@@ -13,9 +13,12 @@ import pytest
 
 from kept.agent.compaction import verify_receipt
 from kept.agent.events import Inbound, Notice
+from kept.agent.flush import flush_and_record
+from kept.agent.session_log import SessionLog
 from kept.doctor import examine
 from kept.errors import BudgetExhausted, ContextOverflow, ModelFailed, WriteFailed
 from kept.llm.base import ToolUse
+from kept.sessions.entries import Message
 from kept.testing import ScriptedChat
 from kept.tools import Toolbox
 from tests.support.agents import AgentHarness, open_agent, reply, shown
@@ -620,3 +623,24 @@ def test_inbound_ids_are_known_after_a_compaction(tmp_path):
         events = asyncio.run(at.collect(at.session().id, [Inbound("first", "The very first message.")]))
         assert events == [first]
         assert len(at.model.requests) == asked
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "There is nothing worth remembering in this conversation.",
+        "NO_REPLY - nothing new was said.",
+        "Nothing new was said.",
+        "No lasting facts were mentioned.",
+        "<think>\n- The user greets.\n- I should answer.\n</think>\nNONE",
+        "Here are the facts:",
+        "- Nothing to remember.",
+    ],
+)
+def test_a_flush_that_says_there_is_nothing_writes_nothing(tmp_path, answer):
+    with open_agent(tmp_path, ScriptedChat([answer])) as at:
+        session = at.session()
+        at.sessions.append(session.id, Message.of("user", "Hello, how are you today?"))
+        log = SessionLog(at.sessions, session.id)
+        result = asyncio.run(flush_and_record(at.agent.services, log, log.view(), log.view().messages))
+        assert (result.outcome, at.today()) == ("nothing", "")

@@ -82,7 +82,7 @@ def test_a_question_is_answered_from_memory_with_a_tool(tmp_path, server, provid
     with remote(tmp_path, server, provider, **{"gateway.auto_responder.memory_search_max_results": 0}) as at:
         write_note(at.workspace, "memory/servers.md", "The staging database listens on port 5433.\n")
         events = at.say("Which port is staging on?")
-        assert reply(events).text == "Port 5433, says memory/servers.md#L1."
+        assert reply(events).text == "Let me look.\n\nPort 5433, says memory/servers.md#L1."
         second = json.dumps(server.chats[1].body)
         assert re.search(r"\\n\| [> ]*The staging database listens on port 5433\.", second)  # in a block
         assert "memory/servers.md#L1" in second

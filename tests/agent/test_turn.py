@@ -10,16 +10,27 @@ import pytest
 
 from kept.agent.agent import GAVE_UP, LAST_STEP, Agent
 from kept.agent.events import GroupLine, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
+from kept.agent.flush import Fact, select_new_facts
+from kept.agent.material import recall
 from kept.agent.session_log import SessionLog
-from kept.context.context import NO_RESULT
+from kept.config.schema import CompactionSettings, ContextSettings
+from kept.context.context import NO_RESULT, plan_budget
 from kept.durable import locked
-from kept.errors import BudgetExhausted, ContextOverflow, ModelFailed, ModelUnavailable, TranscriptUnwritable
-from kept.llm.base import Finished, ModelUsage, TextPart, ToolOutput, ToolUse
-from kept.sessions.entries import Message, Text, ToolCall, ToolResult
+from kept.errors import (
+    BudgetExhausted,
+    ContextOverflow,
+    ModelFailed,
+    ModelSilent,
+    ModelUnavailable,
+    TranscriptUnwritable,
+)
+from kept.llm.base import Finished, ModelUsage, TextPart, ToolOutput, ToolUse, count_tokens
+from kept.records import SeenTail
+from kept.sessions.entries import Message, Text, Thinking, ToolCall, ToolResult
 from kept.testing import ScriptedChat, Stall
 from kept.tools import Toolbox
 from tests.support.agents import NOW, open_agent, reply, shown
-from tests.support.workspaces import write_note
+from tests.support.workspaces import open_memory, write_note
 
 SEARCH = ToolUse("t1", "memory_search", {"query": "staging port"})
 
@@ -137,7 +148,7 @@ def test_tools_are_used_as_often_as_the_model_asks(tmp_path):
         started = [event.name for event in events if isinstance(event, ToolStarted)]
         assert started == ["memory_search", "memory_write"]
         assert [event.ok for event in events if isinstance(event, ToolEnded)] == [True, True]
-        assert reply(events).text == "Done."
+        assert reply(events).text == written(events) == "Let me see.\n\nDone."
         (first,) = outputs(at.model.requests[1])
         assert "memory/servers.md#L1" in first.text
         assert "Ann likes tea." in at.today()
@@ -216,19 +227,52 @@ def test_what_was_said_beside_the_last_call_is_the_reply_where_nothing_follows(t
 # silence
 
 
-@pytest.mark.parametrize("text", ["NO_REPLY", " NO_REPLY\n", "`NO_REPLY`", "**NO_REPLY**", "NO_REPLY."])
+@pytest.mark.parametrize(
+    "text",
+    ["NO_REPLY", " NO_REPLY\n", "`NO_REPLY`", "**NO_REPLY**", "NO_REPLY.", "no_reply", "No_Reply - nothing was asked."],
+)
 def test_no_reply_is_silent_and_never_streamed(tmp_path, text):
     for size in (1, 3, 100):
         with open_agent(tmp_path, ScriptedChat([text], piece_chars=size)) as at:
             events = at.say("Not for you.", as_id=f"{text}{size}")
-            assert events[-1] == Reply("", events[-1].entry_id, silent=True)
+            assert (reply(events).text, reply(events).silent) == ("", True)
             assert written(events) == ""
 
 
-def test_no_reply_behind_a_reply_is_left_out(tmp_path):
-    with open_agent(tmp_path, ScriptedChat(["Noted.\n\nNO_REPLY"], piece_chars=2)) as at:
-        events = at.say("Remember this.")
-        assert written(events) == reply(events).text == "Noted."
+@pytest.mark.parametrize(
+    ("answer", "sent"),
+    [
+        ("Noted.\n\nNO_REPLY", "Noted."),
+        ("Noted.\nno_reply\nAnd more.", "Noted.\nAnd more."),
+        ("Noted. NO_REPLY", "Noted."),
+        ("Say NO_REPLY to stay silent.", "Say NO_REPLY to stay silent."),
+    ],
+)
+def test_no_reply_within_a_reply_is_left_out(tmp_path, answer, sent):
+    for size in (1, 2, 100):
+        with open_agent(tmp_path, ScriptedChat([answer], piece_chars=size)) as at:
+            events = at.say("Remember this.", as_id=f"{answer}{size}")
+            assert written(events) == reply(events).text == sent
+
+
+@pytest.mark.parametrize("size", [1, 5, 100])
+def test_reasoning_before_an_answer_is_recorded_and_never_shown(tmp_path, size):
+    answer = "<think>\nThe user greets me.\n</think>\n\nHello! Some models write <think> tags."
+    with open_agent(tmp_path, ScriptedChat([answer, "<think>never closed"], piece_chars=size)) as at:
+        events = at.say("Hi")
+        assert written(events) == reply(events).text == "Hello! Some models write <think> tags."
+        assert at.messages()[-1].content[0] == Thinking("The user greets me.")
+        events = at.say("Hi again")
+        assert (written(events), reply(events).text) == ("", "The model sent an empty answer.")
+        assert "greets me" not in shown(at.model.requests[-1])
+
+
+def test_an_answer_before_a_tool_call_is_sent_even_if_no_reply_follows(tmp_path):
+    note = ToolUse("t", "memory_write", {"text": "Ann likes tea."})
+    with open_agent(tmp_path, ScriptedChat([["The answer is 42.", note], "NO_REPLY"])) as at:
+        events = at.say("What is it?")
+        assert written(events) == reply(events).text == "The answer is 42."
+        assert reply(events).tokens_out > 5
 
 
 def test_a_word_that_only_begins_like_no_reply_is_shown(tmp_path):
@@ -293,7 +337,8 @@ def test_cut_off_at_every_line_the_turn_comes_to_the_same_end(tmp_path):
             session = at.session()
             with open(session.transcript_path, "ab") as file:
                 file.write(b"".join(lines[1:kept]))
-            assert reply(at.say("Port?", as_id="a")).text == "Found."
+            texts = "Looking.\n\nFound." if kept > 2 else "Found."  # what was written before the crash counts
+            assert reply(at.say("Port?", as_id="a")).text == texts
             said = at.messages(session.id)
             assert [one.text for one in said if one.role == "user"] == ["Port?"]
             assert sum("answers" in one.metadata for one in said) == 1
@@ -369,9 +414,68 @@ def test_an_answer_that_was_cut_off_or_declined_is_said(tmp_path):
     ends = [["A long", Finished("length", ModelUsage())], [Finished("refused", ModelUsage())]]
     with open_agent(tmp_path, ScriptedChat(ends)) as at:
         assert Notice("The answer was cut off at the model's limit.") in at.say("Write a book.")
-        events = at.say("Do harm.")
-        assert Notice("The model declined to answer.") in events
-        assert reply(events).silent
+        assert reply(at.say("Do harm.")).text == "The model declined to answer."
+
+
+def test_a_reply_that_breaks_off_unseen_is_asked_for_again(tmp_path):
+    withdrawn = []
+
+    def withdraw():
+        withdrawn.append(True)
+        return True
+
+    with open_agent(tmp_path, ScriptedChat([["The answer to your", ModelFailed("Cut off.")], "Again."])) as at:
+        assert reply(at.say("Hello?", withdraw=withdraw)).text == "Again."
+        assert withdrawn == [True]
+
+
+def test_a_silent_model_is_waited_for_once(tmp_path):
+    with open_agent(tmp_path, ScriptedChat(lambda request: ModelSilent("Nothing for 300 s."))) as at:
+        with pytest.raises(ModelSilent):
+            at.say("Hello?")
+        assert len(at.model.requests) == 1
+
+
+def test_a_stopped_message_is_not_asked_again(tmp_path):
+    with open_agent(tmp_path, ScriptedChat([["Half an", ModelFailed("Stopped.")], "Fine."])) as at:
+        with pytest.raises(ModelFailed):
+            at.say("Delete everything!", as_id="a")
+        asyncio.run(at.agent.stop(at.session().id, ["a", "unknown"]))
+        asyncio.run(at.agent.stop(at.session().id, ["a"]))
+        assert len(at.messages()) == 2
+        assert reply(at.say("Hello?", as_id="b")).text == "Fine."
+        turns = at.model.requests[-1].turns
+        assert [turn.role for turn in turns] == ["user", "assistant", "user"]
+        assert reply(at.say("Delete everything!", as_id="a")).silent
+
+
+def test_refusals_in_one_conversation_leave_the_others_alone(tmp_path):
+    refuses = lambda request: ContextOverflow("413") if "Bob" in shown(request) else "Fine."  # noqa: E731
+    with open_agent(tmp_path, ScriptedChat(refuses, context_window=50_000)) as at:
+        at.say("Hello?")
+        window = at.agent.services.limits.window
+        for _ in range(3):
+            with pytest.raises(ContextOverflow):
+                at.say("I am Bob. " * 1_000, session=at.session("bob").id)
+        assert at.agent.services.limits.window == window
+
+
+def test_a_window_that_the_model_has_shown_is_learned_and_forgotten_after_an_hour(tmp_path):
+    refuses = lambda request: ContextOverflow("413") if count_tokens(request) > 9_000 else "Fine."  # noqa: E731
+    with open_agent(tmp_path, ScriptedChat(refuses, context_window=50_000)) as at:
+        for number in range(20):
+            at.say(f"{number}. " + "The parrot likes seeds and company. " * 60)
+        limits = at.agent.services.limits
+        assert 5_000 < limits.window < 12_000
+        at.clock.move(hours=2)
+        assert limits.window == 50_000
+
+
+def test_no_tools_are_offered_while_search_is_switched_off(tmp_path):
+    with open_agent(tmp_path, **{"memory_search.enabled": False}) as at:
+        at.say("Hello?")
+        assert at.model.requests[0].tools == ()
+        assert "memory_search" not in at.model.requests[0].system
 
 
 def test_an_overflow_with_nothing_to_summarise_says_what_to_do(tmp_path):
@@ -508,3 +612,29 @@ def test_a_message_that_another_process_adds_meanwhile_is_not_added_twice(tmp_pa
         at.sessions.append_all = append_all
         log.receive([Inbound(str(number), "x") for number in (1, 2, 3)])
         assert [message.metadata["inbound"] for message in at.messages(session)] == ["1", "2", "3"]
+
+
+def write_walrus(workspace: Path, *, notes: int) -> None:
+    for number in range(notes):
+        parts = [
+            f"## Part {part}\n\n- The walrus ledger {number} is in room {part}.\n" + f"word{part} " * 60
+            for part in (1, 2, 3)
+        ]
+        write_note(workspace, f"memory/walrus-{number}.md", "\n\n".join(parts))
+
+
+@pytest.mark.parametrize(("notes", "recalled_notes"), [(1, 1), (5, 3)])
+def test_recall_takes_other_notes_first_and_then_further_passages(tmp_path, notes, recalled_notes):
+    write_walrus(tmp_path / "workspace", notes=notes)
+    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
+        budget = plan_budget(100_000, CompactionSettings(), ContextSettings())
+        material = recall(memory, ["walrus ledger"], (), seen=SeenTail("", 1), budget=budget, limit=3)
+    paths = [passage.citation.partition("#")[0] for passage in material.recalled]
+    assert (len(paths), len(set(paths))) == (3, recalled_notes)
+
+
+def test_a_fact_in_a_further_passage_of_a_note_is_not_written_again(tmp_path):
+    write_walrus(tmp_path / "workspace", notes=1)
+    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
+        facts = [Fact(f"The walrus ledger 0 is in room {room}.", 1, 1) for room in (1, 2, 3, 4)]
+        assert [fact.text[-2] for fact in select_new_facts(memory, facts)] == ["4"]

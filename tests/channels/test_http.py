@@ -150,7 +150,7 @@ def test_a_model_that_fails_is_an_error_that_says_what(tmp_path):
             failed = await at.post(user="a", text="Hi", id="m1")
             assert (failed.status_code, failed.json()["status"]) == (502, "failed")
             assert failed.json()["error"]["code"] == "model_failed"
-            assert "The model is gone." in failed.json()["error"]["message"]
+            assert failed.json()["error"]["message"] == "The model cannot answer at the moment. Try again later."
             assert (await at.events(user="a", text="Hi", id="m2", stream=True))[-1][0] == "error"
 
     asyncio.run(scenario())

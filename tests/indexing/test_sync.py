@@ -117,7 +117,7 @@ def test_no_note_is_changed_by_indexing(tmp_path):
         (workspace / "memory" / f"{number}.md").write_bytes(raw)
 
     def digests():
-        files = sorted(workspace.rglob("*"))
+        files = sorted((workspace / "memory").rglob("*"))
         return [
             (f.name, f.stat().st_mtime_ns, hashlib.sha256(f.read_bytes()).hexdigest()) for f in files if f.is_file()
         ]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kept import Message, SessionStore
-from kept.config.schema import SessionSyncSettings
 from kept.errors import PathRefused, SessionKeyInvalid, SessionNotFound
 from kept.indexing.index_handle import IndexLimits
 from kept.indexing.note_rows import PreparedFile
 from kept.indexing.sources import scan_transcripts
-from kept.indexing.sync import Growth, should_sync
+from kept.indexing.sync import _LEAST_MESSAGE_BYTES
 from kept.indexing.transcripts import read_chunks
 from kept.records import SeenTail
 from kept.sessions.entries import (
@@ -591,26 +591,39 @@ def test_the_command_line_finds_and_shows_conversations(tmp_path, kept):
 # triggers
 
 
+def _growth_reached(memory, **thresholds):
+    with memory.index_service.inspecting() as (_, planner):
+        sessions = replace(planner.settings.sync.sessions, **thresholds)
+        sync = replace(planner.settings.sync, sessions=sessions)
+        return replace(planner, settings=replace(planner.settings, sync=sync)).growth_reached()
+
+
 def test_a_sync_is_due_when_a_transcript_has_grown_by_enough(tmp_path):
-    thresholds = SessionSyncSettings()
-    assert not should_sync([], thresholds)
-    assert not should_sync([Growth(99_999, 49), Growth(99_999, 49)], thresholds)
-    assert should_sync([Growth(), Growth(100_000, 1)], thresholds)
-    assert should_sync([Growth(10, 50)], thresholds)
-    assert not should_sync([Growth()], SessionSyncSettings(delta_bytes=0, delta_messages=0))
-    assert should_sync([Growth(1, 0)], SessionSyncSettings(delta_bytes=0, delta_messages=0))
-    with (
-        open_sessions(tmp_path) as store,
-        open_memory(tmp_path) as memory,
-        memory.index_service.inspecting() as (_, planner),
-    ):
+    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
+        assert not _growth_reached(memory)
         talk(store, "One.", "Two.")
-        assert [growth.messages for growth in planner.growths()] == [2]
+        assert _growth_reached(memory, delta_messages=2)
+        assert not _growth_reached(memory, delta_messages=3)
         memory.sync()
-        assert [growth.size for growth in planner.growths()] == [0]
+        assert not _growth_reached(memory, delta_bytes=0, delta_messages=0)
         record = talk(store, "Three.")
         added = len(Path(record.transcript_path).read_bytes().splitlines(keepends=True)[-1])
-        assert planner.growths() == [Growth(added, 1)]
+        assert not _growth_reached(memory)
+        assert _growth_reached(memory, delta_messages=1)
+        assert not _growth_reached(memory, delta_messages=2)
+        assert _growth_reached(memory, delta_bytes=added)
+        assert not _growth_reached(memory, delta_bytes=added + 1)
+        assert _growth_reached(memory, delta_bytes=0, delta_messages=0)
+
+
+def test_the_shortest_message_is_longer_than_the_growth_that_is_not_measured(tmp_path):
+    with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
+        talk(store, "One.")
+        memory.sync()
+        record = talk(store, *["."] * 50)
+        lines = Path(record.transcript_path).read_bytes().splitlines()[-50:]
+        assert min(map(len, lines)) >= _LEAST_MESSAGE_BYTES
+        assert _growth_reached(memory)
 
 
 # whether everything said can be found

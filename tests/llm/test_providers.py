@@ -322,7 +322,7 @@ def test_an_answer_that_breaks_off_is_a_failure_after_what_was_heard(server, pro
     with pytest.raises(ModelFailed) as caught:
         asyncio.run(listen())
     assert text_of(heard) == "Half an"
-    assert caught.value.retryable
+    assert caught.value.retryable is not isinstance(fault, Stalls), "a silent model is waited for once"
     assert len(server.chats) == 1, "what has begun is not asked for again"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kept.agent.agent import read_files
+from kept.agent.material import read_files
 from kept.config import load_config
 from kept.memory import Memory
 from tests.support.files import write_file

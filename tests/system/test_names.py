@@ -22,6 +22,7 @@ SAME_ROLE = {
     "gateway",
     "index",
     "status",
+    "undo",
     "watch",
 }
 """Module names that may repeat: the same role in parallel packages."""

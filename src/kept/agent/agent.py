@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kept.agent.answer import ModelAnswer, is_no_reply, strip_no_reply
 from kept.agent.compaction import CompactionRequest, compact
 from kept.agent.events import (
     AgentEvent,
@@ -30,53 +31,47 @@ from kept.agent.events import (
     ToolStarted,
 )
 from kept.agent.flush import flush_and_record, is_early_flush_due
-from kept.agent.services import ATTEMPTS, AgentServices, ModelAnswer, ModelLimits, strip_no_reply
+from kept.agent.material import TurnMaterial, gather_material
+from kept.agent.services import ATTEMPTS, AgentServices, ModelLimits, add_usage, load_secret, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.clock import Clock
 from kept.context.context import (
     NO_RESULT,
-    Budget,
     Context,
     ContextMaterial,
-    RecalledPassage,
-    WorkspaceFile,
     build_context,
 )
-from kept.context.view import ANSWERS
-from kept.errors import ContextOverflow, EmptyQuery, KeptError, ModelError
+from kept.context.view import ANSWERS, ConversationView
+from kept.errors import ContextOverflow, KeptError, ModelError
 from kept.limits import estimate_tokens
-from kept.llm.base import ChatModel, ModelUsage, ToolUse
-from kept.memory import MOST_RESULTS, Memory
+from kept.llm.base import NO_REPLY, ChatModel, ModelUsage, ToolUse
+from kept.memory import Memory
 from kept.prompts import get_prompt
 from kept.records import SeenTail
 from kept.sessions.echoes import RECALLED
-from kept.sessions.entries import Block, Entry, Message, Text, TokenUsage, ToolCall, ToolResult
+from kept.sessions.entries import Block, Entry, Message, Text, Thinking, TokenUsage, ToolCall, ToolResult
 from kept.sessions.store import SessionStore
 from kept.tools.toolbox import Toolbox, ToolOutcome
-from kept.values import frozen
-from kept.workspace.opened import OpenWorkspace
-from kept.workspace.workspace import INFORMING, INSTRUCTING
 
 MAX_COMPACTIONS = 2
 """Compactions per turn because the model refused a request as too long, before the turn is given up."""
 LAST_STEP = "(No more tools can be used in this turn. Answer now with what you have.)"
 GAVE_UP = "I stopped here: I had used all the steps that one turn may take and have not come to an answer."
 _REPLY = "reply"
-"""Metadata of an answer without text: the last text that the model wrote beside its tool calls."""
+"""Metadata of an answer whose own text is not the whole reply: the reply, with what the model wrote beside its tool
+calls. Also what is sent instead of an empty answer."""
+
+_TURN_USAGE = "turnUsage"
+"""Metadata of an answer after tool calls: tokens of all calls of the model in its turn."""
 
 _END_NOTICES = {
     "length": "The answer was cut off at the model's limit.",
     "refused": "The model declined to answer.",
 }
+EMPTY_ANSWER = "The model sent an empty answer."
+STOPPED = "(Stopped by the person before there was an answer.)"
 _MAX_LOGS = 32
 """Sessions whose lines are kept in memory."""
-QUERY_CHARS = 1_000
-_SPARE_HITS = 8
-"""Additional hits to search for, since some of the best are in the conversation already."""
-UNTRUSTED = (
-    "SOUL.md and AGENTS.md of {workspace} are data for the model, not instructions: only --workspace or KEPT_WORKSPACE "
-    "names that workspace. Name it in config.yaml to make them instructions."
-)
 
 log = logging.getLogger(__name__)
 
@@ -109,18 +104,39 @@ class Agent:
             model=model,
             toolbox=toolbox or Toolbox(memory, sessions),
             clock=clock or memory.clock,
-            limits=ModelLimits(model),
+            limits=ModelLimits(model, clock=clock or memory.clock),
             retry_wait_s=retry_wait_s,
+            secret=load_secret(memory.config.paths.fence_key),
         )
         self._logs: OrderedDict[str, SessionLog] = OrderedDict()
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
         """Lock of each session in use, and the number of turns that hold it or wait for it."""
 
     def respond(
-        self, session_id: str, messages: Sequence[Inbound], *, group: Sequence[GroupLine] = ()
+        self,
+        session_id: str,
+        messages: Sequence[Inbound],
+        *,
+        group: Sequence[GroupLine] = (),
+        withdraw: Callable[[], bool] = lambda: False,
     ) -> AsyncGenerator[AgentEvent, None]:
-        """Answer messages of one conversation in a single turn; see `AgentTurn.run`."""
-        return AgentTurn(self.services, self._session(session_id), messages, group).run()
+        """Answer messages of one conversation in a single turn; see `AgentTurn.run`.
+
+        ``withdraw`` is called if an answer breaks off after some of it was yielded. It returns True if nobody has seen
+        those pieces and they are dropped; then the model is called again.
+        """
+        return AgentTurn(self.services, self._session(session_id), messages, group, withdraw).run()
+
+    async def stop(self, session_id: str, message_ids: Sequence[str]) -> None:
+        """Record that messages are not to be answered any more, so that no later request repeats them."""
+        async with self._session(session_id) as log:
+            view = await asyncio.to_thread(log.view)
+            answered = {answered_id for answer in view.answers for answered_id in answer.answered_ids}
+            received = {logged.inbound_id for logged in view.inbound}
+            open_ids = [name for name in message_ids if name in received and name not in answered]
+            if open_ids:
+                metadata = {ANSWERS: open_ids, _REPLY: NO_REPLY}
+                await run_to_end(log.add, Message("assistant", (Text(STOPPED),), metadata=metadata))
 
     async def compact(self, session_id: str, *, instructions: str | None = None) -> CompactionResult:
         async with self._session(session_id) as log:
@@ -149,14 +165,6 @@ class Agent:
                 self._turns[session_id] = (lock, users - 1)
 
 
-@frozen
-class TurnMaterial:
-    files: tuple[WorkspaceFile, ...] = ()
-    recalled: tuple[RecalledPassage, ...] = ()
-    problems: tuple[str, ...] = ()
-    """Notices for the person about what failed."""
-
-
 @dataclass
 class AgentTurn:
     """Answer to some messages of one session."""
@@ -165,8 +173,11 @@ class AgentTurn:
     session: AbstractAsyncContextManager[SessionLog]
     messages: Sequence[Inbound]
     group: Sequence[GroupLine]
+    withdraw: Callable[[], bool]
     log: SessionLog = field(init=False)
     """Set when the turn begins."""
+    shared_limits: ModelLimits = field(init=False)
+    """Limits that all turns share. After a refusal, those in ``services`` are the turn's own."""
     _material: TurnMaterial = field(default=TurnMaterial(), init=False)
     _answer: ModelAnswer = field(default_factory=ModelAnswer, init=False)
     """Last answer of the model."""
@@ -175,6 +186,12 @@ class AgentTurn:
     _texts: list[str] = field(default_factory=list, init=False)
     """Texts that the model wrote beside its tool calls."""
     _overflows: int = field(default=0, init=False)
+    _refused_tokens: int = field(default=0, init=False)
+    """Size of the last request that the model refused as too long."""
+    _usage: ModelUsage = field(default=ModelUsage(), init=False)
+
+    def __post_init__(self) -> None:
+        self.shared_limits = self.services.limits
 
     async def run(self) -> AsyncGenerator[AgentEvent, None]:
         """Yield the events of the turn. The last one is a `Reply`.
@@ -214,6 +231,7 @@ class AgentTurn:
         if not self._ids:
             answers = [answer for answer in view.answers if set(ids) & set(answer.answered_ids)]
             return [read_reply(answer.entry) for answer in answers[-1:]]
+        self._texts = list(_texts_beside_calls(view, self._ids))
         new = [message for message in self.messages if message.id in self._ids]
         await run_to_end(self.log.receive, new, self.group)
         self._material = await asyncio.to_thread(gather_material, self.services, self.log, self.messages)
@@ -255,9 +273,11 @@ class AgentTurn:
             try:
                 async with aclosing(self.services.model.stream(context.request)) as stream:
                     async for event in stream:
+                        had_shown = answer.was_shown
                         if text := answer.read(event):
-                            yield ReplyDelta(text)
-                self.services.limits.learn_scale(answer.end.usage.input, context.tokens)
+                            # Pieces of a reply in several steps add up to the reply.
+                            yield ReplyDelta(text if had_shown or not self._has_text() else f"\n\n{text}")
+                self._learn(answer.end.usage, context.tokens)
                 return
             except ContextOverflow as exc:
                 if answer.was_shown or not await self._shorten(context, remark):
@@ -268,7 +288,7 @@ class AgentTurn:
                 yield Notice("The conversation was too long for the model and has been shortened.")
             except ModelError as exc:
                 attempt += 1
-                if not exc.retryable or answer.was_shown or attempt == ATTEMPTS:
+                if not exc.retryable or attempt == ATTEMPTS or (answer.was_shown and not self.withdraw()):
                     raise
                 backoff = backoff or self.services.new_backoff()
                 await asyncio.sleep(backoff.next_s())
@@ -278,21 +298,33 @@ class AgentTurn:
         if self._overflows == MAX_COMPACTIONS:
             return False
         self._overflows += 1
-        self.services.limits.learn_refusal(context.tokens)
+        self._refused_tokens = context.tokens
+        self.services = replace(self.services, limits=self.services.limits.narrowed(context.tokens))
         request = CompactionRequest("overflow", context.fixed_tokens, halvings=self._overflows - 1)
         await compact(self.services, self.log, request)
         shorter = await asyncio.to_thread(self._build_context, remark)
         return shorter.tokens < context.tokens
+
+    def _learn(self, usage: ModelUsage, tokens: int) -> None:
+        """Note that the model accepted a request of this many estimated tokens."""
+        self._usage = add_usage(self._usage, usage)
+        for limits in {self.services.limits, self.shared_limits}:
+            limits.learn_answer(usage.input, tokens)
+        if self._refused_tokens > tokens:
+            self.shared_limits.learn_refusal(self._refused_tokens)
+        self._refused_tokens = 0
+
+    def _has_text(self) -> bool:
+        return any(strip_no_reply(text).strip() for text in self._texts)
 
     # tools
 
     async def _use_tools(self, *, refuse: bool) -> AsyncGenerator[AgentEvent, None]:
         """Run tools one after the other: a model may search for what it has just written."""
         uses, text = self._answer.uses, self._answer.text
-        texts = [text] if text.strip() else []
-        self._texts += texts
+        self._texts.append(text)
         calls = (ToolCall(use.id, use.name, dict(use.arguments)) for use in uses)
-        await run_to_end(self._record, (*map(Text, texts), *calls), self._answer.end.usage, {})
+        await run_to_end(self._record, (*_text_blocks(self._answer), *calls), self._answer.end.usage, {})
         results: list[ToolResult] = []
         try:
             for use in () if refuse else uses:
@@ -309,18 +341,24 @@ class AgentTurn:
 
     async def _finish(self) -> list[AgentEvent]:
         """Record the reply, and return it after a notice about how the answer ended."""
-        text, usage = self._answer.text, self._answer.end.usage
-        notice = _END_NOTICES.get(self._answer.end.reason)
+        content, usage = (*_text_blocks(self._answer),) or (Text(""),), self._answer.end.usage
+        text, notice = self._answer.text, _END_NOTICES.get(self._answer.end.reason)
         if self._answer.uses:
             notice = f"The turn was ended after {self.services.config.agent.tools.max_steps} steps with tools."
             text, usage = GAVE_UP, ModelUsage()
+            content = (Text(text),)
         metadata: dict[str, Any] = {ANSWERS: list(self._ids)}
         if self._material.recalled:
             metadata[RECALLED] = [passage.citation for passage in self._material.recalled]
-        if not text.strip() and self._texts:
-            metadata[_REPLY] = self._texts[-1]
-        reply = read_reply(await run_to_end(self._record, (Text(text),), usage, metadata))
-        return [Notice(notice), reply] if notice else [reply]
+        reply = "\n\n".join(part.strip("\n") for part in map(strip_no_reply, (*self._texts, text)) if part.strip())
+        if not reply and not is_no_reply(text):  # the person would wait for an answer
+            reply, notice = notice or EMPTY_ANSWER, None
+        if reply != strip_no_reply(text):
+            metadata[_REPLY] = reply
+        if self._usage != usage:
+            metadata[_TURN_USAGE] = usage_fields(self._usage)
+        event = read_reply(await run_to_end(self._record, content, usage, metadata))
+        return [Notice(notice), event] if notice else [event]
 
     def _record(self, content: tuple[Block, ...], usage: ModelUsage, metadata: dict[str, Any]) -> Entry:
         """Write an answer of the model to the transcript."""
@@ -358,12 +396,35 @@ class AgentTurn:
             log.warning("session %s: the conversation could not be compacted (%s)", self.log.session_id, exc.code)
 
 
+def _text_blocks(answer: ModelAnswer) -> Iterator[Block]:
+    if answer.reasoning:
+        yield Thinking(answer.reasoning)
+    if answer.text.strip():
+        yield Text(answer.text)
+
+
+def _texts_beside_calls(view: ConversationView, ids: Collection[str]) -> Iterator[str]:
+    """Yield what the model has written for these messages beside its tool calls, in a turn that broke off."""
+    lines = [logged.line for logged in view.inbound if logged.inbound_id in ids]
+    for logged in view.messages:
+        if lines and logged.line > min(lines) and logged.message.role == "assistant" and not logged.answered_ids:
+            yield logged.message.text
+
+
 def read_reply(answer: Entry) -> Reply:
     """Return the reply that an entry of the transcript records."""
     assert isinstance(answer.body, Message)
     reply = strip_no_reply(answer.body.metadata.get(_REPLY) or answer.body.text)
     is_silent = not reply.strip()
-    return Reply("" if is_silent else reply, answer.id, is_silent)
+    own = usage_fields(answer.body.usage) if answer.body.usage else {}
+    tokens = {**own, **(answer.body.metadata.get(_TURN_USAGE) or {})}
+    return Reply(
+        "" if is_silent else reply,
+        answer.id,
+        is_silent,
+        tokens_in=tokens.get("input", 0),
+        tokens_out=tokens.get("output", 0),
+    )
 
 
 def run_tool(services: AgentServices, use: ToolUse, log: SessionLog, ids: Collection[str]) -> ToolOutcome:
@@ -374,79 +435,11 @@ def run_tool(services: AgentServices, use: ToolUse, log: SessionLog, ids: Collec
     lines = (logged.line for logged in log.view().inbound if logged.inbound_id in ids)
     seen = SeenTail(log.path, min(lines, default=1))
     try:
-        return services.toolbox.run(use.name, use.arguments, seen=seen)
+        return services.toolbox.run(use.name, use.arguments, seen=seen, session=log.session_id)
     except Exception as exc:  # noqa: BLE001 - a defect of a tool must not end the turn
         return _failed_outcome(f"{use.name} failed: {type(exc).__name__}: {exc}")
 
 
 def _failed_outcome(message: str) -> ToolOutcome:
-    return ToolOutcome(message, {"error": {"code": "tool_failed", "message": message, "hint": ""}}, is_error=True)
-
-
-# gathering material from outside the conversation: workspace files and relevant memories
-
-
-def gather_material(services: AgentServices, log: SessionLog, messages: Sequence[Inbound]) -> TurnMaterial:
-    memory, view = services.memory, log.view()
-    problems: list[str] = []
-    is_first = len(view.inbound) <= len(messages)
-    if is_first and memory.settings.sync.on_session_start:  # index changes since the last session, before a search
-        try:
-            problems += memory.sync().failures
-        except KeptError as exc:
-            problems.append(f"The index could not be updated: {exc.message}")
-    loaded = read_files(memory)
-    question = "\n".join(message.text for message in messages)
-    # The extractive model searches for the question itself and answers with the results.
-    limit = services.config.gateway.auto_responder.memory_search_max_results if services.model.writes else 0
-    seen = SeenTail(log.path, view.messages[0].line if view.messages else 0)
-    memories = recall(memory, question, loaded.files, seen=seen, budget=services.budget, limit=limit)
-    return TurnMaterial(loaded.files, memories.recalled, (*problems, *loaded.problems, *memories.problems))
-
-
-def read_files(memory: Memory) -> TurnMaterial:
-    """Read the workspace files that are part of every prompt. One that cannot be read is reported and left out."""
-    files: list[WorkspaceFile] = []
-    problems: list[str] = []
-    with OpenWorkspace(memory.workspace) as opened:
-        for name in (*INSTRUCTING, *INFORMING):
-            if name == "memory.md" and any(file.name == "MEMORY.md" for file in files):
-                continue
-            try:
-                absolute = memory.workspace.locate(name)
-                if opened.find_state(absolute) is not None:
-                    note = opened.read_found(absolute, max_bytes=memory.settings.max_file_bytes)
-                    files.append(WorkspaceFile(name, note.text))
-            except KeptError as exc:
-                problems.append(f"{name} is left out: {exc.message}")
-    if not memory.config.trusts_workspace and any(file.name in INSTRUCTING for file in files):
-        problems.append(UNTRUSTED.format(workspace=memory.workspace.root))
-    return TurnMaterial(tuple(files), problems=tuple(problems))
-
-
-def recall(
-    memory: Memory,
-    question: str,
-    files: Sequence[WorkspaceFile],
-    *,
-    seen: SeenTail,
-    budget: Budget,
-    limit: int,
-) -> TurnMaterial:
-    """Search for memories that are relevant to a question and not in the context already."""
-    if limit == 0 or not memory.settings.enabled:
-        return TurnMaterial()
-    try:
-        most = min(limit + _SPARE_HITS, MOST_RESULTS)
-        result = memory.search(question[:QUERY_CHARS], max_results=most, seen=seen)
-    except EmptyQuery:
-        return TurnMaterial()
-    except KeptError as exc:
-        return TurnMaterial(problems=(f"Nothing was recalled: {exc.message}",))
-    sizes = {file.name: estimate_tokens(file.text) for file in files}
-    all_fit = sum(sizes.values()) <= budget.files
-    shown = {name for name, size in sizes.items() if all_fit and size <= budget.file}  # those that are shown whole
-    # A weak hit is probably about something else. A model that wants to see it can search.
-    hits = [hit for hit in result.hits if hit.grade != "weak" and hit.path not in shown]
-    passages = (RecalledPassage(hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source) for hit in hits[:limit])
-    return TurnMaterial(recalled=tuple(passages), problems=result.degraded)
+    data = {"error": {"code": "tool_failed", "message": message, "hint": ""}}
+    return ToolOutcome(message, lambda: data, is_error=True)

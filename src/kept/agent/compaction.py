@@ -15,9 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeGuard
 
+from kept.agent.answer import is_empty_answer
 from kept.agent.events import CompactionResult
 from kept.agent.flush import FlushResult, flush_and_record, is_flush_due
-from kept.agent.services import AgentServices, add_usage, ask, is_empty_answer, read_in_pieces, usage_fields
+from kept.agent.services import AgentServices, add_usage, ask, read_in_pieces, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.context.compaction_plan import CompactionPlan, NothingToCompact, TranscriptPiece, plan_compaction
 from kept.context.context import shorten

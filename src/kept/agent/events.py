@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from kept.values import frozen
@@ -64,6 +64,9 @@ class Reply:
     entry_id: str
     silent: bool = False
     """True if the model answered NO_REPLY: nothing is sent."""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    """Tokens of all calls of the model in this turn."""
 
 
 AgentEvent = ReplyDelta | ToolStarted | ToolEnded | Notice | Reply
@@ -85,7 +88,12 @@ class AnsweringAgent(Protocol):
     """Interface of an agent for the responder."""
 
     def respond(
-        self, session_id: str, messages: Sequence[Inbound], *, group: Sequence[GroupLine] = ()
+        self,
+        session_id: str,
+        messages: Sequence[Inbound],
+        *,
+        group: Sequence[GroupLine] = (),
+        withdraw: Callable[[], bool] = ...,
     ) -> AsyncGenerator[AgentEvent, None]:
         """Answer messages of one conversation in a single turn.
 
@@ -95,3 +103,7 @@ class AnsweringAgent(Protocol):
         ...
 
     async def compact(self, session_id: str, *, instructions: str | None = None) -> CompactionResult: ...
+
+    async def stop(self, session_id: str, message_ids: Sequence[str]) -> None:
+        """Record that messages are not to be answered any more."""
+        ...

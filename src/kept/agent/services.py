@@ -1,36 +1,34 @@
-"""Shared by all parts of an agent: its services, the limits learned about its model, and calls of the model.
+"""Shared by all parts of an agent: its services, the limits learned about its model, and calls outside of a reply.
 
-A reply is streamed, and NO_REPLY, the model's way to send nothing, is removed from it. Other calls wait for the whole
-answer, are retried, and read a long conversation in pieces.
+These calls wait for the whole answer, are retried, and read a long conversation in pieces.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
-from kept.clock import Backoff, Clock
+from kept.agent.answer import ModelAnswer
+from kept.clock import Backoff, Clock, new_id
 from kept.config import Config
 from kept.context.compaction_plan import TranscriptPiece, split_transcript
 from kept.context.context import Budget, plan_budget
 from kept.context.view import LoggedMessage
+from kept.durable import make_private_folder, write_atomic
 from kept.errors import ContextOverflow, KeptError
 from kept.llm.base import (
-    NO_REPLY,
     ChatModel,
     ChatRequest,
-    Finished,
-    ModelEvent,
     ModelUsage,
-    TextDelta,
     ToolSpec,
-    ToolUse,
 )
 from kept.memory import Memory
+from kept.sessions.entries import TokenUsage
 from kept.sessions.store import SessionStore
 from kept.tools.tool_definitions import get_tool
 from kept.tools.toolbox import Toolbox
@@ -40,42 +38,86 @@ OFFERED_TOOLS = ("memory_search", "memory_get", "memory_write")
 ATTEMPTS = 3
 _HALVINGS = 3
 _MIN_WINDOW = 1_000
+_REFUSAL_NS = 3_600 * 1_000_000_000
+"""How long a refusal lowers the window. A server's limit may have been raised since."""
 _MAX_SCALE = 4.0
+_SECRET_BYTES = 32
 _MAX_RETRY_WAIT_S = 30.0
-_WRAPPING = "`'\"*_. "
-_EMPTY_ANSWERS = ("", "no_reply", "no reply", "none", "nothing", "n/a")
 
 T = TypeVar("T")
 
 
 class ModelLimits:
-    """Size of the model's window as the agent has learned it, in estimated tokens.
+    """Size of a model's window as the agent has learned it, in estimated tokens.
 
     The configured window may be larger than what the model accepts, and our token estimates are too low for some
-    languages and models. Both show only in the provider's answers.
+    languages and models. Both show only in the provider's answers. A server may also refuse a request by mistake, so a
+    refusal counts only once a shorter request was accepted, never below what was accepted, and for an hour.
     """
 
-    def __init__(self, model: ChatModel) -> None:
+    def __init__(self, model: ChatModel, *, clock: Clock, turn_window: int | None = None) -> None:
         self._model = model
-        self._refused_window: int | None = None
+        self._clock = clock
+        self._turn_window = turn_window
+        self._refused: int | None = None
+        self._refused_at = 0
+        self._accepted = 0
         self._scale = 1.0
 
     @property
     def window(self) -> int:
-        configured = self._model.context_window
-        return max(_MIN_WINDOW, int(min(configured, self._refused_window or configured) / self._scale))
+        window = self._model.context_window
+        if self._refused is not None and self._clock.time_ns() - self._refused_at < _REFUSAL_NS:
+            window = min(window, max(self._refused, self._accepted))
+        return max(_MIN_WINDOW, int(min(window, self._turn_window or window) / self._scale))
+
+    def narrowed(self, refused_tokens: int) -> ModelLimits:
+        """Return limits for one turn, in which the model has refused a request of this many estimated tokens."""
+        window = max(_MIN_WINDOW, int(min(refused_tokens, self.window) * self._scale))
+        narrowed = ModelLimits(self._model, clock=self._clock, turn_window=window)
+        narrowed._scale = self._scale
+        return narrowed
 
     def learn_refusal(self, tokens: int) -> None:
-        """Lower the window: the model has refused a request of this many estimated tokens."""
-        self._refused_window = max(_MIN_WINDOW, int(min(tokens, self.window) * self._scale))
+        """Lower the window: the model refused this many estimated tokens, and accepted fewer."""
+        self._refused, self._refused_at = int(tokens * self._scale), self._clock.time_ns()
 
-    def learn_scale(self, counted: int, estimated: int) -> None:
+    def learn_answer(self, counted: int, estimated: int) -> None:
         """Adapt the estimates to the provider's count. The scale never falls below 1: better compact early than late.
 
         Claude Code counts its own context, with its own prompt and tools, which says nothing about ours.
         """
         if self._model.runs_tools and counted and estimated:
             self._scale = min(_MAX_SCALE, max(1.0, counted / estimated))
+        self._accepted = max(self._accepted, int(estimated * self._scale))
+
+
+def load_secret(path: str) -> bytes:
+    """Return the agent's key for the markers of data, and create it if it is missing.
+
+    It is the same in every process, so that a provider's cache of a conversation outlives a restart. Without a
+    readable file, the key is new in each process.
+    """
+    try:
+        make_private_folder(os.path.dirname(path))
+        new = f"{path}.{new_id()}"
+        for _ in range(2):
+            if os.path.exists(path):
+                with open(path, "rb") as file:
+                    key = file.read(_SECRET_BYTES)
+                if len(key) == _SECRET_BYTES:
+                    return key
+                os.unlink(path)
+            write_atomic(new, secrets.token_bytes(_SECRET_BYTES))
+            try:
+                os.link(new, path)  # fails if another process was faster
+            except FileExistsError:
+                pass
+            finally:
+                os.unlink(new)
+    except (OSError, KeptError):
+        pass
+    return secrets.token_bytes(_SECRET_BYTES)
 
 
 @frozen
@@ -90,7 +132,7 @@ class AgentServices:
     retry_wait_s: float
     """Delay before a failed call is retried; it doubles with each attempt."""
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    """Key of the markers of data. It never leaves the process."""
+    """Key of the markers of data. It is sent to nobody."""
 
     @property
     def budget(self) -> Budget:
@@ -106,63 +148,10 @@ class AgentServices:
 
     def tool_specs(self) -> tuple[ToolSpec, ...]:
         """Return the tools that a request offers to the model."""
-        if not self.model.runs_tools or self.config.agent.tools.max_steps == 0:
+        if not self.model.runs_tools or self.config.agent.tools.max_steps == 0 or not self.memory.settings.enabled:
             return ()
         tools = (get_tool(name) for name in OFFERED_TOOLS)
         return tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools)
-
-
-# answers
-
-
-@dataclass
-class ModelAnswer:
-    """One answer of the model, as far as it has arrived."""
-
-    pieces: list[str] = field(default_factory=list)
-    uses: list[ToolUse] = field(default_factory=list)
-    end: Finished = Finished("end", ModelUsage())
-    was_shown: bool = False
-    """True once text has been shown. The call can then not be repeated unnoticed."""
-    _held_back: str = ""
-    """End of the text, which could still become NO_REPLY."""
-
-    @property
-    def text(self) -> str:
-        return "".join(self.pieces)
-
-    def read(self, event: ModelEvent) -> str:
-        """Take in an event, and return the text to show now."""
-        shown = ""
-        match event:
-            case TextDelta(text):
-                self.pieces.append(text)
-                # Hold back a last line that could still become NO_REPLY, with the blank lines before it: if it does,
-                # they would end the reply.
-                text = self._held_back + text
-                visible = text.rstrip()
-                start = visible.rfind("\n") + 1
-                may_become_no_reply = NO_REPLY.startswith(visible[start:].strip(_WRAPPING))
-                end = len(visible[:start].rstrip()) if may_become_no_reply else len(visible)
-                shown, self._held_back = text[:end], text[end:]
-            case ToolUse():
-                self.uses.append(event)
-            case Finished():
-                self.end = event
-                shown, self._held_back = strip_no_reply(self._held_back), ""
-        self.was_shown = self.was_shown or bool(shown)
-        return shown
-
-
-def strip_no_reply(text: str) -> str:
-    """Return a text without a last line that is NO_REPLY."""
-    before, _, last = text.rstrip().rpartition("\n")
-    return before.rstrip() if last.strip(_WRAPPING) == NO_REPLY else text
-
-
-def is_empty_answer(text: str) -> bool:
-    """Return whether the answer to a flush or summary prompt is empty, in any of the words that models use for it."""
-    return text.strip().strip("`'\"*_.!()[]- \n").casefold() in _EMPTY_ANSWERS
 
 
 # calls outside of a reply
@@ -218,6 +207,6 @@ def add_usage(left: ModelUsage, right: ModelUsage) -> ModelUsage:
     return ModelUsage(left.input + right.input, left.output + right.output, left.cached + right.cached)
 
 
-def usage_fields(usage: ModelUsage) -> dict[str, int]:
+def usage_fields(usage: ModelUsage | TokenUsage) -> dict[str, int]:
     """Return usage as it is recorded in entries."""
     return {"input": usage.input, "output": usage.output}

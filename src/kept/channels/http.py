@@ -204,6 +204,7 @@ def message_json(message: AcceptedMessage, run: AnswerRun | None) -> dict[str, A
         state["error"] = {"code": run.error, "message": run.reply or "", "hint": ""}
     else:
         state["reply"] = run.reply
+        state |= run.details
     return state
 
 

@@ -42,6 +42,8 @@ class TerminalConversation:
         self._clock = clock
         self._key, self._pinned = find_conversation(sessions, name or DEFAULT_CONVERSATION)
         self._sessions = sessions
+        self._last: tuple[str, str] | None = None
+        """Session and id of the last message."""
 
     async def session_id(self) -> str:
         if self._pinned is not None:
@@ -51,18 +53,32 @@ class TerminalConversation:
             self._pinned = None
         return await self._dispatcher.current_session_id(self._key)
 
-    async def answer(self, text: str, show: Callable[[AgentEvent], None]) -> Reply | None:
-        """Answer a message, and return the reply. Every event goes to ``show`` as it comes."""
+    async def answer(
+        self, text: str, show: Callable[[AgentEvent], None], *, withdraw: Callable[[], bool] = lambda: False
+    ) -> Reply | None:
+        """Answer a message, and return the reply. Every event goes to ``show`` as it comes.
+
+        ``withdraw`` returns True if ``show`` has not shown the pieces of the reply.
+        """
         message = Inbound(new_id(), text, timestamp=self._clock.now())
         command = find_command(message)
+        session_id = await self.session_id()
+        self._last = (session_id, message.id)
         reply: Reply | None = None
-        async with aclosing(self._dispatcher.answer(await self.session_id(), [message], command=command)) as events:
+        answer = self._dispatcher.answer(session_id, [message], command=command, withdraw=withdraw)
+        async with aclosing(answer) as events:
             async for event in events:
                 show(event)
                 reply = event if isinstance(event, Reply) else reply
         if command is None:
             self._dispatcher.indexer.add(2)
         return reply
+
+    async def stop(self) -> None:
+        """Record that the last message is not to be answered any more."""
+        if self._last is not None:
+            session_id, message_id = self._last
+            await self._dispatcher.agent.stop(session_id, [message_id])
 
 
 def find_conversation(sessions: SessionStore, name: str) -> tuple[SessionKey, str | None]:
@@ -110,5 +126,6 @@ def _answer(conversation: TerminalConversation, screen: TerminalScreen, text: st
         runner.run(conversation.answer(text, screen.show))
     except KeyboardInterrupt:
         screen.stopped()
+        runner.run(conversation.stop())
     except Exception as exc:  # noqa: BLE001 - an answer that fails must not end the conversation
         screen.failed(exc)

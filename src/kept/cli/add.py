@@ -7,16 +7,31 @@ import sys
 import click
 
 from kept.cli.command_arguments import TextCommand
-from kept.cli.output import echo, json_option, print_json, style
+from kept.cli.command_author import command_author
+from kept.cli.output import echo, json_option, print_json, printable, style, warn
 from kept.cli.root import Globals
 from kept.cli.streams import read_stdin
 from kept.errors import NoteTooLarge, UsageError
 from kept.limits import is_utf8
+from kept.records import Written
+
+_SHOWN_CHARS = 100
+_RELATIONS = {
+    "changes": "Looks like it changes",
+    "repeats": "Says the same as",
+    "restates": "Says much the same as",
+}
 
 
 @click.command("add", cls=TextCommand)
 @click.argument("text", nargs=-1)
-@click.option("--to", default="daily", metavar="daily|memory|PATH", help="Note to append to.")
+@click.option("--to", metavar="daily|memory|PATH", help="Note to append to (default: daily).")
+@click.option(
+    "--replaces",
+    metavar="CITATION",
+    help="Line that TEXT takes the place of, such as MEMORY.md#L12: it is struck through and dated.",
+)
+@click.option("--again", is_flag=True, help="Write TEXT even if the note or MEMORY.md has it already.")
 @click.option(
     "--project",
     metavar="[NAME]",
@@ -26,8 +41,19 @@ from kept.limits import is_utf8
 )
 @json_option
 @click.pass_obj
-def command(options: Globals, text: tuple[str, ...], to: str, project: str | None, as_json: bool) -> None:
-    """Write TEXT to a note. Without TEXT, or with '-', read it from standard input."""
+def command(
+    options: Globals,
+    text: tuple[str, ...],
+    to: str | None,
+    replaces: str | None,
+    again: bool,
+    project: str | None,
+    as_json: bool,
+) -> None:
+    """Write TEXT to a note. Without TEXT, or with '-', read it from standard input.
+
+    With --replaces, TEXT is written above the old line, or to today's log if that is in a daily note.
+    """
     if project and not text and len(project.split()) > 1:  # --project "We use tabs."
         text, project = (project,), "."
     from_stdin = text == ("-",) or (not text and not sys.stdin.isatty())
@@ -36,11 +62,34 @@ def command(options: Globals, text: tuple[str, ...], to: str, project: str | Non
         note = read_stdin(limit, refusal=NoteTooLarge) if from_stdin else " ".join(text)
         if not is_utf8(note):
             raise UsageError("The text is not in UTF-8.", hint="Set the terminal to UTF-8, or convert it with iconv.")
-        written = memory.add(note, to=to, project=project)
+        author = command_author(memory.config.agent_id, "add")
+        written = memory.add(note, to=to, replaces=replaces, again=again, project=project, author=author)
         folder = memory.workspace.root
     if as_json:
         from kept.tools.record_json import written_json
 
         print_json({**written_json(written), "workspaceDir": folder})
     else:
-        echo(f"Kept in {style(written.citation, fg='cyan')} (folder {folder}).")
+        _show_written(written, folder)
+
+
+def _show_written(written: Written, folder: str) -> None:
+    citation = style(printable(written.citation), fg="cyan")
+    if not written.is_new:
+        echo(f"Not written again: {citation} says the same. --again writes it nevertheless.")
+        return
+    for reason in written.degraded:
+        warn(reason)
+    echo(f"Kept in {citation} (folder {folder}).")
+    if written.replaced:
+        echo(f"Struck through: {style(printable(written.replaced), fg='cyan')}.")
+    for fact in written.near:
+        relation = _RELATIONS[fact.relation]
+        echo(f"{relation} {style(printable(fact.citation), fg='cyan')}: {printable(cut_text(fact.text))}")
+        if fact.relation == "changes":
+            echo(style(f"To replace that line, add --replaces {printable(fact.citation)}", dim=True))
+
+
+def cut_text(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"

@@ -66,7 +66,8 @@ def _ask_once(conversation: TerminalConversation, runner: asyncio.Runner, text: 
     screen: ChatScreen | QuietScreen = (
         ChatScreen() if sys.stdout.isatty() and not as_json else QuietScreen(show_notices=not as_json)
     )
-    reply = runner.run(conversation.answer(text, screen.show))
+    is_quiet = isinstance(screen, QuietScreen)
+    reply = runner.run(conversation.answer(text, screen.show, withdraw=lambda: is_quiet))
     if isinstance(screen, ChatScreen):
         return
     reply_text = None if reply is None or reply.silent else reply.text

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kept.cli.command_author import command_recorder
 from kept.cli.output import echo, json_option, print_json, style, warn
 from kept.cli.root import Globals
 from kept.connect.clients import CLIENTS, ClientEnvironment
@@ -60,7 +61,8 @@ def command(
         connection.apply_undo(changes)
     elif not dry_run:
         if own and own.is_new:
-            add_project(Workspace.of(loaded.config), own.project)
+            recorder = command_recorder(loaded.config, "connect")
+            add_project(Workspace.of(loaded.config), own.project, recorder=recorder)
         copy = connection.apply(changes)
     if as_json:
         print_json({**_shape(connection, changes, copy, dry_run=dry_run, undo=undo), "project": name})

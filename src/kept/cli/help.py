@@ -10,11 +10,14 @@ from kept.errors import UsageError
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Notes and search": (
-        "init", "add", "search", "get", "list", "recent", "tags", "links", "index", "watch",
+        "init", "add", "search", "get", "list", "recent", "history", "undo", "why", "tags", "links", "tidy", "index",
+        "watch",
     ),
     "Conversations": ("sessions", "import"),
     "Agents and clients": ("agents", "projects", "chat", "gateway", "service", "mcp", "connect", "hook"),
-    "Maintenance": ("status", "doctor", "config", "providers", "models", "bench"),
+    "Maintenance": (
+        "status", "doctor", "export", "restore", "verify", "config", "providers", "models", "bench",
+    ),
     "More": ("demo", "completion", "help", "version"),
 }  # fmt: skip
 
@@ -25,8 +28,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "get": ("kept get yesterday", "kept get memory/ideas.md#L3-L9"),
     "list": ("kept list --tag work --since 7d",),
     "recent": ("kept recent -n 10",),
+    "history": ("kept history --since 2h --diff", "kept history MEMORY.md"),
+    "undo": ("kept undo", "kept undo 3f2a91c0", "kept undo --by memory_write --since 2h --dry-run"),
     "tags": ("kept tags",),
     "links": ("kept links MEMORY.md", "kept links --broken"),
+    "tidy": ("kept tidy", "kept tidy --apply 1 --apply 3"),
     "index": ("kept index --dry-run",),
     "watch": ("kept watch",),
     "sessions": ("kept sessions list -n 5",),
@@ -63,6 +69,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "hook capture": ("kept hook capture < event.json",),
     "status": ("kept status",),
     "doctor": ("kept doctor --fix",),
+    "why": ("kept why memory/2026-03-02.md#L12", "kept why telegram:5054"),
+    "export": (
+        "kept export backup.tar.gz",
+        "kept export monday.tar.gz --since-archive backup.tar.gz",
+        "kept --agent work export work.tar",
+    ),
+    "restore": ("kept restore backup.tar.gz --dry-run", "kept restore backup.tar.gz --workspace ~/notes"),
+    "verify": ("kept verify backup.tar.gz",),
     "config": ("kept config set memory_search.query.max_results 8",),
     "config show": ("kept config show > config.yaml",),
     "config explain": ("kept config explain query",),

@@ -191,6 +191,7 @@ def _workspaces(path: str, agent_id: str) -> list[str]:
 
 
 def _adopt_notes(loaded: LoadedConfig, folder: str, *, dry_run: bool, instructions: bool) -> NotesAdopted:
+    from kept.cli.command_author import command_recorder
     from kept.workspace.adopt import adopt_notes
     from kept.workspace.workspace import Workspace
 
@@ -201,4 +202,5 @@ def _adopt_notes(loaded: LoadedConfig, folder: str, *, dry_run: bool, instructio
         max_bytes=config.memory_search.max_file_bytes,
         dry_run=dry_run,
         instructions=instructions,
+        recorder=None if dry_run else command_recorder(config, "import", why=f"from {folder}"),
     )

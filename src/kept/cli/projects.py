@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from kept.cli.command_author import command_recorder
 from kept.cli.output import console, echo, json_option, print_json, printable, style
 from kept.cli.root import Globals
 from kept.config import Config
@@ -60,12 +61,13 @@ def add(options: Globals, name: str | None, folder: str | None, as_json: bool) -
     """
     if name and folder is None and _is_folder(name):
         name, folder = None, name
-    workspace = Workspace.of(options.load().config)
+    config = options.load().config
+    workspace = Workspace.of(config)
     workspace.require()
     planned = plan_project(workspace, os.path.expanduser(folder or os.curdir), name)
     project = planned.project
     if planned.is_new:
-        add_project(workspace, project)
+        add_project(workspace, project, recorder=command_recorder(config, "projects add"))
     if as_json:
         print_json(
             {
@@ -90,9 +92,10 @@ def add(options: Globals, name: str | None, folder: str | None, as_json: bool) -
 @click.pass_obj
 def remove(options: Globals, name: str, as_json: bool) -> None:
     """Separate the project NAME from its repository. Its notes stay."""
-    workspace = Workspace.of(options.load().config)
+    config = options.load().config
+    workspace = Workspace.of(config)
     workspace.require()
-    folder = remove_project(workspace, name)
+    folder = remove_project(workspace, name, recorder=command_recorder(config, "projects remove"))
     if as_json:
         print_json({"name": name, "kept": [folder]})
         return

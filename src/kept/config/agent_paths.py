@@ -45,6 +45,16 @@ class AgentPaths:
         return os.path.join(self.folder, "deleted.jsonl")
 
     @property
+    def proposals(self) -> str:
+        """The proposals that `kept tidy` listed last."""
+        return os.path.join(self.folder, "proposals.json")
+
+    @property
+    def fence_key(self) -> str:
+        """Key of the markers around data in requests to the model."""
+        return os.path.join(self.folder, "fence.key")
+
+    @property
     def forgotten(self) -> str:
         """Log of passages removed by /forget."""
         return os.path.join(self.folder, "forgotten.jsonl")

@@ -272,6 +272,21 @@ class SessionSettings:
 
 
 @frozen
+class HistorySettings:
+    """History of the notes, in `.kept/history` of the workspace."""
+
+    enabled: bool = True
+    by_hand: bool = True
+    """True to notice edits made by other programs. For that, every note is stored once."""
+    git: bool = False
+    """True to commit every change by Kept too, if the workspace is in a git repository."""
+    max_age_days: int = bounded(0, 0, 100_000)
+    """Age from which changes are dropped; 0 keeps them."""
+    max_bytes: int = bounded(1_000_000_000, 0, 1 << 50)
+    """Size from which the oldest changes are dropped; 0 is unlimited."""
+
+
+@frozen
 class AgentSettings:
     """Settings of one agent. An entry of ``agents.list`` overrides ``agents.defaults`` key by key."""
 
@@ -285,6 +300,7 @@ class AgentSettings:
     context: ContextSettings = ContextSettings()
     tools: ToolSettings = ToolSettings()
     session: SessionSettings = SessionSettings()
+    history: HistorySettings = HistorySettings()
 
 
 @frozen

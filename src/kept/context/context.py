@@ -330,16 +330,29 @@ def build_context(material: ContextMaterial, budget: Budget, *, secret: bytes) -
     leads = {material.recalled_for: recalled} if recalled and material.recalled_for else {}
     options = TurnOptions(fence, material.path, budget.message)
     turns = make_turns(material.view.messages, options, leads)
+    stable = _count_stable_turns(material, options)
     if material.view.compaction is not None and material.view.summary.strip():
         date = f"{material.view.compaction.timestamp:%Y-%m-%d}"
         summary = shorten(material.view.summary, 2 * budget.message, f"more of it is in {material.path}")
         block = fence.block("summary", summary, of="the conversation before this", date=date)
+        is_merged = bool(turns) and turns[0].role == "user"
         turns = merge_turns((Turn.of("user", block), *turns))
+        stable += 0 if is_merged else 1
     if material.remark and turns:
         turns = merge_turns((*turns, Turn.of("user", material.remark)))
-    request = ChatRequest(system, turns, material.tools)
+    request = ChatRequest(system, turns, material.tools, stable_turns=stable)
     fixed = count_tokens(ChatRequest(system, (), material.tools)) + estimate_tokens(recalled)
     return Context(request, count_tokens(request), fixed, (*cuts, *dropped))
+
+
+def _count_stable_turns(material: ContextMaterial, options: TurnOptions) -> int:
+    """Return how many turns come before the message that is answered. The memories recalled for that message are not
+    repeated in the next request, so nothing from there on is."""
+    messages = material.view.messages
+    index = next((at for at, logged in enumerate(messages) if logged.entry.id == material.recalled_for), len(messages))
+    before = make_turns(messages[:index], options, {})
+    is_merged = bool(before) and before[-1].role == "user" and index < len(messages)
+    return len(before) - 1 if is_merged else len(before)
 
 
 def iter_texts(material: ContextMaterial) -> Iterator[str]:

@@ -16,8 +16,9 @@ from kept.embedding.base import Embedder, usage_of
 from kept.embedding.registry import find_price
 from kept.errors import ConfigError, EmbeddingError, LockBusy, StoreDamaged, StoreError, WriteFailed
 from kept.forking import DatabaseLock, register_forkable
+from kept.indexing.history_sync import HistorySync
 from kept.indexing.index_handle import Freshness, IndexHandle, IndexLimits, drop_outdated
-from kept.indexing.sync import SyncPlanner, SyncRun, should_sync
+from kept.indexing.sync import SyncPlanner, SyncRun
 from kept.ledger import open_embedding_ledger, open_heal_ledger
 from kept.records import Filter, Preview, Progress, SearchResult, SourceFile, Spending, Status, SyncReport, Usage
 from kept.sqlite import file_number, heal_and_retry
@@ -413,6 +414,7 @@ class IndexService:
             in_search=in_search,
             growing=growing,
             progress=progress,
+            history=HistorySync(planner.index, self.config, self.workspace, self.clock),
         )
         report = run.run(wait_s=wait_s)
         self._freshness.note_sync(ok=report.ok, growing=growing)
@@ -491,7 +493,7 @@ class IndexService:
     def growth_reached(self) -> bool:
         """Return whether a transcript has grown by as much as ``memory_search.sync.sessions`` requires for a sync."""
         with self._lock:
-            return should_sync(self._handle.planner().growths(), self.settings.sync.sessions)
+            return self._handle.planner().growth_reached()
 
     def find_unindexed(self, path: str, *, first_line: int, last_line: int) -> tuple[int, ...]:
         """Return the lines of a transcript that have text and that no search can find yet. Syncs nothing."""

@@ -8,7 +8,7 @@ file whole, in its old or its new state. A kill at any point leaves the committe
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 from kept.chunking.markdown import ChunkSize
 from kept.clock import Clock
 from kept.config import MemorySearchSettings
-from kept.config.schema import SessionSyncSettings
 from kept.durable import locked
 from kept.errors import EmbeddingError, EmbeddingFailed, KeptError, StoreDamaged
 from kept.indexing.note_rows import PreparedFile, Recipe, file_row, note_timestamp_ms
-from kept.indexing.sources import FileBatch, SourceReader, SyncTarget, scan_sources, scan_transcripts
+from kept.indexing.sources import FileBatch, SourceReader, SyncTarget, find_copies, scan_sources, scan_transcripts
 from kept.indexing.vectorise import Vectoriser, Vectors, price_texts
 from kept.records import Preview, Problem, Progress, SourceFile, SyncReport
 from kept.store.generation import FileRow
@@ -34,6 +33,7 @@ from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.indexing.batch_runner import BatchRunner
+    from kept.indexing.history_sync import HistorySync
 
 META_SYNCED = "last_sync"
 META_EMBEDDER_SINCE = "embedder_since_ns"
@@ -55,6 +55,10 @@ _state_of = attrgetter("source", "path", "size", "mtime_ns", "ctime_ns")
 
 SEEN_BYTES = 16_384
 """Growth of a transcript that a search asked in it may leave for later: so much is in the agent's context, whole."""
+
+_LEAST_MESSAGE_BYTES = 100
+"""No line of a message is shorter, with its id, its parent and its time. So a transcript that has grown by less than
+this for each message that a sync waits for need not be read."""
 
 FileKey = tuple[str, str]
 """Source and path."""
@@ -108,19 +112,6 @@ class Growth:
 
     size: int = 0
     messages: int = 0
-
-
-def should_sync(growths: Iterable[Growth], thresholds: SessionSyncSettings) -> bool:
-    """Return whether a transcript has grown by enough bytes or messages. A threshold of 0 is any growth. Pure.
-
-    This is for programs that keep the index current in the background, so that not every message of a lively
-    conversation costs a sync. A search syncs whatever was said before it answers, however little; one that an agent
-    asks in a conversation leaves what is in its context anyway.
-    """
-    return any(
-        growth.size >= max(1, thresholds.delta_bytes) or growth.messages >= max(1, thresholds.delta_messages)
-        for growth in growths
-    )
 
 
 @frozen
@@ -188,14 +179,30 @@ class SyncPlanner:
             return None
         return file_row(file, note, checked_ns=0).hash
 
-    def growths(self) -> list[Growth]:
-        """Return how much each transcript has grown since it was indexed."""
-        from kept.indexing.transcripts import measure_growth
-
+    def iter_growths(self, *, min_bytes: int = 0) -> Iterator[Growth]:
+        """Yield how much transcripts have grown since they were indexed. Those that have grown by less than
+        ``min_bytes``, or not at all, are not read."""
         with self.index.reading():
             known = self.index.live.file_rows()
         files = scan_transcripts(self.sessions_folder).files if "sessions" in self.settings.sources else ()
-        return [measure_growth(file, known.get((file.source, file.path))) for file in files]
+        for file in files:
+            row = known.get((file.source, file.path))
+            if row is None or not (0 < file.size - row.size < min_bytes or is_unchanged(file, row)):
+                from kept.indexing.transcripts import measure_growth
+
+                yield measure_growth(file, row)
+
+    def growth_reached(self) -> bool:
+        """Return whether a transcript has grown by enough bytes or messages. A threshold of 0 is any growth.
+
+        This is for programs that keep the index current in the background, so that not every message of a lively
+        conversation costs a sync. A search syncs whatever was said before it answers, however little; one that an
+        agent asks in a conversation leaves what is in its context anyway.
+        """
+        thresholds = self.settings.sync.sessions
+        min_bytes, min_messages = max(1, thresholds.delta_bytes), max(1, thresholds.delta_messages)
+        growths = self.iter_growths(min_bytes=min(min_bytes, min_messages * _LEAST_MESSAGE_BYTES))
+        return any(growth.size >= min_bytes or growth.messages >= min_messages for growth in growths)
 
     # vectors
 
@@ -319,8 +326,10 @@ class SyncRun:
         in_search: bool = False,
         growing: str | None = None,
         progress: Progress | None = None,
+        history: HistorySync | None = None,
     ) -> None:
         self.planner = planner
+        self.history = history
         self.index = planner.index
         self.vectors = planner.vectors
         self.settings = planner.settings
@@ -339,7 +348,11 @@ class SyncRun:
         if self.batch_runner:
             self.batch_runner.prepare(force=self.force, in_search=self.in_search)
         is_unbuilt = bool(self.planner.why_rebuild(force=self.force)) or self.index.get_meta(META_RECIPE) is None
-        has_work = is_unbuilt or self.planner.has_changes(self.scan, growing=self.growing)
+        has_work = (
+            is_unbuilt
+            or (self.history is not None and self.history.is_due())
+            or self.planner.has_changes(self.scan, growing=self.growing)
+        )
         if has_work and not self._can_only_read(is_unbuilt=is_unbuilt):
             with locked(f"{self.index.path}.lock", wait_s=wait_s, purpose="indexing"):
                 self._run_locked()
@@ -357,7 +370,7 @@ class SyncRun:
             cached=max(0, tally.cached),
             pending=chunks - vectors,
             rebuilt=tally.rebuilt,
-            problems=tuple(tally.problems),
+            problems=(*tally.problems, *self._copies()),
             failures=tuple(tally.failures),
             took_ms=(time.perf_counter() - started) * 1000,
         )
@@ -379,6 +392,8 @@ class SyncRun:
         if self.index.get_meta(META_RECIPE) is None:
             with self.index.writing():
                 self.index.put_meta(META_RECIPE, self.planner.recipe().fingerprint())
+        if self.history is not None:
+            self.history.begin(self.scan)
         reason = self.planner.why_rebuild(force=self.force)
         if reason is not None:
             self._scan_again()
@@ -391,8 +406,13 @@ class SyncRun:
             target = self.planner.plan_update(self.scan)
         if target.files or target.removed:
             self._index_files(target)
+        if target.files or target.removed or (self.history is not None and self.history.is_due()):
             with self.index.writing():
                 self._finish()
+
+    def _copies(self) -> list[Problem]:
+        """Return the conflict copies among the notes, for a report. A search does not report them."""
+        return [] if self.in_search else find_copies(self.scan, self.planner.workspace, self.settings)
 
     def _scan_again(self) -> None:
         self.scan = self.planner.scan()
@@ -425,6 +445,9 @@ class SyncRun:
         self.index.live.optimise(changed_chunks=self.tally.changed_chunks)
         self.index.cache.evict(self.settings.cache.max_entries if self.settings.cache.enabled else 0)
         self.index.put_meta(META_SYNCED, self.clock.now().isoformat(timespec="seconds"))
+        if self.history is not None:
+            self.history.finish()
+            self.tally.problems += self.history.problems
 
     # reading, embedding and writing
 
@@ -484,6 +507,8 @@ class SyncRun:
         """Write a batch in one transaction. Return how many chunks were added and removed."""
         generation = target.generation
         changed = 0
+        if self.history is not None:
+            self.history.note_batch(batch)
         with self.index.writing():
             if self.vectors and vectors:
                 self.vectors.remember(vectors)

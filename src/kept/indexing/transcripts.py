@@ -14,7 +14,7 @@ from dataclasses import replace
 from kept.chunking.utterances import UtteranceChunk, chunk_utterances, find_settled
 from kept.errors import SessionError, SessionKeyInvalid
 from kept.indexing.note_rows import DATE_IN_WORDS, PreparedFile, Recipe, chunk_id, sha256
-from kept.indexing.sync import Growth, is_unchanged
+from kept.indexing.sync import Growth
 from kept.limits import int64
 from kept.records import Problem, SourceFile
 from kept.redact import redact
@@ -71,8 +71,6 @@ def _hash_from(transcript: Transcript, checkpoint: TranscriptCheckpoint, state: 
 
 def measure_growth(file: SourceFile, row: FileRow | None) -> Growth:
     """Return what was added since the last sync: everything, if the transcript is new or has not only grown."""
-    if row is not None and is_unchanged(file, row):
-        return Growth()
     try:
         transcript = Transcript(file.absolute)
         checkpoint = _find_checkpoint(transcript, row, transcript.stat())

@@ -30,6 +30,7 @@ from kept.llm.streaming import (
 )
 
 DEFAULT_MAX_TOKENS = 8_192
+_CACHED = {"type": "ephemeral"}
 _INVALID_ID_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
     "end_turn": "end",
@@ -72,25 +73,29 @@ class AnthropicChat(SdkChat):
             raise self.service.garbled() from exc
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
+        messages: list[dict[str, Any]] = [
+            {
+                "role": turn.role,
+                # The API requires tool results before any other content of their turn.
+                "content": [
+                    _block(part) for part in sorted(turn.parts, key=lambda part: not isinstance(part, ToolOutput))
+                ],
+            }
+            for turn in tidy_turns(request.turns)
+        ]
+        # The provider caches everything up to each of these blocks: the turns that the next message repeats, and the
+        # whole request for the next step of this turn.
+        stable = len(tidy_turns(request.turns[: request.stable_turns]))
+        for message in {id(message): message for message in (*messages[:stable][-1:], *messages[-1:])}.values():
+            message["content"][-1]["cache_control"] = _CACHED
         body: dict[str, Any] = {
             "model": self.name,
             "max_tokens": request.max_tokens or self.max_output_tokens or DEFAULT_MAX_TOKENS,
-            "messages": [
-                {
-                    "role": turn.role,
-                    # The API requires tool results before any other content of their turn.
-                    "content": [
-                        _block(part) for part in sorted(turn.parts, key=lambda part: not isinstance(part, ToolOutput))
-                    ],
-                }
-                for turn in tidy_turns(request.turns)
-            ],
+            "messages": messages,
         }
         if request.system.strip():
-            # Tools and system prompt come first and rarely change, so the provider can cache them.
-            body["system"] = [
-                {"type": "text", "text": utf8_safe(request.system), "cache_control": {"type": "ephemeral"}}
-            ]
+            # Tools and system prompt come first and rarely change.
+            body["system"] = [{"type": "text", "text": utf8_safe(request.system), "cache_control": _CACHED}]
         if request.tools:
             body["tools"] = [
                 {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}

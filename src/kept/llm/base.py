@@ -13,7 +13,7 @@ from kept.values import frozen
 NO_REPLY = "NO_REPLY"
 """An answer with this text alone means that there is nothing to send or to write down."""
 
-Purpose = Literal["reply", "flush", "summary"]
+Purpose = Literal["reply", "flush", "summary", "tidy"]
 """Reason for a call. When the day's budget runs low, flushes and summaries are refused before replies."""
 
 
@@ -75,6 +75,8 @@ class ChatRequest:
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int | None = None
     purpose: Purpose = "reply"
+    stable_turns: int = 0
+    """Number of leading turns that the next request of the conversation repeats, so that a provider can cache them."""
 
 
 @frozen

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from kept.config import KEY_VARIABLES, ProviderKeys
 from kept.config.schema import ModelSettings
-from kept.errors import ContextOverflow, ModelError, ModelFailed, ModelRefused, ModelUnavailable
+from kept.errors import ContextOverflow, ModelError, ModelFailed, ModelRefused, ModelSilent, ModelUnavailable
 from kept.limits import utf8_safe
 from kept.llm.base import MALFORMED, ChatRequest, ModelEvent, TextDelta
 from kept.net import ProviderAccount, choose_account
@@ -228,7 +228,7 @@ async def with_idle_timeout(
                 reason = f"sent nothing for {timeout_s:g} s"
                 if end_s < idle_until_s:
                     reason = f"did not finish within {timeout_s * _MAX_ANSWER_TIMEOUTS:g} s"
-                raise ModelFailed(f"{label} {reason}.", hint="Try again, or raise model.timeout_s.") from None
+                raise ModelSilent(f"{label} {reason}.", hint="Try again, or raise model.timeout_s.") from None
             if isinstance(event, TextDelta):
                 chars += len(event.text)
                 if chars > MAX_ANSWER_CHARS:

@@ -115,7 +115,9 @@ class MemoryServer:
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         relay = ProgressRelay(ctx.session.report_progress)
-        run = functools.partial(self._run, params.name, params.arguments or {}, relay)
+        client = ctx.session.client_params
+        name = client.client_info.name if client else None
+        run = functools.partial(self._run, params.name, params.arguments or {}, relay, name)
         async with anyio.create_task_group() as tasks:
             if ctx.meta and ctx.meta.get("progress_token") is not None:
                 tasks.start_soon(relay.run)
@@ -128,11 +130,11 @@ class MemoryServer:
             return types.CallToolResult(content=content, is_error=True)
         return types.CallToolResult(content=content, structured_content=outcome.data)
 
-    def _run(self, name: str, arguments: dict[str, Any], relay: ProgressRelay) -> ToolOutcome:
+    def _run(self, name: str, arguments: dict[str, Any], relay: ProgressRelay, client: str | None) -> ToolOutcome:
         from kept.tools.toolbox import error_outcome
 
         try:
-            outcome = self.toolbox().run(name, arguments, progress=relay.report)
+            outcome = self.toolbox().run(name, arguments, progress=relay.report, client=client)
             self._warm_up()
             return outcome
         except KeptError as exc:

@@ -24,6 +24,7 @@ from kept.sessions.record import SessionRecord
 from kept.sessions.session_key import SessionKey
 from kept.sessions.store import SessionStore
 from kept.values import frozen
+from kept.workspace.change_recorder import Author
 from kept.workspace.removal import Removed
 
 log = logging.getLogger(__name__)
@@ -158,12 +159,12 @@ class Commands:
 
     async def _remember(self, call: CommandCall) -> str:
         try:
-            written = await asyncio.to_thread(self._write_note, call.command.rest)
+            written = await asyncio.to_thread(self._write_note, call.command.rest, call.session_id)
         except EmptyNote:
             return "Say what to remember: /remember TEXT."
         return f"Kept in {written.citation}." if written else "That is in long-term memory already."
 
-    def _write_note(self, text: str) -> Written | None:
+    def _write_note(self, text: str, session_id: str) -> Written | None:
         """Return None if the note has this line already: it may have been written before a crash."""
         if text and "\n" not in text:
             try:
@@ -172,7 +173,8 @@ class Commands:
                 note = ""
             if any(line.removeprefix("- ") == text.removeprefix("- ") for line in note.split("\n")):
                 return None
-        return self._memory.add(text, to="memory")
+        author = Author(self._memory.config.agent_id, session_id, "/remember", person="chat")
+        return self._memory.add(text, to="memory", author=author)
 
     async def _forget(self, call: CommandCall) -> str:
         rest = call.command.rest
@@ -205,7 +207,9 @@ class Commands:
         numbers = range(1, len(removals) + 1) if words == ["yes"] else [int(word) for word in words]
         if any(not 1 <= number <= len(removals) for number in numbers):
             return f"Choose from 1 to {len(removals)}. Nothing was forgotten."
-        removed = forget.forget(self._memory, [removals[number - 1] for number in dict.fromkeys(numbers)])
+        removed = forget.forget(
+            self._memory, [removals[number - 1] for number in dict.fromkeys(numbers)], session_id=session_id
+        )
         if not removed.failures:
             forget.drop_proposal(self._sessions, session_id)
         return _describe_removal(removed, self._memory.config.paths.forgotten)
@@ -228,7 +232,10 @@ def _unknown_command(name: str) -> str:
 
 def _describe_hit(number: int, hit: Hit) -> str:
     text = hit.snippet.strip()
-    return f"{number}. {hit.citation}\n{clip(text, _SNIPPET_CHARS)}"
+    further = ", ".join(passage.citation for passage in hit.further)
+    return f"{number}. {hit.citation}\n{clip(text, _SNIPPET_CHARS)}" + (
+        f"\nFurther passages: {further}" if further else ""
+    )
 
 
 def _describe_extra_hits(hits: list[Hit]) -> list[str]:
@@ -297,13 +304,15 @@ class Dispatcher:
         *,
         command: Command | None = None,
         group: Sequence[GroupLine] = (),
+        withdraw: Callable[[], bool] = lambda: False,
     ) -> AsyncGenerator[AgentEvent, None]:
         """Return the events of an answer; the last is a Reply. ``command`` is the one that the only message gives.
 
-        The agent's own generator is returned, so that a streamed token passes nothing here.
+        The agent's own generator is returned, so that a streamed token passes nothing here. See `Agent.respond` for
+        ``withdraw``.
         """
         if command is None:
-            return self.agent.respond(session_id, messages, group=group)
+            return self.agent.respond(session_id, messages, group=group, withdraw=withdraw)
         call = CommandCall(command, session_id, messages[0].id)
         if command.name in ("new", "reset") and command.rest:
             return self._answer_in_new_session(call, messages[0], group)

@@ -18,6 +18,7 @@ from kept.search.query import parse_query
 from kept.sessions.entries import StateEntry
 from kept.sessions.store import SessionStore
 from kept.values import frozen
+from kept.workspace.change_recorder import Author
 from kept.workspace.removal import LineRemoval, Removed, remove_passages
 
 STATE = "forget"
@@ -77,7 +78,9 @@ def _is_own(memory: Memory, path: str) -> bool:
 
 
 def _certain_hits(memory: Memory, query: str, source: Source, max_results: int) -> list[Hit]:
-    return [hit for hit in memory.search(query, source=source, max_results=max_results) if hit.grade != "weak"]
+    """Return the passages that are not weak, best first."""
+    passages = memory.search(query, source=source, max_results=max_results).passages
+    return sorted((passage for passage in passages if passage.grade != "weak"), key=lambda passage: -passage.score)
 
 
 def split_passages(path: str, first_line: int, text: str) -> list[ForgetMatch]:
@@ -131,12 +134,14 @@ def drop_proposal(sessions: SessionStore, session_id: str) -> None:
     sessions.append(session_id, StateEntry(STATE, None))
 
 
-def forget(memory: Memory, removals: Sequence[LineRemoval]) -> Removed:
+def forget(memory: Memory, removals: Sequence[LineRemoval], *, session_id: str | None = None) -> Removed:
     """Remove passages from the notes, and keep a copy of them."""
+    author = Author(memory.config.agent_id, session_id, "/forget", person="chat")
     return remove_passages(
         memory.workspace,
         removals,
         kept_in=memory.config.paths.forgotten,
         clock=memory.clock,
         max_bytes=memory.settings.max_file_bytes,
+        recorder=memory.recorder(author),
     )

@@ -21,9 +21,9 @@ import logging
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any, TypeVar
 
 from kept.agent.events import Inbound
 from kept.clock import Clock, SystemClock, new_id
@@ -77,6 +77,8 @@ class AnswerRun:
     """True if the parts have to be sent; otherwise they are fetched."""
     entry_id: str | None = None
     error: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Notices, tools and tokens of the answer, for clients."""
     cancelled: bool = False
     sending: bool = False
     """True if the first part that is not settled is being sent."""
@@ -205,11 +207,18 @@ class Inbox:
         return self._change(run, {"type": "begun", "attempts": run.attempts + 1})
 
     def answer(
-        self, run: AnswerRun, parts: Sequence[str], *, push: bool, entry_id: str | None, error: str | None = None
+        self,
+        run: AnswerRun,
+        parts: Sequence[str],
+        *,
+        push: bool,
+        entry_id: str | None,
+        error: str | None = None,
+        details: Mapping[str, Any] | None = None,
     ) -> AnswerRun:
         """Record the reply. With ``push``, its parts have to be sent; otherwise clients fetch them."""
         record = {"type": "answered", "parts": list(parts), "push": push, "entry": entry_id, "error": error}
-        return self._change(run, record)
+        return self._change(run, {**record, "details": dict(details)} if details else record)
 
     def cancel(self, run: AnswerRun) -> AnswerRun:
         return self._change(run, {"type": "cancelled"})
@@ -323,8 +332,14 @@ def _advance(run: AnswerRun, record: Record) -> AnswerRun:
         case "begun":
             return replace(run, attempts=record["attempts"])
         case "answered":
-            parts = tuple(record["parts"])
-            return replace(run, parts=parts, push=record["push"], entry_id=record["entry"], error=record["error"])
+            return replace(
+                run,
+                parts=tuple(record["parts"]),
+                push=record["push"],
+                entry_id=record["entry"],
+                error=record["error"],
+                details=record.get("details", {}),
+            )
         case "cancelled":
             return replace(run, cancelled=True)
         case "sending":
@@ -345,7 +360,7 @@ def _run_records(run: AnswerRun) -> list[Record]:
     records: list[Record] = [{**_begun_record(run), "attempts": run.attempts}]
     if run.parts is not None:
         answered = {"parts": list(run.parts), "push": run.push, "entry": run.entry_id, "error": run.error}
-        records.append({"type": "answered", **answered})
+        records.append({"type": "answered", **answered, **({"details": dict(run.details)} if run.details else {})})
     if run.cancelled:
         records.append({"type": "cancelled"})
     records += ({"type": "unsure", "part": part, "reason": reason} for part, reason in run.unsure)

@@ -204,7 +204,7 @@ _FIELDS: Mapping[str, Mapping[str, IsValid]] = {
     "cancelled": {"turn": _is_name},
 }
 _BEGUN_AGAIN: Mapping[str, IsValid] = {"turn": _is_name, "attempts": _is_attempts}
-_OPTIONAL: Mapping[str, IsValid] = {"attempts": _is_attempts, "reason": _is_text}
+_OPTIONAL: Mapping[str, IsValid] = {"attempts": _is_attempts, "reason": _is_text, "details": _is_object}
 
 
 class RecordValidator:

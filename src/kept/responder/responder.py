@@ -14,160 +14,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
-from typing import TypeVar
 
-from kept.agent.events import AgentEvent, GroupLine, Inbound, Reply
+from kept.agent.events import AgentEvent, GroupLine, Inbound
 from kept.clock import Backoff
 from kept.config import ResponderSettings
-from kept.errors import KeptError, MessageConflict, MessageNotFound, WriteFailed
-from kept.responder.channel import Channel, ResponderTiming, deliver, split_reply
+from kept.errors import KeptError, MessageConflict, MessageNotFound
+from kept.responder.answer_runner import AnswerJob, AnswerRunner, InboxWriter
+from kept.responder.channel import Channel, ResponderTiming, deliver
 from kept.responder.conversation_queue import ConversationQueue, EventReplay, GroupHistory, QueueLimits
-from kept.responder.dispatcher import Command, Dispatcher, find_command
+from kept.responder.dispatcher import Dispatcher, find_command
 from kept.responder.inbox import AcceptedMessage, AnswerRun, Inbox, Name, check_same
 from kept.sessions.session_key import SessionKey, parse_key
-from kept.values import frozen
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-
-# answering one run
-
-
-class InboxWriter:
-    """Changes an inbox from the event loop: in one thread, one change after another."""
-
-    def __init__(self, timing: ResponderTiming) -> None:
-        self._timing = timing
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kept-inbox")
-
-    def write(self, change: Callable[[], T]) -> asyncio.Future[T]:
-        """Start a change. To keep it going when the caller is cancelled, await it through `asyncio.shield`."""
-        return asyncio.get_running_loop().run_in_executor(self._thread, change)
-
-    async def write_until_done(self, change: Callable[[], T]) -> T:
-        """Make a change that has to be on disk before the next step. Retry for as long as the disk is full."""
-        backoff: Backoff | None = None
-        while True:
-            try:
-                return await asyncio.shield(self.write(change))
-            except WriteFailed as exc:
-                log.error("the inbox cannot be written; trying again (%s)", exc.message)
-                backoff = backoff or self._timing.backoff()
-                await asyncio.sleep(backoff.next_s())
-
-    def close(self) -> None:
-        self._thread.shutdown()
-
-
-@frozen
-class AnswerJob:
-    """A run that is to be answered."""
-
-    run: AnswerRun
-    messages: Sequence[AcceptedMessage]
-    command: Command | None
-    """Command that the only message gives."""
-    channel: Channel
-    replay: EventReplay | None
-    """Events of the run, for clients that follow its last message."""
-
-
-class AnswerRunner:
-    """Answers runs. ``groups`` has the messages of each group since the last reply there."""
-
-    def __init__(
-        self, dispatcher: Dispatcher, inbox: Inbox, writer: InboxWriter, groups: GroupHistory, timing: ResponderTiming
-    ) -> None:
-        self._dispatcher = dispatcher
-        self._inbox = inbox
-        self._writer = writer
-        self._groups = groups
-        self._timing = timing
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def answer(self, job: AnswerJob) -> AnswerRun:
-        """Return the run with its reply. A failure becomes a reply too, with an error code.
-
-        This waits for the Reply event only. The agent may go on after it, with a compaction for instance: the task
-        that consumes its events stays in ``_tasks`` until it is done.
-        """
-        channel = job.channel
-        error: str | None = None
-        if job.run.attempts > self._timing.max_attempts:
-            reply, error = Reply("This message could not be answered.", ""), "gave_up"
-        else:
-            replied: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-            task = asyncio.create_task(self._consume(job, replied))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            typing = asyncio.create_task(self._keep_typing(job)) if channel.pushes else None
-            try:
-                reply = await replied
-            except asyncio.CancelledError:
-                task.cancel()
-                await asyncio.wait([task])
-                raise
-            except KeptError as exc:
-                log.warning("%s: a message could not be answered (%s)", job.run.channel, exc.code)
-                reply, error = Reply(f"That did not work: {exc.message} {exc.hint}".strip(), ""), exc.code
-            except Exception:
-                log.exception("%s: a message could not be answered", job.run.channel)
-                reply, error = Reply("Unexpected error. The log of the gateway has the details.", ""), "internal"
-            finally:
-                if typing:
-                    typing.cancel()
-        parts = [] if reply.silent else split_reply(reply.text, channel.limit, measure=channel.measure)
-        entry_id = reply.entry_id or None
-        return await self._writer.write_until_done(
-            lambda: self._inbox.answer(job.run, parts, push=channel.pushes, entry_id=entry_id, error=error)
-        )
-
-    async def _consume(self, job: AnswerJob, reply: asyncio.Future[Reply]) -> None:
-        """Publish the events of an answer, and set ``reply`` to the reply or the error."""
-        run, dispatcher = job.run, self._dispatcher
-        inbound = [message.inbound for message in job.messages]
-        group = self._groups.take(run.key)
-        try:
-            async with aclosing(dispatcher.answer(run.session_id, inbound, command=job.command, group=group)) as events:
-                async for event in events:
-                    if not isinstance(event, Reply):
-                        if job.replay is not None:
-                            job.replay.add(event)
-                    elif not reply.done():  # it is done if the caller was cancelled
-                        reply.set_result(event)
-            if job.command is None:
-                dispatcher.indexer.add(len(inbound) + 1)
-            if not reply.done():
-                reply.set_result(Reply("", "", silent=True))
-        except Exception as exc:
-            if reply.done():
-                log.exception("%s: the work after a reply failed", run.channel)
-            else:
-                reply.set_exception(exc)
-
-    async def _keep_typing(self, job: AnswerJob) -> None:
-        to = job.messages[-1].inbound.metadata or {}
-        while True:
-            await job.channel.show_typing(to)
-            await asyncio.sleep(self._timing.typing_s)
-
-    async def finish(self, timeout_s: float) -> None:
-        """Wait for agents that still work after their replies. Work that is cut short is repeated when it is needed."""
-        if self._tasks:
-            _, left = await asyncio.wait(self._tasks, timeout=timeout_s)
-            for task in left:
-                task.cancel()
-            if left:
-                await asyncio.wait(left)
-
-
-# answering all conversations
 
 
 class Responder:
@@ -409,7 +270,12 @@ class Responder:
         finally:
             answering, queue.answering, queue.current = queue.answering, None, None
         if answering.cancelled():
-            return await self._writer.write_until_done(partial(self.inbox.cancel, job.run))
+            run = await self._writer.write_until_done(partial(self.inbox.cancel, job.run))
+            try:
+                await self._dispatcher.agent.stop(run.session_id, run.message_ids)
+            except KeptError as exc:
+                log.warning("a stopped message stays in the conversation (%s)", exc.code)
+            return run
         return answering.result()
 
     async def _begin_next(self, queue: ConversationQueue) -> AnswerJob | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from kept.clock import DAY_MS
@@ -29,6 +29,7 @@ from kept.store.index import Index
 from kept.store.word_index import KeywordMatch, WordIndex
 from kept.values import frozen
 from kept.words.equivalents import EQUIVALENTS
+from kept.words.segment import segment
 
 K1 = 1.2
 B = 0.6
@@ -265,6 +266,12 @@ def _weigh(words: WordIndex, term: Term, chunk_count: int) -> WeightedTerm | Non
     return WeightedTerm(term, math.log(1 + (max(chunk_count, known) - known + 0.5) / (known + 0.5)), rows)
 
 
+def share_of_unknown_words(words: WordIndex, text: str) -> float:
+    """Return the share of a text's words that no chunk has. Stopwords count: they tell its language best."""
+    stems = set(words.stems(segment(text)))
+    return 1.0 - len(words.document_frequencies(stems)) / len(stems) if stems else 0.0
+
+
 # evidence
 
 
@@ -415,6 +422,10 @@ class QueryVector:
     code: bytes
     identity: str
     calibration: Calibration
+    blend: Callable[[float], QueryVector] | None = None
+    """Returns the vector for a share of words that no chunk has, if the embedder weighs its parts by that."""
+    languages: tuple[str, ...] = ()
+    """Languages of the embedder, by two letters, if it knows few."""
 
 
 def gather_pool(
@@ -425,17 +436,21 @@ def gather_pool(
     filters: Filter,
     *,
     exact_rows: Sequence[int] = (),
+    limit: int | None = None,
 ) -> CandidatePool:
     """Return all candidates. Those found by word are compared in meaning too, and the other way round.
 
     There are at least 40 of each kind: the neighbours of a candidate are evidence only if they are candidates too.
     """
-    limit = settings.max_results * settings.hybrid.candidate_multiplier
-    limit = min(MAX_CANDIDATES, max(MIN_CANDIDATES, limit))
+    if limit is None:
+        limit = settings.max_results * settings.hybrid.candidate_multiplier
+        limit = min(MAX_CANDIDATES, max(MIN_CANDIDATES, limit))
     keywords = KeywordSearch(index.words, query, match_all=settings.hybrid.match == "all")
     best = keywords.find_best(limit, filters)
     cosine: dict[int, float] = {}
     if vector:
+        if vector.blend:
+            vector = vector.blend(share_of_unknown_words(index.words, query.text))
         vectors = index.live.vectors
         among = index.live.rows_matching(filters) if filters else None
         cosine.update(vectors.nearest(vector.code, limit, among=among, generation=index.generation_number()))

@@ -25,7 +25,6 @@ from kept.search.candidates import Candidate, QueryVector, WeightedTerm
 from kept.search.weights import (
     ALL_WORDS_CONFIDENCE,
     COVERED_TRUST,
-    FURTHER_PASSAGE_SHARE,
     MAX_SMALL_MEMORY_BONUS,
     NOTES,
     ONE_OF_TWO_CONFIDENCE,
@@ -45,7 +44,7 @@ from kept.search.weights import (
 from kept.values import frozen
 
 RRF_K = 60
-PARTS_OUTSIDE_THRESHOLD = ("recency", "when", "project", "same note")
+PARTS_OUTSIDE_THRESHOLD = ("recency", "when", "project")
 """Parts of a score that affect the order, but not whether a hit passes ``min_score``."""
 _ALL = 0.999
 
@@ -74,7 +73,7 @@ class Scored:
     candidate: Candidate
     score: float
     relevance: float
-    """Score without the parts for recency, period and same note. ``min_score`` is compared with it."""
+    """Score without the parts for recency, period and project. ``min_score`` is compared with it."""
     text: float | None
     """Score of its words, from 0 to 1; None if it has none of them."""
     vector: float | None
@@ -299,28 +298,6 @@ def prefer_project(ranked: Sequence[Scored], scope: ProjectScope) -> list[Scored
             scored = scored.plus(ScorePart("project", gain, f"of the project {scope.name}"))
         preferred.append(scored)
     return rank(preferred)
-
-
-# room for more than one note
-
-
-def demote_further_passages(ranked: Sequence[Scored]) -> list[Scored]:
-    """Lower every passage of a note but its best, to make room for other notes.
-
-    Utterances stay: their neighbours are shown together anyway.
-    """
-    seen: set[str] = set()
-    demoted: list[Scored] = []
-    for scored in ranked:
-        path = scored.candidate.position[0]
-        if scored.candidate.is_utterance or path not in seen:
-            demoted.append(scored)
-        else:
-            loss = -FURTHER_PASSAGE_SHARE * scored.score
-            demoted.append(scored.plus(ScorePart("same note", loss, "a better passage of it is shown")))
-        if not scored.candidate.is_utterance:
-            seen.add(path)
-    return rank(demoted)
 
 
 # confidence

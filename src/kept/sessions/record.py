@@ -34,7 +34,7 @@ from kept.sessions.entries import (
     UnknownEntry,
 )
 from kept.sessions.session_key import conversation_key
-from kept.sessions.title import TitleParts, clean_title, next_opening
+from kept.sessions.title import clean_title, next_opening
 from kept.sessions.transcript import Damage, Position, TranscriptLine
 from kept.sessions.transcript_paths import cite_transcript, parse_transcript_name
 from kept.values import frozen
@@ -214,6 +214,7 @@ class RecordBuilder:
         self.chat_type, self.user_id = key.chat_type, key.user_id
 
     def record(self, folder: str) -> SessionRecord:
+        titles = (clean_title(self.state[name]) for name in (USER_TITLE, TITLE) if name in self.state)
         return SessionRecord(
             **{name: getattr(self, name) for name in _SHARED},
             created=time_from_ms(self.created_ms),
@@ -223,12 +224,8 @@ class RecordBuilder:
             ended=None if self.ended_ms is None else time_from_ms(self.ended_ms),
             transcript_path=os.path.join(folder, self.file),
             end=Position(self.size, self.lines),
-            title=self._title(),
+            title=next(filter(None, titles), self.opening),
         )
-
-    def _title(self) -> str:
-        client, chosen = (clean_title(self.state.get(name)) for name in (TITLE, USER_TITLE))
-        return TitleParts(self.opening, client, chosen).text
 
 
 FIELDS = tuple(spec.name for spec in dataclasses.fields(RecordBuilder))

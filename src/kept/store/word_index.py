@@ -100,7 +100,8 @@ class WordIndex:
         return value
 
     def best_rows(self, expression: str, *, weights: tuple[float, float], limit: int, filters: Filter) -> list[int]:
-        """Return the best chunks by BM25, best first. Of equal chunks at the end, the first by path and line."""
+        """Return the best chunks by BM25, best first. Of equal chunks at the end, the newest, then the first by path and
+        line."""
         rank = f"bm25(chunks_fts, {weights[0]}, {weights[1]})"
         join = " JOIN chunks c ON c.row = chunks_fts.rowid"
         where, values = filter_sql(filters) if filters else ("1", [])
@@ -114,7 +115,7 @@ class WordIndex:
             last = ranked[-1][1]
             ranked = [row for row in ranked if row[1] != last]
             ranked += self.db.execute(
-                f"{select}{join}{condition} AND {rank} = ? ORDER BY {CHUNK_ORDER} LIMIT ?",
+                f"{select}{join}{condition} AND {rank} = ? ORDER BY c.timestamp DESC, {CHUNK_ORDER} LIMIT ?",
                 (*values, expression, last, limit - len(ranked)),
             )
         return [row for row, _ in ranked[:limit]]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +42,7 @@ from kept.tools.tool_text import (
     written_text,
 )
 from kept.values import frozen
+from kept.workspace.change_recorder import Author
 from kept.workspace.daily import daily_name, daily_parts, find_next_part, project_daily_notes
 
 if TYPE_CHECKING:
@@ -58,6 +61,7 @@ class ToolRequest:
     arguments: dict[str, Any]
     progress: Progress | None
     seen: SeenTail | None
+    author: Author
 
 
 @frozen
@@ -65,8 +69,15 @@ class ToolOutcome:
     """Answer of a tool: ``text`` for a model, ``data`` for a program. The data of an error is its code and hint."""
 
     text: str
-    data: dict[str, Any]
+    make_data: Callable[[], dict[str, Any]]
+    """Called if a program asks for the data: an agent only reads the text."""
     is_error: bool = False
+
+    @property
+    def data(self) -> dict[str, Any]:
+        # Names and arguments may hold half a surrogate pair, which no transport can send.
+        data: dict[str, Any] = utf8_safe_tree(self.make_data())
+        return data
 
 
 class Toolbox:
@@ -87,19 +98,22 @@ class Toolbox:
         *,
         progress: Progress | None = None,
         seen: SeenTail | None = None,
+        session: str | None = None,
+        client: str | None = None,
     ) -> ToolOutcome:
         """Run a tool for a model. A wrong call and a failure are outcomes too. ``seen`` begins with the message that
-        is being answered, which would be the best match."""
+        is being answered, which would be the best match. The history records ``session``, the id of the conversation,
+        and ``client``, the name of the calling program."""
         try:
             checked = check_arguments(get_tool(name), arguments)
-            outcome = HANDLERS[name](self, ToolRequest(checked, progress, seen))
+            author = Author(self.memory.config.agent_id, session, name, client=client)
+            outcome = HANDLERS[name](self, ToolRequest(checked, progress, seen, author))
         except SessionNotFound as exc:
             hint = "sessions_search without a query lists the latest conversations."
             outcome = error_outcome(SessionNotFound(exc.message, hint=hint))
         except KeptError as exc:
             outcome = error_outcome(exc)
-        # Names and arguments may hold half a surrogate pair, which no transport can send.
-        return ToolOutcome(utf8_safe(outcome.text), utf8_safe_tree(outcome.data), outcome.is_error)
+        return replace(outcome, text=utf8_safe(outcome.text))
 
     def _search(self, request: ToolRequest) -> ToolOutcome:
         arguments = request.arguments
@@ -113,12 +127,13 @@ class Toolbox:
             path=_as_path(arguments),
             since=arguments.get("since"),
             until=arguments.get("until"),
+            as_of=arguments.get("asOf"),
             tags=_tags_in(arguments),
             project=arguments.get("project"),
             seen=request.seen,
             progress=request.progress,
         )
-        return ToolOutcome(search_text(result), result_json(result))
+        return ToolOutcome(search_text(result), partial(result_json, result))
 
     def _list(self, request: ToolRequest) -> ToolOutcome:
         arguments = request.arguments
@@ -132,7 +147,7 @@ class Toolbox:
             max_results=arguments.get("maxResults", DEFAULT_LISTED),
             progress=request.progress,
         )
-        return ToolOutcome(listing_text(listing), listing_json(listing))
+        return ToolOutcome(listing_text(listing), partial(listing_json, listing))
 
     def _get(self, request: ToolRequest) -> ToolOutcome:
         arguments = request.arguments
@@ -151,7 +166,7 @@ class Toolbox:
             raise NoteNotFound(exc.message, hint="memory_search shows paths that exist.") from exc
         next_part = find_next_part(self.memory.workspace, passage.path)
         more = f"\n\nThe log of this day continues in {next_part}." if next_part else ""
-        outcome = ToolOutcome(passage_text(passage) + more, passage_json(passage))
+        outcome = ToolOutcome(passage_text(passage) + more, partial(passage_json, passage))
         return self._with_links(outcome, passage.path) if arguments.get("links") else outcome
 
     def _daily_path(self, date: str) -> str:
@@ -166,14 +181,21 @@ class Toolbox:
         links = self.memory.links(path)
         shape = links_json(links)
         data = {**outcome.data, "outgoing": shape["outgoing"], "incoming": shape["incoming"]}
-        return ToolOutcome(f"{outcome.text}\n\n{links_text(links)}", data)
+        return ToolOutcome(f"{outcome.text}\n\n{links_text(links)}", lambda: data)
 
     def _write(self, request: ToolRequest) -> ToolOutcome:
-        to = from_uri(request.arguments.get("to", "daily"))
+        arguments = request.arguments
+        to, replaces = arguments.get("to"), arguments.get("replaces")
         written = self.memory.add(
-            request.arguments["text"], to=to, by_tool=True, project=request.arguments.get("project")
+            redact(arguments["text"]),
+            to=from_uri(to) if to else None,
+            replaces=_from_reference(replaces) if replaces else None,
+            again=arguments.get("again", False),
+            by_tool=True,
+            project=arguments.get("project"),
+            author=request.author,
         )
-        return ToolOutcome(written_text(written), written_json(written))
+        return ToolOutcome(written_text(written), partial(written_json, written))
 
     def _status(self, request: ToolRequest) -> ToolOutcome:
         status = self.memory.status()
@@ -182,7 +204,7 @@ class Toolbox:
         project = self.memory.project
         shape = {**status_json(status), "sessionCount": count, "tags": to_json(tags), "project": project}
         about_project = f"Project: {project}\n" if project else ""
-        return ToolOutcome(about_project + status_text(status, count, tags), shape)
+        return ToolOutcome(about_project + status_text(status, count, tags), lambda: shape)
 
     def _most_used_tags(self) -> list[TagCount]:
         """Return the tags in the index as it is: a status syncs and heals nothing, and reports damage itself."""
@@ -221,7 +243,7 @@ class Toolbox:
             engine = result_json(result)
         del engine["results"], engine["answered"]
         shapes = [{**session, "results": [hit_json(hit) for hit in hits]} for session, hits in sessions]
-        return ToolOutcome(sessions_text(sessions, engine["degraded"]), {"sessions": shapes, **engine})
+        return ToolOutcome(sessions_text(sessions, engine["degraded"]), lambda: {"sessions": shapes, **engine})
 
     def _recent_sessions(self, arguments: dict[str, Any], limit: int) -> list[SessionRecord]:
         if not os.path.isdir(self.sessions.folder):
@@ -273,6 +295,12 @@ def _as_path(arguments: dict[str, Any]) -> str | None:
     return from_uri(path) if path else None
 
 
+def _from_reference(reference: str) -> str:
+    """Return a citation with the path that its URI names."""
+    path, hash_sign, lines = reference.rpartition("#")
+    return f"{from_uri(path)}#{lines}" if hash_sign else reference
+
+
 def _tags_in(arguments: dict[str, Any]) -> list[str]:
     return [tag for part in arguments.get("tags", "").split(",") if (tag := part.strip())]
 
@@ -284,7 +312,7 @@ def find_day(date: str, now: dt.datetime) -> dt.date:
 
 def error_outcome(error: KeptError) -> ToolOutcome:
     shape = {"code": error.code, "message": error.message, "hint": error.hint}
-    return ToolOutcome(error_text(error.message, error.hint), {"error": shape}, is_error=True)
+    return ToolOutcome(error_text(error.message, error.hint), lambda: {"error": shape}, is_error=True)
 
 
 def _session_json(record: SessionRecord) -> dict[str, Any]:

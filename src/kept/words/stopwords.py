@@ -11,10 +11,11 @@ only for a query in its language.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 
-from kept.words.segment import fold, normalise
+from kept.words.segment import fold, is_unspaced, normalise
 
 _ENOUGH = 2
 """Stopwords of another language that a query needs to be taken for that language."""
@@ -183,6 +184,14 @@ def stopwords_for(words: Iterable[str]) -> frozenset[str]:
     return best
 
 
+def find_language(words: Iterable[str]) -> str | None:
+    """Return the language, by its two letters, whose stopwords these words have; None for English or too few."""
+    stopwords = stopwords_for(words)
+    if stopwords is ENGLISH:
+        return None
+    return next(name for name, text in _SPACED.items() if stopwords == frozenset(fold(normalise(text)).split()))
+
+
 @cache
 def all_stopwords() -> frozenset[str]:
     """Return the stopwords of every language that has spaces, for a text that has little else."""
@@ -217,3 +226,14 @@ def is_stopword_run(run: str) -> bool:
         if at in ends:
             ends.update(at + len(word) for word in by_first.get(run[at], ()) if run.startswith(word, at))
     return len(run) in ends
+
+
+def content_words(text: str) -> frozenset[str]:
+    """Return the words that say what a text is about: folded, without stop words, of unspaced scripts as pairs."""
+    words: set[str] = set()
+    for word in re.findall(r"\w+", fold(text).lower()):
+        if word.isascii() or not is_unspaced(word[0]):
+            words.add(word[:-1] if len(word) > 3 and word.endswith("s") else word)
+        else:
+            words.update(word[at : at + 2] for at in range(max(1, len(word) - 1)))
+    return frozenset(words - ENGLISH)

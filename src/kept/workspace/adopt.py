@@ -13,6 +13,7 @@ from kept.durable import locked, write_atomic
 from kept.errors import KeptError
 from kept.records import Problem
 from kept.values import frozen
+from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.templates import is_untouched_template
@@ -42,7 +43,13 @@ def is_workspace(folder: str) -> bool:
 
 
 def adopt_notes(
-    workspace: Workspace, folder: str, *, max_bytes: int, dry_run: bool = False, instructions: bool = False
+    workspace: Workspace,
+    folder: str,
+    *,
+    max_bytes: int,
+    dry_run: bool = False,
+    instructions: bool = False,
+    recorder: ChangeRecorder | None = None,
 ) -> NotesAdopted:
     """Copy the notes of a folder, byte for byte and with their times. Create the workspace if it is missing.
 
@@ -54,7 +61,7 @@ def adopt_notes(
         workspace.make()
     root = os.path.abspath(folder)
     with OpenWorkspace(Workspace.at(root)) as source, OpenWorkspace(workspace) as target:
-        copying = _Copying(source, root, target, workspace, max_bytes, instructions)
+        copying = _Copying(source, root, target, workspace, max_bytes, instructions, recorder)
         for name in sorted(_iter_markdown(source, root, problems)):
             if not is_indexed_name(name):
                 outcomes["left_out"].append(_shown(name))
@@ -76,6 +83,7 @@ class _Copying:
     workspace: Workspace
     max_bytes: int
     instructions: bool
+    recorder: ChangeRecorder | None
 
     def adopt(self, name: str, *, dry_run: bool) -> str:
         """Copy a note. Return the field of `NotesAdopted` that it belongs to."""
@@ -88,8 +96,11 @@ class _Copying:
         with locked(self.workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
             outcome = self._compare(absolute, note.raw)
             if outcome is None:
-                folder = self.target.folder_to_write(absolute)
-                write_atomic(absolute, note.raw, dir_fd=folder, mtime_ns=note.mtime_ns)
+                present = self.target.find_state(absolute)
+                before = self.target.read(absolute, max_bytes=self.max_bytes).raw if present else None
+                with recording(self.recorder, self.workspace.cite(absolute), before, note.raw, kind="import"):
+                    folder = self.target.folder_to_write(absolute)
+                    write_atomic(absolute, note.raw, dir_fd=folder, mtime_ns=note.mtime_ns)
             return outcome or "copied"
 
     def _target_path(self, name: str) -> str:

@@ -20,6 +20,7 @@ from kept.limits import is_utf8
 from kept.records import PROJECT_MARKER, PROJECTS_FOLDER
 from kept.safe_yaml import YamlRefused, load_yaml
 from kept.values import frozen
+from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import Workspace, has_projects
 
@@ -189,7 +190,7 @@ def plan_project(workspace: Workspace, folder: str, name: str | None = None) -> 
     return NewProject(Project(name, (key,)), is_new=True)
 
 
-def add_project(workspace: Workspace, project: Project) -> None:
+def add_project(workspace: Workspace, project: Project, *, recorder: ChangeRecorder | None = None) -> None:
     """Write PROJECT.md with the repository of a new project."""
     workspace.require()
     path = os.path.join(workspace.root, project.folder, PROJECT_MARKER)
@@ -198,14 +199,15 @@ def add_project(workspace: Workspace, project: Project) -> None:
         OpenWorkspace(workspace) as opened,
     ):
         try:
-            rest = opened.read_found(path, max_bytes=_MAX_BYTES).text
+            note = opened.read_found(path, max_bytes=_MAX_BYTES)
         except NoteNotFound:
-            rest = ""
-        text = _marker_text(project, rest)
-        write_atomic(path, text.encode("utf-8"), dir_fd=opened.folder_to_write(path))
+            note = None
+        data = _marker_text(project, note.text if note else "").encode("utf-8")
+        with recording(recorder, workspace.cite(path), note.raw if note else None, data, kind="edit"):
+            write_atomic(path, data, dir_fd=opened.folder_to_write(path))
 
 
-def remove_project(workspace: Workspace, name: str) -> str:
+def remove_project(workspace: Workspace, name: str, *, recorder: ChangeRecorder | None = None) -> str:
     """Take the repositories out of PROJECT.md, and return the folder of the project. Its notes stay."""
     project = Project(get_project(workspace, name))
     path = os.path.join(workspace.root, project.folder, PROJECT_MARKER)
@@ -214,11 +216,12 @@ def remove_project(workspace: Workspace, name: str) -> str:
         OpenWorkspace(workspace) as opened,
     ):
         try:
-            text = opened.read_found(path, max_bytes=_MAX_BYTES).text
+            note = opened.read_found(path, max_bytes=_MAX_BYTES)
         except NoteNotFound:
             return os.path.join(workspace.root, project.folder)
-        rest = _without_keys(text)
-        write_atomic(path, rest.encode("utf-8"), dir_fd=opened.folder_to_write(path))
+        data = _without_keys(note.text).encode("utf-8")
+        with recording(recorder, workspace.cite(path), note.raw, data, kind="edit"):
+            write_atomic(path, data, dir_fd=opened.folder_to_write(path))
     return os.path.join(workspace.root, project.folder)
 
 

@@ -12,6 +12,7 @@ from kept.clock import Clock
 from kept.durable import append_durably, locked, make_private_folder, mend_end, write_atomic
 from kept.errors import KeptError, WriteFailed
 from kept.values import frozen
+from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import NoteText, OpenWorkspace, require_utf8
 from kept.workspace.workspace import Workspace
@@ -46,7 +47,13 @@ def digest_of(text: str) -> str:
 
 
 def remove_passages(
-    workspace: Workspace, cuts: Sequence[LineRemoval], *, kept_in: str, clock: Clock, max_bytes: int
+    workspace: Workspace,
+    cuts: Sequence[LineRemoval],
+    *,
+    kept_in: str,
+    clock: Clock,
+    max_bytes: int,
+    recorder: ChangeRecorder | None = None,
 ) -> Removed:
     """Remove passages, note by note. Each note is replaced atomically."""
     gone: list[LineRemoval] = []
@@ -56,7 +63,7 @@ def remove_passages(
         for path in dict.fromkeys(cut.path for cut in cuts):
             try:
                 fits, others = _remove_from(
-                    workspace, path, [cut for cut in cuts if cut.path == path], kept_in, clock, max_bytes
+                    workspace, path, [cut for cut in cuts if cut.path == path], kept_in, clock, max_bytes, recorder
                 )
             except KeptError as exc:
                 failures.append(exc.message)
@@ -67,7 +74,13 @@ def remove_passages(
 
 
 def _remove_from(
-    workspace: Workspace, path: str, cuts: list[LineRemoval], kept_in: str, clock: Clock, max_bytes: int
+    workspace: Workspace,
+    path: str,
+    cuts: list[LineRemoval],
+    kept_in: str,
+    clock: Clock,
+    max_bytes: int,
+    recorder: ChangeRecorder | None,
 ) -> tuple[list[LineRemoval], list[LineRemoval]]:
     absolute = workspace.locate(path)
     workspace.require_own(absolute, path)
@@ -78,7 +91,9 @@ def _remove_from(
         if fits:
             require_utf8(note.raw, path)
             _log_removed(kept_in, path, lines, fits, clock)
-            write_atomic(absolute, _without(note, lines, fits), dir_fd=opened.folder_of(absolute))
+            rest = _without(note, lines, fits)
+            with recording(recorder, path, note.raw, rest, kind="remove"):
+                write_atomic(absolute, rest, dir_fd=opened.folder_of(absolute))
     return fits, [cut for cut in cuts if cut not in fits]
 
 

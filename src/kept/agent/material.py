@@ -1,0 +1,182 @@
+"""Material of a turn from outside its conversation: workspace files, and memories that are relevant to the message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, zip_longest
+
+from kept.agent.events import Inbound
+from kept.agent.services import AgentServices
+from kept.agent.session_log import SessionLog
+from kept.context.context import Budget, RecalledPassage, WorkspaceFile
+from kept.context.view import ConversationView
+from kept.errors import EmptyQuery, KeptError
+from kept.limits import estimate_tokens
+from kept.memory import MOST_RESULTS, Memory
+from kept.records import Hit, SeenTail, parse_citation
+from kept.sessions.echoes import RECALLED
+from kept.values import frozen
+from kept.words.stopwords import content_words
+from kept.workspace.opened import OpenWorkspace
+from kept.workspace.workspace import INFORMING, INSTRUCTING
+
+QUERY_CHARS = 1_000
+_SPARE_HITS = 8
+"""Additional hits to search for, since some of the best are in the conversation already."""
+_FOLLOW_UP_WORDS = 3
+"""A message with at most this many content words may refer to the one before it."""
+_REFERRING = re.compile(
+    r"\b(?:it|its|that|this|they|them|their|he|him|his|she|her|there|those|these|one|ones)\b"
+    r"|^\W*(?:and|but|so|or|then|what about|how about)\b",
+    re.IGNORECASE,
+)
+_CARRIED = 2
+"""Memories recalled for the previous message that a follow-up gets again."""
+_SOURCE = re.compile(r"\(from (sessions/[^()\s]+#L\d+(?:-L\d+)?)\)")
+UNTRUSTED = (
+    "SOUL.md and AGENTS.md of {workspace} are data for the model, not instructions: only --workspace or KEPT_WORKSPACE "
+    "names that workspace. Name it in config.yaml to make them instructions."
+)
+
+
+@frozen
+class TurnMaterial:
+    files: tuple[WorkspaceFile, ...] = ()
+    recalled: tuple[RecalledPassage, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Notices for the person about what failed."""
+
+
+def gather_material(services: AgentServices, log: SessionLog, messages: Sequence[Inbound]) -> TurnMaterial:
+    memory, view = services.memory, log.view()
+    problems: list[str] = []
+    is_first = len(view.inbound) <= len(messages)
+    if is_first and memory.settings.sync.on_session_start:  # index changes since the last session, before a search
+        try:
+            problems += memory.sync().failures
+        except KeptError as exc:
+            problems.append(f"The index could not be updated: {exc.message}")
+    loaded = read_files(memory)
+    question = "\n".join(message.text for message in messages)
+    previous = _previous_question(view, [message.id for message in messages])
+    # The extractive model searches for the question itself and answers with the results.
+    limit = services.config.gateway.auto_responder.memory_search_max_results if services.model.writes else 0
+    seen = SeenTail(log.path, view.messages[0].line if view.messages else 0)
+    queries = plan_queries(question, previous)
+    memories = recall(memory, queries, loaded.files, seen=seen, budget=services.budget, limit=limit)
+    if len(queries) > 1:
+        carried = _carry_over(memory, view, {passage.citation for passage in memories.recalled})
+        memories = TurnMaterial(recalled=(*memories.recalled, *carried), problems=memories.problems)
+    return TurnMaterial(loaded.files, memories.recalled, (*problems, *loaded.problems, *memories.problems))
+
+
+def read_files(memory: Memory) -> TurnMaterial:
+    """Read the workspace files that are part of every prompt. One that cannot be read is reported and left out."""
+    files: list[WorkspaceFile] = []
+    problems: list[str] = []
+    with OpenWorkspace(memory.workspace) as opened:
+        for name in (*INSTRUCTING, *INFORMING):
+            if name == "memory.md" and any(file.name == "MEMORY.md" for file in files):
+                continue
+            try:
+                absolute = memory.workspace.locate(name)
+                if opened.find_state(absolute) is not None:
+                    note = opened.read_found(absolute, max_bytes=memory.settings.max_file_bytes)
+                    files.append(WorkspaceFile(name, note.text))
+            except KeptError as exc:
+                problems.append(f"{name} is left out: {exc.message}")
+    if not memory.config.trusts_workspace and any(file.name in INSTRUCTING for file in files):
+        problems.append(UNTRUSTED.format(workspace=memory.workspace.root))
+    return TurnMaterial(tuple(files), problems=tuple(problems))
+
+
+def plan_queries(question: str, previous: str) -> list[str]:
+    """Return what to search for. A message that refers to the previous one ("And when does it ship?") is searched
+    together with it, and by itself, because it may also begin something new."""
+    own = question[:QUERY_CHARS]
+    is_short = len(content_words(question)) <= _FOLLOW_UP_WORDS
+    if not previous or not (is_short or _REFERRING.search(question)):
+        return [own]
+    return [f"{previous[: max(0, QUERY_CHARS - len(own) - 1)]}\n{own}"[:QUERY_CHARS], own]
+
+
+def _previous_question(view: ConversationView, ids: Sequence[str]) -> str:
+    """Return the last message before these that has content words, or an empty text."""
+    earlier = (logged.message.text for logged in reversed(view.inbound) if logged.inbound_id not in ids)
+    return next((text for text in earlier if len(content_words(text)) > 1), "")
+
+
+def recall(
+    memory: Memory,
+    queries: Sequence[str],
+    files: Sequence[WorkspaceFile],
+    *,
+    seen: SeenTail,
+    budget: Budget,
+    limit: int,
+) -> TurnMaterial:
+    """Search for memories that are relevant and not in the context already. Hits of several queries take turns."""
+    if limit == 0 or not memory.settings.enabled:
+        return TurnMaterial()
+    results = []
+    try:
+        for query in queries:
+            results.append(memory.search(query, max_results=min(limit + _SPARE_HITS, MOST_RESULTS), seen=seen))
+    except EmptyQuery:
+        return TurnMaterial()
+    except KeptError as exc:
+        return TurnMaterial(problems=(f"Nothing was recalled: {exc.message}",))
+    sizes = {file.name: estimate_tokens(file.text) for file in files}
+    all_fit = sum(sizes.values()) <= budget.files
+    shown = {name for name, size in sizes.items() if all_fit and size <= budget.file}  # those that are shown whole
+    hits = {hit.citation: hit for hit in filter(None, chain(*zip_longest(*(result.hits for result in results))))}
+    # A weak hit is probably about something else. A model that wants to see it can search.
+    relevant = [hit for hit in hits.values() if hit.grade != "weak" and hit.path not in shown]
+    passages = (
+        RecalledPassage(hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source)
+        for hit in _with_further(_without_sources(relevant)[:limit], limit)
+    )
+    problems = dict.fromkeys(problem for result in results for problem in result.degraded)
+    return TurnMaterial(recalled=tuple(passages), problems=tuple(problems))
+
+
+def _with_further(hits: Sequence[Hit], limit: int) -> list[Hit]:
+    """Return the hits, each followed by further passages of its note. Those only take the room that hits leave."""
+    passages: list[Hit] = []
+    room, known = limit - len(hits), {hit.citation for hit in hits}
+    for hit in hits:
+        new = [passage for passage in hit.further if passage.grade != "weak" and passage.citation not in known][:room]
+        room -= len(new)
+        known.update(passage.citation for passage in new)
+        passages += [hit, *new]
+    return passages
+
+
+def _without_sources(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits without the lines of conversations that a fact among them was taken from."""
+    sources = [
+        parse_citation(cited) for hit in hits if hit.source == "memory" for cited in _SOURCE.findall(hit.snippet)
+    ]
+    return [
+        hit
+        for hit in hits
+        if not any(
+            hit.path == source[0] and source[1] <= hit.end_line and hit.start_line <= source[2]
+            for source in sources
+            if source is not None
+        )
+    ]
+
+
+def _carry_over(memory: Memory, view: ConversationView, recalled: Iterable[str]) -> Iterator[RecalledPassage]:
+    """Yield the memories that were recalled for the previous answer."""
+    citations = view.answers[-1].message.metadata.get(RECALLED) if view.answers else None
+    known = set(recalled)
+    for citation in [item for item in citations or () if isinstance(item, str) and item not in known][:_CARRIED]:
+        try:
+            passage = memory.read(citation)
+        except KeptError:
+            continue  # changed or deleted meanwhile
+        source = "sessions" if citation.startswith("sessions/") else "memory"
+        yield RecalledPassage(passage.text, citation, "", source)

@@ -1,0 +1,78 @@
+"""Changes of notes for a terminal: a table of plain text, and diffs in colour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kept.cli.output import local_time, style
+from kept.cli.streams import printable
+from kept.cli.terminal_layout import columns, cut, text_width
+from kept.history.note_change import NoteChange
+
+SHORT_ID = 8
+_LONGEST_PATH = 40
+_LONGEST_AUTHOR = 30
+_NAMES = {"by_hand": "by hand"}
+
+
+def change_lines(changes: Sequence[NoteChange]) -> list[str]:
+    """Return a line for each change: its id, when, what kind, which note, by whom, and what it wrote."""
+    paths = [_one_line(change.path) for change in changes]
+    authors = [cut(author_text(change), _LONGEST_AUTHOR) for change in changes]
+    path_width = min(max(map(text_width, paths), default=0), _LONGEST_PATH)
+    author_width = max(map(text_width, authors), default=0)
+    lines = []
+    for change, path, author in zip(changes, paths, authors, strict=True):
+        shown_path = cut(path, path_width)
+        lead = f"{change.id[:SHORT_ID]}  {local_time(change.when)}  {kind_text(change):<7}  "
+        filled = style(shown_path, fg="cyan") + " " * (path_width - text_width(shown_path))
+        room = columns() - text_width(lead) - path_width - author_width - 5
+        by = author + " " * (author_width - text_width(author))
+        line = f"{lead}{filled}  {by}  {cut(about_text(change), room)}".rstrip()
+        lines.append(style(line, dim=True) if change.is_undone else line)
+    return lines
+
+
+def kind_text(change: NoteChange) -> str:
+    return _NAMES.get(change.kind, change.kind)
+
+
+def author_text(change: NoteChange) -> str:
+    by = change.by
+    names = [by.client or by.person, by.tool]
+    parts = [name for name in names if name] or ([by.agent] if by.agent else [])
+    return _one_line(", ".join(parts)) or "another program"
+
+
+def about_text(change: NoteChange) -> str:
+    """Return what a change is about: why it was made, or the text that it wrote."""
+    if change.is_undone:
+        return "(taken back)"
+    if change.undoes:
+        return "takes back " + ", ".join(name[:SHORT_ID] for name in change.undoes)
+    if change.was is not None:
+        return _one_line(f"from {change.was}")
+    if change.after is None:
+        return "removed"
+    text = change.stored.text if change.stored else None
+    written = next((line.strip() for line in reversed((text or "").split("\n")) if line.strip()), "")
+    return _one_line(change.why or written)
+
+
+def colour_diff(diff: str) -> str:
+    """Return a diff in colour, if standard output is a terminal."""
+    return "\n".join(map(_colour_line, diff.rstrip("\n").split("\n")))
+
+
+def _colour_line(line: str) -> str:
+    text = printable(line)
+    if line.startswith(("---", "+++")):
+        return style(text, bold=True)
+    if line.startswith("@@"):
+        return style(text, fg="cyan")
+    colour = {"+": "green", "-": "red"}.get(line[:1])
+    return style(text, fg=colour) if colour else text
+
+
+def _one_line(text: str) -> str:
+    return printable(text).replace("\n", " ")

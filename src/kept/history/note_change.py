@@ -1,0 +1,178 @@
+"""One change of a note, and its line in the history."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from dataclasses import field
+from typing import Any
+
+from kept.limits import utf8_safe
+from kept.values import frozen
+from kept.workspace.change_recorder import Author
+
+_HASH_CHARS = 64
+_MAX_WHY_CHARS = 1_000
+_AUTHOR_FIELDS = ("agent", "session", "tool", "person", "client")
+
+
+@frozen
+class StoredText:
+    """Where the bytes of a version are: the version named ``base``, with its bytes from ``start`` to ``end`` replaced.
+
+    The replacement is ``text``, or a piece of a pack. Without a base, it is the whole version.
+    """
+
+    base: str | None
+    start: int
+    end: int
+    depth: int
+    """Number of versions that have to be read first."""
+    text: str | None = None
+    pack: str | None = None
+    offset: int = 0
+    length: int = 0
+    piece: tuple[int, int] | None = None
+    """Part of the decompressed piece, if it holds several notes."""
+
+
+@frozen
+class NoteChange:
+    """A change of a note. ``before`` and ``after`` are the SHA-256 of its bytes, or None if there was no note."""
+
+    id: str
+    time: str
+    """UTC, such as 2026-11-16T09:30:00.000Z, so that times can be compared as text."""
+    path: str
+    kind: str
+    before: str | None
+    after: str | None
+    by: Author = Author()
+    why: str = ""
+    was: str | None = None
+    """Old path, if the note was renamed."""
+    undoes: tuple[str, ...] = field(default=())
+    """Ids of the changes that this one takes back."""
+    stored: StoredText | None = None
+    """Where the bytes after the change are; None if there are none, or if an earlier change has them."""
+    machine: str = ""
+    is_undone: bool = False
+    """True if a later change took this one back. Not part of the line."""
+
+    @property
+    def when(self) -> dt.datetime:
+        """Return the time of the change, in the local time zone."""
+        return dt.datetime.fromisoformat(self.time).astimezone()
+
+
+def utc_text(when: dt.datetime) -> str:
+    return when.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{when.microsecond // 1000:03d}Z"
+
+
+# lines
+
+
+def format_change(change: NoteChange) -> bytes:
+    """Return the line of a change. Keys are in a fixed order, without spaces: `ChangeLog` searches for their bytes."""
+    author = {name: value for name in _AUTHOR_FIELDS if (value := getattr(change.by, name))}
+    fields: dict[str, Any] = {
+        "id": change.id,
+        "time": change.time,
+        "path": change.path,
+        "kind": change.kind,
+        "before": change.before,
+        "after": change.after,
+    }
+    if change.was is not None:
+        fields["was"] = change.was
+    if author:
+        fields["by"] = author
+    if change.why:
+        fields["why"] = change.why[:_MAX_WHY_CHARS]
+    if change.undoes:
+        fields["undoes"] = list(change.undoes)
+    if change.stored is not None:
+        fields["stored"] = _stored_json(change.stored)
+    return utf8_safe(json.dumps(fields, ensure_ascii=False, separators=(",", ":"))).encode() + b"\n"
+
+
+def _stored_json(stored: StoredText) -> dict[str, Any]:
+    shape: dict[str, Any] = {"base": stored.base, "at": [stored.start, stored.end], "depth": stored.depth}
+    if stored.pack is None:
+        return {**shape, "text": stored.text}
+    shape |= {"pack": stored.pack, "from": [stored.offset, stored.length]}
+    return {**shape, "piece": list(stored.piece)} if stored.piece else shape
+
+
+def parse_change(line: bytes, machine: str) -> NoteChange | None:
+    """Return the change of a line, or None if the line is damaged."""
+    try:
+        fields = json.loads(line)
+        return _to_change(fields, machine)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def _to_change(fields: dict[str, Any], machine: str) -> NoteChange:
+    author = fields.get("by") or {}
+    stored = fields.get("stored")
+    undoes = fields.get("undoes")
+    return NoteChange(
+        id=_text(fields["id"]),
+        time=_time(fields["time"]),
+        path=_text(fields["path"]),
+        kind=_text(fields["kind"]),
+        before=_hash(fields["before"]),
+        after=_hash(fields["after"]),
+        by=Author(*(_text(value) if (value := author.get(name)) else None for name in _AUTHOR_FIELDS)),
+        why=_text(fields.get("why", "")),
+        was=None if (was := fields.get("was")) is None else _text(was),
+        undoes=tuple(map(_text, undoes)) if undoes else (),
+        stored=None if stored is None else _to_stored(stored),
+        machine=machine,
+    )
+
+
+def _to_stored(shape: dict[str, Any]) -> StoredText:
+    start, end = map(_count, shape["at"])
+    base, depth = _hash(shape["base"]), _count(shape["depth"])
+    if "pack" not in shape:
+        return StoredText(base, start, end, depth, text=_text(shape["text"]))
+    offset, length = map(_count, shape["from"])
+    piece = shape.get("piece")
+    first, last = map(_count, piece) if piece else (0, 0)
+    return StoredText(
+        base,
+        start,
+        end,
+        depth,
+        pack=_text(shape["pack"]),
+        offset=offset,
+        length=length,
+        piece=(first, last) if piece else None,
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value
+
+
+def _time(value: Any) -> str:
+    if len(value) != 24 or value[-1] != "Z" or value[10] != "T":
+        raise ValueError("not a time")
+    return _text(value)
+
+
+def _hash(value: Any) -> str | None:
+    if value is not None and len(_text(value)) != _HASH_CHARS:
+        raise ValueError("not a hash")
+    checked: str | None = value
+    return checked
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 62:
+        raise ValueError("not a count")
+    return value

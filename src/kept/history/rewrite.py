@@ -1,0 +1,217 @@
+"""Rewrites the history: drops old changes, and removes a text from every version and line.
+
+A rewritten history is stored as a new one would be: all versions that are still named are read from the old files and
+stored in a new pack, then the lines are replaced in one step, then packs that no line names are deleted. A crash leaves
+the old lines with the old packs, or the new lines with the new ones. The caller holds the lock of the workspace.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from kept.durable import locked
+from kept.errors import HistoryDamaged
+from kept.history.change_log import ENDING, state_after
+from kept.history.digest import digest_bytes
+from kept.history.history_folder import CHANGES, OBJECTS
+from kept.history.note_change import NoteChange, StoredText, format_change, utc_text
+from kept.history.note_history import NoteHistory
+from kept.history.version_store import PACK_ENDING, PackWriter, VersionReader, store_version
+from kept.values import frozen
+from kept.workspace.change_recorder import Author
+
+Scrub = Callable[[bytes], bytes]
+"""Returns a text without what has to be forgotten."""
+_FLUSH_CHANGES = 2_000
+LOCK_WAIT_S = 5.0
+_PRUNE_TO = 0.8
+"""Share of the size limit that is left after a history was pruned."""
+
+
+@frozen
+class RewriteReport:
+    changes: int = 0
+    """Lines that were dropped, or whose texts changed."""
+    versions: int = 0
+    """Versions whose bytes changed."""
+    dropped_lines: int = 0
+    """Damaged lines that were dropped."""
+
+
+# pruning
+
+
+def history_size(history: NoteHistory) -> int:
+    """Return the number of bytes of the lines and packs of this machine."""
+    log, packs = history.log, history.packs
+    sizes = [history.folder.size(OBJECTS, packs.name(number)) for number in packs.numbers()]
+    return history.folder.size(CHANGES, log.own_name) + sum(sizes)
+
+
+def prune_if_due(history: NoteHistory, *, max_age_days: int, max_bytes: int) -> RewriteReport:
+    """Prune the history if it is too large, or if its oldest change is well beyond the age limit."""
+    is_due = bool(max_bytes) and history_size(history) > max_bytes
+    if max_age_days and not is_due:
+        # Some days of grace: a history is not rewritten every day.
+        limit = utc_text(history.clock.now() - dt.timedelta(days=max_age_days + max(1, max_age_days // 10)))
+        lines = history.log.iter_oldest(history.log.own_name)
+        oldest = next((change for _, _, change in lines if change and change.kind != "baseline"), None)
+        is_due = oldest is not None and oldest.time < limit
+    if not is_due:
+        return RewriteReport()
+    with locked(history.workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
+        return prune_history(history, max_age_days=max_age_days, max_bytes=max_bytes)
+
+
+def prune_history(history: NoteHistory, *, max_age_days: int, max_bytes: int) -> RewriteReport:
+    """Drop the oldest changes of this machine, by age and by size. The notes as they were then become the baseline."""
+    changes = [change for _, _, change in history.log.iter_oldest(history.log.own_name) if change is not None]
+    start = 0
+    if max_age_days:
+        oldest = utc_text(history.clock.now() - dt.timedelta(days=max_age_days))
+        recent = (at for at, change in enumerate(changes) if change.kind != "baseline" and change.time >= oldest)
+        start = next(recent, len(changes))
+    size = history_size(history)
+    if max_bytes and size > max_bytes:
+        start = max(start, int(len(changes) * (1 - _PRUNE_TO * max_bytes / size)))
+    if not any(change.kind != "baseline" for change in changes[:start]):
+        return RewriteReport()
+    base = _states(changes[:start])
+    _Rewriter(history, history.log.own_name, None).run([*base, *changes[start:]])
+    _delete_unnamed_packs(history)
+    return RewriteReport(changes=sum(change.kind != "baseline" for change in changes[:start]))
+
+
+def _states(changes: Sequence[NoteChange]) -> list[NoteChange]:
+    """Return the notes that exist after these changes, each as a baseline."""
+    last: dict[str, NoteChange] = {}
+    for change in changes:
+        if change.was is not None:
+            last.pop(change.was, None)
+        last[change.path] = change
+    kept = (change for path, change in last.items() if state_after(change, path) is not None)
+    return [replace(change, kind="baseline", before=None, was=None, undoes=(), by=Author(), why="") for change in kept]
+
+
+# forgetting
+
+
+def scrub_history(history: NoteHistory, scrub: Scrub) -> RewriteReport:
+    """Remove a text from every version of every note and from every line, on the files of all machines.
+
+    ``scrub`` gets the bytes of a version, a path, or a reason, and returns them without the text. Versions without the
+    text keep their hashes. The others get new ones, so that not even a hash of the text stays.
+    """
+    changed = versions = dropped = 0
+    new_names: dict[str, str] = {}
+    for name in history.log.names():
+        lines = [(line, change) for _, line, change in history.log.iter_oldest(name)]
+        changes = [change for _, change in lines if change is not None]
+        rewriter = _Rewriter(history, name, scrub, new_names)
+        rewritten = rewriter.run(changes)
+        changed += sum(old != new for old, new in zip(map(_plain, changes), map(_plain, rewritten), strict=True))
+        versions += rewriter.changed_versions
+        dropped += len(lines) - len(changes)
+    _delete_unnamed_packs(history)
+    return RewriteReport(changed, versions, dropped)
+
+
+def _plain(change: NoteChange) -> NoteChange:
+    return replace(change, stored=None)
+
+
+# rewriting
+
+
+class _Rewriter:
+    """Stores the changes of one file again."""
+
+    def __init__(
+        self, history: NoteHistory, name: str, scrub: Scrub | None, new_names: dict[str, str] | None = None
+    ) -> None:
+        self._history = history
+        self._name = name
+        self._scrub = scrub
+        self._reader = VersionReader(history.log, is_indexed=True)
+        self._packs = PackWriter(history.folder, name.removesuffix(ENDING))
+        self._packs.begin_new()
+        self._last: dict[str, NoteChange] = {}
+        self._new_names: dict[str, str] = {} if new_names is None else new_names
+        """Hash of each version after scrubbing, shared by the files of all machines."""
+        self.changed_versions = 0
+
+    def run(self, changes: Iterable[NoteChange]) -> list[NoteChange]:
+        rewritten: list[NoteChange] = []
+        for change in changes:
+            rewritten.append(self._store(change))
+            if len(rewritten) % _FLUSH_CHANGES == 0:
+                self._packs.flush()
+        self._packs.flush()
+        data = b"".join(map(format_change, rewritten))
+        self._history.folder.replace(CHANGES, self._name, data)
+        return rewritten
+
+    def _store(self, change: NoteChange) -> NoteChange:
+        path, was = self._text(change.path), None if change.was is None else self._text(change.was)
+        change = replace(change, path=path, was=was, why=self._text(change.why), by=self._author(change.by))
+        content, stored = self._read(change.after), None
+        if content is not None:
+            base = self._last.get(was or path)
+            before = self._read(change.before) if base is not None else None
+            is_base = base is not None and before is not None and base.after == digest_bytes(before)
+            stored = store_version(self._packs, before if is_base else None, content, self._stored_of(base, is_base))
+        change = replace(change, before=self._name_of(change.before), after=self._name_of(change.after), stored=stored)
+        self._last[path] = change
+        return change
+
+    def _stored_of(self, base: NoteChange | None, is_base: bool) -> StoredText | None:
+        return base.stored if base is not None and is_base else None
+
+    def _read(self, digest: str | None) -> bytes | None:
+        """Return the bytes of a version, scrubbed; None if they are missing."""
+        if digest is None:
+            return None
+        try:
+            content = self._reader.read(digest)
+        except HistoryDamaged:
+            return None
+        scrubbed = content if self._scrub is None else self._scrub(content)
+        if digest not in self._new_names:
+            self._new_names[digest] = digest if scrubbed == content else digest_bytes(scrubbed)
+            self.changed_versions += scrubbed != content
+        return scrubbed
+
+    def _name_of(self, digest: str | None) -> str | None:
+        """Return the hash of a version after scrubbing."""
+        if digest is not None and digest not in self._new_names:
+            self._read(digest)
+        return None if digest is None else self._new_names.get(digest, digest)
+
+    def _author(self, by: Author) -> Author:
+        parts = (by.agent, by.session, by.tool, by.person, by.client)
+        return Author(*(None if part is None else self._text(part) for part in parts))
+
+    def _text(self, text: str) -> str:
+        return text if self._scrub is None else self._scrub(text.encode()).decode("utf-8", "replace")
+
+
+def _delete_unnamed_packs(history: NoteHistory) -> None:
+    named: set[str] = set()
+    for name in history.log.names():
+        data = history.folder.read(CHANGES, name)
+        named.update(match[1].decode() for match in re.finditer(rb'"pack":"([^"\\]+)"', data))
+    for name in history.folder.names(OBJECTS, PACK_ENDING):
+        if name not in named:
+            history.folder.remove(OBJECTS, name)
+
+
+def remove_leftovers(history: NoteHistory) -> None:
+    """Delete temporary files that a crash left in the folders of the history."""
+    for folder in (CHANGES, OBJECTS):
+        for name in history.folder.names(folder, ".tmp"):
+            if name.startswith(".kept-") and os.path.basename(name) == name:
+                history.folder.remove(folder, name)

@@ -1,0 +1,197 @@
+"""Records what other programs did to the notes: edits in an editor, removals, renames, and what arrived by syncing.
+
+A sync of the index calls this for the notes that it is about to index, so only those are looked at. The first time,
+every note is stored once, as the baseline that later edits are compared with.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
+
+from kept.durable import locked
+from kept.errors import KeptError, NoteNotFound
+from kept.history.change_log import ENDING, state_after
+from kept.history.digest import digest_bytes
+from kept.history.history_folder import CHANGES
+from kept.history.note_change import NoteChange, parse_change
+from kept.history.note_history import NoteHistory
+from kept.history.version_store import store_together
+from kept.workspace.change_recorder import ChangeKind
+from kept.workspace.opened import OpenWorkspace
+
+LOCK_WAIT_S = 5.0
+_FEW = 8
+"""Number of notes up to which each is searched for in the lines. For more, all lines are read once."""
+
+
+class LastChanges:
+    """Last change of every note on every machine. Lines that were appended since the last call are read in addition."""
+
+    def __init__(self, history: NoteHistory) -> None:
+        self._history = history
+        self._offsets: dict[str, int] = {}
+        self._by_path: dict[str, dict[str, NoteChange]] = {}
+
+    def load(self) -> None:
+        log = self._history.log
+        for name in log.names():
+            start = self._offsets.get(name, 0)
+            data = log.folder.read(CHANGES, name, start=start)
+            end = data.rfind(b"\n") + 1
+            machine = name.removesuffix(ENDING)
+            for line in data[:end].splitlines():
+                change = parse_change(line, machine)
+                if change is not None:
+                    self._by_path.setdefault(change.path, {})[machine] = change
+                    if change.was is not None:
+                        self._by_path.setdefault(change.was, {})[machine] = change
+            self._offsets[name] = start + end
+
+    def find(self, path: str) -> tuple[NoteChange | None, list[NoteChange]]:
+        """Return the last change of a note on this machine, and those on other machines."""
+        by_machine = self._by_path.get(path, {})
+        own = by_machine.get(self._history.log.machine)
+        return own, [change for change in by_machine.values() if change is not own]
+
+    def own_notes(self) -> dict[str, str]:
+        """Return the notes that exist as far as this machine has recorded, with their hashes."""
+        machine = self._history.log.machine
+        owned = ((path, changes.get(machine)) for path, changes in self._by_path.items())
+        states = ((path, state_after(change, path)) for path, change in owned if change is not None)
+        return {path: digest for path, digest in states if digest is not None}
+
+
+class UnseenChanges:
+    """Compares notes with the history, and records the differences."""
+
+    def __init__(self, history: NoteHistory, *, max_bytes: int) -> None:
+        self.history = history
+        self._max_bytes = max_bytes
+        self._last = LastChanges(history)
+        self._loaded = False
+        self.compared_bytes = 0
+        """Size of this machine's lines up to which every note in them was compared with the file."""
+
+    def record_written(self, start: int) -> int:
+        """Compare the notes in the lines after ``start``, which Kept wrote, with their files. Return the changes."""
+        log = self.history.log
+        size = log.folder.size(CHANGES, log.own_name)
+        start = start if start <= size else 0  # after the history was rewritten
+        lines = log.folder.read(CHANGES, log.own_name, start=start)[: size - start].splitlines()
+        changes = [change for line in lines if (change := parse_change(line, log.machine)) is not None]
+        paths = dict.fromkeys(name for change in changes for name in (change.path, change.was) if name)
+        self.compared_bytes = size
+        return self.record(dict.fromkeys(paths, ""), paths) if paths else 0
+
+    def record(
+        self,
+        notes: Mapping[str, str],
+        removed: Iterable[str] = (),
+        *,
+        is_first: bool = False,
+        present: Set[str] | None = None,
+    ) -> int:
+        """Record the notes whose hash the history does not know, and those that are gone. Return their number.
+
+        ``is_first``: a note that the history does not know is older than the history, not new. ``present`` are all
+        notes there are; every other one that this machine has recorded is gone.
+        """
+        gone = list(removed)
+        self._loaded = self._loaded or is_first or present is not None or len(notes) + len(gone) > _FEW
+        workspace = self.history.workspace
+        with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
+            if self._loaded:
+                self._last.load()
+            size = self.history.log.folder.size(CHANGES, self.history.log.own_name)
+            if present is not None:
+                self.compared_bytes = size
+            if present is not None:
+                gone += [path for path in self._last.own_notes() if path not in present]
+            changed = [path for path, digest in notes.items() if not self._is_known(path, digest)]
+            if not changed and not gone:
+                return 0
+            with OpenWorkspace(workspace) as opened:
+                contents = {path: content for path in changed if (content := self._read(opened, path)) is not None}
+                missing = [path for path in gone if self._is_gone(opened, path)]
+            changes = self._plan(contents, missing, is_first=is_first)
+            if changes:
+                self.history.append(changes)
+            if size == self.compared_bytes:  # no other process has written meanwhile
+                self.compared_bytes = self.history.log.folder.size(CHANGES, self.history.log.own_name)
+        return len(changes)
+
+    # comparing
+
+    def _find(self, path: str) -> tuple[NoteChange | None, list[NoteChange]]:
+        return self._last.find(path) if self._loaded else self.history.log.find_last(path)
+
+    def _is_known(self, path: str, digest: str | None) -> bool:
+        own, others = self._find(path)
+        return any(state_after(change, path) == digest for change in (own, *others) if change is not None)
+
+    def _read(self, opened: OpenWorkspace, path: str) -> bytes | None:
+        try:
+            return opened.read(self._absolute(path), max_bytes=self._max_bytes).raw
+        except KeptError:
+            return None  # the sync reports it, or it is gone again
+
+    def _is_gone(self, opened: OpenWorkspace, path: str) -> bool:
+        """Return whether a note does not exist any more, and the history does not know that."""
+        own, others = self._find(path)
+        if (own is None and not others) or self._is_known(path, None):
+            return False
+        try:
+            return opened.find_state(self._absolute(path)) is None
+        except KeptError:
+            return False
+
+    def _absolute(self, path: str) -> str:
+        if path.startswith("/"):
+            raise NoteNotFound(f"{path}: not in the workspace.")
+        return os.path.join(self.history.workspace.root, *path.split("/"))
+
+    # recording
+
+    def _plan(self, contents: dict[str, bytes], gone: list[str], *, is_first: bool) -> list[NoteChange]:
+        """Store the new versions, and return the changes."""
+        packs = self.history.packs
+        whole: list[tuple[NoteChange, bytes]] = []
+        changes: list[NoteChange] = []
+        vanished = {state: path for path in gone if (state := self._last_state(path)) is not None}
+        for path, content in contents.items():
+            digest = digest_bytes(content)
+            own, others = self._find(path)
+            if any(state_after(change, path) == digest for change in (own, *others) if change is not None):
+                continue  # changed again, to what the history knows
+            before = self._last_state(path)
+            is_new = own is None and not others
+            if is_new and digest in vanished:
+                old = vanished.pop(digest)
+                gone.remove(old)
+                renamed = self.history.new_change(path, digest, digest, kind="rename")
+                base = self._find(old)[0]
+                stored = base.stored if base else self.history.store(content, base=None, packs=packs)
+                changes.append(replace(renamed, was=old, why=_BY_HAND, stored=stored))
+                continue
+            kind: ChangeKind = "baseline" if is_new and is_first else "by_hand"
+            change = self.history.new_change(path, before, digest, kind=kind)
+            if own is not None and own.stored is not None and state_after(own, path) == before:
+                changes.append(replace(change, stored=self.history.store(content, base=own, packs=packs)))
+            else:
+                whole.append((change, content))
+        stored_together = store_together(packs, [content for _, content in whole])
+        packs.flush()
+        changes += [replace(change, stored=stored) for (change, _), stored in zip(whole, stored_together, strict=True)]
+        changes += [self.history.new_change(path, self._last_state(path), None, kind="by_hand") for path in gone]
+        return changes
+
+    def _last_state(self, path: str) -> str | None:
+        own, others = self._find(path)
+        known = [change for change in (own, *others) if change is not None]
+        latest = max(known, key=lambda change: change.time, default=None)
+        return None if latest is None else state_after(latest, path)
+
+
+_BY_HAND = "renamed by another program"

@@ -1,0 +1,55 @@
+"""What a turn is given from outside its conversation: memories that follow the talk."""
+
+from __future__ import annotations
+
+import pytest
+
+from kept.agent.material import plan_queries
+from kept.testing import ScriptedChat
+from tests.support.agents import open_agent, reply, shown
+from tests.support.workspaces import write_note
+
+
+@pytest.mark.parametrize(
+    ("question", "refers"),
+    [
+        ("And when does it ship?", True),
+        ("What about the price?", True),
+        ("Who is in charge?", True),
+        ("และราคาล่ะ", False),
+        ("Which port does the staging database of the billing service listen on?", False),
+    ],
+)
+def test_a_follow_up_is_searched_with_what_it_refers_to(question, refers):
+    queries = plan_queries(question, "What do we know about project Falcon?")
+    assert (queries[-1], len(queries) == 2) == (question, refers)
+    assert not refers or queries[0].startswith("What do we know about project Falcon?\n")
+
+
+def test_a_first_message_and_a_long_one_are_searched_by_themselves():
+    assert plan_queries("And when does it ship?", "") == ["And when does it ship?"]
+    assert [len(query) <= 1_000 for query in plan_queries("it " * 900, "Falcon " * 900)] == [True, True]
+
+
+def test_a_follow_up_gets_the_notes_of_what_it_refers_to(tmp_path):
+    with open_agent(tmp_path, ScriptedChat(lambda request: "Let me see.")) as at:
+        for name in ("Osprey", "Heron", "Kestrel", "Merlin", "Condor", "Harrier"):
+            write_note(
+                at.workspace, f"memory/{name.lower()}.md", f"# {name}\n\n{name} ships in May. It will ship late.\n"
+            )
+        write_note(at.workspace, "memory/falcon.md", "# Falcon\n\nProject Falcon is a drone. Delivery is on 3 June.\n")
+        at.say("What do we know about project Falcon?")
+        assert reply(at.say("And when does it ship?")).text
+        assert "Delivery is on 3 June." in shown(at.model.requests[-1])
+
+
+def test_a_fact_and_the_line_it_came_from_take_one_place(tmp_path):
+    with open_agent(tmp_path, ScriptedChat(lambda request: "Noted.")) as at:
+        at.say("The parrot of Ada is called Kiwi.")
+        session = at.session().id
+        path = at.sessions.get(session).citation
+        write_note(at.workspace, "memory/facts.md", f"- Ada's parrot is called Kiwi (from {path}#L2)\n")
+        at.say("What is the parrot of Ada called?", session=at.session("bob").id)
+        sent = shown(at.model.requests[-1])
+        assert "memory/facts.md#L1" in sent
+        assert f'citation "{path}' not in sent

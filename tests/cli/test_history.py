@@ -1,0 +1,138 @@
+"""kept history and kept undo."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from tests.support.files import write_file
+
+
+@pytest.fixture
+def list_note(kept, workspace):
+    """A list of three entries that three commands added."""
+    for word in ("First", "Second", "Third"):
+        assert kept("add", f"- {word}", "--to", "memory/list.md").code == 0
+    return workspace / "memory/list.md"
+
+
+def test_the_history_lists_changes_newest_first(kept, list_note):
+    ended = kept("history", env={"USER": "ada"})
+    assert ended.code == 0
+    assert [line.split()[-1] for line in ended.out.splitlines()] == ["Third", "Second", "First"]
+    assert "memory/list.md" in ended.out
+    assert "kept add" in ended.out
+    assert len(kept("history", "-n", "2").out.splitlines()) == 2
+    assert kept("history", "memory/other.md").out == "No changes.\n"
+    assert kept("history", "--by", "kept undo").out == "No changes.\n"
+
+
+def test_the_history_shows_diffs(kept, list_note):
+    out = kept("history", "memory/list.md", "--diff", "-n", "1").out
+    assert "+- Third" in out
+    assert " - Second" in out
+    change = kept("history", "--json").json["changes"][1]
+    assert "+- Second" in kept("history", change["id"][:8]).out
+
+
+def test_one_change_is_taken_back(kept, list_note):
+    change = kept("history", "--json").json["changes"][1]["id"]
+    assert kept("undo", change, "--dry-run").code == 0
+    assert "- Second" in list_note.read_text()
+    ended = kept("undo", change, "--yes")
+    assert ended.code == 0
+    assert list_note.read_text() == "- First\n- Third\n"
+    assert kept("undo", change, "--yes").code == 3
+    redo = kept("history", "--json").json["changes"][0]["id"]
+    assert kept("undo", redo, "--yes", "--json").json["undone"][0]["id"] == redo
+    assert list_note.read_text() == "- First\n- Second\n- Third\n"
+
+
+def test_all_changes_since_a_time_are_taken_back(kept, list_note):
+    assert kept("undo", "--since", "1h", "--yes").code == 0
+    assert not list_note.exists()
+    assert kept("undo", "--since", "1h", "--yes").out == "There is nothing to take back.\n"
+
+
+def test_an_undo_without_a_terminal_needs_consent(kept, list_note):
+    ended = kept("undo")
+    assert ended.code == 2
+    assert "--yes" in ended.err
+    assert "Third" in list_note.read_text()
+    assert kept("undo", "abc", "--since", "1h").code == 2
+    assert kept("undo", "ffffffff").code == 3
+
+
+def test_a_conflict_is_one_line_and_changes_nothing(kept, list_note):
+    write_file(list_note, "- First\n- 2nd\n- Third\n")
+    change = kept("history", "--json").json["changes"][1]["id"]
+    ended = kept("undo", change, "--yes")
+    assert ended.code == 4
+    assert len(ended.err.splitlines()) == 1
+    assert "- Second" in ended.err
+    assert list_note.read_text() == "- First\n- 2nd\n- Third\n"
+
+
+def test_control_characters_in_a_note_are_not_sent_to_the_terminal(kept, workspace):
+    kept("add", "-", "--to", "memory/x.md", stdin="\x1b[31mred\x07\n")
+    for command in (("history",), ("history", "--diff")):
+        assert not set("\x1b\x07") & set(kept(*command).out)
+
+
+# git
+
+
+def git(folder, *arguments):
+    identity = {"GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.org"}
+    identity |= {"GIT_COMMITTER_NAME": "Ada", "GIT_COMMITTER_EMAIL": "ada@example.org", "HOME": str(folder)}
+    done = subprocess.run(["git", *arguments], cwd=folder, env=os.environ | identity, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def repository(workspace):
+    git(workspace, "init", "--quiet")
+    git(workspace, "config", "user.name", "Ada")
+    git(workspace, "config", "user.email", "ada@example.org")
+    write_file(workspace / "code.py", "print()\n")
+    git(workspace, "add", "code.py")
+    return workspace
+
+
+def test_changes_are_committed_with_their_author_and_staged_files_stay_staged(kept, repository):
+    kept("--set", "history.git=true", "add", "The port is 5433.", "--to", "memory/a.md", env={"USER": "ada"})
+    kept("--set", "history.git=true", "add", "The port is 6000.", "--to", "memory/a.md")
+    assert git(repository, "log", "--format=%s").splitlines() == ["Add to memory/a.md"] * 2
+    body = git(repository, "log", "-1", "--skip=1", "--format=%(trailers:key=Kept-By,valueonly)")
+    assert body.strip() == "agent main, tool kept add, person ada"
+    assert git(repository, "diff", "--cached", "--name-only") == "code.py\n"
+    assert git(repository, "log", "--format=", "--name-only").split() == ["memory/a.md"] * 2
+
+
+def test_what_is_not_committed_yet_is_committed_on_request(kept, repository):
+    kept("add", "One.", "--to", "memory/a.md")
+    kept("add", "Two.", "--to", "memory/a.md")
+    kept("add", "Three.", "--to", "memory/b.md")
+    ended = kept("history", "--git", "--json")
+    assert sorted(ended.json["commits"]) == ["memory/a.md", "memory/b.md"]
+    assert kept("history", "--git").out == "Everything is committed.\n"
+    assert git(repository, "log", "--format=%(trailers:key=Kept-Change,valueonly)").split() != []
+    assert git(repository, "diff", "--cached", "--name-only") == "code.py\n"
+
+
+def test_a_failure_of_git_does_not_stop_a_write(kept, repository):
+    write_file(repository / ".git/index.lock", "")
+    ended = kept("--set", "history.git=true", "add", "Still kept.", "--to", "memory/a.md")
+    assert ended.code == 0
+    assert "was not committed" in ended.err
+    assert (repository / "memory/a.md").read_text() == "Still kept.\n"
+    assert len(kept("history", "--json").json["changes"]) == 1
+
+
+def test_a_folder_that_is_no_repository_cannot_be_committed(kept, workspace):
+    ended = kept("history", "--git")
+    assert ended.code == 2
+    assert "git init" in ended.err

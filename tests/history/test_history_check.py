@@ -1,0 +1,53 @@
+"""Checking and repairing the history."""
+
+from __future__ import annotations
+
+from kept.doctor import examine, repair
+from tests.support.histories import LONG_TEXT, changes_of, log_file
+from tests.support.workspaces import open_memory
+
+
+def history_checks(memory):
+    return [check for check in examine(memory) if check.name == "history"]
+
+
+def test_a_sound_history_passes(tmp_path):
+    with open_memory(tmp_path) as memory:
+        memory.add("One.", to="memory/a.md")
+        memory.add("Two.", to="memory/a.md")
+        memory.sync()
+        (check,) = history_checks(memory)
+        assert check.ok
+        assert "2 changes" in check.detail
+
+
+def test_lines_that_cannot_be_read_are_reported_and_set_aside(tmp_path):
+    with open_memory(tmp_path) as memory:
+        memory.add("One.", to="memory/a.md")
+        memory.sync()
+        path = log_file(tmp_path)
+        path.write_bytes(path.read_bytes() + b'{"id": "torn')
+        checks = examine(memory)
+        assert "1 line cannot be read" in next(check.detail for check in checks if check.name == "history")
+        (check,) = [check for check in repair(memory, checks) if check.name == "history"]
+        assert check.ok
+        assert check.fixed
+        assert path.with_name(path.name + ".damaged").read_bytes() == b'{"id": "torn\n'
+        assert len(changes_of(memory)) == 1
+
+
+def test_a_missing_line_and_a_missing_pack_are_reported(tmp_path):
+    with open_memory(tmp_path) as memory:
+        memory.add(LONG_TEXT, to="memory/a.md")
+        memory.add("Two.", to="memory/b.md")
+        memory.add("Three.", to="memory/b.md")
+        memory.sync()
+        path = log_file(tmp_path)
+        first, _, third = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(first + third)
+        for pack in (tmp_path / "workspace/.kept/history/objects").iterdir():
+            pack.unlink()
+        details = " ".join(check.detail for check in history_checks(memory))
+        assert "2 old versions of notes cannot be read" in details
+        assert "earlier lines are lost" in details
+        assert (tmp_path / "workspace/memory/b.md").read_text() == "Two.\n\n* * *\n\nThree.\n"

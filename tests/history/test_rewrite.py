@@ -1,0 +1,106 @@
+"""Dropping old changes, and removing a text from the whole history."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+from kept.history.history_check import check_history
+from kept.history.rewrite import prune_history, scrub_history
+from kept.history.undo import select_by_id, undo_changes
+from kept.workspace.change_recorder import Author
+from tests.support.histories import LONG_TEXT, changes_of, history_files
+from tests.support.workspaces import open_memory, write_note
+
+
+class SetClock:
+    """Clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.moment = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+
+    def now(self) -> dt.datetime:
+        return self.moment
+
+    def time_ns(self) -> int:
+        return int(self.moment.timestamp() * 1e9)
+
+
+def all_bytes(tmp_path: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in history_files(tmp_path))
+
+
+def test_old_changes_are_dropped_and_later_ones_can_still_be_taken_back(tmp_path):
+    clock = SetClock()
+    write_note(tmp_path / "workspace", "memory/old.md", "Old note.\n")
+    with open_memory(tmp_path, clock=clock) as memory:
+        memory.sync()
+        for _ in range(10):
+            memory.add(f"On {clock.moment:%d} {LONG_TEXT}", to="memory/a.md")
+            clock.moment += dt.timedelta(days=1)
+        history = memory.history
+        prune_history(history, max_age_days=4, max_bytes=0)
+        changes = changes_of(memory)
+        assert len(changes) == 4
+        assert check_history(memory.history).faults == ()
+        undo_changes(
+            memory.history, select_by_id(memory.history, [changes[0].id]), author=Author(), max_bytes=10_000_000
+        )
+        text = (tmp_path / "workspace/memory/a.md").read_text()
+        assert "On 06" in text and "On 07" not in text and "On 08" in text  # noqa: PT018
+        write_note(tmp_path / "workspace", "memory/old.md", "Changed.\n")
+        memory.sync()
+        assert memory.history.read_version(changes_of(memory)[-1].before) == b"Old note.\n"
+
+
+def test_a_history_beyond_its_size_is_pruned_by_a_sync(tmp_path):
+    clock = SetClock()
+    with open_memory(tmp_path, clock=clock, settings={"history.max_bytes": 20_000}) as memory:
+        for number in range(60):
+            memory.add(f"Fact {number}. " + "word " * 100, to=f"memory/{number % 3}.md")
+        assert len(all_bytes(tmp_path)) > 40_000
+        memory.sync()
+        clock.moment += dt.timedelta(days=1)
+        memory.add("One more.")
+        memory.sync()
+        assert len(all_bytes(tmp_path)) < 40_000
+        assert 10 < len(changes_of(memory)) < 60
+        assert check_history(memory.history).faults == ()
+
+
+def test_a_text_is_removed_from_every_version_and_line(tmp_path):
+    secret = "Tolkien-4711"
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "memory/first.md", f"{LONG_TEXT}\nOnce {secret}.\n{LONG_TEXT}")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        memory.add("Harmless.", to="memory/other.md")
+        memory.add(f"The word is {secret}.", to="memory/a.md", why=f"because of {secret}")
+        memory.add("Later.", to="memory/a.md")
+        write_note(workspace, "memory/first.md", "Gone.\n")
+        memory.sync()
+        before = changes_of(memory)
+        report = scrub_history(memory.history, lambda text: text.replace(secret.encode(), b"[forgotten]"))
+        assert (report.versions, report.changes) == (3, 4)
+        history = memory.history
+        after = changes_of(memory)
+        assert [change.id for change in after] == [change.id for change in before]
+        for change in after:
+            for version in (change.before, change.after):
+                assert secret.encode() not in (history.read_version(version) or b"")
+            assert secret not in change.why
+        assert after[0] == before[0], "what does not contain the text keeps its hashes"
+        assert secret.encode() not in all_bytes(tmp_path)
+        assert check_history(history).faults == ()
+
+
+def test_a_text_is_removed_from_the_histories_of_all_machines(tmp_path):
+    with open_memory(tmp_path, home=tmp_path / "first") as memory:
+        memory.add(f"The word is xyzzy. {LONG_TEXT}", to="memory/a.md")
+    with open_memory(tmp_path, home=tmp_path / "second") as memory:
+        memory.add("Later.", to="memory/a.md")
+        hashes = {name for change in changes_of(memory) for name in (change.before, change.after) if name}
+        scrub_history(memory.history, lambda text: text.replace(b"xyzzy", b""))
+        stored = all_bytes(tmp_path)
+        assert not any(name.encode() in stored for name in hashes)
+        assert check_history(memory.history).faults == ()

@@ -1,0 +1,128 @@
+"""Edits by other programs, which a sync notices."""
+
+from __future__ import annotations
+
+import shutil
+
+from tests.support.histories import changes_of, log_file
+from tests.support.workspaces import open_memory, write_note
+
+
+def test_the_first_sync_stores_every_note_once(tmp_path):
+    for number in range(30):
+        write_note(tmp_path / "workspace", f"memory/{number}.md", f"Note {number}\n")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        assert changes_of(memory) == []
+        lines = log_file(tmp_path).read_text().count('"kind":"baseline"')
+        memory.sync(force=True)
+        assert log_file(tmp_path).read_text().count("\n") == lines == 30
+
+
+def test_an_edit_by_hand_is_recorded_with_the_text_before_it(tmp_path):
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "memory/a.md", "Before.\n")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        write_note(workspace, "memory/a.md", "After.\n")
+        memory.sync()
+        (change,) = changes_of(memory)
+        history = memory.history
+        assert change.kind == "by_hand"
+        assert (history.read_version(change.before), history.read_version(change.after)) == (b"Before.\n", b"After.\n")
+
+
+def test_new_renamed_and_removed_notes_are_recorded(tmp_path):
+    workspace = tmp_path / "workspace"
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        write_note(workspace, "memory/a.md", "Text.\n")
+        memory.sync()
+        (workspace / "memory/a.md").rename(workspace / "memory/b.md")
+        memory.sync()
+        (workspace / "memory/b.md").unlink()
+        memory.sync()
+        added, renamed, removed = changes_of(memory)
+        assert (added.kind, added.before) == ("by_hand", None)
+        assert (renamed.kind, renamed.was, renamed.path) == ("rename", "memory/a.md", "memory/b.md")
+        assert (removed.kind, removed.after) == ("by_hand", None)
+        assert memory.history.read_version(removed.before) == b"Text.\n"
+
+
+def test_writes_of_kept_are_not_recorded_twice(tmp_path):
+    with open_memory(tmp_path) as memory:
+        for number in range(12):
+            memory.add(f"Fact {number}", to=f"memory/{number}.md")
+        memory.sync()
+        assert len(changes_of(memory)) == 12
+
+
+def test_an_index_from_before_the_history_gets_a_baseline(tmp_path):
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "memory/a.md", "Before.\n")
+    with open_memory(tmp_path, settings={"history.enabled": False}) as memory:
+        memory.sync()
+    with open_memory(tmp_path) as memory:
+        memory.search("Before")
+        write_note(workspace, "memory/a.md", "After.\n")
+        memory.sync()
+        (change,) = changes_of(memory)
+        assert memory.history.read_version(change.before) == b"Before.\n"
+
+
+def test_edits_while_the_history_could_not_be_written_are_recorded_later(tmp_path):
+    workspace = tmp_path / "workspace"
+    write_note(workspace, "memory/a.md", "Before.\n")
+    write_note(workspace, "memory/gone.md", "Gone.\n")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        (workspace / ".kept/history").rename(workspace / ".kept/away")
+        write_note(workspace, ".kept/history", "in the way")
+        write_note(workspace, "memory/a.md", "After.\n")
+        (workspace / "memory/gone.md").unlink()
+        assert memory.sync().problems
+        (workspace / ".kept/history").unlink()
+        (workspace / ".kept/away").rename(workspace / ".kept/history")
+        write_note(workspace, "memory/b.md", "New.\n")
+        assert not memory.sync().problems
+        changes = {change.path: memory.history.read_version(change.before) for change in changes_of(memory)}
+        assert changes == {"memory/a.md": b"Before.\n", "memory/gone.md": b"Gone.\n", "memory/b.md": None}
+
+
+def test_edits_by_hand_are_not_looked_for_if_the_setting_says_so(tmp_path):
+    write_note(tmp_path / "workspace", "memory/a.md", "Before.\n")
+    with open_memory(tmp_path, settings={"history.by_hand": False}) as memory:
+        memory.sync()
+    assert not (tmp_path / "workspace/.kept").exists()
+
+
+def test_a_note_that_was_removed_before_any_sync_saw_it_is_recorded(tmp_path):
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        memory.add("One.", to="memory/a.md")
+        (tmp_path / "workspace/memory/a.md").unlink()
+        memory.sync()
+        assert [change.after is None for change in changes_of(memory)] == [False, True]
+
+
+def test_a_note_that_was_changed_back_before_the_next_sync_is_recorded(tmp_path):
+    note = write_note(tmp_path / "workspace", "memory/a.md", "Before.\n")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        memory.add("One.", to="memory/a.md")
+        note.write_text("Before.\n")
+        memory.sync()
+        added, edited = changes_of(memory)
+        assert (edited.kind, edited.after) == ("by_hand", added.before)
+
+
+def test_a_history_that_was_deleted_begins_again(tmp_path):
+    note = write_note(tmp_path / "workspace", "memory/a.md", "Before.\n")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        shutil.rmtree(tmp_path / "workspace/.kept")
+        memory.search("Before")
+        note.write_text("After.\n")
+        memory.sync()
+        (change,) = changes_of(memory)
+        assert memory.history.read_version(change.before) == b"Before.\n"

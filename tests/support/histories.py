@@ -1,0 +1,24 @@
+"""The history of a workspace, as tests look at it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kept import Memory
+from kept.history.note_change import NoteChange
+
+LONG_TEXT = "A long passage. " * 400
+
+
+def changes_of(memory: Memory, path: str | None = None) -> list[NoteChange]:
+    """Return the changes of a note, oldest first."""
+    return list(memory.history.iter_changes(path=path))[::-1]
+
+
+def history_files(tmp_path: Path) -> list[Path]:
+    return sorted(path for path in (tmp_path / "workspace/.kept").rglob("*") if path.is_file())
+
+
+def log_file(tmp_path: Path) -> Path:
+    (path,) = (tmp_path / "workspace/.kept/history/changes").glob("*.jsonl")
+    return path
