@@ -100,8 +100,7 @@ class WordIndex:
         return value
 
     def best_rows(self, expression: str, *, weights: tuple[float, float], limit: int, filters: Filter) -> list[int]:
-        """Return the best chunks by BM25, best first. Of equal chunks at the end, the newest, then the first by path and
-        line."""
+        """Return the best chunks by BM25, best first. Equal ones at the end: the newest, then by path and line."""
         rank = f"bm25(chunks_fts, {weights[0]}, {weights[1]})"
         join = " JOIN chunks c ON c.row = chunks_fts.rowid"
         where, values = filter_sql(filters) if filters else ("1", [])
