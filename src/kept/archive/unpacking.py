@@ -13,7 +13,7 @@ from kept.archive.comparison import FileAction, compare_files, count_actions, li
 from kept.archive.examination import ArchiveChain, get_sound_chain
 from kept.archive.manifest import ArchivedAgent
 from kept.archive.member_names import SETTINGS
-from kept.archive.places import RestorePlaces, plan_places, plan_settings
+from kept.archive.restore_places import RestorePlaces, plan_places, plan_settings
 from kept.archive.settings_copy import copy_settings
 from kept.archive.staging import StagedFiles
 from kept.archive.tar_stream import TarMember, opened_archive

@@ -63,6 +63,8 @@ class Scored:
     """Returns the parts of the score. They are put into words only for the few candidates that are returned."""
     added: tuple[ScorePart, ...] = ()
     """Parts that were added after fusion."""
+    unscaled: float | None = None
+    """Relevance before it was scaled to a confidence, which sets hits after the first apart. None before that."""
 
     def parts(self) -> tuple[ScorePart, ...]:
         """Return the parts of the score. They add up to it."""
