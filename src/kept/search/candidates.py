@@ -42,7 +42,7 @@ ROWS_BUDGET = 6_000
 """With more rows to rank than this, only rows with one of the rarer terms are looked at."""
 _MAX_COUNTED = 10_000
 """Rows that are counted to weigh a prefix."""
-_MAX_PAIRS = 24
+_MAX_PAIRS = 48
 """Pairs of characters of an unspaced script that are looked for. Of more, the rarest are: most are in many chunks, and
 a sentence of Thai has fifty."""
 
