@@ -4,6 +4,7 @@
     ├── UsageError              the request makes no sense as it stands
     │   ├── EmptyQuery
     │   ├── EmptyNote
+    │   ├── CitationMismatch    a citation whose lines are not what the caller means
     │   ├── UsedAfterClose
     │   └── BenchSetInvalid     a folder that is not a benchmark set, or a malformed line in one
     ├── ConfigError             a setting is unknown, misplaced or of the wrong type
@@ -103,6 +104,11 @@ class EmptyQuery(UsageError):
 class EmptyNote(UsageError):
     code = "empty_note"
     default_hint = "Give the text to remember, or '-' to read it from standard input."
+
+
+class CitationMismatch(UsageError):
+    code = "citation_mismatch"
+    default_hint = "Search again, and cite the line as it is now."
 
 
 class UsedAfterClose(UsageError):

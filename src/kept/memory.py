@@ -20,6 +20,7 @@ from kept.records import (
     BrokenLinks,
     Filter,
     Listing,
+    NearFact,
     NoteLinks,
     Passage,
     Preview,
@@ -166,7 +167,9 @@ class Memory:
         self,
         text: str,
         *,
-        to: str | os.PathLike[str] = "daily",
+        to: str | os.PathLike[str] | None = None,
+        replaces: str | None = None,
+        again: bool = False,
         by_tool: bool = False,
         project: str | None = None,
         author: Author | None = None,
@@ -178,23 +181,52 @@ class Memory:
         text: then only MEMORY.md and notes below memory/ can be written, never files of the system prompt. With
         ``project``, or in a memory that is bound to one, log and long-term memory are those of the project;
         ``project="none"`` writes to the shared ones. The history records ``author`` and ``why``.
+
+        ``replaces`` is the citation of a line (``MEMORY.md#L12``) that the text takes the place of. That line is struck
+        through and dated, and stays; the new one says since when it holds and what it was. It is written above the old
+        one, or to today's log if that is in a daily note, unless ``to`` is given. CitationMismatch is raised, and
+        nothing changes, if the citation is not that of one fact that holds.
+
+        A single line that the note or long-term memory has already is not written, unless ``again`` is set;
+        `Written.is_new` is False then. `Written.near` has the lines that the text repeats or seems to change.
         """
         from kept.workspace.notes import add_note
 
         self._require_open()
         if not isinstance(text, str):
             raise UsageError(f"A note is text, not {text!r:.80}.", hint="Decode bytes; format other values.")
-        max_bytes, to = self.settings.max_file_bytes, os.fspath(to)
-        name = self._view().choose(project, to=to) if project or self.project else None
+        _require_text(replaces=replaces)
+        target = os.fspath(to) if to is not None else "daily"
+        name = self._view().choose(project, to=target) if project or self.project else None
+        recorder = self.recorder(author, why=why)
+        if replaces is not None:
+            from kept.workspace.replacement import FactReference, replace_fact
+
+            reference = FactReference.parse(replaces)
+            if self.project:
+                self._view().require_visible(reference.path)
+            return replace_fact(
+                self.workspace,
+                reference,
+                text,
+                to=None if to is None else target,
+                clock=self.clock,
+                max_bytes=self.settings.max_file_bytes,
+                by_tool=by_tool,
+                project=name,
+                recorder=recorder,
+            )
         return add_note(
             self.workspace,
             text,
-            to=to,
+            to=target,
             clock=self.clock,
-            max_bytes=max_bytes,
+            max_bytes=self.settings.max_file_bytes,
             by_tool=by_tool,
             project=name,
-            recorder=self.recorder(author, why=why),
+            again=again,
+            near=() if again else self._find_near(text, name),
+            recorder=recorder,
         )
 
     @property
@@ -266,6 +298,15 @@ class Memory:
 
         author = author or Author(self.config.agent_id, tool="python")
         return open_recorder(self.config, self.workspace, self.clock, author, why=why)
+
+    def _find_near(self, text: str, project: str | None) -> Iterable[NearFact]:
+        """Return the lines of all notes that a text repeats or seems to change, if the index is in use already."""
+        service: IndexService | None = vars(self).get("_service")
+        if service is None or not self.settings.enabled:
+            return ()
+        from kept.indexing.near_facts import find_indexed_near
+
+        return find_indexed_near(service, text, self._view().scope(project) if project else None)
 
     def find_project(self, folder: str | os.PathLike[str] = ".") -> str | None:
         """Return the name of the project that a folder belongs to, by the remote of its repository, or None."""
@@ -340,6 +381,7 @@ class Memory:
         channel: str | None = None,
         since: When | None = None,
         until: When | None = None,
+        as_of: When | None = None,
         tags: str | Iterable[str] = (),
         project: str | None = None,
         seen: SeenTail | None = None,
@@ -360,6 +402,10 @@ class Memory:
         those of other projects are left out; ``project="none"`` leaves out those of all projects. ``seen`` is the end
         of a conversation that the caller knows: its passages are left out, and what was said there last need not be
         indexed first.
+
+        ``as_of`` answers as it was at the end of that day: facts as they held then by their own dates, without daily
+        notes and messages of later days. A time in the query ("in October") ranks facts the same way, but leaves
+        nothing out. `Hit.validity` tells when a fact holds.
         """
         service = self.index_service
         _require_text(query=query)
@@ -371,7 +417,15 @@ class Memory:
         from kept.search.query import parse_query
 
         filters = self._filters(
-            source, path, since, until, session_key=session_key, channel=channel, tags=tags, project=project
+            source,
+            path,
+            since,
+            until,
+            as_of=as_of,
+            session_key=session_key,
+            channel=channel,
+            tags=tags,
+            project=project,
         )
         if session is not None:
             filters = self._within_session(filters, session)
@@ -500,6 +554,7 @@ class Memory:
         since: When | None,
         until: When | None,
         *,
+        as_of: When | None = None,
         session_key: str | None = None,
         channel: str | None = None,
         tags: str | Iterable[str] = (),
@@ -511,14 +566,15 @@ class Memory:
             raise UsageError(
                 f"There is no source '{source}'.", hint="Use 'memory' (notes) or 'sessions' (conversations)."
             )
-        since_ms = until_ms = full_key = None
-        since, until = (None if when == "" else when for when in (since, until))
-        if since is not None or until is not None:
+        since_ms = until_ms = as_of_ms = full_key = None
+        since, until, as_of = (None if when == "" else when for when in (since, until, as_of))
+        if any(when is not None for when in (since, until, as_of)):
             from kept.search.date_filter import check_order, parse_when
 
             now = self.clock.now()
             since_ms = None if since is None else parse_when(since, now=now)
             until_ms = None if until is None else parse_when(until, now=now, end=True)
+            as_of_ms = None if as_of is None else parse_when(as_of, now=now, end=True)
             check_order(since, until, since_ms, until_ms)
         if session_key:
             from kept.sessions.session_key import parse_key
@@ -530,6 +586,7 @@ class Memory:
             path=path,
             since_ms=since_ms,
             until_ms=until_ms,
+            as_of_ms=as_of_ms,
             session_key=full_key,
             channel=channel or None,
             tags=_tag_keys(tags) if tags else (),

@@ -147,10 +147,14 @@ class Filter:
     scope: ProjectScope | None = None
     transcript: str | None = None
     """Citation of the only transcript to search."""
+    as_of_ms: int | None = None
+    """First moment that is too late: what was written or said from then on is left out, and facts count as they held
+    before. Undated notes stay, since nothing tells when their lines were written."""
 
     def __bool__(self) -> bool:
         named = self.sources or self.path or self.tags or self.is_conversation
-        return bool(named or self.scope or self.since_ms is not None or self.until_ms is not None)
+        times = (self.since_ms, self.until_ms, self.as_of_ms)
+        return bool(named or self.scope or any(moment is not None for moment in times))
 
     @property
     def is_conversation(self) -> bool:
@@ -198,6 +202,26 @@ class Occurrence:
 
 
 @frozen
+class FactValidity:
+    """When the fact of a hit holds, as its line says. Days are dates (ISO 8601)."""
+
+    holds: bool
+    """True if it holds now, or did at the time that the search is about."""
+    since: str | None = None
+    """First day on which it holds."""
+    until: str | None = None
+    """First day on which it no longer holds."""
+    was: str | None = None
+    """What held before, in the words of the line."""
+    checked: str | None = None
+    """Day on which somebody saw that it holds."""
+    replaced_by: str | None = None
+    """Citation of the line that took its place."""
+    before: tuple[str, ...] = ()
+    """Citations of the lines that it took the place of, the latest first."""
+
+
+@frozen
 class Hit:
     """A passage that answers a query, and how it was found.
 
@@ -235,6 +259,8 @@ class Hit:
     """Title of the conversation. None for a note, and for a conversation without one."""
     other_words: tuple[str, ...] = ()
     """Words of it that stand for words of the query, such as database for databse."""
+    validity: FactValidity | None = None
+    """When the fact holds that matches best; None if its line does not say."""
 
     @property
     def citation(self) -> str:
@@ -261,6 +287,7 @@ DropReason = Literal[
     "shown with a better hit",
     "asks the same",
     "gone from disk",
+    "later than as_of",
 ]
 
 
@@ -467,6 +494,32 @@ class Passage:
     next_from: int | None = None
 
 
+FactRelation = Literal["repeats", "changes", "restates"]
+"""How a new fact relates to an old one: it has the same words, another value, or the same words in another order."""
+
+
+@frozen
+class NearFact:
+    """A line that a new fact repeats, or seems to change."""
+
+    path: str
+    start_line: int
+    end_line: int
+    text: str
+    relation: FactRelation
+    digest: str
+    """Digest of its lines, as in ``reference``."""
+
+    @property
+    def citation(self) -> str:
+        return cite(self.path, self.start_line, self.end_line)
+
+    @property
+    def reference(self) -> str:
+        """Citation with the digest: `Memory.add` replaces the line only if it still reads the same."""
+        return f"{self.citation}@{self.digest}"
+
+
 @frozen
 class Written:
     """Lines of a note that were added."""
@@ -474,6 +527,12 @@ class Written:
     path: str
     start_line: int
     end_line: int
+    is_new: bool = True
+    """False if nothing was written, because these lines say the same already."""
+    replaced: str | None = None
+    """Citation of the line that the new one replaces. It is struck through and dated."""
+    near: tuple[NearFact, ...] = ()
+    """Lines that the text repeats or seems to change, repetitions first."""
     degraded: tuple[str, ...] = ()
     """Reasons why the history lacks the change, although the note has it."""
 

@@ -92,6 +92,9 @@ def test_add_reads_standard_input(kept, workspace):
         "startLine": 1,
         "endLine": 2,
         "citation": "memory/x.md#L1-L2",
+        "isNew": True,
+        "replaced": None,
+        "near": [],
         "degraded": [],
         "workspaceDir": str(workspace),
     }

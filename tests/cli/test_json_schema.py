@@ -26,6 +26,8 @@ SHARED = {
     *(
         "hit",
         "occurrence",
+        "validity",
+        "proposal",
         "period",
         "link",
         "file",
@@ -79,6 +81,12 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
     return [
         ("init", ["init", str(tmp / "fresh")]),
         ("add", ["add", "Bees fly.", "--to", "memory/bees.md"]),
+        ("add", ["add", "Bees swarm.", "--replaces", "memory/bees.md:1"]),
+        ("add", ["add", "Bees fly high.", "--to", "memory/bees.md"]),
+        ("add", ["add", "Bees fly low.", "--to", "memory/bees.md"]),
+        ("search", ["search", "bees swarm", "--as-of", "tomorrow"]),
+        ("tidy", ["tidy"]),
+        ("tidy --apply", ["tidy", "--apply", "all"]),
         ("history", ["history", "--diff"]),
         ("undo", ["undo", "--dry-run"]),
         ("index", ["index"]),

@@ -1,7 +1,8 @@
 """Flush: before messages leave the context, lasting facts are written to today's note.
 
 The model reads the messages as data and names facts. Whatever it answers, the only effect is one append to the daily
-note, dated when it is written. Facts that a note has already are not written again.
+note, dated when it is written. Facts that a note has already are not written again, and a fact that seems to change
+another names the old line.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from kept.agent.answer import is_empty_answer
@@ -20,10 +22,11 @@ from kept.context.compaction_plan import TranscriptPiece
 from kept.context.fence import clean_line, make_fence
 from kept.context.view import ConversationView, LoggedMessage, flush_succeeded
 from kept.errors import KeptError, ModelError
+from kept.indexing.near_facts import match_hits
 from kept.llm.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn
 from kept.memory import Memory
 from kept.prompts import get_prompt
-from kept.records import cite
+from kept.records import Hit, cite
 from kept.redact import redact
 from kept.sessions.entries import FLUSH, StateEntry
 from kept.sessions.transcript_paths import parse_transcript_name
@@ -68,6 +71,8 @@ class FlushResult:
     duplicates: int = 0
     note: str | None = None
     """Citation of the facts in the daily note."""
+    changes: tuple[str, ...] = ()
+    """Citations of older lines that the facts seem to change."""
     reason: str | None = None
     """Reason for a failure."""
     fallback: str | None = None
@@ -87,6 +92,7 @@ class FlushResult:
         }
         fields: dict[str, Any] = {"outcome": self.outcome, "throughLine": self.through_line, "facts": self.facts}
         fields |= {"duplicates": self.duplicates} if self.duplicates else {}
+        fields |= {"changes": list(self.changes)} if self.changes else {}
         return StateEntry(FLUSH, fields | {name: value for name, value in optional.items() if value is not None})
 
 
@@ -139,6 +145,7 @@ async def flush(
         facts=len(written),
         duplicates=len(reader.facts) - len(written),
         note=note,
+        changes=tuple(fact.changes for fact in written if fact.changes),
         reason=failure,
         fallback=fallback,
         model=services.model.name if services.model.writes else None,
@@ -151,6 +158,8 @@ class Fact:
     text: str
     first_line: int
     last_line: int
+    changes: str = ""
+    """Citation of an older line that it seems to change."""
 
 
 class _FactReader:
@@ -250,7 +259,7 @@ async def _write_new_facts(services: AgentServices, path: str, facts: Sequence[F
     new = await asyncio.to_thread(select_new_facts, services.memory, facts)
     if not new:
         return [], None
-    text = "\n".join(f"- {fact.text} (from {cite(path, fact.first_line, fact.last_line)})" for fact in new)
+    text = "\n".join(_note_lines(path, fact) for fact in new)
     author = Author(services.memory.config.agent_id, parse_transcript_name(os.path.basename(path))[0], "flush")
     written = await retry(
         lambda: run_to_end(services.memory.add, text, by_tool=True, author=author), services.new_backoff()
@@ -258,24 +267,39 @@ async def _write_new_facts(services: AgentServices, path: str, facts: Sequence[F
     return new, written.citation
 
 
+def _note_lines(path: str, fact: Fact) -> str:
+    line = f"- {fact.text} (from {cite(path, fact.first_line, fact.last_line)})"
+    return f"{line}\n  - Looks like it changes {fact.changes}." if fact.changes else line
+
+
 def select_new_facts(memory: Memory, facts: Iterable[Fact]) -> list[Fact]:
-    """Return the facts that neither a note nor an earlier fact states."""
+    """Return the facts that neither a note nor an earlier fact states, each with the line that it seems to change."""
     seen: set[str] = set()
     new = []
     for fact in facts:
         normal = normalise_fact(fact.text)
-        if normal and normal not in seen and not _is_in_notes(memory, fact.text, normal):
-            new.append(fact)
+        hits = _search_notes(memory, fact.text) if normal and normal not in seen else ()
+        if normal and normal not in seen and not _is_in_notes(hits, normal):
+            new.append(replace(fact, changes=_find_changed(memory, fact.text, hits)))
         seen.add(normal)
     return new
 
 
-def _is_in_notes(memory: Memory, text: str, normal: str) -> bool:
+def _search_notes(memory: Memory, text: str) -> Sequence[Hit]:
     try:
-        hits = memory.search(text, source="memory", max_results=_COMPARED_NOTES, min_score=0.0)
+        return memory.search(text, source="memory", max_results=_COMPARED_NOTES, min_score=0.0).hits
     except KeptError:
-        return False  # better to write a fact twice than to lose it
+        return ()  # better to write a fact twice than to lose it
+
+
+def _is_in_notes(hits: Iterable[Hit], normal: str) -> bool:
     return any(normal in map(normalise_fact, hit.snippet.splitlines()) for hit in hits)
+
+
+def _find_changed(memory: Memory, text: str, hits: Iterable[Hit]) -> str:
+    """Return the citation of the line that a fact seems to change, or nothing."""
+    near = match_hits(memory.workspace, text, hits, max_bytes=memory.settings.max_file_bytes)
+    return next((fact.citation for fact in near if fact.relation == "changes"), "")
 
 
 def normalise_fact(text: str) -> str:

@@ -304,6 +304,7 @@ class QmdWithFallback:
             or filters.scope
             or filters.since_ms is not None
             or filters.until_ms is not None
+            or filters.as_of_ms is not None
         ):
             return _with_reason(search_index(filters), _NO_FILTERS)
         notes, failure = self._search_qmd(query, files)

@@ -8,16 +8,30 @@ import click
 
 from kept.cli.command_arguments import TextCommand
 from kept.cli.command_author import command_author
-from kept.cli.output import echo, json_option, print_json, style, warn
+from kept.cli.output import echo, json_option, print_json, printable, style, warn
 from kept.cli.root import Globals
 from kept.cli.streams import read_stdin
 from kept.errors import NoteTooLarge, UsageError
 from kept.limits import is_utf8
+from kept.records import Written
+
+_SHOWN_CHARS = 100
+_RELATIONS = {
+    "changes": "Looks like it changes",
+    "repeats": "Says the same as",
+    "restates": "Says much the same as",
+}
 
 
 @click.command("add", cls=TextCommand)
 @click.argument("text", nargs=-1)
-@click.option("--to", default="daily", metavar="daily|memory|PATH", help="Note to append to.")
+@click.option("--to", metavar="daily|memory|PATH", help="Note to append to (default: daily).")
+@click.option(
+    "--replaces",
+    metavar="CITATION",
+    help="Line that TEXT takes the place of, such as MEMORY.md#L12: it is struck through and dated.",
+)
+@click.option("--again", is_flag=True, help="Write TEXT even if the note or MEMORY.md has it already.")
 @click.option(
     "--project",
     metavar="[NAME]",
@@ -27,8 +41,19 @@ from kept.limits import is_utf8
 )
 @json_option
 @click.pass_obj
-def command(options: Globals, text: tuple[str, ...], to: str, project: str | None, as_json: bool) -> None:
-    """Write TEXT to a note. Without TEXT, or with '-', read it from standard input."""
+def command(
+    options: Globals,
+    text: tuple[str, ...],
+    to: str | None,
+    replaces: str | None,
+    again: bool,
+    project: str | None,
+    as_json: bool,
+) -> None:
+    """Write TEXT to a note. Without TEXT, or with '-', read it from standard input.
+
+    With --replaces, TEXT is written above the old line, or to today's log if that is in a daily note.
+    """
     if project and not text and len(project.split()) > 1:  # --project "We use tabs."
         text, project = (project,), "."
     from_stdin = text == ("-",) or (not text and not sys.stdin.isatty())
@@ -38,7 +63,7 @@ def command(options: Globals, text: tuple[str, ...], to: str, project: str | Non
         if not is_utf8(note):
             raise UsageError("The text is not in UTF-8.", hint="Set the terminal to UTF-8, or convert it with iconv.")
         author = command_author(memory.config.agent_id, "add")
-        written = memory.add(note, to=to, project=project, author=author)
+        written = memory.add(note, to=to, replaces=replaces, again=again, project=project, author=author)
         folder = memory.workspace.root
     if as_json:
         from kept.tools.record_json import written_json
@@ -47,4 +72,24 @@ def command(options: Globals, text: tuple[str, ...], to: str, project: str | Non
     else:
         for reason in written.degraded:
             warn(reason)
-        echo(f"Kept in {style(written.citation, fg='cyan')} (folder {folder}).")
+        _show_written(written, folder)
+
+
+def _show_written(written: Written, folder: str) -> None:
+    citation = style(printable(written.citation), fg="cyan")
+    if not written.is_new:
+        echo(f"Not written again: {citation} says the same. --again writes it nevertheless.")
+        return
+    echo(f"Kept in {citation} (folder {folder}).")
+    if written.replaced:
+        echo(f"Struck through: {style(printable(written.replaced), fg='cyan')}.")
+    for fact in written.near:
+        relation = _RELATIONS[fact.relation]
+        echo(f"{relation} {style(printable(fact.citation), fg='cyan')}: {printable(cut_text(fact.text))}")
+        if fact.relation == "changes":
+            echo(style(f"To replace that line, add --replaces {printable(fact.citation)}", dim=True))
+
+
+def cut_text(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"

@@ -10,7 +10,7 @@ from kept.errors import UsageError
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Notes and search": (
-        "init", "add", "search", "get", "list", "recent", "history", "undo", "tags", "links", "index", "watch",
+        "init", "add", "search", "get", "list", "recent", "history", "undo", "tidy", "tags", "links", "index", "watch",
     ),
     "Conversations": ("sessions", "import"),
     "Agents and clients": ("agents", "projects", "chat", "gateway", "service", "mcp", "connect", "hook"),
@@ -29,6 +29,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "undo": ("kept undo", "kept undo 3f2a91c0", "kept undo --by memory_write --since 2h --dry-run"),
     "tags": ("kept tags",),
     "links": ("kept links MEMORY.md", "kept links --broken"),
+    "tidy": ("kept tidy", "kept tidy --apply 1 --apply 3"),
     "index": ("kept index --dry-run",),
     "watch": ("kept watch",),
     "sessions": ("kept sessions list -n 5",),

@@ -38,12 +38,36 @@ def hit_text(hit: Hit, words: Iterable[str], *, locate: Locate | None = None, ma
         [
             _header(hit, locate),
             *([style(f"{'':<{_INDENT}}…", dim=True)] if first else []),
-            *(highlight(line, stems) for line in shown),
+            *(style(line, dim=True) if _has_ended(hit, line) else highlight(line, stems) for line in shown),
             *([style(f"{'':<{_INDENT}}… {plural(more, 'more line')}", dim=True)] if more else []),
+            *_validity(hit),
             *_occurrences("newer than", hit.newer_than),
             *_occurrences("also in", hit.also_in),
         ]
     )
+
+
+def _has_ended(hit: Hit, line: str) -> bool:
+    """Return whether a line of a hit is struck through, or says that it ended."""
+    body = line.lstrip(" -*+>0123456789.)[]x|")
+    if hit.validity and not hit.validity.holds and "(until " in line:
+        return True
+    held_then = hit.validity is not None and hit.validity.holds and hit.validity.until is not None
+    return body.startswith("~~") and not held_then
+
+
+def _validity(hit: Hit) -> list[str]:
+    """Return a line about a fact that was replaced or that replaced another, or nothing."""
+    validity = hit.validity
+    if validity is None:
+        return []
+    if validity.holds:
+        text = f"before: {', '.join(validity.before)}" if validity.before else ""
+    elif validity.until:
+        text = f"until {validity.until}" + (f", then {validity.replaced_by}" if validity.replaced_by else "")
+    else:
+        text = f"only since {validity.since}" if validity.since else "no longer holds"
+    return [style(line, dim=True) for line in wrap(_plain(text), indent=_INDENT, hang=2)] if text else []
 
 
 def _occurrences(lead: str, others: Sequence[Occurrence]) -> list[str]:

@@ -34,6 +34,7 @@ COMMANDS = {
     "undo": "kept.cli.undo",
     "tags": "kept.cli.tags",
     "links": "kept.cli.links",
+    "tidy": "kept.cli.tidy",
     "index": "kept.cli.index",
     "watch": "kept.cli.watch",
     "sessions": "kept.cli.sessions",

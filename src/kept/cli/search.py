@@ -47,6 +47,9 @@ _NOTICEABLE_S = 1.0
 @click.option("--channel", metavar="NAME", help="Only conversations on this channel.")
 @click.option("--since", metavar="WHEN", help="Only from this time on: 2026-03-01, 'last Thursday', 7d.")
 @click.option("--until", metavar="WHEN", help="Only up to this time, that day included.")
+@click.option(
+    "--as-of", metavar="WHEN", help="Answer as it was on that day: facts that held then, nothing written later."
+)
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only notes with this tag; repeat it for several.")
 @click.option(
     "--project",
@@ -68,6 +71,7 @@ def command(
     channel: str | None,
     since: str | None,
     until: str | None,
+    as_of: str | None,
     tags: tuple[str, ...],
     project: str | None,
     explain: bool,
@@ -91,6 +95,7 @@ def command(
             channel=channel,
             since=since,
             until=until,
+            as_of=as_of,
             tags=tags,
             project=project or memory.find_project(),
             progress=progress,

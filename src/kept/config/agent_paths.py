@@ -50,6 +50,11 @@ class AgentPaths:
         return os.path.join(self.folder, "fence.key")
 
     @property
+    def proposals(self) -> str:
+        """The proposals that `kept tidy` listed last."""
+        return os.path.join(self.folder, "proposals.json")
+
+    @property
     def forgotten(self) -> str:
         """Log of passages removed by /forget."""
         return os.path.join(self.folder, "forgotten.jsonl")

@@ -399,13 +399,15 @@ def gather_pool(
     filters: Filter,
     *,
     exact_rows: Sequence[int] = (),
+    limit: int | None = None,
 ) -> CandidatePool:
     """Return all candidates. Those found by word are compared in meaning too, and the other way round.
 
     There are at least 40 of each kind: the neighbours of a candidate are evidence only if they are candidates too.
     """
-    limit = settings.max_results * settings.hybrid.candidate_multiplier
-    limit = min(MAX_CANDIDATES, max(MIN_CANDIDATES, limit))
+    if limit is None:
+        limit = settings.max_results * settings.hybrid.candidate_multiplier
+        limit = min(MAX_CANDIDATES, max(MIN_CANDIDATES, limit))
     keywords = KeywordSearch(index.words, query, match_all=settings.hybrid.match == "all")
     text = {hit.row: hit for hit in keywords.find_best(limit, filters)}
     text.update((hit.row, hit) for hit in keywords.score_rows([row for row in exact_rows if row not in text]))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from kept.config import QuerySettings
 from kept.embedding.base import Embedder
@@ -58,8 +59,15 @@ from kept.store.index import Index
 from kept.store.vectors import quantise
 from kept.values import frozen
 from kept.workspace.daily import DailyNotes
+from kept.workspace.mark_words import may_be_marked
+
+if TYPE_CHECKING:
+    from kept.search.fact_validity import FactRanking
+    from kept.search.periods import Period
 
 _WINDOW_LINES = 12
+_MANY_MARKED, _VERSIONS = 12, 500
+"""Candidates with marks from which on more are looked at, and how many: a fact may have changed often."""
 _LISTED = (ScorePart("listed", 1.0, "from that time"),)
 
 _ListedRow = tuple[int, str, str, int]
@@ -103,7 +111,8 @@ def search_index(
         ranking = _rank(index, vector, query, settings, filters, now_ms=now_ms, reranker=reranker)
         pool, arrangement, degraded = ranking.pool, ranking.arrangement, ranking.degraded
         scores = {scored.candidate.row: scored.score for scored in arrangement.ranked}
-        windows = Windows(pool.chunks, partial(index.live.chunks_around, lines=_WINDOW_LINES), scores, filters)
+        within = replace(filters, until_ms=_earlier(filters.until_ms, filters.as_of_ms)) if filters else filters
+        windows = Windows(pool.chunks, partial(index.live.chunks_around, lines=_WINDOW_LINES), scores, within)
         selection = select_hits(
             arrangement.ranked,
             pool.chunks,
@@ -130,6 +139,12 @@ class _Ranking:
     questions: frozenset[int]
     """Rows of messages that only ask the same, or are found only by such a question. They are not ranked."""
     degraded: tuple[str, ...]
+    facts: FactRanking | None = None
+    """Validity of the candidates, if any of them says when it holds."""
+
+
+def _earlier(left: int | None, right: int | None) -> int | None:
+    return min((moment for moment in (left, right) if moment is not None), default=None)
 
 
 def _rank(
@@ -146,6 +161,9 @@ def _rank(
     exact = ExactMatch(query)
     exact_rows = exact.find_rows(index.words, filters)
     pool = gather_pool(index, vector, query, settings, filters, exact_rows=exact_rows)
+    marked = [row for row, chunk in pool.chunks.items() if _may_have_ended(chunk)]
+    if len(marked) > _MANY_MARKED:  # many versions of a fact may have crowded out the one that holds
+        pool = gather_pool(index, vector, query, settings, filters, exact_rows=exact_rows, limit=_VERSIONS)
     questions = find_repeated_questions(pool, query.text)
     left_out = questions if is_question(query.text) else frozenset()
     candidates = pool.candidates(query.text, now_ms=now_ms)
@@ -171,8 +189,28 @@ def _rank(
         ranked = lift_exact(ranked, exact.compare(exact_chunks, given_titles))
     certain = max(settings.min_score, LIKELY_FROM)
     ranked = move_last(ranked, questions - left_out, min_score=certain)
-    arrangement = arrange(ranked, pool, query.text, min_score=certain, by_time=not periods)
-    return _Ranking(pool, arrangement, left_out, degraded)
+    past_ms = _end_of_past(periods, now_ms) if periods else None
+    arrangement = arrange(ranked, pool, query.text, min_score=certain, by_time=not periods, until_ms=past_ms)
+    if not marked:
+        return _Ranking(pool, arrangement, left_out, degraded)
+    from kept.search.fact_validity import choose_moment, settle_facts
+
+    as_of = None if filters.as_of_ms is None else _local_time(filters.as_of_ms)
+    moment = choose_moment(_local_time(now_ms), as_of=as_of, periods=periods)
+    facts = settle_facts(arrangement.ranked, pool.chunks, query.text, moment)
+    return _Ranking(pool, replace(arrangement, ranked=facts.ranked), left_out, degraded, facts)
+
+
+def _end_of_past(periods: Sequence[Period], now_ms: int) -> int | None:
+    """Return the end of the time that a query most likely names, or None if it is not over."""
+    from kept.search.periods import to_ms
+
+    end_ms = to_ms(max(periods, key=lambda period: period.weight).end)
+    return end_ms if end_ms <= now_ms else None
+
+
+def _may_have_ended(chunk: ChunkRow) -> bool:
+    return chunk.source == "memory" and (may_be_marked(chunk.text) or may_be_marked(chunk.heading))
 
 
 def _passage(pool: CandidatePool, row: int) -> str:
@@ -246,6 +284,7 @@ def _make_result(
             parts=scored.parts(),
             titles=titles,
         )
+        hit = ranking.facts.complete(hit, row) if ranking.facts else hit
         also_in = [_occurrence(chunks[other]) for other in selection.also_in.get(row, ())]
         older = [_occurrence(chunks[other]) for other in newer_than.get(row, ()) if other in shown]
         hits.append(replace(hit, also_in=tuple(also_in), newer_than=tuple(older)) if also_in or older else hit)
@@ -253,6 +292,9 @@ def _make_result(
     for scored, reason in selection.dropped:
         chunk = chunks[scored.candidate.row]
         dropped.append(Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), scored.score, reason))
+    for scored in ranking.facts.later if ranking.facts else ():
+        chunk = chunks[scored.candidate.row]
+        dropped.append(Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), scored.score, "later than as_of"))
     for chunk in (chunks[row] for row in sorted(ranking.questions)):
         dropped.append(Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), 0.0, "asks the same"))
     return IndexSearchResult(tuple(hits), tuple(dropped), degraded)

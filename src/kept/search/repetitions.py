@@ -20,13 +20,15 @@ from kept.search.candidates import CandidatePool
 from kept.search.scores import Scored
 from kept.store.generation import ChunkRow
 from kept.values import frozen
-from kept.words.segment import fold, is_unspaced
-from kept.words.stopwords import ENGLISH
+from kept.words.stopwords import content_words
+from kept.workspace.daily import DAILY_NOTE
 
 MAX_COMPARED = 16
 """Best candidates that are compared with each other."""
 MAX_DATED = 10
 """Best candidates among which a newer one comes first."""
+_CHAIN = 3
+"""Older statements about the same from which on a newer one is looked for among all candidates."""
 _SAME_COVERAGE = 0.05
 _MORE_NOTES = 8
 _CONTEXT_MESSAGES = 2
@@ -53,17 +55,6 @@ _QUESTION_WORDS = frozenset(
     " wanneer waarom hoe кто что где когда почему как".split()
 )
 _SAYING = frozenset("according note notes memory say says said remember recall recorded wrote written".split())
-
-
-def content_words(text: str) -> frozenset[str]:
-    """Return the words that say what a text is about: folded, without stop words, of unspaced scripts as pairs."""
-    words: set[str] = set()
-    for word in re.findall(r"\w+", fold(text).lower()):
-        if word.isascii() or not is_unspaced(word[0]):
-            words.add(word[:-1] if len(word) > 3 and word.endswith("s") else word)
-        else:
-            words.update(word[at : at + 2] for at in range(max(1, len(word) - 1)))
-    return frozenset(words - ENGLISH)
 
 
 def is_question(text: str) -> bool:
@@ -152,9 +143,19 @@ class Arrangement:
 
 
 def arrange(
-    ranked: Sequence[Scored], pool: CandidatePool, query_text: str, *, min_score: float, by_time: bool
+    ranked: Sequence[Scored],
+    pool: CandidatePool,
+    query_text: str,
+    *,
+    min_score: float,
+    by_time: bool,
+    until_ms: int | None = None,
 ) -> Arrangement:
-    """Settle the repetitions among the best candidates. ``by_time`` puts newer statements before older ones."""
+    """Settle the repetitions among the best candidates. ``by_time`` puts newer statements before older ones.
+
+    ``until_ms`` is the end of a past time that the query names: of daily notes about the same, the last one before it
+    comes before those after it.
+    """
     if len(ranked) < 2 or ranked[0].relevance < min_score:
         return Arrangement(list(ranked))
     ranked = _yield_to_notes(ranked, pool.chunks)
@@ -166,6 +167,10 @@ def arrange(
     newer_than: dict[int, list[int]] = {}
     if by_time:
         best, newer_than = _put_newest_first(best, statements, repeats, min_score=min_score)
+        if len(newer_than.get(best[0].candidate.row, ())) >= _CHAIN:
+            best, rest = _lift_newest(best, rest, statements, newer_than)
+    elif until_ms is not None:
+        best = _put_earlier_first(best, statements, until_ms)
     rows = {scored.candidate.row for scored in best}
     ordered = [*best, *(scored for scored in rest if scored.candidate.row not in rows)]
     ordered.sort(key=lambda scored: -round(scored.score, 9))  # rounding errors must not undo the order
@@ -234,6 +239,48 @@ def _put_newest_first(
     return ordered, newer_than
 
 
+def _put_earlier_first(ranked: Sequence[Scored], statements: _Statements, until_ms: int) -> list[Scored]:
+    """Lift the last daily note before a moment above later ones about the same: it tells how it was then."""
+    ordered = list(ranked)
+    daily = [scored for scored in ranked if statements.is_daily(scored.candidate.row)]
+    known = [scored for scored in daily if not statements.is_from(scored.candidate.row, until_ms)]
+    known.sort(key=lambda scored: statements.age(scored.candidate.row))
+    for scored in daily:
+        row = scored.candidate.row
+        if not statements.is_from(row, until_ms):
+            continue
+        older = next((other for other in known if statements.is_newer(row, other.candidate.row)), None)
+        if older is None:
+            continue
+        at, to = _index_of(ordered, older.candidate.row), _index_of(ordered, row)
+        if at > to:
+            part = ScorePart("then", 0.0, f"{statements.citation(row)} is from later")
+            ordered.insert(to, _at_least(ordered.pop(at), ordered[to], part))
+    return ordered
+
+
+def _lift_newest(
+    best: list[Scored], rest: Sequence[Scored], statements: _Statements, newer_than: dict[int, list[int]]
+) -> tuple[list[Scored], list[Scored]]:
+    """Put the newest statement first if the best one is one of many about the same. It may be among all the others."""
+    top = best[0]
+    newer = [
+        scored
+        for scored in (*best[1:], *rest)
+        if abs(scored.candidate.evidence.coverage - top.candidate.evidence.coverage) < _SAME_COVERAGE
+        and statements.is_newer(scored.candidate.row, top.candidate.row)
+    ]
+    if not newer:
+        return best, list(rest)
+    newest = min(newer, key=lambda scored: statements.age(scored.candidate.row))
+    row = newest.candidate.row
+    detail = f"newer than {statements.citation(top.candidate.row)}"
+    newer_than[row] = [top.candidate.row, *newer_than.get(top.candidate.row, ())]
+    lifted = _at_least(newest, top, ScorePart("newer", 0.0, detail))
+    others = [scored for scored in best if scored.candidate.row != row]
+    return [lifted, *others], [scored for scored in rest if scored.candidate.row != row]
+
+
 def _index_of(ranked: Iterable[Scored], row: int) -> int:
     return next(at for at, scored in enumerate(ranked) if scored.candidate.row == row)
 
@@ -266,6 +313,12 @@ class _Statements:
     def age(self, row: int) -> tuple[int, int]:
         chunk = self._chunks[row]
         return -chunk.timestamp_ms, -chunk.start_line
+
+    def is_daily(self, row: int) -> bool:
+        return DAILY_NOTE.search(self._chunks[row].path) is not None
+
+    def is_from(self, row: int, moment_ms: int) -> bool:
+        return self._chunks[row].timestamp_ms >= moment_ms
 
     def citation(self, row: int) -> str:
         chunk = self._chunks[row]

@@ -113,6 +113,10 @@ _HAS_TAG = (
     "(c.source = 'memory' AND EXISTS (SELECT 1 FROM note_tags t WHERE t.key = ? AND t.path = c.path"
     " AND c.start_line BETWEEN t.first_line AND t.last_line))"
 )
+_WRITTEN_BEFORE = (
+    "(c.timestamp < ? OR (c.source = 'memory'"
+    " AND NOT EXISTS (SELECT 1 FROM notes n WHERE n.path = c.path AND n.dated)))"
+)
 _FILE_FIELDS = tuple(spec.name for spec in fields(FileRow))
 _FILE_COLUMNS = ", ".join(_FILE_FIELDS)
 _file_values = attrgetter(*_FILE_FIELDS)
@@ -380,6 +384,9 @@ def filter_sql(filters: Filter) -> tuple[str, list[Any]]:
         if value is not None:
             clauses.append(clause)
             values.append(value)
+    if filters.as_of_ms is not None:
+        clauses.append(_WRITTEN_BEFORE)
+        values.append(filters.as_of_ms)
     for tag in filters.tags:
         clauses.append(_HAS_TAG)
         values.append(tag)

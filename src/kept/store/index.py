@@ -296,7 +296,7 @@ class WordIndex:
         self, expression: str, *, phrases: Sequence[int], weights: tuple[float, float], limit: int, filters: Filter
     ) -> tuple[list[KeywordMatch], float]:
         """Return the best chunks by BM25, and the mean length of a chunk in words. Of equal chunks at the end, the
-        first by path and line.
+        newest, then the first by path and line.
 
         ``phrases`` are the numbers of the phrases in the expression whose counts are returned.
         """
@@ -313,7 +313,7 @@ class WordIndex:
             last = rows[-1][2]
             rows = [row for row in rows if row[2] != last]
             rows += self.db.execute(
-                f"{select}{join}{condition} AND {rank} = ? ORDER BY {CHUNK_ORDER} LIMIT ?",
+                f"{select}{join}{condition} AND {rank} = ? ORDER BY c.timestamp DESC, {CHUNK_ORDER} LIMIT ?",
                 (*values, expression, last, limit - len(rows)),
             )
         return _unpack(rows[:limit], phrases)

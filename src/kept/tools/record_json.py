@@ -21,7 +21,7 @@ from kept.records import (
 from kept.redact import redact
 
 _NOT_IN_EVERY_HIT = frozenset(
-    "heading parts sessionKey channel title listed project alsoIn newerThan otherWords".split()
+    "heading parts sessionKey channel title listed project alsoIn newerThan otherWords validity".split()
 )
 """Fields that JSON has for conversations only, in a list only, when explaining only, if not empty, or at the end. It
 never has the other words: the parts of the score name them."""
@@ -53,6 +53,8 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
         shape |= {"sessionKey": redact(hit.session_key or "") or None, "channel": hit.channel, "title": hit.title}
     if hit.listed:
         shape["listed"] = True
+    if hit.validity:
+        shape["validity"] = to_json(hit.validity)
     for name, occurrences in (("alsoIn", hit.also_in), ("newerThan", hit.newer_than)):
         if occurrences:
             shape[name] = [{**to_json(other), "citation": other.citation} for other in occurrences]
@@ -110,7 +112,8 @@ def passage_json(passage: Passage) -> dict[str, Any]:
 
 
 def written_json(written: Written) -> dict[str, Any]:
-    return {**to_json(written), "citation": written.citation}
+    near = [{**to_json(fact), "citation": fact.citation, "reference": fact.reference} for fact in written.near]
+    return {**to_json(written), "near": near, "citation": written.citation}
 
 
 def status_json(status: Status) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from typing import Any
 from kept.errors import UsageError
 from kept.limits import clip, one_line
 from kept.records import (
+    FactValidity,
     FileSummary,
     Hit,
     ListedPeriod,
@@ -103,7 +104,26 @@ def _hit(number: int | str, hit: Hit, *, max_chars: int | None = None) -> str:
     head = f"[{number}] {cited or LONG_NAME} ({', '.join(about)})"
     snippet = clip(one_line(hit.snippet), max_chars) if max_chars else hit.snippet
     occurrences = _occurrences("Newer than", hit.newer_than) + _occurrences("Also in", hit.also_in)
-    return f"{head}\n{_names(names)}{quote(snippet)}{occurrences}"
+    return f"{head}\n{_names(names)}{quote(snippet)}{_validity(hit.validity)}{occurrences}"
+
+
+def _validity(validity: FactValidity | None) -> str:
+    """Return one line about a fact that was replaced or that replaced another, or nothing."""
+    if validity is None:
+        return ""
+    if validity.holds:
+        before = ", ".join(filter(None, map(_show_cited, validity.before)))
+        since = f"\nHolds since {validity.since}" if validity.since else ""
+        return f"{since or chr(10) + 'Holds'}; before: {before}." if before else f"{since}." if since else ""
+    successor = _show_cited(validity.replaced_by) if validity.replaced_by else None
+    if validity.until:
+        return f"\nNo longer holds since {validity.until}{f'; replaced by {successor}' if successor else ''}."
+    return f"\nHolds only since {validity.since}." if validity.since else "\nNo longer holds."
+
+
+def _show_cited(citation: str) -> str | None:
+    cited = parse_citation(citation)
+    return show_citation(*cited) if cited else None
 
 
 def _occurrences(lead: str, others: Sequence[Occurrence]) -> str:
@@ -169,7 +189,18 @@ def _target(link: NoteLink) -> str:
 
 
 def written_text(written: Written) -> str:
-    return f"Written to {show_citation(written.path, written.start_line, written.end_line) or LONG_NAME}."
+    cited = show_citation(written.path, written.start_line, written.end_line) or LONG_NAME
+    if not written.is_new:
+        return f"Not written again: {cited} says the same. Set 'again' to write it nevertheless."
+    parts = [f"Written to {cited}."]
+    if written.replaced:
+        parts.append(f"Struck through and dated: {_show_cited(written.replaced) or LONG_NAME}.")
+    for fact in written.near:
+        line = show_citation(fact.path, fact.start_line, fact.end_line) or LONG_NAME
+        lead = "Looks like it changes" if fact.relation == "changes" else "Says much the same as"
+        advice = f" To replace that line, give replaces: {line}@{fact.digest}" if fact.relation == "changes" else ""
+        parts.append(f"{lead} {line}.{advice}\n{quote(clip(one_line(fact.text), _NAME_CHARS))}")
+    return "\n".join(parts)
 
 
 def status_text(status: Status, sessions: int, tags: Sequence[TagCount] = ()) -> str:

@@ -127,6 +127,7 @@ class Toolbox:
             path=_as_path(arguments),
             since=arguments.get("since"),
             until=arguments.get("until"),
+            as_of=arguments.get("asOf"),
             tags=_tags_in(arguments),
             project=arguments.get("project"),
             seen=request.seen,
@@ -183,12 +184,15 @@ class Toolbox:
         return ToolOutcome(f"{outcome.text}\n\n{links_text(links)}", lambda: data)
 
     def _write(self, request: ToolRequest) -> ToolOutcome:
-        to = from_uri(request.arguments.get("to", "daily"))
+        arguments = request.arguments
+        to, replaces = arguments.get("to"), arguments.get("replaces")
         written = self.memory.add(
-            redact(request.arguments["text"]),
-            to=to,
+            redact(arguments["text"]),
+            to=from_uri(to) if to else None,
+            replaces=_from_reference(replaces) if replaces else None,
+            again=arguments.get("again", False),
             by_tool=True,
-            project=request.arguments.get("project"),
+            project=arguments.get("project"),
             author=request.author,
         )
         return ToolOutcome(written_text(written), partial(written_json, written))
@@ -289,6 +293,12 @@ HANDLERS: dict[str, Callable[[Toolbox, ToolRequest], ToolOutcome]] = {
 def _as_path(arguments: dict[str, Any]) -> str | None:
     path = arguments.get("path")
     return from_uri(path) if path else None
+
+
+def _from_reference(reference: str) -> str:
+    """Return a citation with the path that its URI names."""
+    path, hash_sign, lines = reference.rpartition("#")
+    return f"{from_uri(path)}#{lines}" if hash_sign else reference
 
 
 def _tags_in(arguments: dict[str, Any]) -> list[str]:

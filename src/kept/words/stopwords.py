@@ -11,10 +11,11 @@ only for a query in its language.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 
-from kept.words.segment import fold, normalise
+from kept.words.segment import fold, is_unspaced, normalise
 
 _ENOUGH = 2
 """Stopwords of another language that a query needs to be taken for that language."""
@@ -217,3 +218,14 @@ def is_stopword_run(run: str) -> bool:
         if at in ends:
             ends.update(at + len(word) for word in by_first.get(run[at], ()) if run.startswith(word, at))
     return len(run) in ends
+
+
+def content_words(text: str) -> frozenset[str]:
+    """Return the words that say what a text is about: folded, without stop words, of unspaced scripts as pairs."""
+    words: set[str] = set()
+    for word in re.findall(r"\w+", fold(text).lower()):
+        if word.isascii() or not is_unspaced(word[0]):
+            words.add(word[:-1] if len(word) > 3 and word.endswith("s") else word)
+        else:
+            words.update(word[at : at + 2] for at in range(max(1, len(word) - 1)))
+    return frozenset(words - ENGLISH)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from kept.clock import Clock
 from kept.durable import append_durably, locked, write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WriteFailed
-from kept.records import PROJECTS_FOLDER, Passage, Written, is_fact_list
+from kept.records import PROJECTS_FOLDER, NearFact, Passage, Written, is_fact_list
 from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.daily import DailyNotes, daily_parts, get_daily_notes, part_name, project_daily_notes
+from kept.workspace.fact_match import find_near_facts, may_be_fact, sort_near
 from kept.workspace.note_entry import blank_lines, plan_entry
 from kept.workspace.opened import OpenWorkspace, decode, require_utf8
 from kept.workspace.workspace import (
@@ -27,6 +30,8 @@ from kept.workspace.workspace import (
 LOCK_WAIT_S = 10.0
 DEFAULT_LINES = 200
 MAX_PASSAGE_CHARS = 60_000
+Comparison = Callable[[OpenWorkspace, str, str, int], list[NearFact]]
+"""Function that compares a text with a note, by its path and text, and with MEMORY.md."""
 _NAME_HINT = "Use letters, digits, spaces and punctuation, for example memory/ideas.md."
 
 
@@ -39,12 +44,15 @@ def add_note(
     max_bytes: int,
     by_tool: bool = False,
     project: str | None = None,
+    again: bool = False,
+    near: Iterable[NearFact] = (),
     recorder: ChangeRecorder | None = None,
 ) -> Written:
     """Append a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path.
 
     With ``project``, these are the log and MEMORY.md in the folder of the project, and a name without a folder is a
-    note there. ``by_tool`` refuses the files that belong to the person.
+    note there. ``by_tool`` refuses the files that belong to the person. A line that the note or MEMORY.md has already
+    is written only with ``again``. ``near`` has further lines that it repeats or seems to change.
     """
     if by_tool and is_persons_own(to):
         raise refusal(to)
@@ -55,21 +63,61 @@ def add_note(
         raise EmptyNote("There is nothing to remember.")
     workspace.require()
     with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
-        if to == "daily":
-            # The date is taken under the lock: two writers around midnight each get the day they wrote on.
-            daily = project_daily_notes(project) if project else get_daily_notes(workspace)
-            return _append_daily(workspace, daily, text, clock.now(), max_bytes, by_tool=by_tool, recorder=recorder)
-        if to == "memory":
-            text = text if "\n" in text or text.startswith(("-", "*", "#")) else f"- {text}"
-            path = f"{PROJECTS_FOLDER}/{project}/MEMORY.md" if project else _memory_name(workspace)
-            opening = "# Memory\n"
-        else:
-            is_plain_name = project and "/" not in to and os.sep not in to
-            path = _writable(workspace, f"{PROJECTS_FOLDER}/{project}/{to}" if is_plain_name else to)
-            opening = ""
-        if by_tool:
-            require_tool_may_write(workspace, workspace.locate(path), to)
-        return _append(workspace, path, text, max_bytes, recorder, opening=opening)
+        return append_entry(
+            workspace,
+            text,
+            to=to,
+            clock=clock,
+            max_bytes=max_bytes,
+            by_tool=by_tool,
+            project=project,
+            again=again,
+            near=near,
+            recorder=recorder,
+        )
+
+
+def append_entry(
+    workspace: Workspace,
+    text: str,
+    *,
+    to: str,
+    clock: Clock,
+    max_bytes: int,
+    by_tool: bool,
+    project: str | None,
+    again: bool = True,
+    near: Iterable[NearFact] = (),
+    recorder: ChangeRecorder | None = None,
+) -> Written:
+    """Append a text, as `add_note` does. The caller holds the lock of the workspace."""
+    compare = (
+        None if again or not may_be_fact(text) else partial(find_near, workspace, text, project=project, known=near)
+    )
+    if to == "daily":
+        # The date is taken under the lock: two writers around midnight each get the day they wrote on.
+        daily = project_daily_notes(project) if project else get_daily_notes(workspace)
+        return _append_daily(
+            workspace,
+            daily,
+            text,
+            clock.now(),
+            max_bytes=max_bytes,
+            by_tool=by_tool,
+            compare=compare,
+            recorder=recorder,
+        )
+    if to == "memory":
+        text = text if "\n" in text or text.startswith(("-", "*", "#")) else f"- {text}"
+        path = f"{PROJECTS_FOLDER}/{project}/MEMORY.md" if project else _memory_name(workspace)
+        opening = "# Memory\n"
+    else:
+        is_plain_name = project and "/" not in to and os.sep not in to
+        path = _writable(workspace, f"{PROJECTS_FOLDER}/{project}/{to}" if is_plain_name else to)
+        opening = ""
+    if by_tool:
+        require_tool_may_write(workspace, workspace.locate(path), to)
+    return _append(workspace, path, text, opening=opening, max_bytes=max_bytes, compare=compare, recorder=recorder)
 
 
 def _append_daily(
@@ -77,9 +125,10 @@ def _append_daily(
     daily: DailyNotes,
     text: str,
     now: dt.datetime,
-    max_bytes: int,
     *,
+    max_bytes: int,
     by_tool: bool,
+    compare: Comparison | None,
     recorder: ChangeRecorder | None,
 ) -> Written:
     """Append to the log of a day. A full log continues in a further file."""
@@ -95,12 +144,21 @@ def _append_daily(
     if by_tool:
         require_tool_may_write(workspace, workspace.locate(path), "daily")
     try:
-        return _append(workspace, path, text, max_bytes, recorder, heading=heading, opening=opening)
+        return _append(
+            workspace,
+            path,
+            text,
+            heading=heading,
+            opening=opening,
+            max_bytes=max_bytes,
+            compare=compare,
+            recorder=recorder,
+        )
     except NoteTooLarge:
         if not parts:
             raise
     path = part_name(parts[0], len(parts) + 1)
-    return _append(workspace, path, text, max_bytes, recorder, heading=heading, opening=opening)
+    return _append(workspace, path, text, heading=heading, opening=opening, max_bytes=max_bytes, recorder=recorder)
 
 
 def _from_template(workspace: Workspace, daily: DailyNotes, path: str, now: dt.datetime) -> str:
@@ -108,6 +166,35 @@ def _from_template(workspace: Workspace, daily: DailyNotes, path: str, now: dt.d
 
     text = read_template(workspace, daily, path, now).rstrip("\n")
     return f"{text}\n" if text.strip() else ""
+
+
+def find_near(
+    workspace: Workspace,
+    text: str,
+    opened: OpenWorkspace,
+    path: str,
+    before: str,
+    max_bytes: int,
+    *,
+    project: str | None = None,
+    known: Iterable[NearFact] = (),
+) -> list[NearFact]:
+    """Return the lines of a note, and of long-term memory, that a text repeats or seems to change.
+
+    Other notes are not read: that would need the index, and adding a line is quicker than opening it. ``known`` are
+    those that the caller found.
+    """
+    near = find_near_facts(text, before, path)
+    names = [_memory_name(workspace), *([f"{PROJECTS_FOLDER}/{project}/MEMORY.md"] if project else [])]
+    for name in names:
+        absolute = workspace.locate(name)
+        try:
+            if name != path and opened.find_state(absolute) is not None:
+                near += find_near_facts(text, opened.read_found(absolute, max_bytes=max_bytes).text, name)
+        except (NoteNotFound, WorkspaceError):
+            continue  # a note that cannot be read is no reason not to write another
+    near += [fact for fact in known if fact.citation not in {other.citation for other in near}]
+    return sort_near(near)
 
 
 def _memory_name(workspace: Workspace) -> str:
@@ -145,13 +232,17 @@ def _append(
     workspace: Workspace,
     path: str,
     text: str,
-    max_bytes: int,
-    recorder: ChangeRecorder | None,
     *,
     opening: str,
+    max_bytes: int,
     heading: str = "",
+    compare: Comparison | None = None,
+    recorder: ChangeRecorder | None = None,
 ) -> Written:
-    """Append a text in one write, set apart from the text before it. Return the lines that hold it."""
+    """Append a text in one write, set apart from the text before it. Return the lines that hold it.
+
+    If ``compare`` finds the same line in a note, nothing is written, and that line is returned.
+    """
     absolute = workspace.locate(path)
     with OpenWorkspace(workspace) as opened:
         raw, exists = _read_to_append(opened, absolute, path, len(text.encode("utf-8")) + 1, max_bytes)
@@ -159,6 +250,10 @@ def _append(
         # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
         is_half_ended = raw.endswith(b"\r")
         before, _ = decode(raw.removesuffix(b"\r"))
+        near = tuple(compare(opened, path, before, max_bytes)) if compare else ()
+        # A note that the caller named gets the line even if another note has it.
+        if near and near[0].relation == "repeats" and (heading or near[0].path == path):
+            return Written(near[0].path, near[0].start_line, near[0].end_line, is_new=False, near=near)
         entry = plan_entry(before, text, heading=heading, ruled=not is_fact_list(path))
         if raw:
             lead = blank_lines(before, entry, ends_line=before.endswith("\n") and not is_half_ended)
@@ -169,7 +264,8 @@ def _append(
         with recording(recorder, path, raw if exists else None, raw + data, kind="add"):
             append_durably(absolute, data, dir_fd=opened.folder_to_write(absolute), break_links=True)
     first = before.count("\n") + lead.count("\n") + 1
-    return Written(path, first, first + entry.text.count("\n"), tuple(recorder.notices) if recorder else ())
+    degraded = tuple(recorder.notices) if recorder else ()
+    return Written(path, first, first + entry.text.count("\n"), near=near, degraded=degraded)
 
 
 def _refuse_too_large(path: str, size: int, max_bytes: int) -> None:

@@ -1,0 +1,323 @@
+"""Facts that changed: what holds at the time that a search is about comes first, and what was replaced after it.
+
+A chunk may have many lines. It counts by those of its statements that have the most of the query: if one of them holds,
+the chunk does. A chunk whose matching statements all ended goes below each that holds and is about the same, or is
+about as relevant. Everything is computed from the text of the candidates; nothing about it is stored.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
+
+from kept.chunking.markdown import HEADING_JOIN
+from kept.records import FactValidity, Hit, ScorePart, cite
+from kept.search.periods import Period
+from kept.search.scores import Scored
+from kept.store.generation import ChunkRow
+from kept.values import frozen
+from kept.words.stopwords import content_words
+from kept.workspace.fact_match import FactWords, compare_facts
+from kept.workspace.mark_words import may_be_marked
+from kept.workspace.statements import Statement, read_statements
+from kept.workspace.validity import ValidityState
+
+_AS_RELEVANT = 0.75
+"""A chunk that holds counts as relevant as one that ended from this share of its relevance on."""
+_MATCHING_SHARE = 0.6
+"""Statements with this share of the most matching words match, too."""
+_BELOW = 1e-6
+_MOST_BEFORE = 3
+_MAX_COMPARED = 100
+
+
+@frozen
+class FactMoment:
+    """The days that a search is about."""
+
+    first: dt.date
+    last: dt.date
+    is_past: bool = False
+    is_as_of: bool = False
+    """True if the search is limited to what was known then."""
+
+
+def choose_moment(now: dt.datetime, *, as_of: dt.datetime | None, periods: Sequence[Period]) -> FactMoment:
+    """Return the days for which facts count: those of ``as_of``, of a time that the query names, or today.
+
+    ``as_of`` is the first moment that is too late. "In October" is the whole month: a fact that held on any of its days
+    counts. A time that goes on now is no reason to prefer what ended in it.
+    """
+    today = now.date()
+    if as_of is not None:
+        day = (as_of - dt.timedelta(microseconds=1)).date()
+        return FactMoment(day, day, is_past=day < today, is_as_of=True)
+    period = max(periods, key=lambda period: period.weight, default=None)
+    if period is None or period.start.date() <= today < period.end.date():
+        return FactMoment(today, today)
+    last = (period.end - dt.timedelta(microseconds=1)).date()
+    return FactMoment(period.start.date(), last, is_past=last < today)
+
+
+@frozen
+class _ChunkFacts:
+    """The statements of a chunk, and the one that matches best."""
+
+    chunk: ChunkRow
+    statements: tuple[Statement, ...]
+    focus: Statement
+    state: ValidityState
+    words: FactWords
+
+    def is_older(self, other: _ChunkFacts) -> bool:
+        return _order(self.focus) < _order(other.focus)
+
+
+def _order(statement: Statement) -> tuple[dt.date, dt.date]:
+    validity = statement.validity
+    since = validity.since if validity and validity.since else dt.date.min
+    until = validity.until if validity and validity.until else dt.date.max
+    return since, until
+
+
+@frozen
+class FactRanking:
+    """A ranking in which what holds comes first."""
+
+    ranked: list[Scored]
+    later: tuple[Scored, ...] = ()
+    """Candidates that were written after the time of the search, as far as their marks tell. They are left out."""
+    facts: Mapping[int, _ChunkFacts] = field(default_factory=dict)
+    moment: FactMoment | None = None
+
+    def complete(self, hit: Hit, row: int) -> Hit:
+        """Return a hit with its validity, and without lines that did not hold if these leave no room."""
+        facts = self.facts.get(row)
+        if facts is None or self.moment is None:
+            return hit
+        lines = visible_lines(facts, self.moment)
+        validity = _validity_of(facts, self.facts.values())
+        return replace(hit, snippet=lines or hit.snippet, validity=validity)
+
+
+def settle_facts(
+    ranked: Sequence[Scored], chunks: Mapping[int, ChunkRow], query_text: str, moment: FactMoment
+) -> FactRanking:
+    """Put candidates that hold before those that ended."""
+    query_words = content_words(query_text)
+    marked = {
+        row: facts
+        for scored in ranked
+        if (facts := _read_chunk(chunks[row := scored.candidate.row], query_words, moment)) is not None
+    }
+    if not marked:
+        return FactRanking(list(ranked))
+    gone = {row for row, facts in marked.items() if facts.state != "holds"}
+    holding = [scored for scored in ranked if scored.candidate.row not in gone][:_MAX_COMPARED]
+    ended = [scored for scored in ranked if scored.candidate.row in gone]
+    words = {scored.candidate.row: _words_of(scored, chunks, marked, query_words) for scored in holding}
+    holders = {scored.candidate.row: scored for scored in holding}
+    same = {row: [new for new in holders if _is_same(marked[row], words[new], marked.get(new))] for row in gone}
+    for scored in ended:  # what holds takes the place of what it replaced
+        for row in same[scored.candidate.row]:
+            holders[row] = _lift(holders[row], scored)
+    dated = {row for row, facts in marked.items() if row in holders and facts.focus.validity}
+    for row in dated.union(*same.values()):
+        holders[row] = _lift_over_looser(row, holders, words, query_words)
+    lowered: dict[int, Scored] = {}
+    later: dict[int, Scored] = {}
+    for scored in ended:
+        row = scored.candidate.row
+        if moment.is_as_of and _is_unknown_then(marked[row], has_successor=bool(same[row])):
+            later[row] = scored
+            continue
+        better = [holder for new, holder in holders.items() if new in same[row] or _is_as_relevant(holder, scored)]
+        lowered[row] = _lower(scored, better, marked[row].state)
+    _put_latest_first(lowered, [row for row in lowered if same[row]], marked)
+    rows = [scored.candidate.row for scored in ranked if scored.candidate.row not in later]
+    originals = {scored.candidate.row: scored for scored in ranked}
+    result = [holders.get(row) or lowered.get(row) or originals[row] for row in rows]
+    result.sort(key=lambda scored: (-round(scored.score, 9), scored.candidate.row in gone, _newest(scored, marked)))
+    return FactRanking(result, tuple(later.values()), marked, moment)
+
+
+def _put_latest_first(lowered: dict[int, Scored], rows: Sequence[int], marked: Mapping[int, _ChunkFacts]) -> None:
+    """Exchange the scores of facts that were replaced, so that what held last comes first."""
+    scores = sorted((lowered[row].score for row in rows), reverse=True)
+    for row, score in zip(sorted(rows, key=lambda row: _newest(lowered[row], marked)), scores, strict=True):
+        if change := score - lowered[row].score:
+            lowered[row] = lowered[row].plus(ScorePart("ended", change, "in the order in which they held"))
+
+
+def _is_unknown_then(facts: _ChunkFacts, *, has_successor: bool) -> bool:
+    """Return whether a search as of an earlier day leaves a fact out: it came later, and does not tell what was."""
+    was = facts.focus.validity.was if facts.focus.validity else ""
+    return facts.state == "later" and (has_successor or not was)
+
+
+def _newest(scored: Scored, marked: Mapping[int, _ChunkFacts]) -> int:
+    facts = marked.get(scored.candidate.row)
+    return -_order(facts.focus)[0].toordinal() if facts else 0
+
+
+def _read_chunk(chunk: ChunkRow, query_words: frozenset[str], moment: FactMoment) -> _ChunkFacts | None:
+    """Return the statements of a note's chunk, or None if none of them says when it holds."""
+    if chunk.source != "memory" or not (may_be_marked(chunk.text) or may_be_marked(chunk.heading)):
+        return None
+    headings = tuple(chunk.heading.split(HEADING_JOIN)) if chunk.heading else ()
+    statements = read_statements(chunk.text, first_line=chunk.start_line, headings=headings)
+    if not any(statement.validity for statement in statements):
+        return None
+    facts = [statement for statement in statements if statement.kind != "heading"] or statements
+    shares = [len(content_words(statement.text) & query_words) for statement in facts]
+    least = _MATCHING_SHARE * max(shares)
+    matching = [statement for statement, share in zip(facts, shares, strict=True) if share >= least]
+    ranks = {"holds": 0, "unknown": 1, "ended": 2, "later": 3}
+    focus = min(matching, key=lambda statement: (ranks[_state(statement, moment)], -_order(statement)[0].toordinal()))
+    return _ChunkFacts(chunk, tuple(statements), focus, _state(focus, moment), FactWords.of(focus.text))
+
+
+def _state(statement: Statement, moment: FactMoment) -> ValidityState:
+    if statement.validity is None:
+        return "holds"
+    return statement.validity.state(moment.first, moment.last, is_past=moment.is_past)
+
+
+def _words_of(
+    scored: Scored, chunks: Mapping[int, ChunkRow], marked: Mapping[int, _ChunkFacts], query_words: frozenset[str]
+) -> list[FactWords]:
+    """Return the statements of a candidate that holds, by their words."""
+    row = scored.candidate.row
+    if row in marked:
+        return [marked[row].words]
+    chunk = chunks[row]
+    if chunk.source != "memory":
+        return []
+    texts = (statement.text for statement in read_statements(chunk.text) if statement.kind != "heading")
+    return [words for text in texts if (words := FactWords.of(text)).content & query_words]
+
+
+def _is_same(old: _ChunkFacts, candidates: Iterable[FactWords], new: _ChunkFacts | None) -> bool:
+    """Return whether a fact that ended is about the same as one that holds."""
+    if any(compare_facts(words, old.words) is not None for words in candidates):
+        return True
+    return new is not None and _follows(new.focus, old)
+
+
+def _follows(new: Statement, old: _ChunkFacts) -> bool:
+    """Return whether a statement says that it replaced another: by the day, and by what was there before."""
+    if new.validity is None or old.focus.validity is None:
+        return False
+    was = content_words(new.validity.was)
+    is_next = new.validity.since is not None and new.validity.since == old.focus.validity.until
+    return bool(was) and is_next and was <= old.words.content
+
+
+def _is_as_relevant(holder: Scored, scored: Scored) -> bool:
+    return holder.relevance >= _AS_RELEVANT * scored.relevance
+
+
+def _lift(holder: Scored, ended: Scored) -> Scored:
+    if holder.score >= ended.score and holder.relevance >= ended.relevance:
+        return holder
+    part = ScorePart("holds", max(0.0, ended.score - holder.score), "it holds, and took the place of another")
+    return holder.plus(part, relevance=max(0.0, ended.relevance - holder.relevance))
+
+
+def _lift_over_looser(
+    row: int, holders: Mapping[int, Scored], words: Mapping[int, list[FactWords]], query_words: frozenset[str]
+) -> Scored:
+    """Return a fact that replaced another with at least the score of passages that have less of the query in any one
+    statement. Each version of a fact makes its words less rare, until any passage with all of them is as good."""
+    holder, own = holders[row], _most_shared(words[row], query_words)
+    for other_row, other in holders.items():
+        is_looser = not other.candidate.is_utterance and _most_shared(words[other_row], query_words) < own
+        if other_row != row and other.score >= holder.score and is_looser and _is_as_relevant(holder, other):
+            part = ScorePart("holds", other.score + _BELOW - holder.score, "it has more of the query in one line")
+            holder = holder.plus(part, relevance=max(0.0, other.relevance - holder.relevance))
+    return holder
+
+
+def _most_shared(statements: Iterable[FactWords], query_words: frozenset[str]) -> int:
+    return max((len(words.content & query_words) for words in statements), default=0)
+
+
+def _lower(scored: Scored, better: Sequence[Scored], state: ValidityState) -> Scored:
+    if not better:
+        return scored
+    bound = min(better, key=lambda holder: holder.score)
+    reason = "it holds only later" if state == "later" else "it no longer holds"
+    loss = max(-scored.score, min(0.0, bound.score - _BELOW - scored.score))
+    return scored.plus(ScorePart("ended", loss, reason), relevance=min(0.0, bound.relevance - scored.relevance))
+
+
+# results
+
+
+def visible_lines(facts: _ChunkFacts, moment: FactMoment, *, limit: int = 700) -> str:
+    """Return the text to show if it is not the whole chunk, or nothing.
+
+    A search as of a day shows no lines that did not hold then. Otherwise these are left out only if they take the room
+    of what holds.
+    """
+    if len(facts.statements) < 2 or facts.state != "holds" or not (moment.is_as_of or len(facts.chunk.text) > limit):
+        return ""
+    hidden = {
+        line
+        for statement in facts.statements
+        if statement.kind != "heading" and _state(statement, moment) in ("ended", "later")
+        for line in range(statement.first_line, statement.last_line + 1)
+    }
+    if not hidden:
+        return ""
+    lines = facts.chunk.text.split("\n")
+    shown = [line for at, line in enumerate(lines, facts.chunk.start_line) if at not in hidden]
+    text = "\n".join(shown).strip("\n")
+    if len(text) <= limit:
+        return text
+    own = lines[facts.focus.first_line - facts.chunk.start_line : facts.focus.last_line - facts.chunk.start_line + 1]
+    at = max(0, text.find("\n".join(own)) - limit // 4)
+    start = text.find("\n", at) + 1 if at else 0
+    return (
+        ("…\n" if start else "")
+        + text[start : start + limit - 4].strip("\n")
+        + ("…" if start + limit < len(text) else "")
+    )
+
+
+def _validity_of(facts: _ChunkFacts, others: Iterable[_ChunkFacts]) -> FactValidity | None:
+    validity = facts.focus.validity
+    if validity is None:
+        return None
+    related = [
+        (other.chunk.path, statement)
+        for other in others
+        for statement in other.statements
+        if statement.validity and statement is not facts.focus and _is_related(facts, statement)
+    ]
+    origin = facts.chunk.path, facts.focus.first_line
+    related = [(path, statement) for path, statement in related if (path, statement.first_line) != origin]
+    until = validity.until
+    after = [item for item in related if until and item[1].validity and item[1].validity.since]
+    after = [item for item in after if _order(item[1])[0] >= (until or dt.date.max)]
+    successor = min(after, key=lambda item: (_order(item[1])[0], item[0] != facts.chunk.path), default=None)
+    before = [item for item in related if validity.since and _order(item[1])[1] <= validity.since]
+    before.sort(key=lambda item: _order(item[1])[1], reverse=True)
+    return FactValidity(
+        holds=facts.state == "holds",
+        since=validity.since.isoformat() if validity.since else None,
+        until=until.isoformat() if until else None,
+        was=validity.was or None,
+        checked=validity.checked.isoformat() if validity.checked else None,
+        replaced_by=_cite(*successor) if successor else None,
+        before=tuple(dict.fromkeys(_cite(*item) for item in before))[:_MOST_BEFORE],
+    )
+
+
+def _is_related(facts: _ChunkFacts, statement: Statement) -> bool:
+    return compare_facts(FactWords.of(statement.text), facts.words) is not None or _follows(statement, facts)
+
+
+def _cite(path: str, statement: Statement) -> str:
+    return cite(path, statement.first_line, statement.last_line)

@@ -1,0 +1,120 @@
+"""Replaces lines of notes, provided that they still read as the caller saw them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from kept.durable import locked, write_atomic
+from kept.errors import CitationMismatch, KeptError, NoteTooLarge
+from kept.records import cite
+from kept.values import frozen
+from kept.workspace.change_recorder import ChangeRecorder, recording
+from kept.workspace.notes import LOCK_WAIT_S
+from kept.workspace.opened import NoteText, OpenWorkspace, require_utf8
+from kept.workspace.workspace import Workspace, require_tool_may_write
+
+DIGEST_CHARS = 8
+_RAW_LINE = rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z"
+
+
+@frozen
+class LineEdit:
+    """Lines of a note, counted from 1, and the text that takes their place. An empty text removes them."""
+
+    path: str
+    start_line: int
+    end_line: int
+    digest: str
+    """Digest of the lines as they were seen, of `digest_of_lines`."""
+    text: str
+
+    @property
+    def citation(self) -> str:
+        return cite(self.path, self.start_line, self.end_line)
+
+
+def digest_of_lines(text: str) -> str:
+    """Return a short digest of lines, to tell whether they have changed."""
+    import hashlib
+
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_CHARS]
+
+
+def apply_edits(
+    workspace: Workspace,
+    edits: Sequence[LineEdit],
+    *,
+    max_bytes: int,
+    by_tool: bool = False,
+    recorder: ChangeRecorder | None = None,
+) -> None:
+    """Make all edits, each note in one atomic write. Raise CitationMismatch, and change nothing, if lines differ."""
+    with locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
+        apply_locked(workspace, edits, max_bytes=max_bytes, by_tool=by_tool, recorder=recorder)
+
+
+def apply_locked(
+    workspace: Workspace,
+    edits: Sequence[LineEdit],
+    *,
+    max_bytes: int,
+    by_tool: bool = False,
+    recorder: ChangeRecorder | None = None,
+) -> None:
+    """Make edits. The caller holds the lock of the workspace."""
+    with OpenWorkspace(workspace) as opened:
+        changed = []
+        for path in dict.fromkeys(edit.path for edit in edits):
+            absolute = require_editable(workspace, path, by_tool=by_tool)
+            note = opened.read(absolute, max_bytes=max_bytes)
+            data = _edited(note, path, [edit for edit in edits if edit.path == path])
+            if len(data) > max_bytes:
+                raise NoteTooLarge(f"{path}: with this it would have more than the limit of {max_bytes:,} bytes.")
+            changed.append((path, absolute, note.raw, data))
+        for path, absolute, before, data in changed:
+            with recording(recorder, path, before, data, kind="edit"):
+                write_atomic(absolute, data, dir_fd=opened.folder_of(absolute))
+
+
+def require_editable(workspace: Workspace, path: str, *, by_tool: bool) -> str:
+    """Return the absolute path of a note. Raise PathRefused if it may not be written."""
+    absolute = workspace.locate(path)
+    workspace.require_own(absolute, path)
+    if by_tool:
+        require_tool_may_write(workspace, absolute, path)
+    return absolute
+
+
+def _edited(note: NoteText, path: str, edits: Sequence[LineEdit]) -> bytes:
+    require_utf8(note.raw, path)
+    lines, raw = note.text.split("\n"), re.findall(_RAW_LINE, note.raw)
+    ordered = sorted(edits, key=lambda edit: edit.start_line)
+    for before, edit in zip([None, *ordered], ordered, strict=False):
+        is_apart = before is None or before.end_line < edit.start_line
+        read = "\n".join(lines[edit.start_line - 1 : edit.end_line])
+        if not is_apart or edit.end_line > len(raw) or digest_of_lines(read) != edit.digest:
+            raise CitationMismatch(f"{edit.citation} has changed since it was read, so nothing was written.")
+    for edit in reversed(ordered):
+        raw[edit.start_line - 1 : edit.end_line] = [_new_lines(edit, raw[edit.end_line - 1])]
+    return b"".join(raw)
+
+
+def _new_lines(edit: LineEdit, last: bytes) -> bytes:
+    """Return the text with the line ends of the lines that it replaces."""
+    if not edit.text:
+        return b""
+    end = next((end for end in (b"\r\n", b"\n", b"\r") if last.endswith(end)), b"")
+    return edit.text.encode().replace(b"\n", end or b"\n") + end
+
+
+def edits_fit(workspace: Workspace, edits: Sequence[LineEdit], *, max_bytes: int) -> bool:
+    """Return whether the lines of all edits still read as they were seen."""
+    try:
+        with OpenWorkspace(workspace) as opened:
+            for path in dict.fromkeys(edit.path for edit in edits):
+                note = opened.read(workspace.locate(path), max_bytes=max_bytes)
+                _edited(note, path, [edit for edit in edits if edit.path == path])
+    except KeptError:
+        return False
+    return True

@@ -1,0 +1,85 @@
+"""kept add --replaces, kept search --as-of and kept tidy, as commands."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from tests.support.files import write_file
+from tests.support.terminals import run_on_terminal
+
+TODAY = f"{dt.date.today()}"
+STAGING = (
+    "# Memory\n\n- Staging is on port 6000 (since 2026-01-03, was 5433)\n"
+    "- ~~Staging is on port 5433~~ (until 2026-01-03)\n"
+)
+
+
+def test_add_replaces_a_line(kept, workspace):
+    write_file(workspace / "MEMORY.md", "# Memory\n\n- Staging is on port 5433.\n")
+    ended = kept("add", "--replaces", "MEMORY.md:3", "Staging is on port 6000")
+    assert (ended.code, ended.err) == (0, "")
+    assert "Struck through: MEMORY.md#L4." in ended.out
+    assert f"- Staging is on port 6000 (since {TODAY}, was 5433)\n" in (workspace / "MEMORY.md").read_text()
+
+
+def test_a_wrong_citation_is_one_line_of_error(kept, workspace):
+    write_file(workspace / "MEMORY.md", "# Memory\n\n- One.\n- Two.\n")
+    ended = kept("add", "--replaces", "MEMORY.md#L3-L4", "Three.")
+    assert ended.code == 2
+    assert ended.err.count("\n") <= 2
+    assert "has 2 facts (line 3: - One.; line 4: - Two.)" in ended.err
+    assert (workspace / "MEMORY.md").read_text() == "# Memory\n\n- One.\n- Two.\n"
+
+
+def test_add_names_the_line_that_a_text_changes_and_does_not_repeat_one(kept, workspace):
+    write_file(workspace / "MEMORY.md", "# Memory\n\n- Staging is on port 5433.\n")
+    changed = kept("add", "Staging is on port 6000")
+    assert "Looks like it changes MEMORY.md#L3: - Staging is on port 5433." in changed.out
+    assert "--replaces MEMORY.md#L3" in changed.out
+    repeated = kept("add", "staging is on port 5433")
+    assert "Not written again: MEMORY.md#L3 says the same." in repeated.out
+    assert kept("add", "--again", "staging is on port 5433", "--json").json["isNew"] is True
+
+
+def test_search_shows_what_held_and_when(kept, workspace):
+    write_file(workspace / "MEMORY.md", STAGING)
+    now = kept("search", "staging port").out
+    assert now.index("6000") < now.index("~~Staging")
+    assert "before: MEMORY.md#L4" in now
+    assert "until 2026-01-03, then MEMORY.md#L3" in now
+    then = kept("search", "staging port", "--as-of", "2025-12-24", "--json").json["results"]
+    assert [hit["citation"] for hit in then] == ["MEMORY.md#L4"]
+    assert then[0]["validity"] == {
+        "holds": True,
+        "since": None,
+        "until": "2026-01-03",
+        "was": None,
+        "checked": None,
+        "replacedBy": "MEMORY.md#L3",
+        "before": [],
+    }
+
+
+def test_a_struck_line_is_grey_on_a_terminal(environment, workspace):
+    write_file(workspace / "MEMORY.md", STAGING)
+    shown = run_on_terminal(["search", "staging port"], {**environment, "KEPT_WORKSPACE": str(workspace)})
+    assert "\x1b[2m      - ~~Staging is on port 5433~~ (until 2026-01-03)\x1b[0m" in shown
+
+
+def test_a_hostile_day_is_an_error(kept, workspace):
+    write_file(workspace / "MEMORY.md", STAGING)
+    for day in ("2026-02-30", "nonsense", "9" * 40):
+        ended = kept("search", "staging port", "--as-of", day)
+        assert ended.code == 2, day
+        assert "is not a date" in ended.err
+
+
+def test_tidy_proposes_and_applies(kept, workspace):
+    write_file(workspace / "MEMORY.md", "# Memory\n\n- Ada lives in Kiel.\n- Bob sings.\n- Ada lives in Kiel\n")
+    listed = kept("tidy")
+    assert "1  duplicate  MEMORY.md#L5 repeats MEMORY.md#L3." in listed.out
+    assert kept("tidy", "--apply", "7").code == 2
+    assert kept("tidy", "--apply", "1").out == "Applied 1 proposal.\n"
+    assert (workspace / "MEMORY.md").read_text() == "# Memory\n\n- Ada lives in Kiel.\n- Bob sings.\n"
+    assert kept("tidy", "--json").json == {"proposals": [], "model": None, "degraded": []}
+    assert kept("tidy", "--apply", "1").code == 2

@@ -1,0 +1,157 @@
+"""Replacing a fact: the old line stays, struck through and dated, and nothing changes if the citation is wrong."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from kept.errors import CitationMismatch, KeptError, NoteNotFound, PathRefused, UsageError
+from kept.testing import FrozenClock
+from kept.workspace.replacement import old_value
+from tests.support.files import write_file
+
+NOW = dt.datetime(2026, 11, 3, 9, 30).astimezone()
+
+
+@pytest.fixture
+def notes(memory, workspace):
+    write_file(workspace / "MEMORY.md", "# Memory\n\n- Staging is on port 5433.\n- Ada lives in Kiel.\n")
+    return memory(clock=FrozenClock(NOW))
+
+
+def test_the_new_line_goes_above_the_old_one(notes, workspace):
+    written = notes.add("Staging is on port 6000", replaces="MEMORY.md#L3")
+    assert (workspace / "MEMORY.md").read_text() == (
+        "# Memory\n\n- Staging is on port 6000 (since 2026-11-03, was 5433)\n"
+        "- ~~Staging is on port 5433.~~ (until 2026-11-03)\n- Ada lives in Kiel.\n"
+    )
+    assert (written.citation, written.replaced) == ("MEMORY.md#L3", "MEMORY.md#L4")
+
+
+def test_a_date_in_the_text_is_the_day_of_the_change(notes, workspace):
+    notes.add("Staging is on port 6000 (since 2026-10-01)", replaces="MEMORY.md:3")
+    text = (workspace / "MEMORY.md").read_text()
+    assert "- Staging is on port 6000 (since 2026-10-01, was 5433)\n" in text
+    assert "- ~~Staging is on port 5433.~~ (until 2026-10-01)\n" in text
+
+
+def test_a_fact_of_a_daily_note_is_replaced_by_one_in_todays(notes, workspace):
+    write_file(workspace / "memory/2026-10-01.md", "# 2026-10-01\n\n## 10:00\n\nBackups run at three.\n")
+    written = notes.add("Backups run at four.", replaces="memory/2026-10-01.md#L1-L5")
+    assert written.path == "memory/2026-11-03.md"
+    assert written.replaced == "memory/2026-10-01.md#L5"
+    assert "~~Backups run at three.~~ (until 2026-11-03)" in (workspace / "memory/2026-10-01.md").read_text()
+    assert "Backups run at four. (since 2026-11-03, was three)" in (workspace / written.path).read_text()
+
+
+def test_a_line_that_was_added_a_moment_ago_gets_the_marks(notes, workspace):
+    added = notes.add("Staging is on port 6000", to="memory")
+    assert [(fact.relation, fact.citation) for fact in added.near] == [("changes", "MEMORY.md#L3")]
+    written = notes.add("Staging is on port 6000", replaces=added.near[0].reference)
+    assert (workspace / "MEMORY.md").read_text().count("6000") == 1
+    assert written.citation == added.citation
+
+
+def test_line_ends_and_rows_and_wrapped_items_stay_as_they_are(notes, workspace):
+    write_file(workspace / "memory/a.md", "| host | port |\r\n|---|---|\r\n| db | 5433 |\r\n\r\n- Long\r\n  item\r\n")
+    notes.add("| db | 6000 |", replaces="memory/a.md#L3")
+    notes.add("Short item", replaces="memory/a.md#L6-L7")
+    assert (workspace / "memory/a.md").read_bytes().decode() == (
+        "| host | port |\r\n|---|---|\r\n| db | 6000 (since 2026-11-03, was 5433) |\r\n"
+        "| ~~db~~ | ~~5433~~ (until 2026-11-03) |\r\n\r\n"
+        "- Short item (since 2026-11-03, was Long)\r\n- ~~Long~~\r\n  ~~item~~ (until 2026-11-03)\r\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("citation", "error"),
+    [
+        ("MEMORY.md", UsageError),
+        ("MEMORY.md#L0", CitationMismatch),
+        ("MEMORY.md#L1", CitationMismatch),
+        ("MEMORY.md#L2", CitationMismatch),
+        ("MEMORY.md#L3-L4", CitationMismatch),
+        ("MEMORY.md#L99", CitationMismatch),
+        ("MEMORY.md#L3@00000000", CitationMismatch),
+        ("MEMORY.md#L5", CitationMismatch),
+        ("memory/none.md#L1", NoteNotFound),
+        ("../MEMORY.md#L3", PathRefused),
+        ("sessions/a.jsonl#L1", PathRefused),
+    ],
+)
+def test_a_citation_of_anything_else_changes_nothing(notes, workspace, citation, error):
+    note = workspace / "MEMORY.md"
+    note.write_text(note.read_text() + "- ~~Bob lives in Bonn.~~ (until 2025-01-01)\n")
+    before = {file: file.read_bytes() for file in workspace.rglob("*.md")}
+    with pytest.raises(error) as caught:
+        notes.add("Staging is on port 6000", replaces=citation)
+    assert type(caught.value) is error
+    assert "\n" not in caught.value.message
+    assert {file: file.read_bytes() for file in workspace.rglob("*.md")} == before
+
+
+def test_several_lines_and_earlier_days_are_refused(notes, workspace):
+    for text in ("One\nTwo", "  "):
+        with pytest.raises(KeptError):
+            notes.add(text, replaces="MEMORY.md#L3")
+    notes.add("Staging is on port 6000", replaces="MEMORY.md#L3")
+    with pytest.raises(UsageError, match="holds since 2026-11-03"):
+        notes.add("Staging is on port 1 (since 2020-01-01)", replaces="MEMORY.md#L3")
+
+
+def test_a_tool_replaces_nothing_in_files_of_the_person_and_nobody_in_extra_paths(memory, workspace, tmp_path):
+    write_file(workspace / "USER.md", "- Ada likes tea.\n")
+    write_file(tmp_path / "shared/a.md", "- Ada likes tea.\n")
+    notes = memory(settings={"memory_search.extra_paths": [str(tmp_path / "shared")]})
+    with pytest.raises(PathRefused):
+        notes.add("Ada likes coffee.", replaces="USER.md#L1", by_tool=True)
+    with pytest.raises(PathRefused):
+        notes.add("Ada likes coffee.", replaces=f"{tmp_path}/shared/a.md#L1")
+    assert (workspace / "USER.md").read_text() == "- Ada likes tea.\n"
+    notes.add("Ada likes coffee.", replaces="USER.md#L1")
+    assert "~~Ada likes tea.~~" in (workspace / "USER.md").read_text()
+
+
+def test_a_repetition_is_reported_and_not_written(notes, workspace):
+    before = (workspace / "MEMORY.md").read_text()
+    for to in (None, "memory", "MEMORY.md"):
+        written = notes.add("ada lives in kiel", to=to)
+        assert (written.is_new, written.citation) == (False, "MEMORY.md#L4")
+    assert (workspace / "MEMORY.md").read_text() == before
+    assert not (workspace / "memory/2026-11-03.md").exists()
+    assert notes.add("ada lives in kiel", to="memory", again=True).is_new
+    assert notes.add("Ada lives in Kiel.", to="memory/people.md").is_new
+
+
+def test_what_ended_is_neither_repeated_nor_changed(notes):
+    notes.add("Staging is on port 6000", replaces="MEMORY.md#L3")
+    written = notes.add("Staging is on port 5433.", to="memory")
+    assert written.is_new
+    assert [fact.citation for fact in written.near] == ["MEMORY.md#L3"]
+
+
+def test_other_subjects_are_left_alone(notes):
+    for text in ("Bob lives in Kiel.", "Ada lives.", "Production is on port 5433.", "A walk in the park."):
+        assert notes.add(text).near == (), text
+
+
+def test_with_an_open_index_every_note_is_compared(notes, workspace):
+    write_file(workspace / "memory/infra.md", "# Infra\n\n- The cache is in Frankfurt.\n")
+    notes.search("cache")
+    written = notes.add("The cache is in Paris.")
+    assert [(fact.relation, fact.citation) for fact in written.near] == [("changes", "memory/infra.md#L3")]
+    assert not notes.add("The cache is in Frankfurt").is_new
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "value"),
+    [
+        ("Staging is on port 5433.", "Staging is on port 6000", "5433"),
+        ("Ada lives in Kiel (Germany)", "Ada lives in Bonn", "Kiel Germany"),
+        ("Use tabs", "Indent by two spaces", "Use tabs"),
+        ("The same", "The same", "The same"),
+    ],
+)
+def test_the_old_value_is_what_differs(old, new, value):
+    assert old_value(old, new) == value
