@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Sequence
 from contextlib import aclosing
 
-from kept.agent.services import ModelAnswer
+from kept.agent.answer import ModelAnswer
 from kept.context.fence import clean_line, make_fence
 from kept.llm.base import ChatModel, ChatRequest, Turn
 from kept.prompts import get_prompt

@@ -15,9 +15,9 @@ from kept.errors import EmptyQuery, KeptError
 from kept.limits import estimate_tokens
 from kept.memory import MOST_RESULTS, Memory
 from kept.records import Hit, SeenTail, parse_citation
-from kept.search.repetitions import content_words
 from kept.sessions.echoes import RECALLED
 from kept.values import frozen
+from kept.words.stopwords import content_words
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import INFORMING, INSTRUCTING
 

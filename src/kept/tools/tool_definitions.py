@@ -231,6 +231,8 @@ WRITE_OUTPUT: Schema = closed(
         "replaced": or_null(text("Citation of the line that was struck through.")),
         "near": many(_NEAR, "Lines that the text repeats or seems to change."),
         "degraded": many({"type": "string"}, "Reasons why the history lacks this change; usually empty."),
+        "review": or_null(text("Id of the change in the review, if a person reviews it.")),
+        "isProposed": {**_FLAG, "description": "True if nothing was written yet: a person has to accept it first."},
     }
 )
 # The status grows with Kept, so this schema is open and names only what a program may rely on.
@@ -400,8 +402,8 @@ TOOLS: tuple[Tool, ...] = (
             "It goes to today's log by default, to 'memory' if it should always be known, or to a note below memory/ "
             "by its path. In the memory of a project, log and 'memory' are the project's own; give project 'none' for "
             "what matters in other projects too. "
-            "Files with the user's own instructions (SOUL.md, AGENTS.md, USER.md) cannot be written: ask the user to "
-            "change them. Never write down passwords or keys. "
+            "A text for files with the user's own instructions (SOUL.md, AGENTS.md, USER.md) is only proposed to the "
+            "user, who may accept it; the answer says so. Never write down passwords or keys. "
             "Returns the citation of the new lines; the next search finds them."
         ),
         parameters=closed(
