@@ -1,38 +1,44 @@
-"""Learn the confidence that a query has an answer, and print the results on held-out sets.
+"""Learn the confidence in hits, and print the results on held-out sets.
 
-    python -m benchmarks.calibration SET… [--queries N]
+    python -m benchmarks.calibration SET… [--queries N] [--words] [--cache FILE] [--padding SET…]
 
-Ask each set its own questions, questions of the other sets, and two to twelve random words of its own vocabulary. A
-logistic model separates the questions whose answer is among the first ten from the rest. Every line is held out: a set
-is judged by a model of the other sets. The last lines are learned from everything, with the same weight for each set;
-`kept/search/weights.py` has them, rounded. A set in a script without spaces is judged but not learned from: to the
-built-in embedder all its texts are similar.
+Ask each set its own questions, questions of the other sets, and three to twelve random words of its own vocabulary.
+Logistic models learn whether the answer is among the first ten hits, in a small and in a large memory, and whether it
+is the first hit. Every line of the table is held out: a set is judged by models of the other sets. The last lines are
+learned from everything, with the same weight for each set; `kept/search/weights.py` has them, rounded. Queries in a
+script without spaces are left out. `SET@5` asks memories of five notes each, `SET+3000` adds 3,000 notes of the sets
+in `--padding`; a set of another size is held out together with its original. `--words` searches without vectors.
+`--cache` keeps the signals for another run.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import pickle
 import random
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from benchmarks.ranking import documents_of
-from kept.bench.dataset import BenchSet, read_set
+from benchmarks.resize import read_sized_set
+from kept.bench.dataset import BenchSet
 from kept.bench.layout import BenchGroup, lay_out
 from kept.bench.measurement import sample
 from kept.bench.threshold import _short_word, _vocabulary, make_foreign_queries, make_random_queries
 from kept.config import load_config
 from kept.memory import Memory
-from kept.records import Filter
+from kept.records import LIKELY_FROM, STRONG_FROM, Filter
 from kept.search.candidates import gather_pool
+from kept.search.confidence import Signals, estimate_confidence, read_signals
 from kept.search.pipeline import embed_query
 from kept.search.query import parse_query
-from kept.search.scores import Signals, estimate_confidence, fuse_pool, read_signals, vector_share
-from kept.search.weights import ConfidenceModel
-from kept.words.segment import is_unspaced
+from kept.search.scores import fuse_pool, vector_share
+from kept.search.weights import ConfidenceModel, ConfidenceModels
 
 NONSENSE = 120
 LENGTHS = (2, 8, 12)
@@ -40,25 +46,39 @@ MOST_GROUPS = 40
 """Maximum number of groups to ask, for a set with hundreds of small memories."""
 RIDGE = 1.0
 WEIGHTS = {"answer": 2.0, "random": 0.7, "foreign": 1.0, "length": 0.3}
-THRESHOLDS = (0.20, 0.25, 0.30, 0.35)
+SMALL_BOUND, LARGE_BOUND = -1.0, -0.25
+"""Logits of the bound between weak and likely. Chosen on held-out sets; an answer in a small memory costs more."""
 
 
 @dataclass
 class Asked:
+    """Signals of a query, and what its first ten hits are worth."""
+
     set: str
     kind: str
-    signs: Signals
+    signals: Signals
     vector_share: float
-    answer: float
-    """Score of the best hit that answers, divided by the best score; 0 if none of the first ten answers."""
+    ratios: list[float]
+    """Score of each of the first ten hits, divided by the first."""
+    rights: list[bool]
+
+    @property
+    def is_answered(self) -> bool:
+        return any(self.rights)
+
+    @property
+    def is_right(self) -> bool:
+        return self.rights[:1] == [True]
 
 
 # asking
 
 
-def gather(bench: BenchSet, others: Sequence[BenchSet], limit: int | None) -> Iterator[Asked]:
+def gather(bench: BenchSet, others: Sequence[BenchSet], limit: int | None, *, words_only: bool) -> Iterator[Asked]:
+    settings = {"memory_search.provider": "none"} if words_only else {}
     with tempfile.TemporaryDirectory() as home:
-        groups = lay_out(bench, load_config(home=home, workspace=home).config, home)
+        config = load_config(home=home, workspace=home, settings=settings, environ={}).config
+        groups = lay_out(bench, config, home)
         names = [*groups][:: max(1, len(groups) // MOST_GROUPS)]
         for name, questions in _questions(bench, others, names, limit).items():
             with Memory(groups[name].config) as memory:
@@ -92,83 +112,135 @@ def _ask(memory: Memory, group: BenchGroup, name: str, kind: str, text: str, wan
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
     with memory.index_service.inspecting() as (index, _), index.reading():
         pool = gather_pool(index, vector, query, settings, Filter())
-    ranked = fuse_pool(pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000), settings, vector)
-    best = max((one.relevance for one in ranked), default=0.0)
-    answers = [one for one in ranked[:10] if documents_of(group, pool.chunks[one.candidate.row]) & wanted]
-    answer = max((one.relevance / best for one in answers), default=0.0) if best else 0.0
-    signs = read_signals(ranked, pool.terms, passages=pool.passages)
-    return Asked(name, kind, signs, vector_share(settings, vector), answer)
+    candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
+    ranked = fuse_pool(candidates, settings, vector)
+    hits = ranked[:10]
+    return Asked(
+        name,
+        kind,
+        read_signals(ranked, pool.terms, passages=pool.passages),
+        vector_share(settings, vector),
+        [hit.score / (hits[0].score or 1.0) for hit in hits],
+        [bool(documents_of(group, pool.chunks[hit.candidate.row]) & wanted) for hit in hits],
+    )
 
 
 # learning
 
 
-def _row(signs: Signals, *, meaning: bool) -> list[float]:
-    return [signs.share, float(np.log1p(signs.together)), *([signs.meaning or 0.0] if meaning else [])]
+def learn(asked: Sequence[Asked]) -> ConfidenceModels:
+    """Fit the models. Queries of which a passage has all words, or none, are graded by rules and teach `right` only."""
+    usable = [query for query in asked if query.signals.runs is None]
+    between = [query for query in usable if query.signals.share > 0 and not query.signals.has_all_words]
+    between = [query for query in between if query.kind != "answer" or query.is_answered]
+    sized = fit(between, lambda query: query.kind == "answer", _row_by_size)
+    half = (len(sized) - 2) // 2
+    small, large = sized[:half], sized[half : 2 * half]
+    shift = math.log(LIKELY_FROM / (1 - LIKELY_FROM))
+    right = fit(usable, lambda query: query.is_right, lambda signals: [*signals.features, signals.smallness])
+    return ConfidenceModels(
+        small=ConfidenceModel(sized[-1] + shift - SMALL_BOUND, *small),
+        large=ConfidenceModel(sized[-1] + sized[-2] + shift - LARGE_BOUND, *large),
+        right=ConfidenceModel(right[-1], *right[:-2]),
+        smallness=right[-2],
+    )
 
 
-def learn(asked: Sequence[Asked], *, meaning: bool) -> ConfidenceModel:
-    """Fit the model with Newton's method, without queries of which a passage has every word: they are never refused."""
-    usable = [one for one in asked if not one.signs.has_all_words and (one.kind != "answer" or one.answer)]
-    matrix = np.array([_row(one.signs, meaning=meaning) for one in usable])
-    target = np.array([float(one.kind == "answer") for one in usable])
+def _row_by_size(signals: Signals) -> list[float]:
+    size, features = signals.size, signals.features
+    return [*((1 - size) * figure for figure in features), *(size * figure for figure in features), size]
+
+
+def fit(
+    asked: Sequence[Asked], target_of: Callable[[Asked], bool], row_of: Callable[[Signals], list[float]]
+) -> list[float]:
+    """Return the coefficients of a logistic model and its constant, by Newton's method with a ridge."""
+    matrix = np.array([row_of(query.signals) for query in asked])
+    target = np.array([float(target_of(query)) for query in asked])
     sizes: dict[tuple[str, str], int] = {}
-    for one in usable:
-        sizes[one.set, one.kind] = sizes.get((one.set, one.kind), 0) + 1
-    weight = np.array([100 * WEIGHTS[one.kind] / sizes[one.set, one.kind] for one in usable])
+    for query in asked:
+        sizes[query.set, query.kind] = sizes.get((query.set, query.kind), 0) + 1
+    weight = np.array([100 * WEIGHTS[query.kind] / sizes[query.set, query.kind] for query in asked])
     mean, scale = matrix.mean(axis=0), matrix.std(axis=0) + 1e-9
     matrix = np.c_[(matrix - mean) / scale, np.ones(len(matrix))]
-    held = RIDGE * np.diag([1.0] * len(mean) + [0.0])
-    found = np.zeros(matrix.shape[1])
+    ridge = RIDGE * np.diag([1.0] * len(mean) + [0.0])
+    fitted = np.zeros(matrix.shape[1])
     for _ in range(60):
-        chance = 1 / (1 + np.exp(-matrix @ found))
-        curve = (matrix * (weight * chance * (1 - chance))[:, None]).T @ matrix + held
-        step = np.linalg.solve(curve, matrix.T @ (weight * (target - chance)) - held @ found)
-        found = found + step
+        chance = 1 / (1 + np.exp(-matrix @ fitted))
+        curve = (matrix * (weight * chance * (1 - chance))[:, None]).T @ matrix + ridge
+        step = np.linalg.solve(curve, matrix.T @ (weight * (target - chance)) - ridge @ fitted)
+        fitted = fitted + step
         if np.abs(step).max() < 1e-6:
             break
-    factors = found[:-1] / scale
-    base = float(found[-1] - factors @ mean)
-    return ConfidenceModel(base, *(round(float(one), 2) for one in factors))
+    factors = fitted[:-1] / scale
+    return [round(float(factor), 2) for factor in factors] + [round(float(fitted[-1] - factors @ mean), 2)]
 
 
 # judging
 
-
-def sure(one: Asked, chance: ConfidenceModel, *, meaning: bool) -> float:
-    signs = one.signs if meaning else replace(one.signs, meaning=None)
-    return estimate_confidence(signs, vector_share=one.vector_share, model=chance)
-
-
-def report(name: str, asked: Sequence[Asked], chance: ConfidenceModel, *, meaning: bool) -> None:
-    scores = [(one, sure(one, chance, meaning=meaning)) for one in asked]
-    cells = []
-    for least in THRESHOLDS:
-        lost = [score * one.answer < least for one, score in scores if one.answer]
-        refused = (
-            np.mean([score < least for one, score in scores if one.kind == kind] or [np.nan])
-            for kind in ("foreign", "random", "length")
-        )
-        cells.append(f"{least:.2f}: lost {np.mean(lost):.2f}, refused " + " ".join(f"{one:.2f}" for one in refused))
-    print(f"{name:<20}", " | ".join(cells), flush=True)
+HEADER = (
+    f"{'set':<20} lost  foreign random length | strong      likely      weak: first hits that are right, of how many"
+)
 
 
-def main(folders: Sequence[str], limit: int | None) -> None:
-    sets = [read_set(folder) for folder in folders]
-    asked = [one for bench in sets for one in gather(bench, [other for other in sets if other is not bench], limit)]
-    taught = [bench.name for bench in sets if not any(is_unspaced(sign) for sign in bench.queries[0].text)]
-    print("refused: questions of other sets; three to six random words; two, eight or twelve random words")
-    for meaning, title in ((True, "WITH_MEANING"), (False, "WORDS_ONLY")):
-        for bench in sets:
-            own = [one for one in asked if one.set == bench.name]
-            others = [one for one in asked if one.set in taught and one.set != bench.name]
-            report(bench.name, own, learn(others, meaning=meaning), meaning=meaning)
-        print(f"{title} = {learn([one for one in asked if one.set in taught], meaning=meaning)}", flush=True)
+def report(name: str, asked: Sequence[Asked], models: ConfidenceModels) -> None:
+    scores = [
+        (query, estimate_confidence(query.signals, vector_share=query.vector_share, models=models)) for query in asked
+    ]
+    lost = [not _is_found(query, score) for query, score in scores if query.kind == "answer" and query.is_answered]
+    refused = [
+        np.mean([score < LIKELY_FROM for query, score in scores if query.kind == kind] or [np.nan])
+        for kind in ("foreign", "random", "length")
+    ]
+    firsts = [(query.is_right, score) for query, score in scores if query.kind == "answer"]
+    bounds = ((STRONG_FROM, 1.01), (LIKELY_FROM, STRONG_FROM), (-1.0, LIKELY_FROM))
+    grades = [[right for right, score in firsts if least <= score < most] for least, most in bounds]
+    shares = "  ".join(f"{np.mean(rights or [np.nan]):4.2f} of {len(rights):<4}" for rights in grades)
+    cells = "   ".join(f"{share:4.2f}" for share in refused)
+    print(f"{name:<20} {np.mean(lost or [np.nan]):4.2f}  {cells}   | {shares}", flush=True)
+
+
+def _is_found(query: Asked, score: float) -> bool:
+    graded = zip(query.ratios, query.rights, strict=True)
+    return any(right and min(score, STRONG_FROM) * ratio >= LIKELY_FROM for ratio, right in graded)
+
+
+def _original(name: str) -> str:
+    return name.partition("@")[0].partition("+")[0]
+
+
+def _unrelated(bench: BenchSet, sets: Sequence[BenchSet]) -> list[BenchSet]:
+    """Return the sets that have none of this set's notes. Questions of one can be foreign to the other."""
+    texts = {document.text for document in bench.documents}
+    others = (other for other in sets if _original(other.name) == other.name != _original(bench.name))
+    return [other for other in others if texts.isdisjoint(document.text for document in other.documents)]
+
+
+def main(options: argparse.Namespace) -> None:
+    cache, words_only = options.cache, options.words
+    sets = [read_sized_set(text, options.padding) for text in options.sets]
+    if cache and cache.exists():
+        asked = pickle.loads(cache.read_bytes())
+    else:
+        asked = [
+            query
+            for bench in sets
+            for query in gather(bench, _unrelated(bench, sets), options.queries, words_only=words_only)
+        ]
+        if cache:
+            cache.write_bytes(pickle.dumps(asked))
+    print(HEADER)
+    for bench in sets:
+        others = [query for query in asked if _original(query.set) != _original(bench.name)]
+        report(bench.name, [query for query in asked if query.set == bench.name], learn(others))
+    print(f"{'WORDS_ONLY' if words_only else 'WITH_MEANING'} = {learn(asked)}")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Learn the confidence that a query has an answer.")
+    parser = argparse.ArgumentParser(description="Learn the confidence in hits.")
     parser.add_argument("sets", nargs="+")
     parser.add_argument("--queries", type=int, default=150, help="maximum number per set")
-    chosen = parser.parse_args()
-    main(chosen.sets, chosen.queries)
+    parser.add_argument("--words", action="store_true", help="search without vectors")
+    parser.add_argument("--cache", type=Path, metavar="FILE", help="keep the signals, or read them")
+    parser.add_argument("--padding", nargs="*", default=[], help="sets to take further notes from")
+    main(parser.parse_args())

@@ -5,8 +5,8 @@
 
 Neither has a threshold. By vectors alone, a document has one vector. A model is a name of `kept models`, of which all
 but the built-in one are read from --models-folder, perhaps with settings of `memory_search.local`:
-bge-small-en:max_tokens=128. The share of `multilingual` is that of its table in a query. CPU time is that of this
-process.
+bge-small-en:max_tokens=128. The share of `multilingual` is that of its table in a query, with --fused; by vectors alone
+both halves count the same. CPU time is that of this process.
 """
 
 from __future__ import annotations

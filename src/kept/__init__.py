@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kept.app import open_model
     from kept.config import LoadedConfig, load_config
     from kept.errors import KeptError
+    from kept.forgetting.places import ForgetPlan, Place
+    from kept.forgetting.receipt import ForgetReceipt
     from kept.history.note_change import NoteChange
     from kept.history.undo import UndoResult
     from kept.live import LiveIndex, LiveState
@@ -57,6 +59,8 @@ __all__ = [
     "CompactionResult",
     "FactValidity",
     "FileSummary",
+    "ForgetPlan",
+    "ForgetReceipt",
     "Hit",
     "Inbound",
     "KeptError",
@@ -73,6 +77,7 @@ __all__ = [
     "Notice",
     "Occurrence",
     "Passage",
+    "Place",
     "Preview",
     "Reply",
     "ReplyDelta",
@@ -122,6 +127,9 @@ _HOMES = {
     "Listing": "kept.records",
     "NearFact": "kept.records",
     "NoteLink": "kept.records",
+    "ForgetPlan": "kept.forgetting.places",
+    "ForgetReceipt": "kept.forgetting.receipt",
+    "Place": "kept.forgetting.places",
     "NoteLinks": "kept.records",
     "Occurrence": "kept.records",
     "Passage": "kept.records",

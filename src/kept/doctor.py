@@ -14,22 +14,24 @@ from typing import Any
 
 from kept.clock import Clock
 from kept.config import Config, LoadedConfig
+from kept.config.agent_paths import GATEWAY_LOCK
 from kept.config.agents import agents_sharing_workspace
 from kept.durable import DAMAGED_ENDING, Fault, claimed, count_set_aside
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
 from kept.history.history_check import check_history, repair_history
 from kept.indexing.batch_book import BatchBookFile
-from kept.indexing.sources import scan_transcripts
+from kept.indexing.sources import find_copies, scan_transcripts
 from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
 from kept.memory import Memory
 from kept.records import Progress
-from kept.responder.inbox import GATEWAY_LOCK, Inbox
+from kept.responder.inbox import Inbox
 from kept.sessions.transcript import Transcript, faults_of
 from kept.sqlite import checksum_vfs, database_files
 from kept.store.integrity import check_index
 from kept.values import frozen
 from kept.workspace.daily import get_daily_notes
 from kept.workspace.survey import survey_workspace
+from kept.workspace.synchronised import find_synchronised
 
 _TRANSCRIPTS_NAMED = 5
 _REBUILD = "repair the index, or rebuild it from the notes; embeddings are kept"
@@ -57,12 +59,14 @@ def examine(memory: Memory) -> list[Check]:
     examinations = (
         _workspace,
         _permissions,
+        _machine,
         _integrity,
         _freshness,
         _unindexed,
         _sessions,
         _receipts,
         _records,
+        _forgetting,
         _history,
     )
     if not os.path.isdir(memory.workspace.root):  # an index that is missing too is not created for it
@@ -103,6 +107,7 @@ def repair(memory: Memory, before: list[Check], *, progress: Progress | None = N
         "integrity": lambda: memory.index_service.mend(progress=progress),
         "sessions": lambda: _repair_last_lines(memory),
         "records": lambda: mend_faults(memory.config, memory.clock),
+        "forgetting": memory.finish_forget,
         "history": lambda: repair_history(memory.history),
         "freshness": lambda: memory.sync(force=_has_hidden_changes(memory), progress=progress),
     }
@@ -186,6 +191,19 @@ def _freshness(memory: Memory) -> Iterator[Check]:
         yield Check("notes", False, f"{problem.path}: {problem.reason}")
     for path, reason in warnings:
         yield Check("notes", True, f"{path}: {reason}")
+    for copy in find_copies(scan, memory.workspace, memory.settings):
+        yield Check("notes", True, f"{copy.path}: {copy.reason}", warning=True)
+
+
+def _machine(memory: Memory) -> Iterator[Check]:
+    """Report an index in a folder that is synchronised: SQLite files that two machines write get damaged."""
+    path = os.path.realpath(memory.index_service.path)
+    folder = find_synchronised(path, workspace=memory.workspace.root)
+    if folder:
+        detail = f"The index is in {folder}, which other machines may have too: each needs an index of its own."
+        yield Check("machine", True, detail, "keep the home elsewhere: --home or KEPT_HOME", warning=True)
+    else:
+        yield Check("machine", True, "the index is on this machine only, not among the notes")
 
 
 def _unindexed(memory: Memory) -> Iterator[Check]:
@@ -273,6 +291,12 @@ def _records(memory: Memory) -> Iterator[Check]:
         quarantined = count_quarantined(memory.config)
         set_aside = "; ".join(f"{count} lines were moved to {path}" for path, count in quarantined.items())
         yield Check("records", True, set_aside or "inbox, ledgers and batches, all readable")
+
+
+def _forgetting(memory: Memory) -> Iterator[Check]:
+    """Report a forget that was interrupted. Its journal has the words in clear until it is finished."""
+    if os.path.exists(memory.config.paths.forgetting):
+        yield Check("forgetting", False, "A forget was interrupted, or waits for a gateway to stop.", "finish it")
 
 
 def _history(memory: Memory) -> Iterator[Check]:

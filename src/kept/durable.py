@@ -24,7 +24,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import BinaryIO, ClassVar
 
 from kept.errors import LockBusy, LockMissing, WorkspaceError, WriteFailed
 from kept.values import frozen
@@ -33,6 +33,9 @@ from kept.values import frozen
 
 OPEN_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 """Flags to open a folder for looking up and changing names, on Linux without the right to list them."""
+
+_ZEROS = 1 << 20
+"""Bytes that are overwritten at once."""
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -49,6 +52,34 @@ def write_atomic(path: str, data: bytes, *, dir_fd: int | None = None, mtime_ns:
             _remove_quietly(temporary, folder)
             raise
         sync_folder(folder)
+
+
+@contextmanager
+def replacing(path: str) -> Iterator[BinaryIO]:
+    """Yield a file to write. At the end of the block it replaces ``path`` atomically; after an error it is removed.
+
+    Like `write_atomic`, for more than fits into memory.
+    """
+    name = os.path.basename(path)
+    with _writing_in_folder(path, None) as folder:
+        temporary = f".kept-{os.urandom(8).hex()}.tmp"
+        try:
+            with create_file(temporary, folder, _mode_of(name, folder)) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            _remove_quietly(temporary, folder)
+            raise
+        sync_folder(folder)
+
+
+def create_file(name: str, folder: int, mode: int = 0o600) -> BinaryIO:
+    """Create a file in an open folder, with this mode regardless of the umask, and return it open for writing."""
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
+    os.fchmod(handle, mode)
+    return open(handle, "wb", buffering=1 << 16)
 
 
 def append_durably(path: str, data: bytes, *, dir_fd: int | None = None, break_links: bool = False) -> None:
@@ -96,6 +127,39 @@ def cut_durably(path: str, size: int) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def replace_erasing(path: str, data: bytes, *, dir_fd: int | None = None) -> bool:
+    """Replace a file as `write_atomic` does, then overwrite what the old one had on disk with zeros.
+
+    Return False if the old file has another name (a hard link), which keeps its text.
+    """
+    with _writing_in_folder(path, dir_fd) as folder:
+        old = _open_to_erase(os.path.basename(path), folder)
+        try:
+            write_atomic(path, data, dir_fd=folder)
+            return old is None or _overwrite(old, names=0)
+        finally:
+            if old is not None:
+                os.close(old)
+
+
+def erase_file(path: str, *, dir_fd: int | None = None) -> bool:
+    """Overwrite a file with zeros and remove it. Return False if it has another name, which keeps its text."""
+    name = os.path.basename(path)
+    with _writing_in_folder(path, dir_fd) as folder:
+        old = _open_to_erase(name, folder)
+        try:
+            has_no_other_name = old is None or _overwrite(old, names=1)
+        finally:
+            if old is not None:
+                os.close(old)
+        try:
+            os.unlink(name, dir_fd=folder)
+        except FileNotFoundError:
+            return True
+        sync_folder(folder)
+    return has_no_other_name
 
 
 def sync_folder(folder: str | int) -> None:
@@ -171,6 +235,25 @@ def _write_all(handle: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]
+
+
+def _open_to_erase(name: str, folder: int) -> int | None:
+    """Open a file to overwrite it, or return None if there is none or it is read-only: then it is only unlinked."""
+    try:
+        return os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return None
+
+
+def _overwrite(handle: int, *, names: int) -> bool:
+    """Overwrite a file with zeros, unless it has more names than ``names``. Return whether it was done."""
+    state = os.fstat(handle)
+    if not stat.S_ISREG(state.st_mode) or state.st_nlink > names:
+        return False
+    for start in range(0, state.st_size, _ZEROS):
+        os.pwrite(handle, bytes(min(_ZEROS, state.st_size - start)), start)
+    os.fsync(handle)
+    return True
 
 
 def _mode_of(name: str, folder: int) -> int:

@@ -24,6 +24,9 @@
     │   ├── ReviewFull          too many changes wait for review
     │   ├── LockMissing         the folder or file to lock does not exist
     │   └── LockBusy            another process held the lock until the timeout
+    ├── ForgetFailed            a forget could not be planned or finished
+    │   ├── ForgetTooMuch       it would remove a large part of the memory, and needs consent to that
+    │   └── ForgetChanged       the places are not those that were confirmed
     ├── ForkedWhileBusy         a child process in which SQLite would hang
     ├── StoreError              the search index (derived: never a reason to lose a note)
     │   ├── StoreDamaged
@@ -60,6 +63,10 @@
     │   ├── NotSent             the reply certainly did not leave; sending it again is safe
     │   └── DeliveryRefused     the reply did not leave and never will
     ├── ServiceError            the system's service manager could not be used
+    ├── ArchiveError            an archive of `kept export`
+    │   ├── ArchiveRefused      not such an archive, or one that was made to do harm
+    │   ├── ArchiveDamaged      truncated, or with a checksum that does not match
+    │   └── ArchiveIncomplete   an archive that it builds on is missing
     └── SessionError
         ├── SessionNotFound
         ├── SessionAmbiguous    an id prefix that matches more than one session
@@ -210,6 +217,20 @@ class LockBusy(WorkspaceError):
     def __init__(self, message: str, *, path: str = "", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.path = path
+
+
+class ForgetFailed(KeptError):
+    code = "forget_failed"
+
+
+class ForgetTooMuch(ForgetFailed):
+    code = "forget_too_much"
+    default_hint = "Name it more exactly, or use --all if all of it should go."
+
+
+class ForgetChanged(ForgetFailed):
+    code = "forget_changed"
+    default_hint = "Look at the places again, and confirm those."
 
 
 class ForkedWhileBusy(KeptError):
@@ -393,6 +414,25 @@ class ServiceError(KeptError):
     code = "service"
 
 
+class ArchiveError(KeptError):
+    code = "archive"
+
+
+class ArchiveRefused(ArchiveError):
+    code = "archive_refused"
+    default_hint = "Nothing was changed. Name an archive that 'kept export' made."
+
+
+class ArchiveDamaged(ArchiveError):
+    code = "archive_damaged"
+    default_hint = "Nothing was changed. 'kept verify ARCHIVE' lists the damage; use another copy."
+
+
+class ArchiveIncomplete(ArchiveError):
+    code = "archive_incomplete"
+    default_hint = "Nothing was changed. Put it beside this one, or name it with --base."
+
+
 class SessionError(KeptError):
     code = "session"
 
@@ -473,6 +513,9 @@ STATUSES: dict[type[KeptError], ErrorStatus] = {
     NoteTooLarge: ErrorStatus(8, 413, _INVALID_PARAMS),
     WriteFailed: ErrorStatus(8, 503, _INTERNAL_ERROR),
     LockBusy: ErrorStatus(5, 503, _INTERNAL_ERROR),
+    ForgetFailed: ErrorStatus(8, 500, _INTERNAL_ERROR),
+    ForgetTooMuch: ErrorStatus(2, 400, _INVALID_PARAMS),
+    ForgetChanged: ErrorStatus(2, 409, _INVALID_PARAMS),
     ForkedWhileBusy: ErrorStatus(6, 500, _INTERNAL_ERROR),
     StoreError: ErrorStatus(6, 500, _INTERNAL_ERROR),
     StoreFull: ErrorStatus(6, 503, _INTERNAL_ERROR),
@@ -489,6 +532,7 @@ STATUSES: dict[type[KeptError], ErrorStatus] = {
     ModelRefused: ErrorStatus(10, 500, _INTERNAL_ERROR),
     ModelSilent: ErrorStatus(10, 500, _INTERNAL_ERROR),
     ServiceError: ErrorStatus(12, 500, _INTERNAL_ERROR),
+    ArchiveError: ErrorStatus(13, 500, _INTERNAL_ERROR),
     ChannelError: ErrorStatus(11, 500, _INTERNAL_ERROR),
     QueueFull: ErrorStatus(11, 503, _INTERNAL_ERROR),
     ConversationFull: ErrorStatus(11, 429, _INTERNAL_ERROR),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -40,6 +40,10 @@ from kept.workspace.workspace import Workspace
 if TYPE_CHECKING:
     from kept.backends.qmd import QmdWithFallback
     from kept.embedding.base import Embedder
+    from kept.forgetting.open_forgetter import MemoryParts
+    from kept.forgetting.order import ForgetStore
+    from kept.forgetting.places import ForgetPlan
+    from kept.forgetting.receipt import ForgetReceipt
     from kept.history.note_change import NoteChange
     from kept.history.note_history import HistoryRecorder, NoteHistory
     from kept.history.undo import UndoResult
@@ -226,6 +230,15 @@ class Memory:
 
         return ReviewQueue(self.config, self.workspace, self.clock)
 
+    def _find_near(self, text: str, project: str | None) -> Iterable[NearFact]:
+        """Return the lines of all notes that a text repeats or seems to change, if the index is in use already."""
+        service: IndexService | None = vars(self).get("_service")
+        if service is None or not self.settings.enabled:
+            return ()
+        from kept.indexing.near_facts import find_indexed_near
+
+        return find_indexed_near(service, text, self._view().scope(project) if project else None)
+
     @property
     def history(self) -> NoteHistory:
         """History of the notes: who changed what, when and why, and what was there before."""
@@ -299,15 +312,6 @@ class Memory:
 
         return Author(self.config.agent_id, tool="python")
 
-    def _find_near(self, text: str, project: str | None) -> Iterable[NearFact]:
-        """Return the lines of all notes that a text repeats or seems to change, if the index is in use already."""
-        service: IndexService | None = vars(self).get("_service")
-        if service is None or not self.settings.enabled:
-            return ()
-        from kept.indexing.near_facts import find_indexed_near
-
-        return find_indexed_near(service, text, self._view().scope(project) if project else None)
-
     def find_project(self, folder: str | os.PathLike[str] = ".") -> str | None:
         """Return the name of the project that a folder belongs to, by the remote of its repository, or None."""
         from kept.workspace.workspace import has_projects
@@ -356,6 +360,45 @@ class Memory:
             except (NoteNotFound, PathRefused):
                 pass
         return read_passage(self.workspace, path, start=start, lines=lines, max_bytes=max_bytes)
+
+    # forgetting
+
+    def plan_forget(
+        self,
+        query: str | None = None,
+        *,
+        session: str | None = None,
+        person: str | None = None,
+        before: When | None = None,
+        allow_all: bool = False,
+        by_tool: bool = False,
+    ) -> ForgetPlan:
+        """Return every place of something: words or a citation, a session, a person, or all before a time.
+
+        Nothing is changed. Words that are in no file are looked for by meaning; then ``ForgetPlan.by_meaning`` is set.
+        Raise ForgetTooMuch for words that are too short or in more than 100 places, unless ``allow_all`` is set.
+        ``by_tool`` leaves out files that only the person may change.
+        """
+        return self._parts().plan(
+            query, session=session, person=person, before=before, allow_all=allow_all, by_tool=by_tool
+        )
+
+    def forget(
+        self, plan: ForgetPlan, *, inbox: ForgetStore | None = None, on_step: Callable[[str], None] | None = None
+    ) -> ForgetReceipt:
+        """Remove every place of a plan from notes, conversations, the index and all other files, and search all bytes
+        for what is left. It cannot be undone. ``on_step`` is called with the name of each step before it begins."""
+        return self._parts().forget(plan, inbox=inbox, **({"on_step": on_step} if on_step else {}))
+
+    def finish_forget(self) -> ForgetReceipt | None:
+        """Finish a forget that was interrupted. Return None if there is none."""
+        return self._parts().finish()
+
+    def _parts(self) -> MemoryParts:
+        from kept.forgetting.open_forgetter import MemoryParts
+
+        self._require_open()
+        return MemoryParts(self.config, self.workspace, self.index_service, self.clock, self.search, self._own_scope())
 
     # the index
 

@@ -261,6 +261,8 @@ class Hit:
     """Words of it that stand for words of the query, such as database for databse."""
     validity: FactValidity | None = None
     """When the fact holds that matches best; None if its line does not say."""
+    further: tuple[Hit, ...] = ()
+    """Further passages of the same note, best first. A note is one hit, however many of its passages match."""
 
     @property
     def citation(self) -> str:
@@ -327,6 +329,11 @@ class SearchResult:
     dropped: tuple[Dropped, ...] = ()
     period: ListedPeriod | None = None
     """Set if the query was only a time: the hits are a list of that time, oldest first."""
+
+    @property
+    def passages(self) -> tuple[Hit, ...]:
+        """All passages in reading order: each hit, and then the further passages of its note."""
+        return tuple(passage for hit in self.hits for passage in (hit, *hit.further))
 
     @property
     def answered(self) -> Literal["yes", "unsure", "no"]:

@@ -7,18 +7,18 @@ import json
 import re
 import shutil
 import sys
-from contextlib import contextmanager
 
 import pytest
 
 from kept.agent.compaction import verify_receipt
-from kept.agent.events import Inbound, Notice
+from kept.agent.events import Notice
 from kept.config import load_config
 from kept.errors import ModelFailed
 from kept.llm.extractive import ExtractiveChat
 from kept.llm.registry import make_model
 from tests.support.agents import open_agent, reply
 from tests.support.chat_server import Breaks, Call, Fails, ModelServer, Says, anthropic_error, openai_error
+from tests.support.remote_agents import remote
 from tests.support.repository import ROOT
 from tests.support.workspaces import write_note
 
@@ -40,32 +40,6 @@ both = pytest.mark.parametrize("provider", ["anthropic", "openai"])
 def server():
     with ModelServer() as server:
         yield server
-
-
-@contextmanager
-def remote(tmp_path, server, provider, window=200_000, **settings):
-    """An agent whose model is asked over HTTP. All turns of a test share a loop, as a program's do."""
-    url = server.anthropic_url if provider == "anthropic" else server.openai_url
-    given = {
-        "provider": provider,
-        "base_url": url,
-        "name": "m",
-        "api_key": "sk-test-01234567",
-        "context_window": window,
-    }
-    config = load_config(settings={f"model.{name}": value for name, value in given.items()}).config
-    model = make_model(config.agent.model, config.keys)
-    with open_agent(tmp_path, model, **settings) as at, asyncio.Runner() as runner:
-
-        def say(text, as_id=None):
-            session = at.session().id
-            return runner.run(at.collect(session, [Inbound(as_id or f"in-{len(at.messages())}", text)]))
-
-        at.say = say
-        try:
-            yield at
-        finally:
-            runner.run(model.close())
 
 
 def purpose(request) -> str:

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.agent.test_end_to_end import remote
 from tests.support.chat_server import Call, ModelServer, Says
+from tests.support.remote_agents import remote
 from tests.support.workspaces import write_note
 
 LOOK_BACK_BLOCKS = 20

@@ -10,8 +10,11 @@ import pytest
 
 from kept.agent.agent import GAVE_UP, LAST_STEP, Agent
 from kept.agent.events import GroupLine, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
+from kept.agent.flush import Fact, select_new_facts
+from kept.agent.material import recall
 from kept.agent.session_log import SessionLog
-from kept.context.context import NO_RESULT
+from kept.config.schema import CompactionSettings, ContextSettings
+from kept.context.context import NO_RESULT, plan_budget
 from kept.durable import locked
 from kept.errors import (
     BudgetExhausted,
@@ -22,11 +25,12 @@ from kept.errors import (
     TranscriptUnwritable,
 )
 from kept.llm.base import Finished, ModelUsage, TextPart, ToolOutput, ToolUse, count_tokens
+from kept.records import SeenTail
 from kept.sessions.entries import Message, Text, Thinking, ToolCall, ToolResult
 from kept.testing import ScriptedChat, Stall
 from kept.tools import Toolbox
 from tests.support.agents import NOW, open_agent, reply, shown
-from tests.support.workspaces import write_note
+from tests.support.workspaces import open_memory, write_note
 
 SEARCH = ToolUse("t1", "memory_search", {"query": "staging port"})
 
@@ -608,3 +612,29 @@ def test_a_message_that_another_process_adds_meanwhile_is_not_added_twice(tmp_pa
         at.sessions.append_all = append_all
         log.receive([Inbound(str(number), "x") for number in (1, 2, 3)])
         assert [message.metadata["inbound"] for message in at.messages(session)] == ["1", "2", "3"]
+
+
+def write_walrus(workspace: Path, *, notes: int) -> None:
+    for number in range(notes):
+        parts = [
+            f"## Part {part}\n\n- The walrus ledger {number} is in room {part}.\n" + f"word{part} " * 60
+            for part in (1, 2, 3)
+        ]
+        write_note(workspace, f"memory/walrus-{number}.md", "\n\n".join(parts))
+
+
+@pytest.mark.parametrize(("notes", "recalled_notes"), [(1, 1), (5, 3)])
+def test_recall_takes_other_notes_first_and_then_further_passages(tmp_path, notes, recalled_notes):
+    write_walrus(tmp_path / "workspace", notes=notes)
+    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
+        budget = plan_budget(100_000, CompactionSettings(), ContextSettings())
+        material = recall(memory, ["walrus ledger"], (), seen=SeenTail("", 1), budget=budget, limit=3)
+    paths = [passage.citation.partition("#")[0] for passage in material.recalled]
+    assert (len(paths), len(set(paths))) == (3, recalled_notes)
+
+
+def test_a_fact_in_a_further_passage_of_a_note_is_not_written_again(tmp_path):
+    write_walrus(tmp_path / "workspace", notes=1)
+    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
+        facts = [Fact(f"The walrus ledger 0 is in room {room}.", 1, 1) for room in (1, 2, 3, 4)]
+        assert [fact.text[-2] for fact in select_new_facts(memory, facts)] == ["4"]

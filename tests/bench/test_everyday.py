@@ -100,10 +100,14 @@ def test_grades_mean_what_they_say_and_nothing_is_hidden(name, tmp_path, capsys)
         shares = ", ".join(f"{grade} {figures.right}/{figures.hits}" for grade, figures in measured.grades.items())
         print(f"\n{name}: first hits that are right, by grade: {shares}")
     strong, weak = measured.grades["strong"], measured.grades["weak"]
-    assert strong.right >= 0.85 * strong.hits
-    assert weak.right < 0.6 * weak.hits
+    assert strong.right >= 0.9 * strong.hits
+    assert weak.right < 0.4 * weak.hits
     ours, words = measured.summaries["kept"].figures, measured.summaries["keyword"].figures
     assert ours["recall@10"] >= words["recall@10"]
     current = next(point for point in measured.curve if point.min_score == LIKELY_FROM)
-    assert current.foreign_refused >= 0.9
-    assert current.random_refused >= 0.9
+    with capsys.disabled():
+        print(f"{name}: {current}")
+    # Questions of one to four words and nonsense of three overlap in sixty notes. There, an answer is worth more.
+    assert current.answers_lost <= 0.25
+    assert current.foreign_refused >= 0.8
+    assert current.random_refused >= 0.7

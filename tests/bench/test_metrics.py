@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from kept.bench.metrics import (
     FIGURES,
     ReturnedHit,
-    count_within,
     evaluate,
     evaluate_sessions,
     mean_figures,
     percentile,
+    share_within_tokens,
 )
 from kept.bench.threshold import Probe, ProbeSet, measure_curve
 
@@ -75,9 +75,21 @@ def test_the_eleventh_hit_is_too_late_for_ten_but_may_be_within_the_tokens():
 
 
 def test_a_hit_counts_within_the_tokens_only_if_all_of_it_fits():
-    assert count_within([hit("a", tokens=1500), hit("b", tokens=500)], 2000) == 2
-    assert count_within([hit("a", tokens=1500), hit("b", tokens=501)], 2000) == 1
+    both = {"a": 1, "b": 1}
+    assert share_within_tokens([hit("a", tokens=1500), hit("b", tokens=500)], both, 2000) == 1.0
+    assert share_within_tokens([hit("a", tokens=1500), hit("b", tokens=501)], both, 2000) == 0.5
     assert evaluate([hit("x", tokens=1999), hit("a", tokens=2)], {"a": 1})["recall@2000tok"] == 0.0
+
+
+def test_a_further_passage_counts_at_its_own_rank_and_costs_its_tokens():
+    further = (hit("b", score=0.5, tokens=900), hit("c", score=0.1, tokens=900))
+    note = ReturnedHit(frozenset({"a"}), tokens=900, score=0.9, further=further)
+    others = [hit(f"x{number}", score=0.4, tokens=10) for number in range(4)]
+    figures = evaluate([note, *others], {"a": 1, "b": 1, "c": 1})
+    assert figures["recall@1"] == pytest.approx(1 / 3), "the hit alone"
+    assert figures["recall@5"] == pytest.approx(2 / 3), "b would be second, c seventh"
+    assert figures["recall@10"] == 1.0
+    assert figures["recall@2000tok"] == pytest.approx(2 / 3), "a and b fit, c does not"
 
 
 def test_sessions_are_ranked_among_distinct_sessions():

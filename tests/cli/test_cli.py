@@ -92,10 +92,10 @@ def test_add_reads_standard_input(kept, workspace):
         "startLine": 1,
         "endLine": 2,
         "citation": "memory/x.md#L1-L2",
+        "degraded": [],
         "isNew": True,
         "replaced": None,
         "near": [],
-        "degraded": [],
         "workspaceDir": str(workspace),
     }
     assert (workspace / "memory/x.md").read_text() == "first\nsecond\n"
@@ -306,7 +306,7 @@ def test_doctor_finds_all_well_on_a_fresh_index(kept, notes):
     assert ended.code == 0
     assert ended.json["ok"] is True
     assert [check["name"] for check in ended.json["checks"]] == [
-        "workspace", "permissions", "integrity", "freshness", "sessions", "records", "history", "embedder",
+        "workspace", "permissions", "machine", "integrity", "freshness", "sessions", "records", "history", "embedder",
     ]  # fmt: skip
 
 

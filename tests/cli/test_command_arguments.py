@@ -154,7 +154,7 @@ def test_version_is_a_command_too(kept):
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("forget", "sessions delete"),
+        ("erase", "kept forget"),
         ("remove", "Notes are files"),
         ("edit", "kept config edit"),
         ("find", "kept search"),

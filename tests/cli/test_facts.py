@@ -63,7 +63,7 @@ def test_search_shows_what_held_and_when(kept, workspace):
 def test_a_struck_line_is_grey_on_a_terminal(environment, workspace):
     write_file(workspace / "MEMORY.md", STAGING)
     shown = run_on_terminal(["search", "staging port"], {**environment, "KEPT_WORKSPACE": str(workspace)})
-    assert "\x1b[2m      - ~~Staging is on port 5433~~ (until 2026-01-03)\x1b[0m" in shown
+    assert "\x1b[2mMemory: - ~~Staging is on port 5433~~ (until 2026-01-03)\x1b[0m" in shown
 
 
 def test_a_hostile_day_is_an_error(kept, workspace):

@@ -68,6 +68,20 @@ def test_a_long_passage_shows_the_lines_around_the_match(kept, terminal, workspa
     assert re.search(r"… \d+ more lines", shown)
 
 
+def test_further_passages_of_a_note_take_one_line_each_below_its_hit(kept, terminal, workspace):
+    parts = [f"## Part {part}\n\nThe walrus ledger, part {part}. " + f"word{part} " * 60 for part in range(3)]
+    write_file(workspace / "memory/walrus.md", "\n\n".join(["# Walrus", *parts]))
+    shown = kept("search", "walrus ledger").out
+    assert re.findall(r"^\d\.\d\d  (\S+)#", shown, re.M) == ["memory/walrus.md"]
+    further = re.findall(r"^      also (L\d+-L\d+)  \d\.\d\d  (Part \d): The walrus ledger", shown, re.M)
+    assert len(further) == 2
+    narrow = without_styles(run_on_terminal(["search", "walrus ledger"], terminal, columns=50))
+    assert max(map(text_width, narrow.split("\n"))) <= 50
+    (hit,) = kept("search", "walrus ledger", "--json").json["results"]
+    assert [f"L{passage['startLine']}-L{passage['endLine']}" for passage in hit["further"]] == [at for at, _ in further]
+    assert all(passage["citation"].startswith("memory/walrus.md#L") for passage in hit["further"])
+
+
 def test_citations_are_links_where_the_terminal_has_links(kept, terminal, workspace):
     linked = {**terminal, "FORCE_HYPERLINK": "1"}
     shown = run_on_terminal(["search", "utrecht"], linked)

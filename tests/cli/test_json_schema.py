@@ -24,6 +24,8 @@ from tests.support.json_schema import SCHEMA, check
 SNAKE_CASE = ("config show", "bench")
 """Documented with the names of the settings and figures, which programs rely on."""
 SHARED = {
+    "furtherPassage",
+    "scoreParts",
     *(
         "hit",
         "occurrence",
@@ -42,7 +44,7 @@ SHARED = {
         "settingRow",
         "settingChange",
     ),
-    *("syncReport", "error", "agent"),
+    *("syncReport", "error", "agent", "problem", "originSession", "forgetReceipt"),
 }
 """Parts of the output of several commands."""
 
@@ -67,6 +69,8 @@ def session(home: Path, workspace: Path) -> str:
         "# Memory\n\n- Ada keeps the #light/house at Skerry. See [[ideas]] and [[nowhere]].\n",
     )
     write_file(workspace / "memory/ideas.md", "---\ntitle: Ideas\n---\nA lighthouse for bees.\n")
+    parts = "\n\n".join(f"## Part {part}\n\nThe walrus ledger. " + f"word{part} " * 60 for part in range(3))
+    write_file(workspace / "memory/walrus.md", parts)
     write_file(workspace / "memory/2026-03-02.md", "# 2026-03-02\n\n## 09:30\n\nStaging moved to port 5433.\n")
     write_file(workspace.parent / "set/corpus.jsonl", '{"id": "d1", "text": "Ada keeps the lighthouse."}\n')
     write_file(workspace.parent / "set/queries.jsonl", '{"id": "q1", "text": "who keeps it?", "category": "c"}\n')
@@ -105,6 +109,7 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("index --dry-run", ["index", "--dry-run"]),
         ("search", ["search", "lighthouse", "--min-score", "0"]),
         ("search", ["search", "lighthouse", "--explain", "--source", "sessions"]),
+        ("search", ["search", "walrus ledger", "--explain"]),
         ("search", ["search", "2026-03-02"]),
         ("get", ["get", "MEMORY.md"]),
         ("list", ["list", "--source", "all"]),
@@ -121,6 +126,11 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("projects remove", ["projects", "remove", "otter"]),
         ("status", ["status"]),
         ("doctor", ["doctor"]),
+        ("why", ["why", "memory/bees.md#L1"]),
+        ("why", ["why", session]),
+        ("export", ["export", str(tmp / "kept.tar")]),
+        ("verify", ["verify", str(tmp / "kept.tar")]),
+        ("restore", ["restore", str(tmp / "kept.tar")]),
         ("models", ["models"]),
         ("models use", ["models", "use", "wordllama"]),
         ("models remove", ["models", "remove", "bge-small-en"]),
@@ -141,6 +151,9 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("sessions delete", ["sessions", "delete", session]),
         ("sessions list", ["sessions", "list", "--deleted"]),
         ("sessions restore", ["sessions", "restore", session]),
+        ("forget", ["forget", "Skerry", "--dry-run"]),
+        ("forget", ["forget", "Bees fly", "--yes"]),
+        ("forget --receipts", ["forget", "--receipts"]),
         *(
             (f"import {kind}", ["import", kind, str(tmp / "fresh")])
             for kind in ("claude-code", "codex", "openclaw", "pi", "claude-ai")

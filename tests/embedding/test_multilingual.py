@@ -12,8 +12,9 @@ import sys
 import numpy as np
 import pytest
 
+from kept.embedding.base import Calibration
 from kept.embedding.multilingual.distil import build_table, read_vocabulary, reduce, unpack_encoder, weigh
-from kept.embedding.multilingual.joined import TABLE_SHARE, open_encoder, open_table
+from kept.embedding.multilingual.joined import FEW_UNKNOWN, MANY_UNKNOWN, TABLE_SHARE, open_encoder, open_table
 from kept.embedding.multilingual.piece_table import PieceTable, pack_table
 from kept.embedding.multilingual.sentence_encoder import DIMS, SentenceEncoder
 from kept.embedding.multilingual.unigram import SPACE, UnigramEncoder
@@ -133,16 +134,38 @@ def test_documents_have_both_halves_at_equal_length(table):
     assert math.isclose(float(vector[256:] @ vector[256:]), 0.5, abs_tol=1e-5)
 
 
-def test_the_share_of_the_table_follows_the_language_of_the_query(table):
+@pytest.mark.parametrize(
+    ("text", "unknown", "share"),
+    [
+        ("the cat", 0.0, TABLE_SHARE.same),
+        ("the cat", 0.3, TABLE_SHARE.same),
+        ("the cat", 1.0, TABLE_SHARE.other),
+        ("the cat", (FEW_UNKNOWN + MANY_UNKNOWN) / 2, (TABLE_SHARE.same + TABLE_SHARE.other) / 2),
+        ("แมว แมว", 0.0, TABLE_SHARE.other),
+    ],
+)
+def test_the_share_of_the_table_follows_the_languages_of_query_and_notes(table, text, unknown, share):
     embedder = open_table(os.path.dirname(table.path))
+    plain = embedder.embed([text], role="query").data
+    blended, _ = embedder.blend_query(plain, text, unknown=unknown)
+    vector = np.frombuffer(blended, dtype="<f4")
+    left, right = np.linalg.norm(vector[:256]), np.linalg.norm(vector[256:])
+    assert math.isclose(right / (left + right), share, abs_tol=1e-4)
 
-    def share(text: str) -> float:
-        (vector,) = rows(embedder.embed([text], role="query"))
-        left, right = np.linalg.norm(vector[:256]), np.linalg.norm(vector[256:])
-        return float(right / (left + right))
 
-    assert math.isclose(share("the cat"), TABLE_SHARE.english, abs_tol=1e-4)
-    assert math.isclose(share("แมว แมว"), TABLE_SHARE.other, abs_tol=1e-4)
+@pytest.mark.parametrize("unknown", [0.0, 0.5, 1.0])
+def test_a_score_is_that_of_both_halves_by_their_shares(table, unknown):
+    embedder = open_table(os.path.dirname(table.path))
+    texts = ["the cat and the dog", "the dog"]
+    query = embedder.embed([texts[0]], role="query").data
+    blended, calibration = embedder.blend_query(query, texts[0], unknown=unknown)
+    (document,) = rows(embedder.embed([texts[1]], role="document"))
+    vector = np.frombuffer(blended, dtype="<f4")
+    halves = np.array(rows(embedder.embed(texts, role="query"))) * math.sqrt(2)
+    share = TABLE_SHARE.at(unknown, 1.0)
+    left, right = (float(halves[0][part] @ halves[1][part]) for part in (slice(256), slice(256, None)))
+    expected = Calibration(0.15, 0.75).score((1 - share) * left + share * right)
+    assert math.isclose(calibration.score(float(vector @ document)), expected, abs_tol=1e-5)
 
 
 def test_a_text_without_pieces_still_has_a_vector(table):

@@ -12,6 +12,7 @@ from onnx import TensorProto
 
 from kept.config import LocalModelSettings
 from kept.embedding.local_model import open_local_model
+from kept.embedding.onnx.embedder import OnnxEmbedder
 from kept.errors import EmbedderUnavailable
 from tests.support.embedding_models import DIMS, rows, token_table, tokens_of, unit, write_folder, write_onnx
 from tests.support.workspaces import open_memory, paths, write_note
@@ -156,6 +157,15 @@ def test_every_vector_has_unit_length_whatever_the_text(tmp_path):
 
 def test_no_texts_give_no_vectors(tmp_path):
     assert embed(write_folder(tmp_path)) == []
+
+
+def test_an_english_model_has_no_vector_for_a_query_in_a_script_it_cannot_read(tmp_path):
+    write_folder(tmp_path)
+    embedder = OnnxEmbedder(str(tmp_path), LocalModelSettings(), languages=("en",))
+    assert not any(embedder.embed(["แมวบนเสื่อ"], role="query").data)
+    assert any(embedder.embed(["the cat on the mat 猫"], role="query").data)
+    assert any(embedder.embed(["42"], role="query").data)
+    assert any(embedder.embed(["แมวบนเสื่อ"], role="document").data)
 
 
 def test_a_long_text_is_cut_where_the_model_ends(tmp_path):

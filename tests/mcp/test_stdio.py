@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from kept.tools import TOOLS
+from kept.tools.forget_tool import FORGET_TOOL
 from tests.support.files import tree_of, write_file
 from tests.support.mcp_client import HELLO
 
@@ -39,13 +40,13 @@ def test_it_speaks_every_version_of_the_protocol_that_clients_shake_hands_in(sta
 
 def test_every_tool_is_listed_with_valid_schemas_and_hints(client):
     tools = {tool["name"]: tool for tool in client.ask("tools/list")["result"]["tools"]}
-    assert list(tools) == [tool.name for tool in TOOLS]
+    assert list(tools) == [*(tool.name for tool in TOOLS), FORGET_TOOL.name]
     for tool in tools.values():
         Draft202012Validator.check_schema(tool["inputSchema"])
         Draft202012Validator.check_schema(tool["outputSchema"])
         assert tool["description"]
-        assert tool["annotations"]["readOnlyHint"] is (tool["name"] != "memory_write")
-        assert tool["annotations"]["destructiveHint"] is False
+        assert tool["annotations"]["readOnlyHint"] is (tool["name"] not in ("memory_write", "memory_forget"))
+        assert tool["annotations"]["destructiveHint"] is (tool["name"] == "memory_forget")
         assert tool["annotations"]["openWorldHint"] is False
     assert tools["memory_write"]["annotations"]["idempotentHint"] is False
 

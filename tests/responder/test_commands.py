@@ -9,12 +9,8 @@ from pathlib import Path
 import pytest
 
 from kept.agent.events import Inbound
-from kept.clock import SystemClock
 from kept.responder.dispatcher import HELP, NAMES, Command, CommandCall, Commands, find_command
-from kept.responder.forget import split_passages
 from kept.testing import ScriptedChat
-from kept.workspace.removal import LineRemoval, remove_passages
-from kept.workspace.workspace import Workspace
 from tests.support.responders import ResponderHarness, reply_to, running_responder, tell
 from tests.support.workspaces import write_note
 
@@ -162,16 +158,21 @@ def test_forgetting_shows_what_would_go_and_asks_first(harness):
     assert note.read_text() == NOTE
 
 
-def test_what_is_forgotten_leaves_the_note_and_is_kept_aside(harness):
+def bytes_below(harness: ResponderHarness) -> bytes:
+    folders = (Path(harness.memory.config.home), Path(harness.memory.workspace.root))
+    return b"".join(path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file())
+
+
+def test_what_is_forgotten_leaves_the_note_and_every_other_file(harness):
+    """Also the inbox, in which the command and the reply with the passage are."""
     note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
     reply = say(harness, "/forget bicycle lock 4711", "/forget yes")[1]
-    assert reply.startswith("Forgotten: 1 passage. A copy is kept in ")
+    assert reply.startswith("Forgotten: 1 passage. Searched ")
+    assert "nothing of it is left" in reply
     assert note.read_text() == NOTE.replace("The bicycle lock opens with 4711.\n", "")
-    kept = Path(reply.partition("kept in ")[2].rstrip("."))
-    record = json.loads(kept.read_text())
-    assert (record["path"], record["text"]) == ("MEMORY.md", "The bicycle lock opens with 4711.")
-    assert kept.stat().st_mode & 0o777 == 0o600
+    assert b"4711" not in bytes_below(harness)
     assert "4711" not in " ".join(hit.snippet for hit in harness.memory.search("bicycle lock 4711", source="memory"))
+    assert [message.inbound.text for message in harness.inbox().messages()] == ["", "/forget yes"]
 
 
 def test_a_passage_that_changed_since_is_left_alone(harness):
@@ -203,12 +204,31 @@ def test_what_is_no_choice_is_answered_in_words_and_withdraws_nothing(harness, w
     assert say(harness, "/forget yes")[0].startswith("Forgotten: 1 passage")
 
 
-def test_what_conversations_say_stays_and_that_is_said(harness):
-    say(harness, "My bicycle lock opens with 4711, you know.")
-    reply = say(harness, "/forget bicycle lock 4711")[0]
-    assert "The notes say nothing about that." in reply
-    assert "Conversations are not changed" in reply
-    assert "sessions/" in reply
+def test_what_was_said_in_a_conversation_is_forgotten_too(harness):
+    say(harness, "My bicycle lock opens with 4711, you know.", "Anything else?")
+    shown, forgotten = say(harness, "/forget 4711", "/forget yes")
+    assert "1. sessions/" in shown
+    assert "My bicycle lock opens with 4711, you know." in shown
+    assert forgotten.startswith("Forgotten: 1 passage")
+    assert b"4711" not in bytes_below(harness)
+    (record,) = harness.sessions.recent()
+    texts = [message.text for message in harness.sessions.load(record.id).messages]
+    assert texts == ["", "A reply.", "Anything else?", "A reply."]
+
+
+def test_the_running_agent_no_longer_tells_the_model_what_was_forgotten(tmp_path):
+    requests = []
+    harness = ResponderHarness(tmp_path, ScriptedChat(lambda request: requests.append(request) or "A reply."))
+    say(harness, "My bicycle lock opens with 4711, you know.", "/forget 4711", "/forget yes", "And now?")
+    assert "4711" in str(requests[0])
+    assert "4711" not in str(requests[-1])
+    harness.close()
+
+
+def test_too_much_is_not_forgotten_in_a_chat(harness):
+    write_note(Path(harness.memory.workspace.root), "MEMORY.md", "\n".join(f"- the thing {n}" for n in range(150)))
+    assert "more exactly" in say(harness, "/forget the")[0]
+    assert "too short" in say(harness, "/forget e")[0]
 
 
 def test_only_what_can_be_removed_is_offered(tmp_path):
@@ -218,7 +238,7 @@ def test_only_what_can_be_removed_is_offered(tmp_path):
     write_note(tmp_path / "home", "config.yaml", setting)
     harness = ResponderHarness(tmp_path, ScriptedChat(lambda request: "A reply."))
     (reply,) = say(harness, "/forget bicycle lock 4711")
-    assert reply.startswith("The notes in the workspace say nothing about that.")
+    assert reply.startswith("No note and no conversation says that.")
     assert f"Edit these yourself: {other}#L1" in reply
     note = write_note(Path(harness.memory.workspace.root), "MEMORY.md", NOTE)
     shown, forgotten = say(harness, "/forget bicycle lock 4711", "/forget yes")
@@ -229,34 +249,6 @@ def test_only_what_can_be_removed_is_offered(tmp_path):
     assert "bicycle" not in note.read_text()
     assert other.read_text() == "The bicycle lock opens with 4711.\n"
     harness.close()
-
-
-def test_a_note_keeps_its_line_ends_and_everything_else_to_the_byte(tmp_path):
-    workspace = Workspace.at(str(tmp_path / "w"))
-    workspace.make()
-    raw = b"\xef\xbb\xbf# A\r\n\r\nfirst\r\n\r\nsecond\r\nline\r\n\r\nthird \xff"
-    note = tmp_path / "w" / "MEMORY.md"
-    note.write_bytes(raw)
-    removed = remove_passages(
-        workspace,
-        [LineRemoval.of("MEMORY.md", 5, "second\nline"), LineRemoval.of("MEMORY.md", 3, "not this")],
-        kept_in=str(tmp_path / "home" / "forgotten.jsonl"),
-        clock=SystemClock(),
-        max_bytes=10_000,
-    )
-    assert len(removed.gone) == len(removed.changed) == 1
-    assert note.read_bytes() == b"\xef\xbb\xbf# A\r\n\r\nfirst\r\n\r\nthird \xff"
-
-
-def test_passages_are_paragraphs_and_list_items_but_no_headings():
-    text = "# H\n\none\ntwo\n- a\n  more a\n- b\n\n```\ncode\n\nstill code\n```\n## G\nend"
-    assert [(passage.start_line, passage.text) for passage in split_passages("n.md", 10, text)] == [
-        (12, "one\ntwo"),
-        (14, "- a\n  more a"),
-        (16, "- b"),
-        (18, "```\ncode\n\nstill code\n```"),
-        (24, "end"),
-    ]
 
 
 def test_a_command_among_other_messages_after_a_crash_is_still_one(harness):

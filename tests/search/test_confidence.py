@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -9,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.bench.layout import threshold_score
-from kept.records import LIKELY_FROM, ScorePart
+from kept.records import LIKELY_FROM, STRONG_FROM, ScorePart
 from kept.search.candidates import Candidate, Evidence, WeightedTerm
-from kept.search.query import Term
-from kept.search.scores import (
-    FusionWeights,
+from kept.search.confidence import (
     Signals,
     calibrate,
     confidence_after_reranking,
     estimate_confidence,
-    fuse_weighted,
     read_signals,
+    share_in_runs,
 )
+from kept.search.query import Term
+from kept.search.scores import FusionWeights, fuse_weighted
 from kept.search.weights import ALL_WORDS_CONFIDENCE
 from tests.support.workspaces import open_memory, paths, write_note
 
@@ -35,15 +36,18 @@ def candidate(
     return Candidate(row, False, evidence, has_vector=True, age_days=age, matched=matched)
 
 
-def signals(share: float, together: float, meaning: float | None, passages: int = LARGE) -> Signals:
-    return Signals(share, together, meaning, passages)
+def signals(share: float, together: float, meaning: float | None, passages: int = LARGE, **others) -> Signals:
+    return Signals(share, together, meaning, passages=passages, **others)
+
+
+confidence = partial(estimate_confidence, vector_share=0.3)
 
 
 @given(st.lists(st.tuples(figures, figures, st.floats(0, 400)), min_size=1, max_size=12), figures)
-def test_the_order_stays_and_the_parts_add_up(drawn, confidence):
+def test_the_order_stays_and_the_parts_add_up(drawn, best):
     candidates = [candidate(row, reach, meaning, age=age) for row, (reach, meaning, age) in enumerate(drawn)]
     ranked = fuse_weighted(candidates, FusionWeights(0.3, 0.7))
-    scaled = calibrate(ranked, confidence, signals(0.5, 2, 0.5))
+    scaled = calibrate(ranked, best, signals(0.5, 2, 0.5))
     assert [scored.candidate.row for scored in scaled] == [scored.candidate.row for scored in ranked]
     for scored, after in pairwise(scaled):
         assert scored.score >= after.score
@@ -54,35 +58,73 @@ def test_the_order_stays_and_the_parts_add_up(drawn, confidence):
         assert scored.score - beside == pytest.approx(scored.relevance)
 
 
-@given(figures, st.floats(0, 20), figures, st.integers(0, 100_000), st.floats(0, 1))
-def test_more_of_anything_never_makes_it_less_sure(share, together, meaning, passages, more):
-    def sure(*, share=share, together=together, meaning=meaning, passages=passages):
-        return estimate_confidence(signals(share, together, meaning, passages), vector_share=0.3)
+@given(figures, st.floats(0, 20), figures, figures, st.integers(0, 100_000), st.integers(1, 30), st.floats(0, 1))
+def test_more_of_anything_never_makes_it_less_sure(share, together, meaning, lead, passages, words, more):
+    def sure(*, share=share, together=together, meaning=meaning, lead=lead):
+        return confidence(signals(share, together, meaning, passages, lead=lead, query_words=words))
 
     now = sure()
     assert 0 <= now <= 1
-    assert sure(share=min(1.0, share + more)) >= now
     assert sure(together=together + more) >= now
     assert sure(meaning=min(1.0, meaning + more)) >= now
-    assert sure(passages=passages * 2) <= now
+    assert sure(lead=min(1.0, lead + more)) >= now
+    assert sure(share=min(1.0, share + more)) >= now
+
+
+@given(figures, figures, figures, figures)
+def test_runs_and_a_lead_make_a_query_without_spaces_more_sure(share, runs, lead, more):
+    def sure(*, runs=runs, lead=lead):
+        return confidence(signals(share, 9, 0.0, lead=lead, runs=runs, query_words=9))
+
+    assert sure(runs=min(1.0, runs + more)) >= sure()
+    assert sure(lead=min(1.0, lead + more)) >= sure()
 
 
 def test_words_thrown_together_are_told_from_a_question():
-    assert (
-        estimate_confidence(signals(0.3, 1, 0.35), vector_share=0.3)
-        < 0.25
-        < estimate_confidence(signals(0.45, 5, 0.5), vector_share=0.3)
-    )
+    scattered = signals(0.3, 1, 0.15, lead=0.02, query_words=5)
+    question = signals(0.5, 5, 0.4, lead=0.1, query_words=9)
+    assert confidence(scattered) < LIKELY_FROM < confidence(question)
+
+
+def test_a_first_hit_among_equals_is_likely_and_one_that_leads_is_strong():
+    crowd, leader = (signals(0.8, 4, 0.3, lead=lead, query_words=5) for lead in (0.0, 0.4))
+    assert LIKELY_FROM <= confidence(crowd) < STRONG_FROM <= confidence(leader)
 
 
 @pytest.mark.parametrize("meaning", [None, 0.0, 0.3])
-def test_a_passage_that_has_every_word_is_above_any_threshold_worth_setting(meaning):
-    assert estimate_confidence(signals(1.0, 1, meaning), vector_share=0.3) >= ALL_WORDS_CONFIDENCE
+def test_a_passage_that_has_every_word_is_likely(meaning):
+    assert confidence(signals(1.0, 1, meaning)) >= ALL_WORDS_CONFIDENCE
 
 
 def test_an_embedder_is_believed_as_far_as_it_is_trusted():
     near = signals(0.0, 0, 0.9)
-    assert estimate_confidence(near, vector_share=0.3) < 0.3 < 0.4 < estimate_confidence(near, vector_share=0.5)
+    assert confidence(near, vector_share=0.2) < LIKELY_FROM < confidence(near, vector_share=0.5) < STRONG_FROM
+
+
+def test_a_hit_after_the_first_is_strong_only_if_it_is_about_as_good():
+    candidates = [candidate(row, reach, age=900.0) for row, reach in enumerate((0.9, 0.899, 0.8, 0.3))]
+    ranked = fuse_weighted(candidates, FusionWeights(0.0, 1.0))
+    scaled = calibrate(ranked, 0.9, signals(0.9, 3, 0.5))
+    assert [scored.relevance >= STRONG_FROM for scored in scaled] == [True, True, False, False]
+    assert [scored.relevance >= LIKELY_FROM for scored in scaled] == [True, True, True, False]
+
+
+def test_the_lead_in_meaning_is_the_same_for_an_embedder_to_which_all_texts_are_alike():
+    def lead(*meanings):
+        ranked = fuse_weighted(
+            [candidate(row, 0.1, meaning) for row, meaning in enumerate(meanings)], FusionWeights(1, 0)
+        )
+        return read_signals(ranked, [], passages=LARGE).meaning
+
+    assert lead(0.7, 0.2, 0.2, 0.2, 0.1) == pytest.approx(lead(0.9, 0.4, 0.4, 0.4, 0.3)) == pytest.approx(0.5)
+    assert lead(1.0, 1.0, 1.0, 1.0) == lead(1.0) == 0
+
+
+def test_runs_of_four_characters_count_and_shorter_ones_do_not():
+    assert share_in_runs("备用钥匙在哪里", "备用钥匙挂在门后") == pytest.approx(4 / 7)
+    assert share_in_runs("用钥匙 会议改 打印机", "备用钥匙挂在门后，会议改到星期五，打印机没有纸") == 0
+    assert share_in_runs("กุญแจสำรองอยู่ที่ไหน", "กุญแจสำรองแขวนอยู่หลังประตู") > 0.5
+    assert share_in_runs("keys", "keys") == 0
 
 
 def test_a_name_and_its_parts_are_not_counted_twice():
@@ -166,3 +208,52 @@ def test_one_of_two_words_finds_what_there_is_but_one_of_many_does_not(tmp_path)
         assert paths(memory.search("lisbon hotel")) == ["memory/trip.md"]
         assert memory.search("lisbon hotel").answered != "no"
         assert memory.search("lisbon gearbox marmalade quorum").answered == "no"
+
+
+NOTES = {
+    "en": (
+        "The spare key hangs behind the cellar door.",
+        "The meeting was moved to Friday.",
+        "The printer needs paper.",
+    ),
+    "ru": ("Запасной ключ висит за дверью подвала.", "Встреча перенесена на пятницу.", "В принтере нет бумаги."),
+    "th": ("กุญแจสำรองแขวนอยู่หลังประตูห้องใต้ดิน", "การประชุมเลื่อนไปเป็นวันศุกร์", "เครื่องพิมพ์ต้องการกระดาษเพิ่ม"),
+    "zh": ("备用钥匙挂在地下室的门后面", "会议改到了星期五下午", "打印机里没有纸了"),
+    "ja": ("予備の鍵は地下室のドアの裏に掛かっている", "会議は金曜日に変更された", "プリンターの紙がなくなった"),
+}
+QUESTIONS = {
+    "en": "where is the spare key of the cellar",
+    "ru": "где запасной ключ от подвала",
+    "th": "กุญแจสำรองแขวนอยู่ที่ไหน",
+    "zh": "备用钥匙挂在哪里",
+    "ja": "予備の鍵は地下室のどこにある",
+}
+NONSENSE = (
+    "blorp fentiwick margle",
+    "zzxq wibble",
+    "дрымба хвощлик жмырт",
+    "ฆฌฎฏ ซฒณธ ฬฮฐญ",
+    "龘靐齉 爩鱻麤",
+    "ぬへゐ ゑをん ぢづゎ",
+)
+
+
+@pytest.fixture(params=["local", "none"])
+def vault(request, tmp_path):
+    """Notes in five languages."""
+    for language, texts in NOTES.items():
+        for at, text in enumerate(texts):
+            write_note(tmp_path / "workspace", f"memory/{language}{at}.md", f"{text}\n")
+    with open_memory(tmp_path, embedder=None, settings={"memory_search.provider": request.param}) as memory:
+        yield memory
+
+
+def test_nonsense_is_never_more_than_weak_in_any_script(vault):
+    graded = {query: {hit.grade for hit in vault.search(query)} for query in NONSENSE}
+    assert {query: grades for query, grades in graded.items() if not grades <= {"weak"}} == {}
+
+
+@pytest.mark.parametrize("language", QUESTIONS)
+def test_an_answer_is_likely_or_better_in_any_script(vault, language):
+    first = vault.search(QUESTIONS[language]).hits[0]
+    assert (first.path, first.grade != "weak") == (f"memory/{language}0.md", True)

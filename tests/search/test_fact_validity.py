@@ -72,7 +72,7 @@ def changed(memory, workspace):
 
 
 def test_an_answer_tells_what_held_before_and_what_came_after(changed):
-    now, before, first = changed.search("staging port").hits[:3]
+    now, before, first = changed.search("staging port").passages[:3]
     assert (now.validity.holds, now.validity.since, now.validity.was) == (True, "2026-11-03", "5433")
     assert now.validity.before == ("MEMORY.md#L4", "MEMORY.md#L5")
     assert (before.validity.holds, before.validity.until) == (False, "2026-11-03")
@@ -92,7 +92,9 @@ def test_a_question_about_what_was_said_in_a_month_still_finds_it(changed):
 def test_an_as_of_search_leaves_out_what_was_written_later(changed):
     hits = changed.search("when is the launch?", as_of="2026-10-31").hits
     assert [hit.path for hit in hits if "launch" in hit.snippet] == ["memory/2026-10-12.md"]
-    assert all("6000" not in hit.snippet.split("(")[0] for hit in changed.search("staging port", as_of="2026-10-01"))
+    assert all(
+        "6000" not in hit.snippet.split("(")[0] for hit in changed.search("staging port", as_of="2026-10-01").passages
+    )
 
 
 def test_a_line_that_was_changed_in_place_tells_what_was(memory, workspace):

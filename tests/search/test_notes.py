@@ -1,8 +1,10 @@
-"""Rules for notes alone: trust in meaning, room for more than one note, and the words around a question."""
+"""Rules for notes alone: trust in meaning, notes as a whole, one hit for each note, and the words around a question."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,10 +12,11 @@ from hypothesis import strategies as st
 
 from kept.config import QuerySettings
 from kept.embedding.base import Calibration
-from kept.search.candidates import Candidate, Evidence, QueryVector
-from kept.search.query import parse_query
-from kept.search.scores import FusionWeights, demote_further_passages, fuse_pool, fuse_weighted
-from kept.search.weights import FURTHER_PASSAGE_SHARE
+from kept.search.candidates import Candidate, Evidence, QueryVector, WeightedTerm
+from kept.search.query import Term, parse_query
+from kept.search.scores import FusionWeights, fuse_pool, fuse_weighted
+from kept.search.weights import WHOLE_NOTE_SHARE
+from kept.search.whole_notes import judge_whole_notes
 from tests.support.workspaces import open_memory, write_note
 
 
@@ -45,37 +48,118 @@ def test_the_share_of_meaning_is_never_more_than_all():
     assert FusionWeights(0.7, 0.3).scaled(1.9) == FusionWeights(1.0, 0.0)
 
 
-def passage(row: int, words: float, name: int, is_utterance: bool) -> Candidate:
-    return Candidate(row, is_utterance, Evidence(words=words), True, 1e6, ("word",), position=(f"{name}.md", row, row))
+WORDS = st.sampled_from(["heron", "otter", "elk"])
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3), st.booleans()), max_size=12))
-def test_the_first_passage_of_every_note_keeps_its_score_and_parts_add_up(drawn):
-    ranked = fuse_weighted([passage(row, *fields) for row, fields in enumerate(drawn)], FusionWeights(0.0, 1.0))
-    demoted = demote_further_passages(ranked)
+def passage(row: int, words: float, name: int, is_utterance: bool, matched: Collection[str] = ()) -> Candidate:
+    evidence, position = Evidence(words=words), (f"{name}.md", row, row)
+    return Candidate(row, is_utterance, evidence, True, 1e6, tuple(matched), position=position)
+
+
+def terms(**idf: float) -> list[WeightedTerm]:
+    return [WeightedTerm(Term(text, "word"), weight, rows=1) for text, weight in idf.items()]
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3), st.booleans(), st.sets(WORDS)), max_size=12))
+def test_only_the_best_passage_of_a_note_gains_and_parts_add_up(drawn):
+    candidates = [passage(row, *fields) for row, fields in enumerate(drawn)]
+    ranked = fuse_weighted(candidates, FusionWeights(0.0, 1.0))
+    judged = {
+        scored.candidate.row: scored for scored in judge_whole_notes(ranked, terms(heron=3.0, otter=1.0, elk=2.0))
+    }
     seen: set[str] = set()
     for before in ranked:
-        candidate = before.candidate
-        after = next(scored for scored in demoted if scored.candidate == candidate)
-        is_further = candidate.position[0] in seen and not candidate.is_utterance
-        expected = before.score * (1 - FURTHER_PASSAGE_SHARE) if is_further else before.score
-        assert after.score == pytest.approx(expected)
-        assert sum(part.value for part in after.parts()) == pytest.approx(after.score)
-        assert after.relevance == before.relevance, "the threshold is not what this is about"
-        seen.update(set() if candidate.is_utterance else {candidate.position[0]})
-    scores = [scored.score for scored in demoted]
-    assert scores == sorted(scores, reverse=True)
+        after, name = judged[before.candidate.row], before.candidate.position[0]
+        if name in seen or before.candidate.is_utterance:
+            assert after is before
+        else:
+            assert before.score <= after.score <= max(before.score, min(1.0, before.score + WHOLE_NOTE_SHARE))
+            assert sum(part.value for part in after.parts()) == pytest.approx(after.score)
+            seen.add(name)
 
 
-def test_another_note_comes_before_the_second_passage_of_one(tmp_path):
+def test_words_in_other_passages_count_by_rarity_and_only_if_the_best_passage_lacks_them():
+    best, second = passage(1, 0.5, 0, False, {"heron"}), passage(2, 0.4, 0, False, {"heron", "otter"})
+    alone = passage(3, 0.5, 1, False, {"heron"})
+    ranked = fuse_weighted([best, second, alone], FusionWeights(0.0, 1.0))
+    gains = {
+        new.candidate.row: new.score - old.score
+        for new in judge_whole_notes(ranked, terms(heron=3.0, otter=1.0))
+        for old in ranked
+        if old.candidate == new.candidate
+    }
+    assert gains == pytest.approx({1: WHOLE_NOTE_SHARE / 4, 2: 0.0, 3: 0.0})
+
+
+def test_pairs_of_characters_in_other_passages_do_not_count():
+    passages = [passage(1, 0.5, 0, False, {"東京"}), passage(2, 0.4, 0, False, {"京都"})]
+    ranked = fuse_weighted(passages, FusionWeights(0.0, 1.0))
+    pairs = [WeightedTerm(Term(text, "pair"), 2.0, rows=1) for text in ("東京", "京都")]
+    assert judge_whole_notes(ranked, pairs) == ranked
+
+
+def test_a_note_with_the_words_in_two_sections_comes_before_one_with_half_of_them(tmp_path):
     workspace = tmp_path / "workspace"
     with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
-        parts = [f"## Part {at}\n\nThe walrus ledger, part {at}, " + "with more to say. " * 4 for at in range(4)]
-        write_note(workspace, "memory/long.md", "\n\n".join(["# Walrus", *parts]))
-        write_note(workspace, "memory/other.md", "# Elsewhere\n\nThe walrus ledger again, " + "with more to say. " * 6)
-        result = memory.search("walrus ledger", max_results=3, min_score=0.0)
-    assert [hit.path for hit in result][:2] == ["memory/long.md", "memory/other.md"]
-    assert any(part.name == "same note" for part in result.hits[2].parts)
+        filler = "It has more to say than fits here. " * 30
+        write_note(workspace, "memory/a.md", f"# A\n\nThe walrus ledger is closed.\n\n## Then\n\n{filler}")
+        write_note(
+            workspace,
+            "memory/b.md",
+            f"# B\n\n## One\n\nThe walrus ledger is open.\n\n{filler}\n\n## Two\n\nThe harbour audit. {filler}",
+        )
+        result = memory.search("walrus ledger harbour audit")
+    assert [hit.path for hit in result] == ["memory/b.md", "memory/a.md"]
+    assert "whole note" in [part.name for part in result[0].parts]
+    assert sum(part.value for part in result[0].parts) == pytest.approx(result[0].score)
+
+
+def write_long_notes(workspace: Path, count: int) -> None:
+    for number in range(count):
+        parts = [
+            f"## Part {part}\n\nThe walrus ledger {number}, part {part}. " + f"word{part} " * 60 for part in range(4)
+        ]
+        write_note(workspace, f"memory/{number}.md", "\n\n".join([f"# Note {number}", *parts]))
+
+
+def test_hits_are_about_different_notes_and_further_passages_stand_under_them(tmp_path):
+    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
+        write_long_notes(tmp_path / "workspace", 5)
+        result = memory.search("walrus ledger", max_results=5)
+    assert sorted(hit.path for hit in result) == [f"memory/{number}.md" for number in range(5)]
+    assert len(result.passages) <= 2 * 5
+    for hit in result:
+        assert all(passage.path == hit.path for passage in hit.further)
+        spans = [(passage.start_line, passage.end_line) for passage in (hit, *hit.further)]
+        assert len(set(spans)) == len(spans)
+        scores = [passage.score for passage in hit.further]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_a_passage_that_has_changed_since_is_left_out_and_the_rest_of_its_note_stays(tmp_path):
+    workspace = tmp_path / "workspace"
+    settings = {"memory_search.provider": "none", "memory_search.sync.on_search": False}
+    with open_memory(tmp_path, settings=settings) as memory:
+        write_long_notes(workspace, 1)
+        memory.sync()
+        (before,) = memory.search("walrus ledger")
+        path = workspace / before.path
+        lines = path.read_text().split("\n")
+        lines[before.start_line - 1 : before.end_line] = ["Gone."] * (before.end_line - before.start_line + 1)
+        path.write_text("\n".join(lines))
+        result = memory.search("walrus ledger")
+    assert [passage.citation for passage in result.passages] == [passage.citation for passage in before.further]
+    assert result.degraded == ("1 outdated hit was left out.",)
+
+
+def test_with_one_note_its_best_passages_take_all_places(tmp_path):
+    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
+        write_long_notes(tmp_path / "workspace", 1)
+        result = memory.search("walrus ledger", max_results=3)
+        every = memory.search("walrus ledger", max_results=10)
+    assert (len(result), len(result.passages)) == (1, 3)
+    assert (len(every), len(every.passages)) == (1, 4)
+    assert [dropped.reason for dropped in result.dropped] == ["beyond max_results"]
 
 
 def test_what_people_say_around_a_question_is_not_looked_for():

@@ -116,7 +116,8 @@ def test_a_search_is_limited_to_notes_with_all_tags(memory, tags, expected):
 
 def test_a_tag_counts_for_its_entry_in_a_daily_note_and_its_item_in_long_term_memory(memory):
     def lines(tag):
-        return sorted((hit.path, hit.start_line) for hit in memory.search("heron kettle otter", tags=tag, min_score=0))
+        result = memory.search("heron kettle otter", tags=tag, min_score=0)
+        return sorted((passage.path, passage.start_line) for passage in result.passages)
 
     assert lines("birds") == [("memory/2026-03-14.md", 1)]
     assert lines("home") == [("memory/2026-03-14.md", 7), ("memory/2026-03-14.md", 11)]

@@ -115,6 +115,7 @@ NESTED = "> [2026-03-14 15:09] Assistant: 1 result, best first:\n> > The port is
     [
         search_text(SearchResult((hit("The port is 5433."), hit(NESTED)), degraded=("Searching by word only.",))),
         search_text(SearchResult((hit("5433", also_in=(Occurrence("sessions/a.jsonl", 3, 3, "sessions", ""),)),))),
+        search_text(SearchResult((hit("The port is 5433.", further=(hit("Or 5434,\nsince March."),)),))),
         search_text(SearchResult(())),
         passage_text(Passage("memory/a.md", 1, 2, "The port\nis 5433.", truncated=True, next_from=3)),
     ],

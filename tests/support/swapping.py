@@ -7,18 +7,18 @@ something, a part of the path becomes a link to a folder outside. So every momen
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from kept import KeptError, Memory
-from kept.clock import SystemClock
+from kept.forgetting.note_places import NoteStore
+from kept.forgetting.order import LineCut
+from kept.forgetting.places import digest_of
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
 from kept.workspace.adopt import adopt_notes
-from kept.workspace.removal import LineRemoval, remove_passages
 
 EVENTS = {"open", "os.listdir", "os.scandir", "os.mkdir", "os.rename", "os.remove", "os.truncate", "os.utime"}
 SECRET = "zanzibar"
@@ -121,10 +121,7 @@ def index(place: Place, memory: Memory) -> str:
 
 
 def remove(place: Place, memory: Memory) -> str:
-    kept_in = str(place.home / "forgotten.jsonl")
-    cut = LineRemoval.of(NOTE, 2, "- keeper")
-    told = remove_passages(memory.workspace, [cut], kept_in=kept_in, clock=SystemClock(), max_bytes=LIMIT)
-    return f"{told} {Path(kept_in).read_text() if os.path.exists(kept_in) else ''}"
+    return str(NoteStore(memory.workspace).cut([LineCut(NOTE, 2, 1, digest_of("- keeper"))]))
 
 
 def adopt_into(place: Place, memory: Memory) -> str:

@@ -30,7 +30,6 @@ from kept.tools.tool_text import (
     status_text,
     written_text,
 )
-from kept.workspace.removal import LineRemoval, remove_passages
 from kept.workspace.workspace import INFORMING, INSTRUCTING, LONG_TERM, PERSONS_OWN, ROOT_NOTES, is_persons_own
 from tests.support.agents import open_agent
 from tests.support.files import tree_of, write_file
@@ -163,15 +162,9 @@ def test_nothing_writes_to_an_extra_path(memory, kept, home, workspace, tmp_path
 def test_forget_and_remember_leave_extra_paths_as_they_are(memory, home, tmp_path):
     note = write_file(tmp_path / "vault/note.md", "The heron is mine.\n")
     opened = memory(settings={EXTRA: [str(note.parent)]})
-    removed = remove_passages(
-        opened.workspace,
-        [LineRemoval.of(str(note), 1, "The heron is mine.")],
-        kept_in=str(home / "forgotten.jsonl"),
-        clock=opened.clock,
-        max_bytes=1000,
-    )
-    assert removed.gone == ()
-    assert removed.failures == (f"{note}: extra paths are searched, never written.",)
+    assert opened.plan_forget("heron").places == ()
+    with pytest.raises(PathRefused):
+        opened.plan_forget(f"{note}#L1")
     assert opened.add("Remember the heron.", to="memory").path == "MEMORY.md"
     assert note.read_text() == "The heron is mine.\n"
 

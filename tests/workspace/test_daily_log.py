@@ -16,7 +16,6 @@ from kept.mcp.resources import list_notes, read_resource
 from kept.sessions.store import SessionStore
 from kept.testing import FrozenClock
 from kept.tools import Toolbox
-from kept.workspace.removal import LineRemoval, remove_passages
 
 LIMIT = "memory_search.max_file_bytes"
 FIRST, SECOND, THIRD = (f"memory/2026-03-14{part}.md" for part in ("", "-2", "-3"))
@@ -77,11 +76,7 @@ def test_a_new_session_is_told_the_end_of_the_day(full, home):
 
 def test_what_stands_in_a_further_part_can_be_forgotten(full, home, workspace):
     hit = full.search("badger").hits[0]
-    cut = LineRemoval.of(hit.path, 5, "the badger digs")
-    removed = remove_passages(
-        full.workspace, [cut], kept_in=str(home / "agents/main/forgotten.jsonl"), clock=full.clock, max_bytes=1000
-    )
-    assert removed.gone == (cut,)
+    full.forget(full.plan_forget(f"{hit.path}#L5"))
     assert "badger" not in (workspace / THIRD).read_text()
 
 

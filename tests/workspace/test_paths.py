@@ -15,14 +15,15 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kept import Memory
-from kept.clock import SystemClock
 from kept.durable import locked
 from kept.errors import NoteTooLarge, PathRefused, WorkspaceError
+from kept.forgetting.note_places import NoteStore
+from kept.forgetting.order import LineCut
+from kept.forgetting.places import digest_of
 from kept.records import Written
 from kept.testing import FakeEmbedder
 from kept.tools.tool_text import from_citation
 from kept.workspace.adopt import adopt_notes
-from kept.workspace.removal import LineRemoval, remove_passages
 from kept.workspace.workspace import Workspace
 from tests.support.commands import KEPT
 from tests.support.files import tree_of, write_file
@@ -163,10 +164,7 @@ def test_a_note_with_the_longest_name_there_is_can_be_forgotten_in_and_adopted(w
     write_file(tmp_path / "other" / name, "one\ntwo\n")
     notes = Workspace.at(str(workspace))
     assert adopt_notes(notes, str(tmp_path / "other"), max_bytes=1000).copied == (name,)
-    cuts = [LineRemoval.of(name, 1, "one")]
-    kept_in = str(tmp_path / "forgotten.jsonl")
-    removed = remove_passages(notes, cuts, kept_in=kept_in, clock=SystemClock(), max_bytes=1000)
-    assert removed.gone == tuple(cuts)
+    assert NoteStore(notes).cut([LineCut(name, 1, 1, digest_of("one"))]).removed == 1
     assert (workspace / name).read_text() == "two\n"
 
 

@@ -10,10 +10,9 @@ fails. If several processes compact the same session, one of them does it.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 from kept.agent.answer import is_empty_answer
 from kept.agent.events import CompactionResult
@@ -31,6 +30,7 @@ from kept.llm.base import ChatRequest, ModelUsage, Turn
 from kept.memory import Memory
 from kept.prompts import get_prompt
 from kept.sessions.entries import CompactionEntry, Entry
+from kept.sessions.receipt_lines import hash_lines, is_receipt, ranges_of
 from kept.sessions.transcript import Transcript
 from kept.sessions.transcript_paths import cite_transcript, find_cited_path
 from kept.values import frozen
@@ -228,7 +228,7 @@ def make_receipt(memory: Memory, log: SessionLog, removed: Sequence[LoggedMessag
     receipt: dict[str, Any] = {
         "path": log.path,
         "lines": [list(line_range) for line_range in ranges],
-        "sha256": hash_lines(log.absolute, ranges),
+        "sha256": hash_lines(Transcript(log.absolute).iter_raw(), ranges),
         "messages": len(removed),
     }
     reason = _why_not_searchable(memory, log.path, ranges)
@@ -273,37 +273,17 @@ def iter_receipts(transcript: Transcript) -> Iterator[Mapping[str, Any]]:
     path = cite_transcript(transcript.path)
     for line in transcript.iter_lines():
         body = line.content.body if isinstance(line.content, Entry) else None
-        if isinstance(body, CompactionEntry) and _is_receipt(body.receipt) and body.receipt["path"] == path:
+        if isinstance(body, CompactionEntry) and is_receipt(body.receipt) and body.receipt["path"] == path:
             yield body.receipt
-
-
-def _is_receipt(value: object) -> TypeGuard[Mapping[str, Any]]:
-    """Check the shape: anyone who appends a compaction can store anything as its receipt."""
-    if not isinstance(value, Mapping) or not {"path", "lines", "sha256", "searchable"} <= set(value):
-        return False
-    ranges = value["lines"]
-    return isinstance(ranges, list) and all(
-        isinstance(line_range, list) and [type(number) for number in line_range] == [int, int] for line_range in ranges
-    )
 
 
 def verify_receipt(memory: Memory, sessions_folder: str, receipt: Mapping[str, Any]) -> str | None:
     """Return how a receipt differs from the transcript and the index, or None if it is still true."""
-    ranges = [(first, last) for first, last in receipt["lines"]]
-    path = find_cited_path(sessions_folder, receipt["path"])
-    if hash_lines(path, ranges) != receipt["sha256"]:
+    ranges = ranges_of(receipt)
+    transcript = Transcript(find_cited_path(sessions_folder, receipt["path"]))
+    if hash_lines(transcript.iter_raw(), ranges) != receipt["sha256"]:
         return "the lines have changed"
     if not receipt["searchable"] or not _searches_sessions(memory):
         return None
     missing = _find_missing(memory, receipt["path"], ranges)
     return f"{len(missing)} lines are no longer in the index" if missing else None
-
-
-def hash_lines(path: str, ranges: Iterable[tuple[int, int]]) -> str:
-    """Return the SHA-256 of some lines of a transcript, byte for byte. A range is its first and last line."""
-    digest = hashlib.sha256()
-    line_ranges = list(ranges)
-    for line in Transcript(path).iter_raw():
-        if any(first <= line.number <= last for first, last in line_ranges):
-            digest.update(line.raw)
-    return digest.hexdigest()

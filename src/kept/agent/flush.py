@@ -29,6 +29,7 @@ from kept.prompts import get_prompt
 from kept.records import Hit, Written, cite
 from kept.redact import redact
 from kept.sessions.entries import FLUSH, StateEntry
+from kept.sessions.forgotten_text import ForgottenText
 from kept.sessions.transcript_paths import parse_transcript_name
 from kept.values import frozen
 from kept.workspace.change_recorder import Author
@@ -279,11 +280,15 @@ def _note_lines(path: str, fact: Fact) -> str:
 
 
 def select_new_facts(memory: Memory, facts: Iterable[Fact]) -> list[Fact]:
-    """Return the facts that neither a note nor an earlier fact states, each with the line that it seems to change."""
+    """Return the facts that neither a note nor an earlier fact states and that the user has not forgotten, each with
+    the line that it seems to change."""
+    forgotten = ForgottenText(memory.config.paths.forgotten_hashes)
     seen: set[str] = set()
     new = []
     for fact in facts:
         normal = normalise_fact(fact.text)
+        if forgotten.matches(fact.text):
+            continue
         hits = _search_notes(memory, fact.text) if normal and normal not in seen else ()
         if normal and normal not in seen and not _is_in_notes(hits, normal):
             new.append(replace(fact, changes=_find_changed(memory, fact.text, hits)))
@@ -293,7 +298,7 @@ def select_new_facts(memory: Memory, facts: Iterable[Fact]) -> list[Fact]:
 
 def _search_notes(memory: Memory, text: str) -> Sequence[Hit]:
     try:
-        return memory.search(text, source="memory", max_results=_COMPARED_NOTES, min_score=0.0).hits
+        return memory.search(text, source="memory", max_results=_COMPARED_NOTES, min_score=0.0).passages
     except KeptError:
         return ()  # better to write a fact twice than to lose it
 

@@ -65,7 +65,7 @@ def gather_material(services: AgentServices, log: SessionLog, messages: Sequence
     seen = SeenTail(log.path, view.messages[0].line if view.messages else 0)
     queries = plan_queries(question, previous)
     memories = recall(memory, queries, loaded.files, seen=seen, budget=services.budget, limit=limit)
-    if len(queries) > 1:
+    if len(queries) > 1 and limit:
         carried = _carry_over(memory, view, {passage.citation for passage in memories.recalled})
         memories = TurnMaterial(recalled=(*memories.recalled, *carried), problems=memories.problems)
     return TurnMaterial(loaded.files, memories.recalled, (*problems, *loaded.problems, *memories.problems))
@@ -135,10 +135,22 @@ def recall(
     relevant = [hit for hit in hits.values() if hit.grade != "weak" and hit.path not in shown]
     passages = (
         RecalledPassage(hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source)
-        for hit in _without_sources(relevant)[:limit]
+        for hit in _with_further(_without_sources(relevant)[:limit], limit)
     )
     problems = dict.fromkeys(problem for result in results for problem in result.degraded)
     return TurnMaterial(recalled=tuple(passages), problems=tuple(problems))
+
+
+def _with_further(hits: Sequence[Hit], limit: int) -> list[Hit]:
+    """Return the hits, each followed by further passages of its note. Those only take the room that hits leave."""
+    passages: list[Hit] = []
+    room, known = limit - len(hits), {hit.citation for hit in hits}
+    for hit in hits:
+        new = [passage for passage in hit.further if passage.grade != "weak" and passage.citation not in known][:room]
+        room -= len(new)
+        known.update(passage.citation for passage in new)
+        passages += [hit, *new]
+    return passages
 
 
 def _without_sources(hits: Sequence[Hit]) -> list[Hit]:

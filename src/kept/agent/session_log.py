@@ -59,14 +59,15 @@ class SessionLog:
         self._lock = threading.Lock()
         self._lines: list[TranscriptLine] = []
         self._view = build_view(())
+        self._inode = 0
 
     def view(self) -> ConversationView:
         """Return the state of the conversation, with what other processes have added."""
         with self._lock:
-            if (
-                self._lines and os.path.getsize(self.absolute) < self._view.end.offset
-            ):  # it was replaced by a shorter file
-                self._lines, self._view = [], build_view(())
+            state = os.stat(self.absolute)
+            if self._lines and (state.st_size < self._view.end.offset or state.st_ino != self._inode):
+                self._lines, self._view = [], build_view(())  # replaced: lines may have lost their text
+            self._inode = state.st_ino
             new = list(Transcript(self.absolute).iter_lines(self._view.end))
             if new:
                 self._lines += new

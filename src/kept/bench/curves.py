@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kept.bench.metrics import ReturnedHit, count_within, first_ranks, share_within
+from kept.bench.metrics import ReturnedHit, count_tokens, share_within_tokens
 from kept.values import frozen
 
 TOKEN_BUDGETS = (100, 150, 200, 300, 400, 500, 750, 1_000, 1_500, 2_000, 3_000, 4_000)
@@ -18,7 +18,7 @@ JudgedAnswer = tuple[Sequence[ReturnedHit], Mapping[str, float]]
 class TokenRecall:
     tokens: int
     recall: float
-    """Mean recall of the hits that fit whole into this many tokens, best first."""
+    """Mean recall of the passages that fit whole into this many tokens, in reading order."""
     filled: float
     """Share of the answers that have at least this many tokens. The others would need more hits to use them."""
 
@@ -37,15 +37,10 @@ def recall_by_tokens(judged: Sequence[JudgedAnswer]) -> tuple[TokenRecall, ...]:
     """Return a point for each budget; none without queries."""
     if not judged:
         return ()
-    ranks = [first_ranks(hits, relevant) for hits, relevant in judged]
-    totals = [sum(hit.tokens for hit in hits) for hits, _ in judged]
+    totals = [count_tokens(hits) for hits, _ in judged]
 
     def recall(budget_tokens: int) -> float:
-        shares = (
-            share_within(query_ranks, count_within(hits, budget_tokens), len(relevant))
-            for query_ranks, (hits, relevant) in zip(ranks, judged, strict=True)
-        )
-        return sum(shares) / len(judged)
+        return sum(share_within_tokens(hits, relevant, budget_tokens) for hits, relevant in judged) / len(judged)
 
     return tuple(
         TokenRecall(tokens, recall(tokens), filled=sum(total >= tokens for total in totals) / len(totals))

@@ -63,6 +63,7 @@ class BenchGroup:
             score=threshold_score(hit),
             session=self.sessions.get(hit.path),
             grade=hit.grade,
+            further=tuple(map(self.returned_hit, hit.further)),
         )
 
 

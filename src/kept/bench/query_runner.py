@@ -163,7 +163,7 @@ class QueryRunner:
         self.degraded.update(dict.fromkeys(result.degraded))
         return BenchAnswer(
             tuple(self.group.returned_hit(hit) for hit in result.hits),
-            unlimited=len(result) >= max_results and _best_refused(result) <= min(hit.score for hit in result.hits),
+            unlimited=_is_unlimited(result, max_results),
         )
 
     def time(self, query: BenchQuery) -> LatencyFigures:
@@ -178,6 +178,11 @@ class QueryRunner:
             return self.memory.search(query.text, max_results=max_results, min_score=min_score)
         finally:
             self.clock.is_asking = False
+
+
+def _is_unlimited(result: SearchResult, max_results: int) -> bool:
+    best_refused = _best_refused(result)
+    return not best_refused or (len(result) >= max_results and best_refused <= min(hit.score for hit in result.hits))
 
 
 def _best_refused(result: SearchResult) -> float:

@@ -15,12 +15,13 @@ from kept.app import open_dispatcher, open_memory, open_sessions
 from kept.channels import http
 from kept.channels.telegram import TelegramChannel, find_token
 from kept.config import LoadedConfig
+from kept.config.agent_paths import GATEWAY_LOCK
 from kept.durable import claimed, make_private_folder
 from kept.errors import ConfigError, LockBusy, WriteFailed
 from kept.memory import Memory
 from kept.net.serving import ServerLimits
 from kept.responder.channel import Channel, PullChannel, ResponderTiming
-from kept.responder.inbox import GATEWAY_LOCK, Inbox
+from kept.responder.inbox import Inbox
 from kept.responder.responder import Responder
 from kept.sessions.store import SessionStore
 
@@ -47,6 +48,9 @@ def run_gateway(loaded: LoadedConfig, open_model: OpenModel, *, report: Report) 
     if not config.gateway.auto_responder.enabled:
         hint = "No message would be answered. Set it to true."
         raise ConfigError("gateway.auto_responder.enabled is false.", hint=hint)
+    if os.path.exists(config.paths.forgetting):
+        with open_memory(loaded) as memory:
+            memory.finish_forget()  # before the inbox is open: only then may it be changed
     with only_gateway(config.home):
         model = open_model(loaded)
 

@@ -70,8 +70,6 @@ def command(
 
         print_json({**written_json(written), "workspaceDir": folder})
     else:
-        for reason in written.degraded:
-            warn(reason)
         _show_written(written, folder)
 
 
@@ -80,6 +78,8 @@ def _show_written(written: Written, folder: str) -> None:
     if not written.is_new:
         echo(f"Not written again: {citation} says the same. --again writes it nevertheless.")
         return
+    for reason in written.degraded:
+        warn(reason)
     echo(f"Kept in {citation} (folder {folder}).")
     if written.replaced:
         echo(f"Struck through: {style(printable(written.replaced), fg='cyan')}.")

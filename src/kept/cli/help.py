@@ -10,12 +10,14 @@ from kept.errors import UsageError
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Notes and search": (
-        "init", "add", "search", "get", "list", "recent", "history", "undo", "review", "tidy",
-        "tags", "links", "index", "watch",
+        "init", "add", "search", "get", "list", "recent", "history", "undo", "review", "why", "tags", "links", "tidy",
+        "index", "watch",
     ),
-    "Conversations": ("sessions", "import"),
+    "Conversations": ("sessions", "import", "forget"),
     "Agents and clients": ("agents", "projects", "chat", "gateway", "service", "mcp", "connect", "hook"),
-    "Maintenance": ("status", "doctor", "config", "providers", "models", "bench"),
+    "Maintenance": (
+        "status", "doctor", "export", "restore", "verify", "config", "providers", "models", "bench",
+    ),
     "More": ("demo", "completion", "help", "version"),
 }  # fmt: skip
 
@@ -50,6 +52,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "import pi": ("kept import pi",),
     "import chatgpt": ("kept import chatgpt ~/Downloads/export.zip",),
     "import claude-ai": ("kept import claude-ai ~/Downloads/data-2026-03-05-batch-0000.zip",),
+    "forget": ("kept forget 'the old gate code'", "kept forget --session 3f2a", "kept forget --person Mallory"),
     "agents": ("kept agents list",),
     "agents list": ("kept agents list",),
     "agents add": ("kept agents add coder", "kept agents add helper --share-notes-with main"),
@@ -68,6 +71,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "hook capture": ("kept hook capture < event.json",),
     "status": ("kept status",),
     "doctor": ("kept doctor --fix",),
+    "why": ("kept why memory/2026-03-02.md#L12", "kept why telegram:5054"),
+    "export": (
+        "kept export backup.tar.gz",
+        "kept export monday.tar.gz --since-archive backup.tar.gz",
+        "kept --agent work export work.tar",
+    ),
+    "restore": ("kept restore backup.tar.gz --dry-run", "kept restore backup.tar.gz --workspace ~/notes"),
+    "verify": ("kept verify backup.tar.gz",),
     "config": ("kept config set memory_search.query.max_results 8",),
     "config show": ("kept config show > config.yaml",),
     "config explain": ("kept config explain query",),

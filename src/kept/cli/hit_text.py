@@ -43,6 +43,7 @@ def hit_text(hit: Hit, words: Iterable[str], *, locate: Locate | None = None, ma
             *_validity(hit),
             *_occurrences("newer than", hit.newer_than),
             *_occurrences("also in", hit.also_in),
+            *(_further_line(passage, stems, locate) for passage in hit.further),
         ]
     )
 
@@ -68,6 +69,26 @@ def _validity(hit: Hit) -> list[str]:
     else:
         text = f"only since {validity.since}" if validity.since else "no longer holds"
     return [style(line, dim=True) for line in wrap(_plain(text), indent=_INDENT, hang=2)] if text else []
+
+
+def _further_line(passage: Hit, stems: list[str], locate: Locate | None) -> str:
+    """Return one line for a further passage of the note: its lines, score, last heading and first line that matches."""
+    lines = f"L{passage.start_line}-L{passage.end_line}"
+    shown = link(lines, locate(passage), passage.start_line) if locate else lines
+    rows = [_plain(line).strip() for line in _snippet_lines(passage)]
+    matching = (row for row in rows if any(is_match(word, stems) for word in re.findall(r"\w+", row)))
+    text = next(matching, rows[0] if rows else "") if stems else (rows[0] if rows else "")
+    heading = _headings(passage)[-1:]
+    about = ": ".join([*(_plain(name) for name in heading), text])
+    lead = f"also {lines}  {passage.score:.2f}  "
+    room = max(10, columns() - _INDENT - text_width(lead))
+    about = cut(about, room)
+    about = style(about, dim=True) if _has_ended(passage, text) else highlight(about, stems)
+    line = (
+        f"{'':<{_INDENT}}{style('also', dim=True)} {style(shown, fg='cyan')}"
+        f"  {style(f'{passage.score:.2f}', dim=True)}  {about}"
+    )
+    return "\n".join([line, *_validity(passage)])
 
 
 def _occurrences(lead: str, others: Sequence[Occurrence]) -> list[str]:

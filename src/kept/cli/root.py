@@ -39,6 +39,7 @@ COMMANDS = {
     "index": "kept.cli.index",
     "watch": "kept.cli.watch",
     "sessions": "kept.cli.sessions",
+    "forget": "kept.cli.forget",
     "import": "kept.cli.imports",
     "mcp": "kept.cli.mcp",
     "connect": "kept.cli.connect",
@@ -50,6 +51,10 @@ COMMANDS = {
     "service": "kept.cli.service_command",
     "status": "kept.cli.status",
     "doctor": "kept.cli.doctor",
+    "why": "kept.cli.why",
+    "export": "kept.cli.export",
+    "restore": "kept.cli.restore",
+    "verify": "kept.cli.verify",
     "bench": "kept.cli.bench",
     "models": "kept.cli.models",
     "providers": "kept.cli.providers",
@@ -105,7 +110,12 @@ class Globals:
     def memory(self) -> Memory:
         from kept.app import open_memory
 
-        return open_memory(self.load())
+        memory = open_memory(self.load())
+        if os.path.exists(memory.config.paths.forgetting):
+            from kept.cli.forget import finish_interrupted
+
+            finish_interrupted(memory)
+        return memory
 
     def sessions(self) -> SessionStore:
         from kept.app import open_sessions

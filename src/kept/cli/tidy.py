@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.cli.command_author import command_author
+from kept.cli.command_author import command_recorder
 from kept.cli.output import echo, json_option, plural, print_json, printable, style, warn
 from kept.cli.root import Globals
 from kept.errors import KeptError, ModelError, UsageError
@@ -103,7 +103,7 @@ def _apply(memory: Memory, chosen: Sequence[str], *, as_json: bool) -> None:
         raise UsageError("There are no proposals.", hint="Run 'kept tidy' first.")
     # All at once: the edits of one proposal may move the lines of another.
     edits = [edit for proposal in picked for edit in proposal.edits]
-    recorder = memory.recorder(command_author(memory.config.agent_id, "tidy"))
+    recorder = command_recorder(memory.config, "tidy")
     apply_edits(memory.workspace, edits, max_bytes=memory.settings.max_file_bytes, recorder=recorder)
     save_proposals(path, _still_valid(memory, [proposal for proposal in proposals if proposal not in picked]))
     if as_json:
@@ -145,7 +145,7 @@ def _ask(memory: Memory, proposals: Sequence[Proposal]) -> None:
         echo("Nothing was changed.")
         return
     edits = [edit for proposal in accepted for edit in proposal.edits]
-    recorder = memory.recorder(command_author(memory.config.agent_id, "tidy"))
+    recorder = command_recorder(memory.config, "tidy")
     apply_edits(memory.workspace, edits, max_bytes=memory.settings.max_file_bytes, recorder=recorder)
     echo(f"Applied {plural(len(accepted), 'proposal')}.")
 

@@ -8,10 +8,10 @@ _SIMILAR = 0.7
 
 _DELETE = (
     "Notes are files: edit or delete them, and the next search sees the change."
-    " 'kept sessions delete ID' deletes a conversation."
+    " 'kept forget' removes something everywhere, 'kept sessions delete ID' deletes a conversation."
 )
 _HINTS = {
-    _DELETE: ("forget", "remove", "delete", "rm", "del", "erase"),
+    _DELETE: ("remove", "delete", "rm", "del", "erase"),
     "Notes are files: 'kept get' prints one, your editor changes it. 'kept config edit' opens the settings.": (
         "edit",
         "open",

@@ -6,6 +6,9 @@ import os
 
 from kept.values import frozen
 
+GATEWAY_LOCK = "gateway.lock"
+"""Claimed by the process that may write the inboxes, below the home."""
+
 
 @frozen
 class AgentPaths:
@@ -45,19 +48,33 @@ class AgentPaths:
         return os.path.join(self.folder, "deleted.jsonl")
 
     @property
-    def fence_key(self) -> str:
-        """Key of the markers around data in requests to the model."""
-        return os.path.join(self.folder, "fence.key")
-
-    @property
     def proposals(self) -> str:
         """The proposals that `kept tidy` listed last."""
         return os.path.join(self.folder, "proposals.json")
 
     @property
+    def fence_key(self) -> str:
+        """Key of the markers around data in requests to the model."""
+        return os.path.join(self.folder, "fence.key")
+
+    @property
     def forgotten(self) -> str:
-        """Log of passages removed by /forget."""
+        """Copies of passages that earlier versions removed by /forget."""
         return os.path.join(self.folder, "forgotten.jsonl")
+
+    @property
+    def forgotten_hashes(self) -> str:
+        """Salted hashes of what was forgotten, so that an import leaves it out."""
+        return os.path.join(self.folder, "forgotten-hashes.jsonl")
+
+    @property
+    def forgetting(self) -> str:
+        """Journal of a forget that is under way. It exists only until the forget is complete."""
+        return os.path.join(self.folder, "forgetting.json")
+
+    @property
+    def forget_receipts(self) -> str:
+        return os.path.join(self.folder, "forget-receipts.jsonl")
 
     @property
     def index(self) -> str:

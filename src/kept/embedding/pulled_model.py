@@ -53,10 +53,11 @@ def open_pulled(models_folder: str, model: CatalogueModel, settings: LocalModelS
 
     # The scale was measured with the model's own prefixes, pooling and length.
     is_plain = settings == LocalModelSettings(model_path=settings.model_path, mirror_url=settings.mirror_url)
-    calibration = Calibration(*model.scale, weight=WEIGHT) if model.scale and is_plain else None
+    calibration = Calibration(*model.scale, weight=model.weight or WEIGHT) if model.scale and is_plain else None
     if settings.query_prefix is None:
         settings = replace(settings, query_prefix=model.query_prefix)
-    return OnnxEmbedder(model_folder(models_folder, model), settings, calibration=calibration)
+    folder = model_folder(models_folder, model)
+    return OnnxEmbedder(folder, settings, calibration=calibration, languages=model.languages)
 
 
 def require_packages_of(model: CatalogueModel) -> None:

@@ -55,6 +55,10 @@ class StaticEmbedder:
     """Embedder that sums 16-bit rows in 64-bit floats. Such sums are exact: any order gives the same vector."""
 
     calibration = Calibration(floor=0.15, ceiling=0.75, weight=0.3)
+    languages = ("en",)
+
+    is_cheap = True
+    """Its vectors are computed faster than they are stored, so they are not cached."""
 
     def __init__(self, folder: str = MODEL_FOLDER) -> None:
         self._folder = folder

@@ -310,10 +310,13 @@ def drop_outdated(result: IndexSearchResult, workspace: Workspace, config: Confi
     current: list[Hit] = []
     outdated: list[Dropped] = []
     for hit in result.hits:
-        if _is_current(hit, workspace, config):
+        passages = [replace(hit, further=()), *hit.further] if hit.further else [hit]
+        gone = [passage for passage in passages if not _is_current(passage, workspace, config)]
+        outdated += [Dropped(passage.citation, passage.score, "gone from disk") for passage in gone]
+        if not gone:
             current.append(hit)
-        else:
-            outdated.append(Dropped(hit.citation, hit.score, "gone from disk"))
+        elif kept := [passage for passage in passages if passage not in gone]:
+            current.append(replace(kept[0], further=tuple(kept[1:])))
     if not outdated:
         return result
     reason = f"{len(outdated)} outdated {'hit was' if len(outdated) == 1 else 'hits were'} left out."

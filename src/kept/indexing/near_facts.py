@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _COMPARED_HITS = 8
 _NEAR_FROM = 0.8
 """Score of the meaning from which two facts are near."""
-_LOCAL_PROVIDERS = ("builtin", "local")
+_LOCAL_PROVIDERS = ("local",)
 """Embedders that answer at once and cost nothing."""
 
 
@@ -54,7 +54,8 @@ def find_indexed_near(service: IndexService, text: str, scope: ProjectScope | No
             hits = search_index(index, vector, query, settings, filters, now_ms=now_ms).hits
     except KeptError:
         return []
-    return match_hits(service.workspace, text, hits, max_bytes=service.settings.max_file_bytes)
+    passages = [passage for hit in hits for passage in (hit, *hit.further)]
+    return match_hits(service.workspace, text, passages, max_bytes=service.settings.max_file_bytes)
 
 
 def match_hits(workspace: Workspace, text: str, hits: Iterable[Hit], *, max_bytes: int) -> list[NearFact]:

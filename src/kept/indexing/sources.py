@@ -20,7 +20,7 @@ from kept.sessions.transcript_paths import CITED_FOLDER, cite_transcript, is_tra
 from kept.store.generation import FileRow, Generation
 from kept.values import frozen
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.scan import Scan, scan_workspace
+from kept.workspace.scan import Scan, may_be_copy, scan_workspace
 from kept.workspace.workspace import Workspace
 
 BATCH_FILES = 200
@@ -52,6 +52,15 @@ def cite_source(absolute: str, workspace: Workspace, sessions_folder: str) -> st
     if os.path.dirname(absolute) == sessions_folder and is_transcript(name):
         return cite_transcript(name)
     return workspace.cite(absolute) if workspace.is_note_file(absolute) and workspace.is_indexed(absolute) else None
+
+
+def find_copies(scan: Scan, workspace: Workspace, settings: MemorySearchSettings) -> list[Problem]:
+    """Return the notes that are conflict copies of others."""
+    if not any(may_be_copy(file.path) for file in scan.files):
+        return []
+    from kept.workspace.conflict_copies import find_conflicts
+
+    return find_conflicts(workspace, scan.files, max_bytes=settings.max_file_bytes)
 
 
 def scan_transcripts(folder: str) -> Scan:

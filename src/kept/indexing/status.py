@@ -10,6 +10,7 @@ from kept.clock import Clock
 from kept.config import Config
 from kept.embedding.base import Identity
 from kept.indexing.batch_book import jobs_under_way
+from kept.indexing.sources import find_copies
 from kept.indexing.sync import META_SYNCED, SyncPlanner
 from kept.ledger import open_embedding_ledger, open_heal_ledger, open_model_ledger, tokens_of_day
 from kept.records import BatchUnderWay, Problem, Status
@@ -76,7 +77,7 @@ def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock
         last_sync=_parse_time(index.get_meta(META_SYNCED)),
         spending=tuple(open_embedding_ledger(config, clock).by_day()),
         degraded=tuple(degraded),
-        problems=(*scan.problems, *warnings),
+        problems=(*scan.problems, *warnings, *find_copies(scan, planner.workspace, planner.settings)),
     )
 
 

@@ -19,12 +19,12 @@ from kept.config import MemorySearchSettings
 from kept.durable import locked
 from kept.errors import EmbeddingError, EmbeddingFailed, KeptError, StoreDamaged
 from kept.indexing.note_rows import PreparedFile, Recipe, file_row, note_timestamp_ms
-from kept.indexing.sources import FileBatch, SourceReader, SyncTarget, scan_sources, scan_transcripts
+from kept.indexing.sources import FileBatch, SourceReader, SyncTarget, find_copies, scan_sources, scan_transcripts
 from kept.indexing.vectorise import Vectoriser, Vectors, price_texts
 from kept.records import Preview, Problem, Progress, SourceFile, SyncReport
 from kept.store.generation import FileRow
 from kept.store.index import META_RECIPE, Index
-from kept.store.vectors import quantise
+from kept.store.vector_codes import quantise
 from kept.values import frozen
 from kept.workspace.daily import get_daily_notes
 from kept.workspace.opened import OpenWorkspace
@@ -370,7 +370,7 @@ class SyncRun:
             cached=max(0, tally.cached),
             pending=chunks - vectors,
             rebuilt=tally.rebuilt,
-            problems=tuple(tally.problems),
+            problems=(*tally.problems, *self._copies()),
             failures=tuple(tally.failures),
             took_ms=(time.perf_counter() - started) * 1000,
         )
@@ -409,6 +409,10 @@ class SyncRun:
         if target.files or target.removed or (self.history is not None and self.history.is_due()):
             with self.index.writing():
                 self._finish()
+
+    def _copies(self) -> list[Problem]:
+        """Return the conflict copies among the notes, for a report. A search does not report them."""
+        return [] if self.in_search else find_copies(self.scan, self.planner.workspace, self.settings)
 
     def _scan_again(self) -> None:
         self.scan = self.planner.scan()

@@ -29,6 +29,7 @@ from pydantic import ValidationError
 from kept import __version__
 from kept.errors import KeptError, status_of
 from kept.limits import utf8_safe_tree
+from kept.tools.forget_tool import FORGET_TOOL, run_forget
 from kept.tools.tool_definitions import TOOLS, Tool
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ class MemoryServer:
     async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         # A client that lists the tools is about to use them.
         threading.Thread(target=self._warm_up, name="kept-warm-up", daemon=True).start()
-        return types.ListToolsResult(tools=[_tool(tool) for tool in TOOLS])
+        tools = [*(_tool(tool) for tool in TOOLS), _tool(FORGET_TOOL, destructive=True)]
+        return types.ListToolsResult(tools=tools)
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         relay = ProgressRelay(ctx.session.report_progress)
@@ -134,7 +136,10 @@ class MemoryServer:
         from kept.tools.toolbox import error_outcome
 
         try:
-            outcome = self.toolbox().run(name, arguments, progress=relay.report, client=client)
+            if name == FORGET_TOOL.name:
+                outcome = run_forget(self.toolbox(), arguments)
+            else:
+                outcome = self.toolbox().run(name, arguments, progress=relay.report, client=client)
             self._warm_up()
             return outcome
         except KeptError as exc:
@@ -229,7 +234,7 @@ async def _in_thread(action: Callable[[], T]) -> T:
         raise MCPError(status_of(exc).jsonrpc, f"{exc.message} {exc.hint}".strip(), {"code": exc.code}) from exc
 
 
-def _tool(tool: Tool) -> types.Tool:
+def _tool(tool: Tool, *, destructive: bool = False) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title,
@@ -239,7 +244,7 @@ def _tool(tool: Tool) -> types.Tool:
         annotations=types.ToolAnnotations(
             title=tool.title,
             read_only_hint=tool.read_only,
-            destructive_hint=False,  # tools that write only append
+            destructive_hint=destructive,  # the other tools that write only append
             idempotent_hint=tool.idempotent,
             open_world_hint=False,
         ),

@@ -15,17 +15,18 @@ from dataclasses import replace
 
 from kept.agent.events import AgentEvent, AnsweringAgent, CompactionResult, GroupLine, Inbound, Reply
 from kept.errors import EmptyNote, KeptError, SessionNotFound
+from kept.forgetting.order import ForgetStore
 from kept.limits import clip
 from kept.memory import Memory
 from kept.records import Hit, Written
-from kept.responder import forget
+from kept.responder import forget_command as forget
+from kept.responder.inbox import Inbox
 from kept.sessions.entries import FORWARDED
 from kept.sessions.record import SessionRecord
 from kept.sessions.session_key import SessionKey
 from kept.sessions.store import SessionStore
 from kept.values import frozen
 from kept.workspace.change_recorder import Author
-from kept.workspace.removal import Removed
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ HELP = """\
 /status – this conversation, the model, the memory
 /memory QUERY – search the memory
 /remember TEXT – add it to long-term memory
-/forget QUERY – show what the notes say about it, and remove it after you confirm
+/forget QUERY – show where notes and conversations have it, and forget it after you confirm
 /stop – stop answering
 /help – this list"""
 NAMES = tuple(line.split()[0].lstrip("/") for line in HELP.splitlines())
@@ -91,6 +92,11 @@ class Commands:
         self._memory = memory
         self._sessions = sessions
         self._more_status = more_status
+        self._inbox: ForgetStore | None = None
+
+    def use_inbox(self, inbox: Inbox) -> None:
+        """Let /forget scrub the inbox of this process too."""
+        self._inbox = forget.LiveInboxStore(inbox, self._memory)
 
     async def run(self, call: CommandCall) -> str:
         """Return the reply to a command. Errors become replies."""
@@ -181,47 +187,44 @@ class Commands:
         words = rest.lower().replace(",", " ").split()
         if not words:
             return "Say what to forget: /forget QUERY. You will see what would go before anything is removed."
-        if words in (["no"], ["yes"]) or all(map(_NUMBER.fullmatch, words)):
+        is_choice = all(map(_NUMBER.fullmatch, words))
+        if is_choice:  # or the number itself is to be forgotten
+            proposal = await asyncio.to_thread(forget.find_proposal, self._sessions, call.session_id)
+            is_choice = proposal is not None
+        if words in (["no"], ["yes"]) or is_choice:
             return await asyncio.to_thread(self._confirm_forget, call.session_id, words)
         return await asyncio.to_thread(self._propose_forget, call.session_id, rest)
 
     def _propose_forget(self, session_id: str, query: str) -> str:
-        search = forget.find_matches(self._memory, query)
-        matches = search.matches
-        remark = [*_describe_extra_hits(search.extra_hits), *_describe_transcript_hits(search.transcript_hits)]
-        if not matches:
-            nothing = "The notes in the workspace say" if search.extra_hits else "The notes say"
-            return "\n\n".join([f"{nothing} nothing about that.", *remark])
-        forget.save_proposal(self._sessions, session_id, matches)
-        passages = [f"{number}. {match.citation}\n{match.text}" for number, match in enumerate(matches, 1)]
-        choices = "/forget yes removes it" if len(matches) == 1 else _CHOICES
-        return "\n\n".join(["This would go:", *passages, f"{choices}; /forget no keeps it.", *remark])
+        plan = forget.plan_in_chat(self._memory, query)
+        if plan.choices:
+            forget.save_proposal(self._sessions, session_id, plan)
+        return forget.describe_plan(plan)
 
     def _confirm_forget(self, session_id: str, words: list[str]) -> str:
-        removals = forget.find_proposal(self._sessions, session_id)
-        if not removals:
+        proposal = forget.find_proposal(self._sessions, session_id)
+        if proposal is None:
             return "There is nothing to confirm. Start with /forget QUERY."
         if words == ["no"]:
             forget.drop_proposal(self._sessions, session_id)
             return "Nothing was forgotten."
-        numbers = range(1, len(removals) + 1) if words == ["yes"] else [int(word) for word in words]
-        if any(not 1 <= number <= len(removals) for number in numbers):
-            return f"Choose from 1 to {len(removals)}. Nothing was forgotten."
-        removed = forget.forget(
-            self._memory, [removals[number - 1] for number in dict.fromkeys(numbers)], session_id=session_id
-        )
-        if not removed.failures:
-            forget.drop_proposal(self._sessions, session_id)
-        return _describe_removal(removed, self._memory.config.paths.forgotten)
+        count = len(proposal.places)
+        numbers = range(1, count + 1) if words == ["yes"] else [int(word) for word in words]
+        if any(not 1 <= number <= count for number in numbers):
+            return f"Choose from 1 to {count}. Nothing was forgotten."
+        chosen = [proposal.places[number - 1] for number in dict.fromkeys(numbers)]
+        plan, changed = forget.choose_places(self._memory, proposal, chosen)
+        forget.drop_proposal(self._sessions, session_id)
+        if not plan.places:
+            return "\n".join(f"{citation}: changed since then, and left as it is." for citation in changed)
+        receipt = self._memory.forget(plan, inbox=self._inbox)
+        return forget.describe_receipt(receipt, changed, len(plan.choices))
 
     async def _stop(self, call: CommandCall) -> str:
         return "Stopped."  # the responder has cancelled what came before
 
     async def _help(self, call: CommandCall) -> str:
         return HELP
-
-
-_CHOICES = "/forget yes removes all of it, /forget 1 2 only those"
 
 
 def _unknown_command(name: str) -> str:
@@ -232,34 +235,10 @@ def _unknown_command(name: str) -> str:
 
 def _describe_hit(number: int, hit: Hit) -> str:
     text = hit.snippet.strip()
-    return f"{number}. {hit.citation}\n{clip(text, _SNIPPET_CHARS)}"
-
-
-def _describe_extra_hits(hits: list[Hit]) -> list[str]:
-    if not hits:
-        return []
-    citations = ", ".join(hit.citation for hit in hits)
-    return [f"Extra paths are searched, never written. Edit these yourself: {citations}."]
-
-
-def _describe_transcript_hits(hits: list[Hit]) -> list[str]:
-    if not hits:
-        return []
-    citations = ", ".join(hit.citation for hit in hits)
-    return [
-        f"Conversations are not changed, and searches still find them: {citations}. "
-        "'kept sessions delete' deletes a whole conversation."
-    ]
-
-
-def _describe_removal(removed: Removed, copy_path: str) -> str:
-    lines: list[str] = []
-    if removed.gone:
-        count = len(removed.gone)
-        lines.append(f"Forgotten: {count} {'passage' if count == 1 else 'passages'}. A copy is kept in {copy_path}.")
-    lines += (f"{removal.path}: changed since then, and left as it is." for removal in removed.changed)
-    lines += map(str, removed.failures)
-    return "\n".join(lines)
+    further = ", ".join(passage.citation for passage in hit.further)
+    return f"{number}. {hit.citation}\n{clip(text, _SNIPPET_CHARS)}" + (
+        f"\nFurther passages: {further}" if further else ""
+    )
 
 
 def _describe_compaction(result: CompactionResult) -> str:

@@ -21,7 +21,7 @@ import logging
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, TypeVar
 
@@ -32,6 +32,7 @@ from kept.durable import Fault
 from kept.errors import MessageConflict, WriteFailed
 from kept.limits import is_time
 from kept.responder.inbox_file import InboxFile, Record
+from kept.sessions.blanking import blank_tree
 from kept.sessions.session_key import SessionKey
 from kept.values import frozen
 
@@ -105,10 +106,6 @@ def message_status(run: AnswerRun | None) -> str:
     if run.parts is None:
         return "answering"
     return "failed" if run.error else "answered"
-
-
-GATEWAY_LOCK = "gateway.lock"
-"""Claimed by the process that may write the inboxes, below the home."""
 
 
 class Inbox:
@@ -227,6 +224,21 @@ class Inbox:
         """Record that the first part that is not settled is 'sending', 'unsent', 'sent' or 'unsure'."""
         return self._change(run, {"type": state, "part": run.settled, **({"reason": reason} if reason else {})})
 
+    def blank(self, matches: Callable[[str], bool]) -> int:
+        """Take texts that match out of messages and replies, also on disk. Return how many there were."""
+        with self._lock:
+            messages = {name: _blank_message(message, matches) for name, message in self._messages.items()}
+            runs = {run_id: _blank_run(run, matches) for run_id, run in self._runs.items()}
+            count = sum(messages[name] != message for name, message in self._messages.items())
+            count += sum(runs[run_id] != run for run_id, run in self._runs.items())
+            if count:
+                records = [_received_record(message) for message in messages.values()]
+                records += (record for run in runs.values() for record in _run_records(run))
+                self._file.rewrite(records, erase=True)
+                self._messages.update(messages)
+                self._runs.update(runs)
+            return count
+
     def _change(self, run: AnswerRun, record: Record) -> AnswerRun:
         with self._lock:
             self._file.append({**record, "turn": run.id})
@@ -280,9 +292,21 @@ class Inbox:
 
 def check_same(message: AcceptedMessage, key: str, text: str) -> AcceptedMessage:
     """Return the message if it has this key and text. Raise MessageConflict otherwise."""
-    if message.key != key or message.inbound.text != text:
+    is_same = message.inbound.text in (text, "")  # a text that was forgotten is empty
+    if message.key != key or not is_same:
         raise MessageConflict(f"Another message has the id '{message.id}' already.")
     return message
+
+
+def _blank_message(message: AcceptedMessage, matches: Callable[[str], bool]) -> AcceptedMessage:
+    inbound = message.inbound
+    texts = {"text": inbound.text, "sender": inbound.sender, "metadata": dict(inbound.metadata or {})}
+    return replace(message, inbound=replace(inbound, **blank_tree(texts, matches)))
+
+
+def _blank_run(run: AnswerRun, matches: Callable[[str], bool]) -> AnswerRun:
+    parts = None if run.parts is None else tuple("" if matches(part) else part for part in run.parts)
+    return replace(run, parts=parts, details=blank_tree(dict(run.details), matches))
 
 
 # records

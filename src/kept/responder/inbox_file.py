@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from kept.durable import Fault, append_durably, move_torn_end, set_aside, write_atomic
+from kept.durable import Fault, append_durably, move_torn_end, replace_erasing, set_aside, write_atomic
 from kept.errors import ConfigError, SessionKeyInvalid, WorkspaceError, WriteFailed
 from kept.limits import MAX_TOKENS, is_count, is_deep, is_time, strict_json
 from kept.sessions.session_key import parse_key
@@ -96,9 +96,13 @@ class InboxFile:
         """Add a record. It is on disk when this returns."""
         append_durably(self.path, _encode([record] if os.path.exists(self.path) else [_HEADER, record]))
 
-    def rewrite(self, records: Iterable[Record]) -> None:
-        """Replace the contents atomically."""
-        write_atomic(self.path, _encode([_HEADER, *records]))
+    def rewrite(self, records: Iterable[Record], *, erase: bool = False) -> None:
+        """Replace the contents atomically. ``erase`` overwrites the old ones on disk."""
+        data = _encode([_HEADER, *records])
+        if erase:
+            replace_erasing(self.path, data)
+        else:
+            write_atomic(self.path, data)
 
 
 def _encode(records: Iterable[Record]) -> bytes:

@@ -46,6 +46,7 @@ class Responder:
         self.inbox = inbox
         self.limits = QueueLimits(settings)
         self._dispatcher = dispatcher
+        dispatcher.commands.use_inbox(inbox)
         self._channels = channels
         self._timing = timing or ResponderTiming()
         self._writer = InboxWriter(self._timing)

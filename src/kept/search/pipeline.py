@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from kept.config import QuerySettings
-from kept.embedding.base import Embedder
+from kept.embedding.base import BlendingEmbedder, Embedder
 from kept.errors import EmbeddingError, StoreDamaged
 from kept.records import (
     LIKELY_FROM,
@@ -31,6 +31,7 @@ from kept.records import (
 )
 from kept.redact import redact
 from kept.search.candidates import CandidatePool, QueryVector, gather_pool
+from kept.search.confidence import calibrate, confidence_after_reranking, estimate_confidence, read_signals
 from kept.search.exact import ExactMatch, lift_exact
 from kept.search.query import Expansion, ParsedQuery
 from kept.search.query_dates import boost_periods, find_periods
@@ -43,23 +44,16 @@ from kept.search.repetitions import (
     move_last,
 )
 from kept.search.rerank import Reranker, rerank
-from kept.search.scores import (
-    calibrate,
-    confidence_after_reranking,
-    demote_further_passages,
-    estimate_confidence,
-    fuse_pool,
-    prefer_project,
-    read_signals,
-    vector_share,
-)
+from kept.search.scores import Scored, fuse_pool, prefer_project, vector_share
 from kept.search.selection import Selection, Windows, make_message_snippet, make_snippet, select_hits
+from kept.search.whole_notes import judge_whole_notes
 from kept.store.generation import ChunkRow
 from kept.store.index import Index
-from kept.store.vectors import quantise
+from kept.store.vector_codes import quantise
 from kept.values import frozen
 from kept.workspace.daily import DailyNotes
 from kept.workspace.mark_words import may_be_marked
+from kept.workspace.scan import may_be_copy
 
 if TYPE_CHECKING:
     from kept.search.fact_validity import FactRanking
@@ -83,13 +77,23 @@ class IndexSearchResult:
 
 def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | None, tuple[str, ...]]:
     """Return the vector of a query, or None and the reason."""
+    text = redact(query.text)
     try:
-        matrix = embedder.embed([redact(query.text)], role="query")
+        matrix = embedder.embed([text], role="query")
         calibration = embedder.calibration  # a local model measures it, so this may fail as well
     except EmbeddingError as exc:
         return None, (f"Searching by word only: {exc.message}",)
     code = quantise(matrix.data)
-    return (QueryVector(code, embedder.identity.key, calibration) if any(code) else None), ()
+    if not any(code):
+        return None, ()
+    identity = embedder.identity.key
+    blend = partial(_blend, embedder, matrix.data, text, identity) if isinstance(embedder, BlendingEmbedder) else None
+    return QueryVector(code, identity, calibration, blend, getattr(embedder, "languages", ())), ()
+
+
+def _blend(embedder: BlendingEmbedder, row: bytes, text: str, identity: str, unknown: float) -> QueryVector:
+    blended, calibration = embedder.blend_query(row, text, unknown=unknown)
+    return QueryVector(quantise(blended), identity, calibration)
 
 
 def search_index(
@@ -127,7 +131,14 @@ def search_index(
 
             degraded += explain_unknown_tags(index.live, filters)
         titles = _read_titles(index, (window[0] for _, window in selection.hits))
-    return _make_result(selection, ranking, index.path, degraded, titles)
+    result = _make_result(selection, ranking, index.path, degraded, titles)
+    if vector and vector.languages and all(hit.grade == "weak" for hit in result.hits):
+        from kept.search.language_hints import suggest_model
+
+        with index.reading():
+            hints = suggest_model(index.words, query.text, vector.languages)
+        result = replace(result, degraded=(*result.degraded, *hints))
+    return result
 
 
 @frozen
@@ -176,21 +187,31 @@ def _rank(
         ranked = boost_periods(ranked, periods, now_ms=now_ms)
     if filters.scope and filters.scope.name:
         ranked = prefer_project(ranked, filters.scope)
-    signals = read_signals(ranked, pool.terms, passages=pool.passages)
-    confidence = estimate_confidence(signals, vector_share=vector_share(settings, vector))
+    text_of = partial(_text_of, pool)
+    signals = read_signals(ranked, pool.terms, passages=pool.passages, query_text=query.text, text_of=text_of)
+    share = vector_share(settings, vector)
+    confidence = estimate_confidence(signals, vector_share=share)
+    ranked = judge_whole_notes(ranked, pool.terms, text_share=1.0 - share)
     if reranker:
         before = ranked
         ranked, degraded = rerank(before, reranker, query.text, partial(_passage, pool), settings.rerank)
         confidence = confidence_after_reranking(confidence, before, ranked, settings.rerank.weight)
-    ranked = calibrate(demote_further_passages(ranked), confidence, signals)
+    ranked = calibrate(ranked, confidence, signals)
     if exact_rows:
         exact_chunks = [pool.chunks[row] for row in exact_rows]
         given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
         ranked = lift_exact(ranked, exact.compare(exact_chunks, given_titles))
     certain = max(settings.min_score, LIKELY_FROM)
     ranked = move_last(ranked, questions - left_out, min_score=certain)
+    copies: frozenset[int] = frozenset()
+    if any(may_be_copy(pool.chunks[scored.candidate.row].path) for scored in ranked):
+        from kept.search.conflict_order import put_copies_last
+
+        ranked, copies = put_copies_last(ranked, pool.chunks)
     past_ms = _end_of_past(periods, now_ms) if periods else None
-    arrangement = arrange(ranked, pool, query.text, min_score=certain, by_time=not periods, until_ms=past_ms)
+    arrangement = arrange(
+        ranked, pool, query.text, min_score=certain, by_time=not periods, until_ms=past_ms, undated=copies
+    )
     if not marked:
         return _Ranking(pool, arrangement, left_out, degraded)
     from kept.search.fact_validity import choose_moment, settle_facts
@@ -211,6 +232,11 @@ def _end_of_past(periods: Sequence[Period], now_ms: int) -> int | None:
 
 def _may_have_ended(chunk: ChunkRow) -> bool:
     return chunk.source == "memory" and (may_be_marked(chunk.text) or may_be_marked(chunk.heading))
+
+
+def _text_of(pool: CandidatePool, row: int) -> str:
+    chunk = pool.chunks[row]
+    return f"{chunk.text}\n{chunk.heading}"
 
 
 def _passage(pool: CandidatePool, row: int) -> str:
@@ -267,27 +293,23 @@ def _make_result(
     selection: Selection, ranking: _Ranking, index_path: str, degraded: tuple[str, ...], titles: Mapping[str, str]
 ) -> IndexSearchResult:
     chunks, newer_than = ranking.pool.chunks, ranking.arrangement.newer_than
-    shown = {scored.candidate.row for scored, _ in selection.hits}
-    hits = []
-    for scored, window in selection.hits:
+    shown = selection.rows()
+
+    def make_hit(scored: Scored, window: Sequence[ChunkRow], further: tuple[Hit, ...] = ()) -> Hit:
         row = scored.candidate.row
-        hit = _make_hit(
-            window,
-            row,
-            index_path,
-            score=scored.score,
-            grade=grade_of(scored.relevance),
-            vector_score=scored.vector,
-            text_score=scored.text,
-            matched=scored.candidate.matched,
-            other_words=_spellings(scored.candidate.expansions),
-            parts=scored.parts(),
-            titles=titles,
-        )
+        hit = _make_scored_hit(scored, window, index_path, titles)
         hit = ranking.facts.complete(hit, row) if ranking.facts else hit
         also_in = [_occurrence(chunks[other]) for other in selection.also_in.get(row, ())]
         older = [_occurrence(chunks[other]) for other in newer_than.get(row, ()) if other in shown]
-        hits.append(replace(hit, also_in=tuple(also_in), newer_than=tuple(older)) if also_in or older else hit)
+        if not (also_in or older or further):
+            return hit
+        return replace(hit, also_in=tuple(also_in), newer_than=tuple(older), further=further)
+
+    hits = []
+    for scored, window in selection.hits:
+        further = selection.further.get(scored.candidate.row, ())
+        passages = tuple(make_hit(other, (chunks[other.candidate.row],)) for other in further)
+        hits.append(make_hit(scored, window, passages))
     dropped = []
     for scored, reason in selection.dropped:
         chunk = chunks[scored.candidate.row]
@@ -298,6 +320,22 @@ def _make_result(
     for chunk in (chunks[row] for row in sorted(ranking.questions)):
         dropped.append(Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), 0.0, "asks the same"))
     return IndexSearchResult(tuple(hits), tuple(dropped), degraded)
+
+
+def _make_scored_hit(scored: Scored, window: Sequence[ChunkRow], index_path: str, titles: Mapping[str, str]) -> Hit:
+    return _make_hit(
+        window,
+        scored.candidate.row,
+        index_path,
+        score=scored.score,
+        grade=grade_of(scored.relevance),
+        vector_score=scored.vector,
+        text_score=scored.text,
+        matched=scored.candidate.matched,
+        other_words=_spellings(scored.candidate.expansions),
+        parts=scored.parts(),
+        titles=titles,
+    )
 
 
 def _occurrence(chunk: ChunkRow) -> Occurrence:
@@ -328,7 +366,7 @@ def _make_hit(
 ) -> Hit:
     """Return a hit. Raise `StoreDamaged` if a shown text is not the one that was indexed."""
     for shown in window:
-        if hashlib.sha256(shown.text.encode("utf-8", "replace")).hexdigest() != shown.hash:
+        if hashlib.sha256(shown.text.encode("utf-8", "replace")).digest() != shown.hash:
             raise StoreDamaged(f"{index_path}: the index is damaged (a chunk does not match its hash).")
     chunk = next(shown for shown in window if shown.row == row)
     text = "\n".join(shown.text for shown in window)

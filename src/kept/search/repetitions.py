@@ -150,8 +150,10 @@ def arrange(
     min_score: float,
     by_time: bool,
     until_ms: int | None = None,
+    undated: frozenset[int] = frozenset(),
 ) -> Arrangement:
-    """Settle the repetitions among the best candidates. ``by_time`` puts newer statements before older ones.
+    """Settle the repetitions among the best candidates. ``by_time`` puts newer statements before older ones, except
+    the rows in ``undated``, whose times say nothing.
 
     ``until_ms`` is the end of a past time that the query names: of daily notes about the same, the last one before it
     comes before those after it.
@@ -166,7 +168,7 @@ def arrange(
     best, repeats = _put_notes_first(best, statements)
     newer_than: dict[int, list[int]] = {}
     if by_time:
-        best, newer_than = _put_newest_first(best, statements, repeats, min_score=min_score)
+        best, newer_than = _put_newest_first(best, statements, {*repeats, *undated}, min_score=min_score)
         if len(newer_than.get(best[0].candidate.row, ())) >= _CHAIN:
             best, rest = _lift_newest(best, rest, statements, newer_than)
     elif until_ms is not None:
@@ -217,12 +219,12 @@ def _put_notes_first(ranked: Sequence[Scored], statements: _Statements) -> tuple
 
 
 def _put_newest_first(
-    ranked: Sequence[Scored], statements: _Statements, repeats: Mapping[int, int], *, min_score: float
+    ranked: Sequence[Scored], statements: _Statements, left_out: set[int], *, min_score: float
 ) -> tuple[list[Scored], dict[int, list[int]]]:
     """Move each statement before the older ones about the same. Return the ranking, and what each is newer than."""
     ordered = list(ranked)
     newer_than: dict[int, list[int]] = {}
-    passing = [scored for scored in ranked if scored.relevance >= min_score and scored.candidate.row not in repeats]
+    passing = [scored for scored in ranked if scored.relevance >= min_score and scored.candidate.row not in left_out]
     passing = passing[:MAX_DATED]
     for scored in passing:
         row, coverage = scored.candidate.row, scored.candidate.evidence.coverage

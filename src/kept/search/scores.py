@@ -1,53 +1,33 @@
-"""Scores: all evidence becomes one figure, made comparable between queries. Code that computes a score explains it too.
+"""Scores: all evidence becomes one figure. Code that computes a score explains it too.
 
-**Fusion** adds up the evidence for each candidate of one query, by the numbers in `weights`.
-
-**Confidence** is the probability that the query has an answer here, so that a score means the same for every query. The
-sums that rank the candidates of one query cannot be compared with those of another: a well-answered question of twenty
-words gets a lower sum than three words that happen to be in a text. So all scores of a query are scaled by one factor,
-until the best equals the confidence. The order does not change.
-
-Random words are in the notes too, but seldom in one passage; a question about another subject shares a few words with
-some passage, but not its meaning. Hence the signals: the share of the query that the best passage has, the number of
-its words in one passage, and the similarity of the nearest passage in meaning. All of this is pure.
+**Fusion** adds up the evidence for each candidate of one query, by the numbers in `weights`. `confidence` makes the
+figures of two queries comparable. All of this is pure.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from kept.config import QuerySettings
 from kept.records import PROJECTS_FOLDER, ProjectScope, ScorePart
-from kept.search.candidates import Candidate, QueryVector, WeightedTerm
+from kept.search.candidates import Candidate, QueryVector
 from kept.search.weights import (
-    ALL_WORDS_CONFIDENCE,
     COVERED_TRUST,
-    FURTHER_PASSAGE_SHARE,
-    MAX_SMALL_MEMORY_BONUS,
     NOTES,
-    ONE_OF_TWO_CONFIDENCE,
-    ONE_OF_TWO_SHARE,
     PROJECT_SHARE,
     RECENCY_HALF_LIFE_DAYS,
     RECENCY_SHARE,
-    SMALL_MEMORY_FACTOR,
-    SMALL_MEMORY_PASSAGES,
     UNCOVERED_TRUST,
     UTTERANCE_TRUST,
     UTTERANCES,
-    WITH_MEANING,
-    WORDS_ONLY,
-    ConfidenceModel,
 )
 from kept.values import frozen
 
 RRF_K = 60
-PARTS_OUTSIDE_THRESHOLD = ("recency", "when", "project", "same note")
+PARTS_OUTSIDE_THRESHOLD = ("recency", "when", "project")
 """Parts of a score that affect the order, but not whether a hit passes ``min_score``."""
-_ALL = 0.999
 
 
 @frozen
@@ -74,7 +54,7 @@ class Scored:
     candidate: Candidate
     score: float
     relevance: float
-    """Score without the parts for recency, period and same note. ``min_score`` is compared with it."""
+    """Score without the parts for recency, period and project. ``min_score`` is compared with it."""
     text: float | None
     """Score of its words, from 0 to 1; None if it has none of them."""
     vector: float | None
@@ -83,6 +63,8 @@ class Scored:
     """Returns the parts of the score. They are put into words only for the few candidates that are returned."""
     added: tuple[ScorePart, ...] = ()
     """Parts that were added after fusion."""
+    unscaled: float | None = None
+    """Relevance before it was scaled to a confidence, which sets hits after the first apart. None before that."""
 
     def parts(self) -> tuple[ScorePart, ...]:
         """Return the parts of the score. They add up to it."""
@@ -152,9 +134,29 @@ def fuse_weighted(
 
 
 def _score_weighted(candidate: Candidate, weights: FusionWeights) -> Scored:
-    text, vector, penalty = (sum([weight * figure for _, weight, figure in addends]) for addends in _addends(candidate))
+    text, vector, penalty = _sums(candidate)
     relevance = max(0.0, weights.text * text + weights.vector * vector - penalty)
     return _with_recency(candidate, relevance, text, vector, partial(_weighted_parts, candidate, weights))
+
+
+def _sums(candidate: Candidate) -> tuple[float, float, float]:
+    """Return the sums of `_addends`, in the same order of addition, without naming the parts of every candidate."""
+    weights, evidence = UTTERANCES if candidate.is_utterance else NOTES, candidate.evidence
+    text = (
+        weights.words * evidence.words
+        + weights.coverage * evidence.coverage
+        + weights.around * evidence.around
+        + weights.reach * evidence.reach
+    )
+    vector = weights.meaning * evidence.meaning
+    if not candidate.is_utterance:
+        return text, vector, 0.0
+    penalty = (
+        weights.asks * evidence.asks
+        + weights.other_speaker * evidence.other_speaker
+        + weights.machine * evidence.machine
+    )
+    return text + weights.answers * evidence.answers, vector + weights.beside * evidence.beside, penalty
 
 
 def _addends(candidate: Candidate) -> tuple[list[Addend], list[Addend], list[Addend]]:
@@ -279,137 +281,3 @@ def prefer_project(ranked: Sequence[Scored], scope: ProjectScope) -> list[Scored
             scored = scored.plus(ScorePart("project", gain, f"of the project {scope.name}"))
         preferred.append(scored)
     return rank(preferred)
-
-
-# room for more than one note
-
-
-def demote_further_passages(ranked: Sequence[Scored]) -> list[Scored]:
-    """Lower every passage of a note but its best, to make room for other notes.
-
-    Utterances stay: their neighbours are shown together anyway.
-    """
-    seen: set[str] = set()
-    demoted: list[Scored] = []
-    for scored in ranked:
-        path = scored.candidate.position[0]
-        if scored.candidate.is_utterance or path not in seen:
-            demoted.append(scored)
-        else:
-            loss = -FURTHER_PASSAGE_SHARE * scored.score
-            demoted.append(scored.plus(ScorePart("same note", loss, "a better passage of it is shown")))
-        if not scored.candidate.is_utterance:
-            seen.add(path)
-    return rank(demoted)
-
-
-# confidence
-
-
-@frozen
-class Signals:
-    """Figures that tell an answer from chance."""
-
-    share: float
-    """Largest share of the query, weighted by rarity, that a passage has together with its context."""
-    together: float
-    """Largest number of the query's words in one passage."""
-    meaning: float | None
-    """Similarity of the nearest passage; None if no vectors were compared."""
-    passages: int = SMALL_MEMORY_PASSAGES
-    """Number of passages in the index."""
-    query_words: int = 0
-    """Number of words in the query, without stopwords."""
-    unspaced: float = 0.0
-    """For a query in an unspaced script, the best sum itself: learning gave nothing better for pairs of characters."""
-
-    @property
-    def has_all_words(self) -> bool:
-        return self.share >= _ALL
-
-
-def read_signals(ranked: Sequence[Scored], terms: Sequence[WeightedTerm], *, passages: int) -> Signals:
-    """Return the signals of the candidates of a query. ``passages`` is the number of passages in the index."""
-    candidates = [scored.candidate for scored in ranked]
-    texts = {weighted.term.text for weighted in terms}
-    # A compound, such as an identifier, whose parts are terms as well, does not count.
-    counts = {text: float(len(text.split()) == 1 or not texts.issuperset(text.split())) for text in texts}
-    is_unspaced = 2 * sum(weighted.term.kind in ("pair", "prefix") for weighted in terms) >= len(terms) > 0
-    return Signals(
-        share=max((candidate.evidence.reach for candidate in candidates), default=0.0),
-        together=max((_count_words(candidate, counts) for candidate in candidates), default=0.0),
-        meaning=max((candidate.evidence.meaning for candidate in candidates if candidate.has_vector), default=None),
-        passages=passages,
-        query_words=round(sum(counts.values())),
-        unspaced=max((scored.relevance for scored in ranked), default=0.0) if is_unspaced else 0.0,
-    )
-
-
-def _count_words(candidate: Candidate, counts: Mapping[str, float]) -> float:
-    """Return the number of the query's words that a candidate has. One that another stands for is part of a word."""
-    shares = {source: expansion.share for expansion in candidate.expansions for source in expansion.sources}
-    shares.update(dict.fromkeys(candidate.matched, 1.0))
-    return sum(counts[text] * share for text, share in shares.items())
-
-
-def estimate_confidence(signals: Signals, *, vector_share: float, model: ConfidenceModel | None = None) -> float:
-    """Return the probability that there is an answer, from 0 to 1.
-
-    ``vector_share`` is the weight of the embedder. Similarity alone gives this share of its value.
-    """
-    model = model or (WORDS_ONLY if signals.meaning is None else WITH_MEANING)
-    meaning = signals.meaning or 0.0
-    logit = model.base + model.share * signals.share + model.together * math.log1p(signals.together)
-    logit += model.meaning * meaning
-    smallness = math.log(max(1.0, SMALL_MEMORY_PASSAGES / max(1, signals.passages)))
-    logit += min(MAX_SMALL_MEMORY_BONUS, SMALL_MEMORY_FACTOR * smallness)
-    if signals.has_all_words:
-        least = ALL_WORDS_CONFIDENCE
-    elif 0 < signals.query_words <= 2 and signals.share >= ONE_OF_TWO_SHARE:
-        least = ONE_OF_TWO_CONFIDENCE
-    else:
-        least = 0.0
-    return max(1 / (1 + math.exp(-logit)), vector_share * meaning, signals.unspaced, least)
-
-
-def confidence_after_reranking(
-    confidence: float, before: Sequence[Scored], after: Sequence[Scored], weight: float
-) -> float:
-    """Return the confidence once a model has read the best passages: its judgement of the first counts here too."""
-    if not after:
-        return confidence
-    first = after[0]
-    before_relevance = next(scored.relevance for scored in before if scored.candidate.row == first.candidate.row)
-    if first.relevance == before_relevance:  # the model has read nothing
-        return confidence
-    return min(1.0, max(0.0, first.relevance + (1 - weight) * (confidence - before_relevance)))
-
-
-def calibrate(ranked: Sequence[Scored], confidence: float, signals: Signals) -> list[Scored]:
-    """Scale all scores by one factor, so that the best relevance equals ``confidence``. The order is the same."""
-    best_relevance = max((scored.relevance for scored in ranked), default=0.0)
-    best_score = max((scored.score for scored in ranked), default=0.0)
-    if best_relevance <= 0:
-        return list(ranked)
-    factor = min(confidence / best_relevance, 1 / best_score)
-    return [
-        Scored(
-            scored.candidate,
-            scored.score * factor,
-            scored.relevance * factor,
-            scored.text,
-            scored.vector,
-            partial(_scaled_parts, scored, factor, confidence, signals),
-        )
-        for scored in ranked
-    ]
-
-
-def _scaled_parts(scored: Scored, factor: float, confidence: float, signals: Signals) -> tuple[ScorePart, ...]:
-    parts = scored.parts()
-    outside = [replace(part, value=part.value * factor) for part in parts if part.name in PARTS_OUTSIDE_THRESHOLD]
-    rest = [part for part in parts if part.name not in PARTS_OUTSIDE_THRESHOLD]
-    words = "all words" if signals.has_all_words else f"{signals.share:.0%}"
-    nearest = "" if signals.meaning is None else f", and the closest meaning is {signals.meaning:.2f}"
-    reason = f"confidence {confidence:.2f}: one passage has {words} of the query{nearest}"
-    return (*rest, ScorePart("fit", (factor - 1) * sum(part.value for part in rest), reason), *outside)

@@ -1,4 +1,4 @@
-"""Choosing the hits from the ranking: the threshold, near-duplicates, and the text that is shown for a hit.
+"""Choosing the hits from the ranking: the threshold, one hit for each note, near-duplicates, and the text of a hit.
 
 An utterance alone is short, and often means nothing without the one it answers. So its neighbours are shown with it, as
 many as a snippet has room for, those that fit the query better first. The cited lines are those that are shown, and no
@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
+from itertools import chain
 
-from kept.records import DropReason, Filter
+from kept.records import GRADES, DropReason, Filter, grade_of
 from kept.search.scores import Scored
 from kept.store.generation import ChunkRow
 from kept.values import frozen
@@ -38,7 +39,14 @@ class Selection:
     hits: tuple[tuple[Scored, Window], ...]
     dropped: tuple[tuple[Scored, DropReason], ...]
     also_in: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    """Row of a hit, and rows of messages that repeat it and are shown below it."""
+    """Row of a hit or of a further passage, and rows of messages that repeat it and are shown below it."""
+    further: Mapping[int, Sequence[Scored]] = field(default_factory=dict)
+    """Row of a hit, and further passages of the same note, best first."""
+
+    def rows(self) -> set[int]:
+        """Return the rows of all hits and further passages."""
+        further = (scored for passages in self.further.values() for scored in passages)
+        return {scored.candidate.row for scored in chain((scored for scored, _ in self.hits), further)}
 
 
 def select_hits(
@@ -53,45 +61,101 @@ def select_hits(
 ) -> Selection:
     """Return the hits, best first, and the reason why each other candidate is dropped.
 
-    A near-duplicate of a better hit goes after all other hits, and is returned only if there is room. ``repeats`` has
-    the row of the note that a message repeats: if the note is a hit, the message is a further occurrence of it, and
-    ``bystanders``, which are found only by such messages, are left out.
+    A note is one hit. Further passages of it are shown under its hit if they are among the best ``max_results``
+    passages of all, so they never take the place of another note. A near-duplicate of a better hit goes after all
+    other hits of its grade, and is returned only if there is room. ``repeats`` has the row of the note that a message
+    repeats: if the note is a hit, the message is a further occurrence of it, and ``bystanders``, which are found only
+    by such messages, are left out.
     """
-    hits: list[tuple[Scored, Window]] = []
-    hit_words: list[frozenset[str]] = []
-    duplicates: list[Scored] = []
+    related = [scored for scored in ranked if scored.relevance >= _UNRELATED_BELOW]
+    choice = _Choice(chunks, windows, max_results)
+    choice.dropped += [(scored, "unrelated") for scored in ranked if scored.relevance < _UNRELATED_BELOW]
     also_in: dict[int, list[int]] = {}
     notes = repeats or {}
-    related = [scored for scored in ranked if scored.relevance >= _UNRELATED_BELOW]
-    dropped: list[tuple[Scored, DropReason]] = [
-        (scored, "unrelated") for scored in ranked if scored.relevance < _UNRELATED_BELOW
-    ]
     for scored in related:
         row = scored.candidate.row
         if notes.get(row) in windows.shown:
             also_in.setdefault(notes[row], []).append(row)
         elif scored.relevance < min_score - _TOLERANCE:
-            dropped.append((scored, "below min_score"))
-        elif windows.shows(chunks[row]) or (also_in and row in bystanders):
-            dropped.append((scored, "shown with a better hit"))
-        elif len(hits) >= max_results:
-            dropped.append((scored, "beyond max_results"))
+            choice.dropped.append((scored, "below min_score"))
+        elif also_in and row in bystanders:
+            choice.dropped.append((scored, "shown with a better hit"))
         else:
-            words = frozenset(_WORD.findall(chunks[row].text.lower()))
-            if any(_are_alike(words, others) for others in hit_words):
-                duplicates.append(scored)
+            choice.consider(scored)
+    return choice.finish(also_in)
+
+
+class _Choice:
+    """The hits that are chosen so far. Candidates are considered best first."""
+
+    def __init__(self, chunks: Mapping[int, ChunkRow], windows: Windows, max_results: int) -> None:
+        self._chunks = chunks
+        self._windows = windows
+        self._max_results = max_results
+        self._hits: list[tuple[Scored, Window]] = []
+        self._words: list[frozenset[str]] = []
+        """Words of each passage that is shown, to compare others with."""
+        self._duplicates: list[Scored] = []
+        self._hit_of_note: dict[str, int] = {}
+        """Path of a note, and row of its hit."""
+        self._further: dict[int, list[Scored]] = {}
+        self._passages = 0
+        """Number of hits and further passages."""
+        self.dropped: list[tuple[Scored, DropReason]] = []
+
+    def consider(self, scored: Scored) -> None:
+        chunk = self._chunks[scored.candidate.row]
+        if self._windows.shows(chunk):
+            self.dropped.append((scored, "shown with a better hit"))
+        elif self._is_full(chunk):
+            self.dropped.append((scored, "beyond max_results"))
+        else:
+            words = frozenset(_WORD.findall(chunk.text.lower()))
+            if any(_are_alike(words, others) for others in self._words):
+                self._duplicates.append(scored)
             else:
-                hits.append((scored, windows.open(row)))
-                hit_words.append(words)
-    for scored in duplicates:
+                self._add_better_duplicates(scored)
+                self._add(scored, words)
+
+    def _is_full(self, chunk: ChunkRow) -> bool:
+        """Return whether there is no room for a chunk: as a further passage of a hit, or as a hit."""
+        return (self._passages if chunk.path in self._hit_of_note else len(self._hits)) >= self._max_results
+
+    def _add(self, scored: Scored, words: frozenset[str], *, full: DropReason = "beyond max_results") -> None:
         row = scored.candidate.row
-        if windows.shows(chunks[row]):
-            dropped.append((scored, "shown with a better hit"))
-        elif len(hits) >= max_results:
-            dropped.append((scored, "near-duplicate"))
-        else:
-            hits.append((scored, windows.open(row)))
-    return Selection(tuple(hits), tuple(dropped), also_in)
+        chunk = self._chunks[row]
+        if self._is_full(chunk):  # near-duplicates took the room
+            self.dropped.append((scored, full))
+            return
+        self._passages += 1
+        self._words.append(words)
+        window = self._windows.open(row)
+        hit_row = self._hit_of_note.get(chunk.path)
+        if hit_row is not None:
+            self._further.setdefault(hit_row, []).append(scored)
+            return
+        if chunk.source != "sessions":
+            self._hit_of_note[chunk.path] = row
+        self._hits.append((scored, window))
+
+    def _add_better_duplicates(self, scored: Scored) -> None:
+        """Add the near-duplicates of a better grade than this candidate: it must not push them out."""
+        if self._duplicates:
+            rank = GRADES.index(grade_of(scored.relevance))
+            better = [other for other in self._duplicates if GRADES.index(grade_of(other.relevance)) < rank]
+            self._add_duplicates(better)
+
+    def _add_duplicates(self, duplicates: Sequence[Scored]) -> None:
+        for scored in duplicates:
+            self._duplicates.remove(scored)
+            if self._windows.shows(self._chunks[scored.candidate.row]):
+                self.dropped.append((scored, "shown with a better hit"))
+            else:
+                self._add(scored, frozenset(), full="near-duplicate")
+
+    def finish(self, also_in: Mapping[int, Sequence[int]]) -> Selection:
+        self._add_duplicates([*self._duplicates])
+        return Selection(tuple(self._hits), tuple(self.dropped), also_in, self._further)
 
 
 def _are_alike(left: frozenset[str], right: frozenset[str]) -> bool:

@@ -3,7 +3,7 @@
 `UTTERANCES` was learned by `benchmarks/ranking.py` and rounded, except `machine`, which is half of the learned weight:
 nearly all questions that it was learned from ask for something that a person said. `NOTES` was picked from a grid over
 all sets of notes, not learned; docs/retrieval.md gives the reasons, and the result of learning. The confidence models
-were learned by `benchmarks/calibration.py`.
+were learned by `python -m benchmarks.calibration`, and rounded.
 """
 
 from __future__ import annotations
@@ -76,9 +76,10 @@ PERIOD_SHARE = 0.15
 """Most that a chunk from a period named in the query can gain."""
 PROJECT_SHARE = 0.05
 """Amount that a chunk of the project gains which the search is made in: more than recency, less than a better match."""
-FURTHER_PASSAGE_SHARE = 0.1
-"""Share of its score that a further passage of the same note loses. For a long note that fits as a whole this changes
-nothing; if its second passage fits hardly better than another note, the other note is worth more."""
+WHOLE_NOTE_SHARE = 0.2
+"""Weight of the words of the query that a note has only outside its best passage, relative to the weight of all words.
+Learned on folds of long notes, this was 0.2 or 0.3 if questions take their words from several passages of a note, and
+0.05 if they do not: the smaller of the first two costs the second kind nothing on sets of short notes."""
 EXACT_FLOOR = 0.6
 """Least score of an exact match. It exceeds any sensible threshold, because it is literally what the query says."""
 
@@ -89,30 +90,67 @@ COMPOUND_SHARE, EQUIVALENT_SHARE, TYPO_SHARE, BEGINNING_SHARE, GUESS_SHARE = 0.9
 an equivalent, the only correction of a typo, a word with the same beginning, and one of several corrections. The last
 is too little for a hit of one word to be likely (`ONE_OF_TWO_SHARE`)."""
 
-# confidence that there is an answer
+# confidence in the hits, see `confidence`
 
 
 @frozen
 class ConfidenceModel:
-    """Coefficients of a logistic model of `scores.Signals`."""
+    """Coefficients of a logistic model of `confidence.Signals`."""
 
     base: float
     share: float
-    together: float
-    """Of the logarithm of the count: the second word says more than the tenth."""
-    meaning: float = 0.0
+    further: float
+    """Of the logarithm of the number of words in one passage, after the second."""
+    brevity: float
+    """Of 1 divided by the number of words in the query, at least two: half of two words is more than half of ten."""
+    meaning: float
+    """Of the square root of the lead in meaning."""
+    unknown: float
+    """Of the logarithm of the number of words that no passage has: they say less against a passage than words that
+    others have."""
+    lead: float
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return (self.share, self.further, self.brevity, self.meaning, self.unknown, self.lead)
 
 
-WITH_MEANING = ConfidenceModel(base=-15.0, share=6.3, together=6.4, meaning=7.8)
-WORDS_ONLY = ConfidenceModel(base=-13.3, share=8.0, together=6.7)
+@frozen
+class ConfidenceModels:
+    """The models for queries with vectors, or for those without."""
 
-ALL_WORDS_CONFIDENCE = 0.6
+    small: ConfidenceModel
+    """Is there an answer, in a small memory?"""
+    large: ConfidenceModel
+    """Is there an answer, in a large memory? Between the two sizes, both count."""
+    right: ConfidenceModel
+    """Is the first hit the answer?"""
+    smallness: float
+    """Coefficient of `right` for the logarithm of the size."""
+
+
+WITH_MEANING = ConfidenceModels(
+    small=ConfidenceModel(-11.2, share=6.6, further=2.8, brevity=9.7, meaning=6.5, unknown=2.8, lead=1.9),
+    large=ConfidenceModel(-9.7, share=5.9, further=3.0, brevity=4.6, meaning=7.0, unknown=0.0, lead=4.6),
+    right=ConfidenceModel(-8.2, share=5.0, further=1.4, brevity=4.2, meaning=3.1, unknown=1.25, lead=4.6),
+    smallness=0.3,
+)
+WORDS_ONLY = ConfidenceModels(
+    small=ConfidenceModel(-9.9, share=11.8, further=2.5, brevity=8.4, meaning=0.0, unknown=2.4, lead=0.0),
+    large=ConfidenceModel(-6.8, share=7.0, further=3.1, brevity=0.0, meaning=0.0, unknown=0.0, lead=0.5),
+    right=ConfidenceModel(-7.5, share=5.8, further=1.7, brevity=3.3, meaning=0.0, unknown=0.9, lead=3.4),
+    smallness=0.4,
+)
+UNSPACED_ANSWERED, UNSPACED_RIGHT = (-4.2, 7.0, 9.5), (-5.4, 4.7, 14.3)
+"""Constant, and coefficients of the square roots of the share in runs and of the lead, in scripts without spaces."""
+SMALL_MEMORY_PASSAGES, LARGE_MEMORY_PASSAGES = 60, 1000
+
+ALL_WORDS_CONFIDENCE = 0.5
 """Least confidence if one passage has every word of the query: a word that is in the notes is found, whatever it is."""
 ONE_OF_TWO_CONFIDENCE, ONE_OF_TWO_SHARE = 0.32, 0.4
 """Least confidence for a query of at most two words if a passage has this share of it: one word that is rare enough to
 be nearly half of the query. Two random words reach that too, but a user who types two words is browsing."""
-
-SMALL_MEMORY_PASSAGES, SMALL_MEMORY_FACTOR, MAX_SMALL_MEMORY_BONUS = 60, 6.0, 5.0
-"""Bonus for a memory of fewer passages. There, fewer words meet by chance, and a word of the query that is in no
-passage says little. Judged by hand on memories of five to thirty passages: nearly all sets that the models were learned
-from are larger."""
+JUST_LIKELY = 0.59
+"""Most for a hit that is not strong, just below `records.STRONG_FROM`."""
+AS_GOOD_FROM = 0.98
+"""Share of the first score from which a hit is about as good. Of hits below that, fewer than half are right."""

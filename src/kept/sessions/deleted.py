@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kept.durable import TORN_ENDING, append_durably, mend_end, sync_folder
+from kept.durable import TORN_ENDING, append_durably, erase_file, mend_end, sync_folder
 from kept.errors import SessionAmbiguous, SessionError, SessionNotFound, TranscriptUnwritable, WriteFailed
 from kept.limits import is_time, strict_json
 from kept.sessions.entries import AnyEntry, DamagedEntry, Entry, Message, format_time, parse_time, to_json
@@ -216,14 +216,12 @@ def rename_restored(deleted_path: str) -> str:
 
 
 def purge_transcript(deleted_path: str) -> None:
-    """Remove a deleted transcript for good, with the torn ends that were cut off it."""
-    with _unremovable(deleted_path):
-        for path in (deleted_path, original_path(deleted_path) + TORN_ENDING):
-            try:
-                os.unlink(path)
-            except FileNotFoundError:
-                pass
-        sync_folder(os.path.dirname(deleted_path))
+    """Remove a deleted transcript for good, with the torn ends that were cut off it. Both are overwritten first."""
+    for path in (deleted_path, original_path(deleted_path) + TORN_ENDING):
+        try:
+            erase_file(path)
+        except WriteFailed as exc:
+            raise TranscriptUnwritable(exc.message) from exc
 
 
 @contextmanager

@@ -52,7 +52,10 @@ _FIRST_LINES = (
     r"|Nothing is remembered about that\. Try other words or a longer period\.$"
     r"|(?:\S{1,300}|a note with a long name), lines \d+ to \d+:$"
 )
-_OTHER_LINES = r"There is more: read on from line \d+\.$|(?:Also in|Newer than) .{1,400}\.$|Problems:$"
+_OTHER_LINES = (
+    r"There is more: read on from line \d+\.$|(?:Also in|Newer than) .{1,400}\.$|Problems:$"
+    r"|Also lines \d+ to \d+ \((?:strong|likely|weak), score \d\.\d\d\):$"
+)
 """Lines of the answers of Kept's tools, which the extractive model passes on; see `kept.tools.tool_text`."""
 
 

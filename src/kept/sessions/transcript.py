@@ -1,4 +1,4 @@
-"""One transcript: a file of lines that is only ever appended to.
+"""One transcript: a file of lines that is only ever appended to, except that a line may lose its text (`forgetting`).
 
 A line counts once it ends with a line break. A crash may leave a torn end: bytes after the last line break. The next
 writer, or a reader that meets it, repairs it: an entry that lacks only its line break gets one, anything else is cut
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from kept.durable import append_durably, locked, move_torn_end, write_atomic
+from kept.durable import append_durably, locked, move_torn_end, replace_erasing, write_atomic
 from kept.errors import (
     LockMissing,
     SessionExists,
@@ -205,14 +205,18 @@ class Transcript:
     @contextmanager
     def appending(self) -> Iterator[TranscriptAppend]:
         """Hold the transcript's lock. Entries that are appended within stand together at the end of the file."""
-        try:
-            with locked(self.path, wait_s=LOCK_WAIT_S, purpose="writing to this session", create=False) as handle:
-                state = FileState.of(self.path)
-                if state is None or state.inode != FileState.from_stat(os.fstat(handle)).inode:
-                    raise SessionNotFound(f"{self.path}: was deleted.")  # while this waited for the lock
-                yield TranscriptAppend(self, self._repair_locked() if self.is_torn() else None)
-        except LockMissing as exc:
-            raise SessionNotFound(f"{self.path}: there is no such transcript.") from exc
+        while True:
+            try:
+                with locked(self.path, wait_s=LOCK_WAIT_S, purpose="writing to this session", create=False) as handle:
+                    state = FileState.of(self.path)
+                    if state is None:
+                        raise SessionNotFound(f"{self.path}: was deleted.")  # while this waited for the lock
+                    if state.inode != FileState.from_stat(os.fstat(handle)).inode:
+                        continue  # replaced meanwhile (`replace_lines`): the lock of the old file protects nothing
+                    yield TranscriptAppend(self, self._repair_locked() if self.is_torn() else None)
+                    return
+            except LockMissing as exc:
+                raise SessionNotFound(f"{self.path}: there is no such transcript.") from exc
 
     def repair(self) -> TornLine | None:
         """Repair a torn end, if there is one. Waits for another process that is writing: its line is not torn."""
@@ -263,6 +267,14 @@ class TranscriptAppend:
             raise SessionNotFound(f"{path}: was deleted.")
         self.transcript.last_entry = (state, entries[-1].id)
         return offset, state
+
+    def replace_lines(self, lines: Sequence[bytes]) -> bool:
+        """Replace all lines, which keep their order and best also their lengths: other processes know offsets.
+
+        The old file is overwritten. Return False if it has another name, which keeps its text.
+        """
+        with _unwritable():
+            return replace_erasing(self.transcript.path, b"".join(lines))
 
 
 def parse_line(line: RawLine) -> TranscriptLine:

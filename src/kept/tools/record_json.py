@@ -21,10 +21,13 @@ from kept.records import (
 from kept.redact import redact
 
 _NOT_IN_EVERY_HIT = frozenset(
-    "heading parts sessionKey channel title listed project alsoIn newerThan otherWords validity".split()
+    "heading parts sessionKey channel title listed project alsoIn newerThan otherWords further validity".split()
 )
 """Fields that JSON has for conversations only, in a list only, when explaining only, if not empty, or at the end. It
 never has the other words: the parts of the score name them."""
+
+_OF_THE_NOTE = ("path", "source", "project")
+"""Fields that a further passage shares with its hit."""
 
 
 def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any]:
@@ -58,9 +61,17 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     for name, occurrences in (("alsoIn", hit.also_in), ("newerThan", hit.newer_than)):
         if occurrences:
             shape[name] = [{**to_json(other), "citation": other.citation} for other in occurrences]
+    if hit.further:
+        shape["further"] = [further_json(passage, explain=explain) for passage in hit.further]
     if explain:
         shape["parts"] = to_json(hit.parts)
     return shape
+
+
+def further_json(passage: Hit, *, explain: bool = False) -> dict[str, Any]:
+    """Return the fields in which a further passage differs from its hit."""
+    shape = hit_json(passage, explain=explain)
+    return {name: value for name, value in shape.items() if name not in _OF_THE_NOTE}
 
 
 def tags_json(tags: TagList) -> dict[str, Any]:

@@ -100,6 +100,11 @@ _VALIDITY: Schema = {
     ),
     "description": "Only for a line that says when it holds.",
 }
+_FURTHER_ALWAYS = {name: spec for name, spec in _HIT_ALWAYS.items() if name not in ("path", "source", "project")}
+_OCCURRENCES: dict[str, Schema] = {
+    "alsoIn": many(_OCCURRENCE, "Messages that repeat this note."),
+    "newerThan": many(_OCCURRENCE, "Older passages about the same with other values."),
+}
 HIT: Schema = closed(
     {
         **_HIT_ALWAYS,
@@ -107,8 +112,11 @@ HIT: Schema = closed(
         "listed": {"type": "boolean", "description": "True in a list of a period: not ranked, with score 1."},
         "sessionKey": or_null(text("Key of the conversation.")),
         "channel": or_null(text("Channel of the conversation.")),
-        "alsoIn": many(_OCCURRENCE, "Messages that repeat this note."),
-        "newerThan": many(_OCCURRENCE, "Older passages about the same with other values."),
+        **_OCCURRENCES,
+        "further": many(
+            closed({**_FURTHER_ALWAYS, "validity": _VALIDITY, **_OCCURRENCES}, required=tuple(_FURTHER_ALWAYS)),
+            "Further passages of the same note, best first.",
+        ),
         "title": or_null(text("Title of the conversation.")),
     },
     required=tuple(_HIT_ALWAYS),
@@ -227,12 +235,12 @@ WRITE_OUTPUT: Schema = closed(
         "startLine": whole("First new line."),
         "endLine": whole("Last new line."),
         "citation": text("Citation of the new lines: path#L3-L9."),
-        "isNew": {**_FLAG, "description": "False if nothing was written, because these lines say the same already."},
-        "replaced": or_null(text("Citation of the line that was struck through.")),
-        "near": many(_NEAR, "Lines that the text repeats or seems to change."),
         "degraded": many({"type": "string"}, "Reasons why the history lacks this change; usually empty."),
         "review": or_null(text("Id of the change in the review, if a person reviews it.")),
         "isProposed": {**_FLAG, "description": "True if nothing was written yet: a person has to accept it first."},
+        "isNew": {**_FLAG, "description": "False if nothing was written, because these lines say the same already."},
+        "replaced": or_null(text("Citation of the line that was struck through.")),
+        "near": many(_NEAR, "Lines that the text repeats or seems to change."),
     }
 )
 # The status grows with Kept, so this schema is open and names only what a program may rely on.

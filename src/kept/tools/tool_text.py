@@ -104,7 +104,17 @@ def _hit(number: int | str, hit: Hit, *, max_chars: int | None = None) -> str:
     head = f"[{number}] {cited or LONG_NAME} ({', '.join(about)})"
     snippet = clip(one_line(hit.snippet), max_chars) if max_chars else hit.snippet
     occurrences = _occurrences("Newer than", hit.newer_than) + _occurrences("Also in", hit.also_in)
-    return f"{head}\n{_names(names)}{quote(snippet)}{_validity(hit.validity)}{occurrences}"
+    further = "".join(f"\n{_further(passage, max_chars)}" for passage in hit.further)
+    return f"{head}\n{_names(names)}{quote(snippet)}{_validity(hit.validity)}{occurrences}{further}"
+
+
+def _further(passage: Hit, max_chars: int | None) -> str:
+    """Return a further passage of a note. It is shortened if its hit is, or if it is weak."""
+    head = f"Also lines {passage.start_line} to {passage.end_line} ({passage.grade}, score {passage.score:.2f}):"
+    if passage.grade == "weak":
+        max_chars = _WEAK_CHARS
+    snippet = clip(one_line(passage.snippet), max_chars) if max_chars else passage.snippet
+    return f"{head}\n{quote(snippet)}{_validity(passage.validity)}"
 
 
 def _validity(validity: FactValidity | None) -> str:

@@ -71,9 +71,9 @@ def apply_locked(
             data = _edited(note, path, [edit for edit in edits if edit.path == path])
             if len(data) > max_bytes:
                 raise NoteTooLarge(f"{path}: with this it would have more than the limit of {max_bytes:,} bytes.")
-            changed.append((path, absolute, note.raw, data))
-        for path, absolute, before, data in changed:
-            with recording(recorder, path, before, data, kind="edit"):
+            changed.append((absolute, note.raw, data))
+        for absolute, before, data in changed:
+            with recording(recorder, workspace.cite(absolute), before, data, kind="edit"):
                 write_atomic(absolute, data, dir_fd=opened.folder_of(absolute))
 
 

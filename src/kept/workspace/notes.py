@@ -98,14 +98,7 @@ def append_entry(
         # The date is taken under the lock: two writers around midnight each get the day they wrote on.
         daily = project_daily_notes(project) if project else get_daily_notes(workspace)
         return _append_daily(
-            workspace,
-            daily,
-            text,
-            clock.now(),
-            max_bytes=max_bytes,
-            by_tool=by_tool,
-            compare=compare,
-            recorder=recorder,
+            workspace, daily, text, clock.now(), max_bytes, by_tool=by_tool, recorder=recorder, compare=compare
         )
     if to == "memory":
         text = text if "\n" in text or text.startswith(("-", "*", "#")) else f"- {text}"
@@ -117,7 +110,7 @@ def append_entry(
         opening = ""
     if by_tool:
         require_tool_may_write(workspace, workspace.locate(path), to)
-    return _append(workspace, path, text, opening=opening, max_bytes=max_bytes, compare=compare, recorder=recorder)
+    return _append(workspace, path, text, max_bytes, recorder, opening=opening, compare=compare)
 
 
 def _append_daily(
@@ -125,11 +118,11 @@ def _append_daily(
     daily: DailyNotes,
     text: str,
     now: dt.datetime,
-    *,
     max_bytes: int,
+    *,
     by_tool: bool,
-    compare: Comparison | None,
     recorder: ChangeRecorder | None,
+    compare: Comparison | None,
 ) -> Written:
     """Append to the log of a day. A full log continues in a further file."""
     today = now.date()
@@ -144,21 +137,12 @@ def _append_daily(
     if by_tool:
         require_tool_may_write(workspace, workspace.locate(path), "daily")
     try:
-        return _append(
-            workspace,
-            path,
-            text,
-            heading=heading,
-            opening=opening,
-            max_bytes=max_bytes,
-            compare=compare,
-            recorder=recorder,
-        )
+        return _append(workspace, path, text, max_bytes, recorder, heading=heading, opening=opening, compare=compare)
     except NoteTooLarge:
         if not parts:
             raise
     path = part_name(parts[0], len(parts) + 1)
-    return _append(workspace, path, text, heading=heading, opening=opening, max_bytes=max_bytes, recorder=recorder)
+    return _append(workspace, path, text, max_bytes, recorder, heading=heading, opening=opening)
 
 
 def _from_template(workspace: Workspace, daily: DailyNotes, path: str, now: dt.datetime) -> str:
@@ -232,12 +216,12 @@ def _append(
     workspace: Workspace,
     path: str,
     text: str,
+    max_bytes: int,
+    recorder: ChangeRecorder | None,
     *,
     opening: str,
-    max_bytes: int,
     heading: str = "",
     compare: Comparison | None = None,
-    recorder: ChangeRecorder | None = None,
 ) -> Written:
     """Append a text in one write, set apart from the text before it. Return the lines that hold it.
 
@@ -264,8 +248,8 @@ def _append(
         with recording(recorder, path, raw if exists else None, raw + data, kind="add"):
             append_durably(absolute, data, dir_fd=opened.folder_to_write(absolute), break_links=True)
     first = before.count("\n") + lead.count("\n") + 1
-    degraded = tuple(recorder.notices) if recorder else ()
-    return Written(path, first, first + entry.text.count("\n"), near=near, degraded=degraded)
+    notices = tuple(recorder.notices) if recorder else ()
+    return Written(path, first, first + entry.text.count("\n"), near=near, degraded=notices)
 
 
 def _refuse_too_large(path: str, size: int, max_bytes: int) -> None:

@@ -114,8 +114,8 @@ def replace_fact(
         # The new text comes first: if the next write fails, the memory has one line too many, and none too few.
         # Lines are only appended, so those of the old fact are where they were, even in the same note.
         apply_locked(workspace, [edit], max_bytes=max_bytes, by_tool=by_tool, recorder=recorder)
-        degraded = tuple(recorder.notices) if recorder else ()
-        return replace(written, replaced=cite(path, old.first_line, old.last_line), degraded=degraded)
+        replaced = cite(path, old.first_line, old.last_line)
+        return replace(written, replaced=replaced, near=(), degraded=tuple(recorder.notices) if recorder else ())
 
 
 def _plan_beside(note: str, strike: LineEdit, old: Statement, line: str) -> tuple[list[LineEdit], Written]:

@@ -3,7 +3,7 @@
 A session that exists is compared by the ids of its entries. If the source has only grown, the new entries are appended.
 If both have continued, or the source was changed before its end, nothing is written and the outcome has the reason.
 Entries of a chat service have ids that are the same in every export, so there a new entry is one whose id is new.
-A session that the user deleted is left out.
+A session that the user deleted is left out, and so is text that the user has forgotten: its entry comes without it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from kept.errors import KeptError, SessionDeleted, SessionExists, SessionNotFound
 from kept.sessions.entries import USER_TITLE, AnyEntry, Entry, Message, SessionStart, StateEntry, UnknownEntry
+from kept.sessions.forgotten_text import ForgottenText
 from kept.sessions.importers.draft import ADDED_TITLE, Draft
 from kept.sessions.importers.report import Outcome, SessionOutcome
 from kept.sessions.importers.source import fingerprint
@@ -28,6 +29,7 @@ class DraftWriter:
     def __init__(self, store: SessionStore, *, dry_run: bool) -> None:
         self.store = store
         self.dry_run = dry_run
+        self._forgotten = ForgottenText(store.config.paths.forgotten_hashes)
         self._session_ids: set[str] | None = None
         """Sessions that exist, read once: a session that another process creates meanwhile is found by `adopt`."""
         self._planned: dict[str, ExistingSession] = {}
@@ -35,6 +37,7 @@ class DraftWriter:
 
     def write(self, draft: Draft) -> SessionOutcome:
         """Write a session, or what is new of it. A failure is an outcome too, so that the others are still written."""
+        self._forgotten.refresh()  # an import may take long, and something may be forgotten meanwhile
         try:
             for candidate in (draft,) if draft.has_global_ids else (draft, _with_own_id(draft)):
                 outcome = self._write(candidate)
@@ -64,13 +67,14 @@ class DraftWriter:
         return outcome_of(draft, "failed", reason=_describe_difference(known, offered))
 
     def _create(self, draft: Draft) -> SessionOutcome | None:
-        entries = (*draft.entries, *draft.added)
+        entries = tuple(map(self._forgotten.clean, (*draft.entries, *draft.added)))
         try:
             if self.dry_run:
                 self.store.require_not_deleted(draft.id, draft.entries)
                 self._planned[draft.id] = ExistingSession.of(None, draft.entries)
             else:
-                self.store.adopt(draft.start, entries, session_id=draft.id, created=draft.created)
+                start = self._forgotten.clean_start(draft.start)
+                self.store.adopt(start, entries, session_id=draft.id, created=draft.created)
         except SessionExists:
             if self.store.find_deleted(draft.id) is not None and self.store.find_by_id(draft.id) is None:
                 return outcome_of(draft, "deleted") if draft.has_global_ids else None
@@ -94,7 +98,7 @@ class DraftWriter:
     def _extend(self, draft: Draft, new: tuple[AnyEntry, ...], *, after: str) -> SessionOutcome:
         if not self.dry_run:
             try:
-                self.store.extend(draft.id, new, after=after)
+                self.store.extend(draft.id, tuple(map(self._forgotten.clean, new)), after=after)
             except SessionNotFound:
                 if self.store.find_deleted(draft.id) is None:
                     raise

@@ -1,0 +1,134 @@
+"""kept restore"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kept.cli.output import echo, json_option, local_time, plural, print_json, progress_bar, style, warn
+from kept.cli.root import Globals
+
+if TYPE_CHECKING:
+    from kept.archive.unpacking import RestoreReport
+
+_SHOWN = 50
+_INCOMPLETE = 1
+
+
+@click.command("restore")
+@click.argument("path", metavar="ARCHIVE", type=click.Path())
+@click.option(
+    "--base",
+    "bases",
+    metavar="FILE",
+    type=click.Path(),
+    multiple=True,
+    help="Archive that this one builds on, if it is not beside it. May be repeated.",
+)
+@click.option("--same-folders", is_flag=True, help="Put notes into the folders that they were in, such as ~/notes.")
+@click.option("--no-settings", is_flag=True, help="Leave out config.yaml.")
+@click.option("--overwrite", is_flag=True, help="Replace files that are here with another content.")
+@click.option("--dry-run", is_flag=True, help="Report what would be done and change nothing.")
+@json_option
+@click.pass_obj
+def command(
+    options: Globals,
+    path: str,
+    bases: tuple[str, ...],
+    same_folders: bool,
+    no_settings: bool,
+    overwrite: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Bring back notes, conversations and settings from an archive of 'kept export'.
+
+    ARCHIVE is checked first. A file that is here with another content is kept and listed. With --agent, only that
+    agent is restored; --workspace names the folder for its notes. Run it again if it was interrupted. To bring back a
+    conversation that you deleted: kept sessions restore
+    """
+    from kept.archive.unpacking import restore_archive
+    from kept.config.layers import expand
+
+    home = expand(options.home or os.environ.get("KEPT_HOME") or "~/.kept")
+    with progress_bar("Restoring", in_bytes=True) as progress:
+        report = restore_archive(
+            path,
+            home=home,
+            bases=bases,
+            agent=options.agent or os.environ.get("KEPT_AGENT") or None,
+            workspace=options.workspace or os.environ.get("KEPT_WORKSPACE") or None,
+            same_folders=same_folders,
+            with_settings=not no_settings,
+            overwrite=overwrite,
+            dry_run=dry_run,
+            progress=progress,
+        )
+    if as_json:
+        print_json(_report_json(report))
+    else:
+        _print_report(report)
+    if report.kept or report.problems or report.settings == "refused":
+        raise click.exceptions.Exit(_INCOMPLETE)
+
+
+def _print_report(report: RestoreReport) -> None:
+    counts = report.counts
+    words = (
+        (counts["new"], "restored"),
+        (counts["updated"], "updated from an earlier archive"),
+        (report.replaced, "replaced"),
+        (counts["same"], "here already"),
+        (counts["newer"], "with more here than in the archive"),
+        (counts["deleted"], "left out because you deleted them here"),
+        (len(report.kept), "different here and kept"),
+    )
+    shown = ", ".join(f"{count:,} {word}" for count, word in words if count) or "nothing to do"
+    would = "Would be: " if report.dry_run else ""
+    total = plural(sum(counts.values()), "file")
+    echo(style(f"{would}{total} of {local_time(report.created)}: {shown}.", bold=True))
+    for agent in report.agents:
+        folder = report.workspaces[agent.name]
+        before = f" (they were in {agent.workspace}; see --same-folders)" if agent.workspace else ""
+        is_same = agent.workspace is not None and os.path.expanduser(agent.workspace) == folder
+        echo(f"Notes of {agent.name}: {folder}{'' if is_same else before}")
+    _print_settings(report)
+    for problem in (*report.kept, *report.problems)[:_SHOWN]:
+        warn(f"{problem.path}: {problem.reason}.")
+    more = len(report.kept) + len(report.problems) - _SHOWN
+    if more > 0:
+        warn(f"{more:,} more; --json shows them all.")
+    if report.kept:
+        echo("To replace what differs: --overwrite", err=True)
+    if counts["new"] and not report.dry_run:
+        echo("The next search indexes what was restored; 'kept index' does it now.")
+
+
+def _print_settings(report: RestoreReport) -> None:
+    if report.settings == "kept":
+        echo("Settings: those here are kept; the archive has others.")
+    elif report.settings == "refused":
+        warn(f"The settings of the archive cannot be used here: {report.settings_problem}")
+    elif report.settings == "restored" and report.removed_settings:
+        echo(f"Settings to set again, because an archive has no secrets: {', '.join(report.removed_settings)}.")
+
+
+def _report_json(report: RestoreReport) -> dict[str, Any]:
+    return {
+        "archives": list(report.archives),
+        "created": report.created,
+        "dryRun": report.dry_run,
+        "agents": [
+            {"name": agent.name, "workspace": report.workspaces[agent.name], "previousWorkspace": agent.workspace}
+            for agent in report.agents
+        ],
+        "counts": report.counts,
+        "replaced": report.replaced,
+        "kept": [{"path": problem.path, "reason": problem.reason} for problem in report.kept],
+        "settings": report.settings,
+        "settingsProblem": report.settings_problem,
+        "removedSettings": list(report.removed_settings),
+        "problems": [{"path": problem.path, "reason": problem.reason} for problem in report.problems],
+    }

@@ -1,0 +1,130 @@
+"""Files that are derived from notes and transcripts: the index, the catalogue of sessions, and qmd's index.
+
+They are brought up to date first, so that no embedding is paid for twice, and then written anew without free pages.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+
+from kept.config import Config
+from kept.durable import erase_file
+from kept.errors import KeptError, StoreBusy, StoreError
+from kept.forgetting.needles import Matcher
+from kept.forgetting.order import ForgetOrder, ScrubResult
+from kept.indexing.service import IndexService
+from kept.sessions.catalogue import Catalogue
+from kept.sqlite import damaged_files, database_files
+from kept.store.scrub import read_owner, rewrite_database, scrub_index
+from kept.values import frozen
+
+
+class CatalogueStore:
+    """Scrubs the catalogue of sessions."""
+
+    name = "catalogue"
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def scrub(self, order: ForgetOrder) -> ScrubResult:
+        path = self.config.paths.catalogue
+        if not os.path.exists(path):
+            return ScrubResult()
+        catalogue = Catalogue(path, self.config.paths.sessions)
+        try:
+            catalogue.refresh()
+            catalogue.run(lambda db: rewrite_database(db, path, noun="session catalogue"))
+        except StoreBusy as exc:
+            return ScrubResult(unreachable=(exc.message,), is_complete=False)
+        finally:
+            catalogue.close()
+        _erase_damaged(path)
+        return ScrubResult(removed=1)
+
+
+@frozen
+class IndexStore:
+    """Scrubs the indexes: that of the workspace, those of other workspaces of the agent, and those of other agents
+    that share the workspace."""
+
+    service: IndexService
+    config: Config
+
+    @property
+    def name(self) -> str:
+        return "index"
+
+    def scrub(self, order: ForgetOrder) -> ScrubResult:
+        own = self.service.path
+        is_synced = self._sync() if os.path.exists(own) else False
+        result = ScrubResult()
+        for path in self._paths():
+            is_own = path == own or os.path.dirname(path) == self.config.paths.folder
+            if not is_own and not _shares_workspace(path, self.service.workspace.root):
+                continue
+            stale = () if path == own and is_synced else _stale_files(order)
+            matcher = None if path == own and is_synced else Matcher(order.needles)
+            try:
+                wait_s = self.service.limits.sync_wait_s
+                scrub_index(path, stale=stale, matches=matcher.matches if matcher else None, wait_s=wait_s)
+            except (StoreError, KeptError) as exc:
+                result += ScrubResult(unreachable=(exc.message,), is_complete=False)
+                continue
+            _erase_damaged(path)
+            result += ScrubResult(removed=1)
+        return result
+
+    def _sync(self) -> bool:
+        """Bring the index up to date, and close its connection. Return whether that worked."""
+        try:
+            self.service.sync_background()
+        except KeptError:
+            return False
+        finally:
+            self.service.reopen()
+        return True
+
+    def _paths(self) -> list[str]:
+        pattern = os.path.join(glob.escape(os.path.join(self.config.home, "agents")), "*", "index*.sqlite")
+        return sorted({path for path in (self.service.path, *glob.glob(pattern)) if os.path.exists(path)})
+
+
+def _shares_workspace(path: str, workspace: str) -> bool:
+    try:
+        return read_owner(path) == workspace
+    except StoreError:
+        return False
+
+
+def _stale_files(order: ForgetOrder) -> list[tuple[str, str]]:
+    """Return source and path of the files that were changed."""
+    paths = dict.fromkeys(citation.partition("#")[0] for _, citation in order.places)
+    return [("sessions" if path.startswith("sessions/") else "memory", path) for path in paths]
+
+
+def _erase_damaged(path: str) -> None:
+    """Remove damaged databases that were moved aside: they have whatever was in them then."""
+    for damaged in damaged_files(path):
+        for part in reversed(database_files(damaged)):
+            if os.path.exists(part):
+                erase_file(part)
+
+
+class QmdStore:
+    """Removes the index of qmd, which is filled again when it is next used."""
+
+    name = "qmd"
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def scrub(self, order: ForgetOrder) -> ScrubResult:
+        count = 0
+        for root in glob.glob(os.path.join(glob.escape(self.config.paths.folder), "qmd-*")):
+            for folder, _, names in os.walk(root):
+                for name in names:
+                    erase_file(os.path.join(folder, name))
+                    count += 1
+        return ScrubResult(removed=count)

@@ -1,0 +1,231 @@
+"""Carries a forget out: the journal first, then store by store, then the search through all bytes, then the receipt.
+
+1. write the journal                      a crash from now on is finished by the next run
+2. record the hashes of what goes         an import that runs meanwhile leaves it out
+3. scrub each store, and note that it is done
+4. search all bytes, and save the receipt
+5. overwrite and remove the journal       unless a store was busy: then the next run goes on
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from kept.clock import Clock, new_id
+from kept.config import Config
+from kept.durable import locked, make_private_folder
+from kept.errors import ForgetFailed, KeptError, LockBusy
+from kept.forgetting.byte_scan import ByteScan, scan_bytes
+from kept.forgetting.derived_files import CatalogueStore, IndexStore, QmdStore
+from kept.forgetting.history_places import HistoryStore
+from kept.forgetting.note_places import NoteStore
+from kept.forgetting.order import (
+    ForgetOrder,
+    ForgetStore,
+    LineCut,
+    ScrubResult,
+    cuts_of,
+    entries_of,
+    mark_done,
+    read_journal,
+    remove_journal,
+    write_journal,
+)
+from kept.forgetting.places import ForgetPlan, ForgetRequest, Place, digest_of
+from kept.forgetting.receipt import ForgetReceipt, hash_removed, list_unreachable, make_receipt_of, save_receipt
+from kept.forgetting.record_files import ExportStore, InboxStore, RecordStore
+from kept.forgetting.transcript_places import TranscriptStore
+from kept.history.note_history import open_history
+from kept.indexing.service import IndexService
+from kept.records import PROJECTS_FOLDER, parse_citation
+from kept.sessions.forgotten_text import LEAST_LINE_CHARS, ForgottenText, normalise_line
+from kept.sessions.store import SessionStore
+from kept.values import frozen
+from kept.workspace.workspace import Workspace
+
+_LOCK_WAIT_S = 30.0
+
+OnStep = Callable[[str], None]
+"""Called with the name of each step before it begins."""
+
+
+def ignore_step(name: str) -> None:
+    pass
+
+
+@frozen
+class Forgetter:
+    """Forgets in one agent's memory. ``inbox`` replaces the store of the inbox in a process that has it open."""
+
+    config: Config
+    workspace: Workspace
+    service: IndexService
+    sessions: SessionStore
+    clock: Clock
+    inbox: ForgetStore | None = None
+    on_step: OnStep = ignore_step
+
+    def stores(self) -> Sequence[ForgetStore]:
+        """Return every place where Kept keeps text: canonical files first, then what is derived from them."""
+        return (
+            NoteStore(self.workspace),
+            TranscriptStore(self.sessions),
+            RecordStore(self.config),
+            self.inbox or InboxStore(self.config),
+            ExportStore(self.config, self.workspace.root),
+            CatalogueStore(self.config),
+            IndexStore(self.service, self.config),
+            QmdStore(self.config),
+            # After the index: its sync records the change of the notes.
+            HistoryStore(open_history(self.config, self.workspace, self.clock), self.workspace),
+        )
+
+    def forget(self, plan: ForgetPlan, *, is_scoped: bool = False) -> ForgetReceipt:
+        """Remove every place of a plan, and return the receipt. Finish an interrupted forget first."""
+        if not plan.places:
+            raise ForgetFailed("There is nothing to forget.", hint="No note and no conversation has it.")
+        self.workspace.require()
+        make_private_folder(self.config.paths.folder)
+        with self._locked():
+            self._finish_locked()
+            order = self._make_order(plan, is_scoped=is_scoped)
+            self.on_step("journal")
+            write_journal(self.config.paths.forgetting, order)
+            return self._run(order)
+
+    def finish(self) -> ForgetReceipt | None:
+        """Finish a forget that was interrupted. Return None if there is none, or if another process is at it."""
+        if not self.is_unfinished():
+            return None
+        try:
+            with self._locked(wait_s=0):
+                return self._finish_locked()
+        except LockBusy:
+            return None
+
+    def is_unfinished(self) -> bool:
+        return os.path.exists(self.config.paths.forgetting)
+
+    def _finish_locked(self) -> ForgetReceipt | None:
+        order = read_journal(self.config.paths.forgetting)
+        return self._run(order) if order else None
+
+    def _locked(self, wait_s: float = _LOCK_WAIT_S) -> AbstractContextManager[int]:
+        return locked(f"{self.config.paths.forgetting}.lock", wait_s=wait_s, purpose="forgetting")
+
+    def _make_order(self, plan: ForgetPlan, *, is_scoped: bool) -> ForgetOrder:
+        salt = os.urandom(16).hex()
+        whole = [place for place in plan.places if place.whole and place.kind in ("note", "session")]
+        return ForgetOrder(
+            id=new_id(),
+            started=self.clock.now().isoformat(timespec="seconds"),
+            request=kind_of(plan),
+            words=plan.needles.words,
+            lines=plan.needles.lines,
+            cuts=(*cuts_of(plan.places), *_short_lines(whole)),
+            entries=entries_of(plan),
+            notes=tuple(place.path for place in whole if place.kind == "note"),
+            sessions=tuple(_session_id(self.sessions, place.path) for place in whole if place.kind == "session"),
+            places=tuple((place.kind, place.citation) for place in plan.places),
+            unreachable=(*plan.unreachable, *self._list_unreachable(plan)),
+            salt=salt,
+            sha256=hash_removed(salt, (place.text for place in plan.places)),
+            by_tool=plan.by_tool,
+            is_scoped=is_scoped,
+        )
+
+    def _list_unreachable(self, plan: ForgetPlan) -> list[str]:
+        paths = {place.path for place in plan.places if place.path.startswith("sessions/")}
+        records = [record for record in self.sessions.recent() if record.citation in paths] if paths else []
+        origins = (record.metadata.get("imported") for record in records)
+        sources = [str(origin["path"]) for origin in origins if isinstance(origin, dict) and "path" in origin]
+        channels = {record.channel for record in records}
+        return list_unreachable(self.config, self.workspace.root, sources, channels)
+
+    def _run(self, order: ForgetOrder) -> ForgetReceipt:
+        self.on_step("hashes")
+        hashes = ForgottenText(self.config.paths.forgotten_hashes)
+        hashes.add(order.words, map(normalise_line, order.lines), self.clock.now())
+        results: dict[str, ScrubResult] = {}
+        for store in self.stores():
+            if store.name in order.done:
+                continue
+            self.on_step(store.name)
+            results[store.name] = result = _scrub(store, order)
+            if result.is_complete:
+                order = mark_done(self.config.paths.forgetting, order, store.name)
+        self.on_step("search")
+        receipt = self._make_receipt(order, results, self.scan(order))
+        self.on_step("receipt")
+        if receipt.is_finished or receipt.removed:  # a store that is busy for long is tried by every command
+            save_receipt(self.config, receipt)
+        self.on_step("end")
+        if receipt.is_finished:
+            remove_journal(self.config.paths.forgetting)
+        return receipt
+
+    def scan(self, order: ForgetOrder) -> ByteScan:
+        """Search all bytes for what was forgotten, except in models and in the journal."""
+        paths = self.config.paths
+        leave_out = (self.config.models_folder, paths.forgetting, f"{paths.forgetting}.lock")
+        return scan_bytes((self.config.home, self.workspace.root), order.needles, leave_out=leave_out)
+
+    def _make_receipt(self, order: ForgetOrder, results: dict[str, ScrubResult], scan: ByteScan) -> ForgetReceipt:
+        unreachable = [reason for result in results.values() for reason in result.unreachable]
+        if order.is_scoped:  # a memory of a project does not learn what other projects have
+            hidden = (os.path.join(self.workspace.root, PROJECTS_FOLDER) + os.sep, self.config.paths.sessions + os.sep)
+            scan = replace(scan, left=tuple(file for file in scan.left if not file.path.startswith(hidden)))
+        return make_receipt_of(
+            order,
+            scan,
+            at=self.clock.now().isoformat(timespec="seconds"),
+            removed={name: result.removed for name, result in results.items() if result.removed},
+            changed=[citation for result in results.values() for citation in result.changed],
+            unreachable=[*unreachable, *order.unreachable],
+            is_finished=all(result.is_complete for result in results.values()),
+        )
+
+
+def _scrub(store: ForgetStore, order: ForgetOrder) -> ScrubResult:
+    """Scrub a store. One that fails is tried again by the next run, and the others are still scrubbed."""
+    try:
+        return store.scrub(order)
+    except KeptError as exc:
+        return ScrubResult(unreachable=(exc.message,), is_complete=False)
+
+
+def _short_lines(whole: Iterable[Place]) -> list[LineCut]:
+    """Return the lines of whole notes that are too short to be searched for: their history loses them too."""
+    return [
+        LineCut(place.path, number, 1, digest_of(line))
+        for place in whole
+        if place.kind == "note"
+        for number, line in enumerate(place.text.split("\n"), 1)
+        if line.strip() and len(normalise_line(line)) < LEAST_LINE_CHARS
+    ]
+
+
+def _session_id(sessions: SessionStore, citation: str) -> str:
+    for record in sessions.recent():
+        if record.citation == citation:
+            return record.id
+    from kept.sessions.transcript_paths import parse_transcript_name
+
+    return parse_transcript_name(os.path.basename(citation))[0]
+
+
+def kind_of(plan: ForgetPlan) -> str:
+    """Return the kind of a request, without its words."""
+    match plan.request:
+        case ForgetRequest(session=str()):
+            return "session"
+        case ForgetRequest(person=str()):
+            return "person"
+        case ForgetRequest(before_ms=int()):
+            return "before"
+    if plan.by_meaning:
+        return "meaning"
+    return "citation" if parse_citation(plan.request.query or "") or not plan.needles.words else "query"

@@ -1,0 +1,125 @@
+"""The texts to look for: words that were forgotten, and whole lines that were removed.
+
+Words match in any case, over line breaks, and only as whole words: forgetting "ann" leaves "planning". A removed line
+matches a line with the same text, and any text that contains it if it is one of the longest.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable
+from functools import cached_property
+
+from kept.sessions.forgotten_text import LEAST_LINE_CHARS, iter_long_lines, normalise_line
+from kept.values import frozen
+
+SEARCHED_LINES = 200
+"""Lines that are also looked for inside of other lines, and in all bytes: the longest ones."""
+_LEAST_ALNUM = 3
+_GAP = r"(?:\s|\\[nrt])+"
+"""White space, also as JSON writes it."""
+
+
+@frozen
+class Needles:
+    words: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    """Without list marks, each long enough to be told from others."""
+
+    @classmethod
+    def of_texts(cls, texts: Iterable[str], words: tuple[str, ...] = ()) -> Needles:
+        lines = dict.fromkeys(line.strip().lstrip("-*+>#•| ") for text in texts for line in text.splitlines())
+        return cls(words, tuple(line for line in lines if len(normalise_line(line)) >= LEAST_LINE_CHARS))
+
+    def __bool__(self) -> bool:
+        return bool(self.words or self.lines)
+
+    @property
+    def longest_lines(self) -> list[str]:
+        return sorted(self.lines, key=len, reverse=True)[:SEARCHED_LINES]
+
+
+def is_too_short(words: str) -> bool:
+    """Return whether words are so short that they are probably everywhere."""
+    return sum(map(str.isalnum, words)) < _LEAST_ALNUM
+
+
+class Matcher:
+    """Finds needles in texts."""
+
+    def __init__(self, needles: Needles) -> None:
+        self.needles = needles
+
+    @cached_property
+    def _words(self) -> re.Pattern[str] | None:
+        patterns = [pattern for phrase in self.needles.words for pattern in _phrase_patterns(phrase)]
+        return re.compile("|".join(dict.fromkeys(patterns)), re.IGNORECASE) if patterns else None
+
+    @cached_property
+    def _lines(self) -> frozenset[str]:
+        return frozenset(map(normalise_line, self.needles.lines))
+
+    @cached_property
+    def _contained(self) -> list[str]:
+        return [normalise_line(line) for line in self.needles.longest_lines]
+
+    def has_words(self, text: str) -> bool:
+        return self._words is not None and self._words.search(text) is not None
+
+    def has_line(self, text: str) -> bool:
+        if not self._lines or len(text) < LEAST_LINE_CHARS:
+            return False
+        if any(line in self._lines for line in iter_long_lines(text)):
+            return True
+        plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+        return any(line in plain for line in self._contained)
+
+    def matches(self, text: str) -> bool:
+        return self.has_words(text) or self.has_line(text)
+
+    def may_match_raw(self, raw: bytes) -> bool:
+        """Return whether a line of JSON may have a match. It need not be parsed otherwise."""
+        return b"\\u" in raw or b"\\\\" in raw or self.matches(raw.decode("utf-8", "replace"))
+
+
+def _phrase_patterns(phrase: str) -> list[str]:
+    """Return patterns of a phrase, for composed and for decomposed characters."""
+    patterns = []
+    for form in ("NFC", "NFD"):
+        parts = unicodedata.normalize(form, phrase).split()
+        if parts:
+            before = r"(?<!\w)" if re.match(r"\w", parts[0]) else ""
+            after = r"(?!\w)" if re.search(r"\w\Z", parts[-1]) else ""
+            patterns.append(before + _GAP.join(map(re.escape, parts)) + after)
+    return patterns
+
+
+# bytes
+
+
+def byte_forms(text: str) -> frozenset[bytes]:
+    """Return how a text may be stored: in each encoding and escaped as in JSON, in lower case as far as ASCII goes."""
+    spelled = {text, text.lower(), text.upper(), text.title(), text.casefold()}
+    spelled |= {unicodedata.normalize(form, spelling) for spelling in spelled for form in ("NFC", "NFD")}
+    forms: set[bytes] = set()
+    for spelling in spelled:
+        gaps = (" ", "\n", "\r\n") if re.search(r"\s", spelling) else (" ",)
+        for plain in {gap.join(spelling.split()) for gap in gaps} | {spelling}:
+            forms |= _encodings(plain)
+    return frozenset(form.lower() for form in forms if form)
+
+
+def _encodings(text: str) -> set[bytes]:
+    escaped = json.dumps(text)[1:-1]
+    readable = json.dumps(text, ensure_ascii=False)[1:-1]
+    forms = {escaped.encode(), json.dumps(escaped)[1:-1].encode()}
+    for plain in (text, readable):
+        forms.add(plain.encode("utf-8", "surrogatepass"))
+        forms |= {plain.encode(name, "surrogatepass") for name in ("utf-16-le", "utf-16-be")}
+    try:
+        forms.add(text.encode("latin-1"))
+    except UnicodeEncodeError:
+        pass
+    return forms

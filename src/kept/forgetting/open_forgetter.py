@@ -1,0 +1,80 @@
+"""Opens what a forget needs, for one memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kept.clock import Clock
+from kept.config import Config
+from kept.errors import ForgetChanged
+from kept.forgetting.forgetter import Forgetter, OnStep, ignore_step
+from kept.forgetting.order import ForgetStore
+from kept.forgetting.places import ForgetPlan, ForgetRequest
+from kept.forgetting.planner import ForgetScope, Search, plan_forget
+from kept.forgetting.receipt import ForgetReceipt
+from kept.indexing.project_scope import hides
+from kept.indexing.service import IndexService
+from kept.records import ProjectScope
+from kept.search.date_filter import When, parse_when
+from kept.sessions.store import SessionStore
+from kept.values import frozen
+from kept.workspace.workspace import Workspace
+
+
+@frozen
+class MemoryParts:
+    """What a memory consists of, as far as a forget needs it."""
+
+    config: Config
+    workspace: Workspace
+    service: IndexService
+    clock: Clock
+    search: Search
+    project: ProjectScope | None = None
+
+    def plan(
+        self,
+        query: str | None = None,
+        *,
+        session: str | None = None,
+        person: str | None = None,
+        before: When | None = None,
+        allow_all: bool = False,
+        by_tool: bool = False,
+    ) -> ForgetPlan:
+        before_ms = None if before is None else parse_when(before, now=self.clock.now())
+        request = ForgetRequest(query, session, person, before_ms)
+        self.workspace.require()
+        project = self.project
+        with SessionStore(self.config, clock=self.clock) as sessions:
+            scope = ForgetScope(
+                self.config,
+                self.workspace,
+                sessions,
+                self.search,
+                is_visible=lambda path: project is None or not hides(project, path),
+                by_tool=by_tool,
+            )
+            return plan_forget(scope, request, allow_all=allow_all)
+
+    def forget(
+        self, plan: ForgetPlan, *, inbox: ForgetStore | None = None, on_step: OnStep = ignore_step
+    ) -> ForgetReceipt:
+        with self._opened(inbox, on_step) as forgetter:
+            return forgetter.forget(plan, is_scoped=self.project is not None)
+
+    def finish(self, *, on_step: OnStep = ignore_step) -> ForgetReceipt | None:
+        with self._opened(None, on_step) as forgetter:
+            return forgetter.finish()
+
+    @contextmanager
+    def _opened(self, inbox: ForgetStore | None, on_step: OnStep) -> Iterator[Forgetter]:
+        with SessionStore(self.config, clock=self.clock) as sessions:
+            yield Forgetter(self.config, self.workspace, self.service, sessions, self.clock, inbox, on_step)
+
+
+def require_token(plan: ForgetPlan, token: str) -> None:
+    """Raise ForgetChanged if a token does not confirm this plan."""
+    if plan.token != token:
+        raise ForgetChanged("The places have changed since they were shown, or the token is not theirs.")

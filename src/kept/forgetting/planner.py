@@ -1,0 +1,383 @@
+"""Finds every place of what is to be forgotten. Reads only."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Protocol
+
+from kept.config import Config
+from kept.errors import EmptyQuery, ForgetTooMuch, NoteNotFound, PathRefused, SessionNotFound, UsageError
+from kept.forgetting.history_places import find_in_history
+from kept.forgetting.needles import Matcher, Needles, is_too_short
+from kept.forgetting.note_places import (
+    NoteHunt,
+    find_made_of,
+    note_place,
+    split_passages,
+    whole_note,
+)
+from kept.forgetting.places import ForgetPlan, ForgetRequest, Place, digest_of
+from kept.forgetting.record_files import INBOX, find_in_file, is_only_asked, iter_exports, iter_records
+from kept.forgetting.transcript_places import (
+    Wants,
+    find_in_transcript,
+    find_lines,
+    iter_transcript_files,
+    spoken_texts,
+)
+from kept.history.note_history import open_history
+from kept.records import Hit, SearchResult, parse_citation
+from kept.sessions.entries import AnyEntry, Entry, Message, SessionStart
+from kept.sessions.record import SessionRecord
+from kept.sessions.spoken import locate_transcript
+from kept.sessions.store import SessionStore
+from kept.sessions.transcript_paths import is_transcript_citation
+from kept.values import frozen
+from kept.workspace.daily import get_daily_notes
+from kept.workspace.opened import OpenWorkspace
+from kept.workspace.workspace import Workspace
+
+MOST_PLACES = 100
+"""More places than this need explicit consent (`--all`)."""
+_BY_MEANING = 5
+_LARGEST_NOTE = 1 << 28
+
+
+class Search(Protocol):
+    def __call__(self, query: str, *, source: str, max_results: int) -> SearchResult: ...
+
+
+@frozen
+class ForgetScope:
+    """The memory that is looked through."""
+
+    config: Config
+    workspace: Workspace
+    sessions: SessionStore
+    search: Search
+    is_visible: Callable[[str], bool]
+    """False for notes and conversations of another project."""
+    by_tool: bool = False
+
+    @property
+    def notes(self) -> NoteHunt:
+        return NoteHunt(self.workspace, self.is_visible, self.by_tool)
+
+    def transcripts(self) -> list[str]:
+        return [
+            path
+            for path in iter_transcript_files(self.config.paths.sessions)
+            if self.is_visible(f"sessions/{os.path.basename(path)}")
+        ]
+
+
+def plan_forget(scope: ForgetScope, request: ForgetRequest, *, allow_all: bool = False) -> ForgetPlan:
+    """Return every place of what is to be forgotten.
+
+    Raise ForgetTooMuch for words that are too short and for too many places, unless ``allow_all`` is set.
+    """
+    chosen = [
+        value for value in (request.query, request.session, request.person, request.before_ms) if value is not None
+    ]
+    if len(chosen) != 1:
+        raise UsageError("Forget one thing at a time: words or a citation, a session, a person, or a time.")
+    if request.session is not None:
+        plan = _plan_session(scope, request, request.session)
+    elif request.before_ms is not None:
+        plan = _plan_before(scope, request, request.before_ms)
+    elif request.person is not None:
+        plan = _plan_person(scope, request, request.person, allow_all=allow_all)
+    else:
+        plan = _plan_query(scope, request, request.query or "", allow_all=allow_all)
+    if len(plan.choices) > MOST_PLACES and not allow_all:
+        raise ForgetTooMuch(f"That is in {len(plan.choices):,} places.")
+    return replace(plan, by_tool=scope.by_tool)
+
+
+# words and citations
+
+
+def _plan_query(scope: ForgetScope, request: ForgetRequest, query: str, *, allow_all: bool) -> ForgetPlan:
+    if not query.strip():
+        raise EmptyQuery("There is nothing to forget.", hint="Name words or a citation, for example: kept forget 4711")
+    if cited := _find_cited(scope, query.strip()):
+        return _with_copies(scope, request, cited)
+    _require_long_enough(query, allow_all=allow_all)
+    needles = Needles((query,))
+    places, others = _find_everywhere(scope, needles)
+    if any(place.path != INBOX or not is_only_asked(scope.config.paths.inbox, needles) for place in places):
+        return ForgetPlan(request, places, needles, unreachable=others)
+    found, others = _find_by_meaning(scope, query, others)
+    plan = _with_copies(scope, request, found)
+    copies = [place for place in places if place not in plan.places]  # the query itself, in an inbox
+    # The query describes what is forgotten, so it goes too: no note and no conversation has it.
+    needles = replace(plan.needles, words=(query,))
+    return replace(plan, places=(*plan.places, *copies), needles=needles, by_meaning=True, unreachable=others)
+
+
+def _require_long_enough(words: str, *, allow_all: bool) -> None:
+    if is_too_short(words) and not allow_all:
+        raise ForgetTooMuch(f"{words.strip()!r} is too short: it may be part of anything.")
+
+
+def _find_cited(scope: ForgetScope, text: str) -> list[Place]:
+    """Return the places of a citation, or of a note that is named by its path. Return none for other texts."""
+    cited = parse_citation(text)
+    path, first, last = cited or (text, 1, 1_000_000_000)
+    if is_transcript_citation(path):
+        transcript = locate_transcript(scope.config.paths.sessions, path)
+        if not scope.is_visible(path):
+            raise SessionNotFound(f"{path}: there is no such transcript.")
+        places = find_lines(transcript.path, first, last)
+    elif cited or (path.endswith(".md") and not any(map(str.isspace, path))):
+        lines = _cited_note(scope, path, first, last, is_whole=cited is None)
+        if lines is None:
+            return []
+        places = lines
+    else:
+        return []
+    if not places:
+        raise NoteNotFound(f"{text}: there is nothing to forget.", hint="Cite lines that say something.")
+    return places
+
+
+def _cited_note(scope: ForgetScope, path: str, first: int, last: int, *, is_whole: bool) -> list[Place] | None:
+    """Return the lines of a cited note. Return None for a name that is not that of a note."""
+    try:
+        absolute = scope.workspace.locate(path)
+        if not scope.is_visible(path):
+            raise NoteNotFound(f"{path}: there is no such note.")
+        with OpenWorkspace(scope.workspace) as opened:
+            text = opened.read(absolute, max_bytes=_LARGEST_NOTE).text
+    except (NoteNotFound, PathRefused):
+        if is_whole:
+            return None
+        raise
+    cited = scope.workspace.cite(absolute)
+    if not scope.notes.is_writable(absolute, cited):
+        raise PathRefused(f"{cited}: is not changed here.", hint="Change it with an editor.")
+    if is_whole:
+        return [whole_note(cited, text)]
+    lines = text.split("\n")[first - 1 : last]
+    body = "\n".join(lines).rstrip("\n") if len(lines) < last - first + 1 else "\n".join(lines)
+    return [note_place(cited, first, body)] if body.strip() else []
+
+
+def _find_everywhere(
+    scope: ForgetScope, needles: Needles, wants: Wants | None = None
+) -> tuple[tuple[Place, ...], tuple[str, ...]]:
+    """Return the places of needles in all stores, and those that are not changed."""
+    matcher = Matcher(needles)
+    places, others = scope.notes.find(matcher)
+    for path in scope.transcripts():
+        found, remarks = find_in_transcript(path, matcher, wants)
+        places += found
+        others += remarks
+    return (*places, *_find_in_files(scope, matcher)), tuple(others)
+
+
+def _find_in_files(scope: ForgetScope, matcher: Matcher) -> list[Place]:
+    places: list[Place] = []
+    for path in iter_records(scope.config):
+        places += find_in_file(path, matcher, "record", os.path.basename(path))
+    for path in iter_exports(scope.config, scope.workspace.root):
+        places += find_in_file(path, matcher, "export", os.path.relpath(path, scope.config.home))
+    history = open_history(scope.config, scope.workspace, scope.sessions.clock)
+    return places + [place for place in find_in_history(history, matcher) if scope.is_visible(place.path)]
+
+
+def _with_copies(scope: ForgetScope, request: ForgetRequest, places: list[Place]) -> ForgetPlan:
+    """Return a plan for places, for what was made of them, and for other places with the same lines."""
+    needles = Needles.of_texts(map(_plain_text, places))
+    known = {place.citation for place in places}
+    made = [place for place in _made_of(scope, places) if place.citation not in known]
+    copies, others = _find_everywhere(scope, needles) if needles else ((), ())
+    copies = tuple(place for place in copies if place.citation not in known | {made_.citation for made_ in made})
+    copies = tuple(place for place in copies if not _overlaps(place, [*places, *made]))
+    return ForgetPlan(request, (*places, *made, *copies), needles, unreachable=others)
+
+
+def _plain_text(place: Place) -> str:
+    """Return the text of a place without the label of a transcript line: [time] speaker."""
+    return place.text.partition(": ")[2] if place.path.startswith("sessions/") else place.text
+
+
+def _overlaps(place: Place, others: Iterable[Place]) -> bool:
+    last = place.start_line + place.lines
+    return place.kind == "note" and any(
+        other.path == place.path
+        and (other.whole or (other.start_line < last and place.start_line < other.start_line + other.lines))
+        for other in others
+    )
+
+
+def _made_of(scope: ForgetScope, places: Iterable[Place]) -> list[Place]:
+    """Return notes that cite only lines of transcripts which are to be forgotten."""
+    lines: dict[str, set[int]] = {}
+    sessions: set[str] = set()
+    for place in places:
+        if place.kind == "session":
+            sessions.add(place.path)
+        elif place.path.startswith("sessions/"):
+            lines.setdefault(place.path, set()).add(place.start_line)
+    if not lines and not sessions:
+        return []
+
+    def is_forgotten(path: str, first: int, last: int) -> bool:
+        return path in sessions or (last - first < 1_000 and set(range(first, last + 1)) <= lines.get(path, set()))
+
+    return [
+        found
+        for absolute, path, note in scope.notes.iter_texts()
+        if scope.notes.is_writable(absolute, path)
+        for found in find_made_of(note.text, path, is_forgotten)
+    ]
+
+
+# what a search finds
+
+
+def _find_by_meaning(scope: ForgetScope, query: str, others: Iterable[str]) -> tuple[list[Place], tuple[str, ...]]:
+    """Return the passages that a search is sure of. A weak hit is probably about something else."""
+    places: dict[str, Place] = {}
+    remarks = list(others)
+    words = [word.casefold() for word in query.split() if not is_too_short(word)]
+    for hit in _certain_hits(scope, query, "memory", 2 * _BY_MEANING):
+        absolute = scope.workspace.locate(hit.path)
+        if not scope.notes.is_writable(absolute, hit.path):
+            remarks.append(hit.citation)
+            continue
+        found = _passages_of_hit(scope, hit, words)
+        places.update((place.citation, place) for place in found if len(places) < _BY_MEANING)
+    if "sessions" in scope.config.memory_search.sources:
+        for hit in _certain_hits(scope, query, "sessions", _BY_MEANING):
+            transcript = locate_transcript(scope.config.paths.sessions, hit.path)
+            found = find_lines(transcript.path, hit.start_line, hit.end_line)
+            naming = [place for place in found if any(word in place.text.casefold() for word in words)]
+            places.update((place.citation, place) for place in naming or (found if len(found) == 1 else ()))
+    return list(places.values()), tuple(dict.fromkeys(remarks))
+
+
+def _certain_hits(scope: ForgetScope, query: str, source: str, max_results: int) -> list[Hit]:
+    passages = scope.search(query, source=source, max_results=max_results).passages
+    return sorted((hit for hit in passages if hit.grade != "weak"), key=lambda hit: -hit.score)
+
+
+def _passages_of_hit(scope: ForgetScope, hit: Hit, words: list[str]) -> list[Place]:
+    """Return the passages of a hit with a word of the query, or all if none has one. Headings stay in the note."""
+    with OpenWorkspace(scope.workspace) as opened:
+        text = opened.read(scope.workspace.locate(hit.path), max_bytes=_LARGEST_NOTE).text
+    passages = [
+        passage
+        for passage in split_passages(text)
+        if hit.start_line <= passage.start_line <= hit.end_line and not passage.is_heading
+    ]
+    naming = [passage for passage in passages if any(word in passage.text.casefold() for word in words)]
+    return [note_place(hit.path, passage.start_line, passage.text) for passage in naming or passages]
+
+
+# sessions, people, times
+
+
+def _plan_session(scope: ForgetScope, request: ForgetRequest, reference: str) -> ForgetPlan:
+    place, path = _find_session(scope, reference)
+    return _plan_whole(scope, request, [place], [path] if path else [])
+
+
+def _find_session(scope: ForgetScope, reference: str) -> tuple[Place, str | None]:
+    try:
+        record = scope.sessions.get(reference)
+    except SessionNotFound:
+        deleted = scope.sessions.find_deleted(reference)
+        if deleted is None or deleted.transcript_path is None:
+            raise
+        name = os.path.basename(deleted.transcript_path).partition(".deleted-")[0]
+        text = f"deleted session {deleted.id}"
+        return Place("session", f"sessions/{name}", f"sessions/{name}", text, digest_of(deleted.id), whole=True), None
+    if not scope.is_visible(record.citation):
+        raise SessionNotFound(f"There is no session '{reference}'.")
+    return session_place(record), record.transcript_path
+
+
+def session_place(record: SessionRecord) -> Place:
+    text = f"{record.id}, {record.messages} messages, {record.created:%Y-%m-%d}" + (
+        f": {record.title}" if record.title else ""
+    )
+    return Place(
+        "session", record.citation, record.citation, text, digest_of(record.id), lines=record.messages, whole=True
+    )
+
+
+def _plan_whole(scope: ForgetScope, request: ForgetRequest, places: list[Place], paths: Iterable[str]) -> ForgetPlan:
+    """Return a plan for whole sessions and notes, for facts that were made of them, and for copies in other files."""
+    texts = [text for path in paths for text in spoken_texts(path)]
+    needles = Needles.of_texts([*texts, *(_plain_text(place) for place in places if place.kind != "session")])
+    known = {place.citation for place in places}
+    made = [place for place in _made_of(scope, places) if place.citation not in known]
+    made = [place for place in made if not _overlaps(place, places)]
+    copies = _find_in_files(scope, Matcher(needles)) if needles else []
+    return ForgetPlan(request, (*places, *made, *copies), needles)
+
+
+def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str, *, allow_all: bool) -> ForgetPlan:
+    if not name.strip():
+        raise EmptyQuery("There is nobody to forget.", hint="Name a person: kept forget --person 'Ada Lovelace'")
+    _require_long_enough(name, allow_all=allow_all)
+    folded = name.strip().casefold()
+
+    def is_from(entry: AnyEntry) -> bool:
+        body = entry.body if isinstance(entry, Entry) else None
+        names = (body.sender, body.forwarded_from) if isinstance(body, Message) else ()
+        return any(other is not None and other.strip().casefold() == folded for other in names)
+
+    needles = Needles((name.strip(),))
+    places, others = _find_everywhere(scope, needles, is_from)
+    records = [record for record in scope.sessions.recent() if record.user_id.casefold() == folded]
+    records = [record for record in records if record.chat_type == "direct" and scope.is_visible(record.citation)]
+    whole = {record.citation for record in records}
+    rest = [place for place in places if place.path not in whole]
+    remarks = tuple(remark for remark in others if remark.partition(":")[0] not in whole)
+    plan = _plan_whole(scope, request, [*map(session_place, records), *rest], [])
+    said = [_plain_text(place) for place in rest if place.whole and place.path.startswith("sessions/")]
+    return replace(plan, needles=Needles.of_texts(said, needles.words), unreachable=remarks)
+
+
+def _plan_before(scope: ForgetScope, request: ForgetRequest, before_ms: int) -> ForgetPlan:
+    places: list[Place] = []
+    paths: list[str] = []
+    for record in scope.sessions.recent() if os.path.isdir(scope.sessions.folder) else ():
+        if not scope.is_visible(record.citation):
+            continue
+        if _ms(record.updated) < before_ms:
+            places.append(session_place(record))
+            paths.append(record.transcript_path)
+        elif _ms(record.created) < before_ms:
+            found, _ = find_in_transcript(
+                record.transcript_path, Matcher(Needles()), lambda entry: _is_before(entry, before_ms)
+            )
+            places += found
+    daily = get_daily_notes(scope.workspace)
+    for absolute, path, note in scope.notes.iter_texts():
+        day = (daily.find_day(path) or (None, 0))[0]
+        if (
+            day is not None
+            and _day_ms(day + dt.timedelta(days=1)) <= before_ms
+            and scope.notes.is_writable(absolute, path)
+        ):
+            places.append(whole_note(path, note.text))
+    return _plan_whole(scope, request, places, paths)
+
+
+def _is_before(entry: AnyEntry, before_ms: int) -> bool:
+    return isinstance(entry, Entry) and not isinstance(entry.body, SessionStart) and _ms(entry.timestamp) < before_ms
+
+
+def _ms(when: dt.datetime) -> int:
+    return int(when.timestamp() * 1000)
+
+
+def _day_ms(day: dt.date) -> int:
+    return _ms(dt.datetime(day.year, day.month, day.day).astimezone())

@@ -1,0 +1,232 @@
+"""Files of Kept's own beside the notes and transcripts: the inbox, records that were set aside, logs and exports.
+
+Every file is a text of lines, most of them JSON. A text in JSON that matches becomes empty; any other line that matches
+is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from kept.config import Config
+from kept.config.agent_paths import GATEWAY_LOCK
+from kept.durable import DAMAGED_ENDING, TORN_ENDING, claimed, locked, replace_erasing
+from kept.errors import KeptError
+from kept.forgetting.needles import Matcher, Needles
+from kept.forgetting.note_places import matching_passages
+from kept.forgetting.order import ForgetOrder, ScrubResult
+from kept.forgetting.places import Kind, Place, digest_of
+from kept.limits import strict_json
+from kept.sessions.blanking import blank_tree
+
+_LOCK_WAIT_S = 10.0
+_TEXT_ENDINGS = (".md", ".txt", ".jsonl", ".json", ".log", ".csv", ".html", DAMAGED_ENDING, TORN_ENDING)
+_SETTINGS = ("config.yaml", "config.yml", "config.json")
+_INBOX_TEXTS = ("text", "sender", "metadata", "parts", "details", "error", "reason")
+"""Fields of the inbox that may have text of a message. The others identify it."""
+_LARGEST_FILE = 1 << 28
+INBOX = "inbox.jsonl"
+
+
+def scrub_text(data: bytes, matcher: Matcher, name: str) -> bytes:
+    """Return a file without what matches."""
+    if name.endswith(".json"):
+        return _scrub_json(data, matcher)
+    if name.endswith((".md", ".txt")):
+        return _scrub_prose(data, matcher)
+    lines = []
+    for line in data.splitlines(keepends=True):
+        if not matcher.may_match_raw(line):
+            lines.append(line)
+        elif (scrubbed := _scrub_line(line, matcher, name)) is not None:
+            lines.append(scrubbed)
+    return b"".join(lines)
+
+
+def _scrub_line(line: bytes, matcher: Matcher, name: str) -> bytes | None:
+    """Return a line of JSON with empty texts, or None for any other line that matches and for a copy of a passage."""
+    try:
+        tree = strict_json.decode(line.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None if matcher.matches(line.decode("utf-8", "replace")) else line
+    if name.startswith(INBOX) and isinstance(tree, dict):
+        texts = {field: value for field, value in tree.items() if field in _INBOX_TEXTS}
+        blanked: Any = {**tree, **blank_tree(texts, matcher.matches)}
+    else:
+        blanked = blank_tree(tree, matcher.matches)
+    if blanked == tree:
+        return line
+    if name.startswith("forgotten.jsonl"):
+        return None
+    return json.dumps(blanked, separators=(",", ":")).encode() + b"\n"
+
+
+def _scrub_json(data: bytes, matcher: Matcher) -> bytes:
+    try:
+        tree = strict_json.decode(data.decode("utf-8"))
+    except (ValueError, RecursionError):
+        lines = data.splitlines(keepends=True)
+        return b"".join(line for line in lines if not matcher.matches(line.decode("utf-8", "replace")))
+    blanked = blank_tree(tree, matcher.matches)
+    return data if blanked == tree else json.dumps(blanked, indent=1).encode() + b"\n"
+
+
+def _scrub_prose(data: bytes, matcher: Matcher) -> bytes:
+    from kept.workspace.opened import decode
+    from kept.workspace.removal import remove_lines
+
+    text = decode(data)[0]
+    ranges = [(passage.start_line, passage.end_line) for passage in matching_passages(text, matcher)]
+    return remove_lines(data, ranges, "") if ranges else data
+
+
+def iter_records(config: Config) -> Iterator[str]:
+    """Yield the files of Kept's own in the agent's folder that may have text."""
+    paths = config.paths
+    own = {paths.forgetting, paths.forgotten_hashes, paths.forget_receipts, paths.deleted_sessions}
+    for path in _iter_files(paths.folder):
+        name = os.path.basename(path)
+        if path not in own and os.path.dirname(path) == paths.folder and name.endswith(_TEXT_ENDINGS):
+            yield path
+
+
+def iter_exports(config: Config, workspace: str) -> Iterator[str]:
+    """Yield the other text files below the home: exports and logs that the user has put there."""
+    agents = os.path.join(config.home, "agents")
+    for path in _iter_files(config.home, leave_out=(agents, config.models_folder, workspace)):
+        if path.endswith(_TEXT_ENDINGS) and os.path.basename(path) not in _SETTINGS:
+            yield path
+    for path in _iter_files(config.paths.folder, leave_out=(config.paths.sessions, workspace)):
+        is_own = os.path.dirname(path) == config.paths.folder or "/qmd-" in path
+        if not is_own and path.endswith(_TEXT_ENDINGS):
+            yield path
+
+
+def _iter_files(root: str, leave_out: tuple[str, ...] = ()) -> Iterator[str]:
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if os.path.join(folder, name) not in leave_out)
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            if os.path.isfile(path) and not os.path.islink(path) and os.path.getsize(path) <= _LARGEST_FILE:
+                yield path
+
+
+def find_in_file(path: str, matcher: Matcher, kind: Kind, shown: str) -> list[Place]:
+    """Return a place for a file that has something to scrub, with the number of lines that change."""
+    data = _read(path)
+    scrubbed = scrub_text(data, matcher, os.path.basename(path))
+    if scrubbed == data:
+        return []
+    left = set(scrubbed.splitlines())
+    count = sum(line not in left for line in data.splitlines())
+    return [Place(kind, shown, shown, f"{count} lines" if count > 1 else "1 line", digest_of(data), lines=count)]
+
+
+def is_only_asked(path: str, needles: Needles) -> bool:
+    """Return whether all that matches in an inbox are /forget commands: the request itself is not what it is about."""
+    matcher = Matcher(needles)
+    for line in _read(path).splitlines():
+        if matcher.may_match_raw(line) and _scrub_line(line, matcher, INBOX) != line and not _is_forget_command(line):
+            return False
+    return True
+
+
+def _is_forget_command(line: bytes) -> bool:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and str(record.get("text", "")).lstrip().lower().startswith("/forget")
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+class RecordStore:
+    """Scrubs the inbox, records that were set aside, copies of earlier /forget, ledgers and batches."""
+
+    name = "records"
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def scrub(self, order: ForgetOrder) -> ScrubResult:
+        matcher, result = Matcher(order.needles), ScrubResult()
+        for path in iter_records(self.config):
+            if path.startswith(self.config.paths.inbox):
+                continue
+            result += scrub_file(path, matcher)
+        return result
+
+
+class InboxStore:
+    """Scrubs the inbox, which only the process with the gateway's lock may write."""
+
+    name = "inbox"
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def scrub(self, order: ForgetOrder) -> ScrubResult:
+        matcher = Matcher(order.needles)
+        paths = [path for path in iter_records(self.config) if path.startswith(self.config.paths.inbox)]
+        if not any(_needs_scrub(path, matcher) for path in paths):
+            return ScrubResult()
+        with claimed(os.path.join(self.config.home, GATEWAY_LOCK)) as is_ours:
+            if not is_ours:
+                reason = "the inbox of the gateway that is running; forget it again when the gateway has stopped"
+                return ScrubResult(unreachable=(reason,), is_complete=False)
+            result = ScrubResult()
+            for path in paths:
+                result += replace_file(path, matcher)
+            return result
+
+
+class ExportStore:
+    """Scrubs exports and logs below the home."""
+
+    name = "exports"
+
+    def __init__(self, config: Config, workspace: str) -> None:
+        self.config = config
+        self.workspace = workspace
+
+    def scrub(self, order: ForgetOrder) -> ScrubResult:
+        matcher, result = Matcher(order.needles), ScrubResult()
+        for path in iter_exports(self.config, self.workspace):
+            try:
+                result += replace_file(path, matcher)
+            except KeptError as exc:
+                result += ScrubResult(unreachable=(exc.message,))
+        return result
+
+
+def scrub_file(path: str, matcher: Matcher) -> ScrubResult:
+    """Scrub a file under its lock, if it needs it."""
+    if not _needs_scrub(path, matcher):
+        return ScrubResult()
+    with locked(f"{path}.lock", wait_s=_LOCK_WAIT_S, purpose="writing this file"):
+        return replace_file(path, matcher)
+
+
+def _needs_scrub(path: str, matcher: Matcher) -> bool:
+    data = _read(path)
+    return scrub_text(data, matcher, os.path.basename(path)) != data
+
+
+def replace_file(path: str, matcher: Matcher) -> ScrubResult:
+    """Scrub a file that no other process writes now."""
+    data = _read(path)
+    scrubbed = scrub_text(data, matcher, os.path.basename(path))
+    if scrubbed == data:
+        return ScrubResult()
+    replace_erasing(path, scrubbed)
+    return ScrubResult(removed=1)

@@ -1,0 +1,141 @@
+"""/forget: show every place of something, and forget it after a confirmation, as `kept forget` does.
+
+The proposal is saved in the session as a state: the query, and the hash of each place. So it can be confirmed after a
+restart, and a place that has changed since is left as it is. What is forgotten leaves that state too.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Any
+
+from kept.errors import ForgetTooMuch
+from kept.forgetting.needles import Matcher
+from kept.forgetting.order import ForgetOrder, ScrubResult
+from kept.forgetting.places import ForgetPlan, Place
+from kept.forgetting.receipt import ForgetReceipt
+from kept.forgetting.record_files import iter_records, replace_file
+from kept.forgetting.transcript_places import FORGET_STATE
+from kept.limits import clip
+from kept.memory import Memory
+from kept.responder.inbox import Inbox
+from kept.sessions.entries import StateEntry
+from kept.sessions.store import SessionStore
+from kept.values import frozen
+
+SHOWN_PLACES = 20
+_PROPOSAL_LIFETIME = dt.timedelta(hours=1)
+_SHOWN_CHARS = 500
+_NARROWER = "Name it more exactly, or use 'kept forget --all' on the machine itself."
+
+
+@frozen
+class ForgetProposal:
+    """Places that were shown, by citation and hash."""
+
+    query: str
+    places: tuple[tuple[str, str], ...]
+
+
+def plan_in_chat(memory: Memory, query: str) -> ForgetPlan:
+    try:
+        return memory.plan_forget(query)
+    except ForgetTooMuch as exc:
+        raise ForgetTooMuch(exc.message, hint=_NARROWER) from None
+
+
+def save_proposal(sessions: SessionStore, session_id: str, plan: ForgetPlan) -> None:
+    value = {
+        "asked": sessions.clock.now().isoformat(),
+        "query": plan.request.query,
+        "places": [[place.citation, place.digest] for place in plan.choices],
+    }
+    sessions.append(session_id, StateEntry(FORGET_STATE, value))
+
+
+def find_proposal(sessions: SessionStore, session_id: str) -> ForgetProposal | None:
+    """Return the proposal of the last hour that was neither confirmed nor declined."""
+    value: Any = sessions.get(session_id).state.get(FORGET_STATE)
+    try:
+        if sessions.clock.now() - dt.datetime.fromisoformat(value["asked"]) > _PROPOSAL_LIFETIME:
+            return None
+        places = tuple((str(citation), str(digest)) for citation, digest in value["places"])
+        return ForgetProposal(str(value["query"]), places) if places else None
+    except (TypeError, KeyError, ValueError, OverflowError):
+        return None  # no proposal, or a damaged one
+
+
+def drop_proposal(sessions: SessionStore, session_id: str) -> None:
+    sessions.append(session_id, StateEntry(FORGET_STATE, None))
+
+
+def choose_places(
+    memory: Memory, proposal: ForgetProposal, chosen: Sequence[tuple[str, str]]
+) -> tuple[ForgetPlan, list[str]]:
+    """Return the plan for those of the chosen places that are as they were shown, and citations of the others."""
+    plan = plan_in_chat(memory, proposal.query)
+    wanted = set(chosen)
+    same = [place for place in plan.choices if (place.citation, place.digest) in wanted]
+    known = {(place.citation, place.digest) for place in same}
+    changed = [citation for citation, digest in chosen if (citation, digest) not in known]
+    is_all = not changed and len(same) == len(plan.choices)
+    return (plan if is_all else plan.select(same)), changed
+
+
+class LiveInboxStore:
+    """Scrubs the inbox of this process, in memory and on disk."""
+
+    name = "inbox"
+
+    def __init__(self, inbox: Inbox, memory: Memory) -> None:
+        self._inbox = inbox
+        self._memory = memory
+
+    def scrub(self, order: ForgetOrder) -> ScrubResult:
+        matcher = Matcher(order.needles)
+        result = ScrubResult(removed=self._inbox.blank(matcher.matches))
+        path = self._memory.config.paths.inbox
+        for beside in iter_records(self._memory.config):
+            if beside.startswith(path) and beside != path:
+                result += replace_file(beside, matcher)
+        return result
+
+
+# texts
+
+
+def describe_plan(plan: ForgetPlan) -> str:
+    choices = plan.choices
+    if not choices:
+        return "\n\n".join(["No note and no conversation says that.", *_remarks(plan)])
+    shown = [_describe_place(number, place) for number, place in enumerate(choices[:SHOWN_PLACES], 1)]
+    if len(choices) > SHOWN_PLACES:
+        shown.append(f"and {len(choices) - SHOWN_PLACES} more places.")
+    answers = "/forget yes removes it" if len(choices) == 1 else "/forget yes removes all of it, /forget 1 2 only those"
+    return "\n\n".join(["This would go:", *shown, f"{answers}; /forget no keeps it.", *_remarks(plan)])
+
+
+def _describe_place(number: int, place: Place) -> str:
+    whole = {"note": " (the whole note)", "session": " (the whole conversation)"}.get(place.kind, "")
+    return f"{number}. {place.citation}{whole if place.whole else ''}\n{clip(place.text, _SHOWN_CHARS)}"
+
+
+def _remarks(plan: ForgetPlan) -> list[str]:
+    if not plan.unreachable:
+        return []
+    return [f"Extra paths are searched, never written. Edit these yourself: {', '.join(plan.unreachable)}."]
+
+
+def describe_receipt(receipt: ForgetReceipt, changed: Sequence[str], count: int) -> str:
+    noun = "passage" if count == 1 else "passages"
+    if receipt.left:
+        names = ", ".join(file.path for file in receipt.left[:5])
+        search = f"Searched {receipt.files:,} files: it is still in {names}."
+    else:
+        search = f"Searched {receipt.files:,} files: nothing of it is left."
+    lines = [f"Forgotten: {count} {noun}. {search} Receipt {receipt.id}."]
+    lines += (f"{citation}: changed since then, and left as it is." for citation in (*changed, *receipt.changed))
+    if not receipt.is_finished:
+        lines.append("A part could not be done now; the next 'kept' command finishes it.")
+    return "\n".join(lines)

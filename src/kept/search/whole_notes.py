@@ -1,0 +1,68 @@
+"""Judging a note as a whole: a long note may have the words of the query in different passages. Pure.
+
+The evidence is what the pool has anyway: the title and the other headings, which are context of every passage, and all
+passages of the note that are candidates. Only the words that its best passage lacks count, so a note of one passage
+gains nothing, and the order of the passages within a note does not change. The confidence does not depend on it: words
+that are far apart meet by chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kept.records import ScorePart
+from kept.search.candidates import Candidate, WeightedTerm
+from kept.search.scores import Scored, rank
+from kept.search.weights import WHOLE_NOTE_SHARE
+
+_PART = "whole note"
+
+
+def judge_whole_notes(
+    ranked: Sequence[Scored], terms: Sequence[WeightedTerm], *, text_share: float = 1.0
+) -> list[Scored]:
+    """Add to the best passage of each note for the words of the query in its other passages, and rank again.
+
+    ``text_share`` is the share of words in a score.
+    """
+    # Pairs of characters, which stand for words in scripts without spaces, meet by chance in a long note.
+    idf = {weighted.term.text: weighted.idf for weighted in terms if weighted.term.kind not in ("pair", "prefix")}
+    if not idf:
+        return list(ranked)
+    weight = WHOLE_NOTE_SHARE * text_share / sum(weighted.idf for weighted in terms)
+    by_note: dict[str, list[Scored]] = {}
+    for scored in ranked:
+        if not scored.candidate.is_utterance:
+            by_note.setdefault(scored.candidate.position[0], []).append(scored)
+    judged: dict[int, Scored] = {}
+    for best, *others in by_note.values():
+        if others and (missing := _find_missing(best.candidate, [scored.candidate for scored in others])):
+            gain = weight * sum(idf.get(text, 0.0) * share for text, share in missing.items())
+            gain = min(gain, 1.0 - best.score)
+            if gain > 0:
+                part = ScorePart(_PART, gain, f"other passages have {', '.join(missing)}")
+                judged[best.candidate.row] = best.plus(part, relevance=min(gain, 1.0 - best.relevance))
+    if not judged:
+        return list(ranked)
+    return rank(judged.get(scored.candidate.row, scored) for scored in ranked)
+
+
+def _find_missing(best: Candidate, others: Sequence[Candidate]) -> dict[str, float]:
+    """Return the words that other passages have and the best lacks, and the share of each that is missing."""
+    shares = _word_shares(best)
+    missing: dict[str, float] = {}
+    for other in others:
+        for text, share in _word_shares(other).items():
+            more = share - shares.get(text, 0.0)
+            if more > missing.get(text, 0.0):
+                missing[text] = more
+    return missing
+
+
+def _word_shares(candidate: Candidate) -> Mapping[str, float]:
+    """Return the words of the query that a passage has. One that another stands for is part of a word."""
+    if not candidate.expansions:
+        return dict.fromkeys(candidate.matched, 1.0)
+    shares = {source: expansion.share for expansion in candidate.expansions for source in expansion.sources}
+    shares.update(dict.fromkeys(candidate.matched, 1.0))
+    return shares

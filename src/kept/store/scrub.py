@@ -1,0 +1,77 @@
+"""Remove what an index no longer needs from its file, byte by byte.
+
+A row that is deleted stays in free pages, in segments of the full-text index until these are merged, in packs of
+vectors and in the log. After `scrub_index`, the file has the rows that are live and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import apsw
+
+from kept.durable import locked
+from kept.errors import StoreBusy
+from kept.sqlite import translated
+from kept.store.generation import Generation
+from kept.store.index import Index
+
+
+def scrub_index(
+    path: str,
+    *,
+    stale: Iterable[tuple[str, str]] = (),
+    matches: Callable[[str], bool] | None = None,
+    wait_s: float = 60.0,
+) -> None:
+    """Rewrite an index without deleted text. ``stale`` are files, by source and path, that leave the index until the
+    next sync reads them again; so do files with a chunk that ``matches``.
+
+    Raise StoreBusy if another process keeps reading from the log, which then still has old pages.
+    """
+    with locked(f"{path}.lock", wait_s=wait_s, purpose="indexing"):
+        index = Index(path)
+        try:
+            if index.why_read_only:
+                raise index.why_read_only
+            with index.writing():
+                matching = _matching_files(index.db, matches) if matches else ()
+                _drop_unused(index.db, index.live, {*stale, *matching})
+            rewrite_database(index.db, path, noun="index")
+        finally:
+            index.close()
+
+
+def read_owner(path: str) -> str | None:
+    """Return the workspace that an index belongs to."""
+    index = Index(path)
+    try:
+        owner = index.get_meta("workspace")
+    finally:
+        index.close()
+    return owner if isinstance(owner, str) else None
+
+
+def _matching_files(db: apsw.Connection, matches: Callable[[str], bool]) -> set[tuple[str, str]]:
+    rows = db.execute("SELECT source, path, heading || char(10) || text FROM chunks")
+    return {(source, name) for source, name, text in rows if matches(text)}
+
+
+def _drop_unused(db: apsw.Connection, live: Generation, stale: Iterable[tuple[str, str]]) -> None:
+    for source, name in stale:
+        live.remove_file(source, name)
+    Generation(db, "next_").drop()
+    # A pack has the vectors of deleted rows until it is written again.
+    live.vectors.repair()
+    db.execute("DELETE FROM embedding_cache WHERE hash NOT IN (SELECT embed_hash FROM chunks)")
+    # Merging all segments drops the words of deleted rows.
+    db.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('optimize')")
+
+
+def rewrite_database(db: apsw.Connection, path: str, *, noun: str) -> None:
+    """Write a database anew without its free pages, and empty its log. The caller holds the lock of its writers."""
+    with translated(path, noun=noun):
+        db.execute("VACUUM")
+        busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() or (0, 0, 0)
+    if busy:
+        raise StoreBusy(f"{path}: another process is reading, so old pages are still in its log.")

@@ -1,0 +1,296 @@
+"""What is exported is restored byte for byte, and nothing that is secret or derived is in an archive."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kept.archive.examination import examine_chain, get_sound_archive
+from kept.archive.packing import export_archive
+from kept.archive.unpacking import restore_archive
+from kept.config import load_config
+from kept.errors import ArchiveDamaged, UsageError
+from tests.support.archives import ELSEWHERE, SECRETS, canonical, fill_home
+from tests.support.files import tree_of, write_file
+from tests.support.workspaces import open_memory
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    home = tmp_path / "old"
+    fill_home(home)
+    return home
+
+
+def export(home: Path, target: Path, **options):
+    return export_archive(load_config(home=str(home), agent=options.get("agent")), str(target), **options)
+
+
+def restore(archive: Path, home: Path, **options):
+    return restore_archive(str(archive), home=str(home), **options)
+
+
+@pytest.mark.parametrize("name", ["kept.tar", "kept.tar.gz", "kept.tgz"])
+def test_a_restored_home_has_every_file_byte_for_byte_and_private(filled, tmp_path, name):
+    report = export(filled, tmp_path / name)
+    assert report.problems == ()
+    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    restored = restore(tmp_path / name, tmp_path / "new")
+    assert canonical(tmp_path / "new") == canonical(filled)
+    assert restored.counts["new"] == report.stored - 1  # the settings are not counted
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").rglob("*")}
+    assert {mode for path, mode in modes.items() if path.is_file()} == {0o600}
+    assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
+    times = {path: (filled / path).stat().st_mtime_ns for path in canonical(filled)}
+    assert {path: (tmp_path / "new" / path).stat().st_mtime_ns for path in times} == times
+
+
+def test_no_byte_of_an_archive_is_secret_or_derived(filled, tmp_path):
+    report = export(filled, tmp_path / "kept.tar.gz")
+    data = gzip.decompress((tmp_path / "kept.tar.gz").read_bytes())
+    for secret in (*SECRETS.values(), *ELSEWHERE):
+        assert secret.encode() not in data, secret
+    names = get_sound_archive(str(tmp_path / "kept.tar.gz")).records
+    assert not [name for name in names if "sqlite" in name or ".lock" in name or ".git" in name or "token" in name]
+    assert {name.replace("Key", "_key") for name in report.removed_settings} == set(map(str, SECRETS))
+
+
+def test_settings_come_back_without_secrets_and_name_the_workspace(filled, tmp_path):
+    export(filled, tmp_path / "kept.tar")
+    report = restore(tmp_path / "kept.tar", tmp_path / "new", workspace=str(tmp_path / "notes"))
+    tree = yaml.safe_load((tmp_path / "new/config.yaml").read_text())
+    assert tree["agents"]["defaults"]["memory_search"]["query"] == {"max_results": 8}
+    assert tree["gateway"]["http"] == {"port": 8999}
+    assert report.settings == "restored"
+    assert "gateway.http.token" in report.removed_settings
+    assert load_config(home=str(tmp_path / "new")).config.workspace == str(tmp_path / "notes")
+    assert (tmp_path / "notes/MEMORY.md").exists()
+    assert (tmp_path / "new/workspace-work/MEMORY.md").exists()
+
+
+def test_restoring_again_changes_nothing_and_a_file_that_differs_is_kept_and_named(filled, tmp_path):
+    export(filled, tmp_path / "kept.tar")
+    new = tmp_path / "new"
+    restore(tmp_path / "kept.tar", new)
+    note = write_file(new / "workspace/MEMORY.md", "Mine.\n")
+    session = next((new / "agents/main/sessions").glob("*.jsonl"))
+    session.write_bytes(session.read_bytes() + b'{"more": 1}\n')
+    before = tree_of(new)
+    report = restore(tmp_path / "kept.tar", new)
+    assert tree_of(new) == before
+    assert [problem.path for problem in report.kept] == [str(note)]
+    assert (report.counts["differs"], report.counts["newer"], report.counts["new"]) == (1, 1, 0)
+    assert report.settings == "same"
+    replaced = restore(tmp_path / "kept.tar", new, overwrite=True)
+    assert replaced.replaced == 1
+    assert note.read_bytes() == (filled / "workspace/MEMORY.md").read_bytes()
+    assert session.read_bytes() == before[str(session.relative_to(new))]
+
+
+def test_a_dry_run_changes_nothing(filled, tmp_path):
+    export(filled, tmp_path / "kept.tar")
+    report = restore(tmp_path / "kept.tar", tmp_path / "new", dry_run=True)
+    assert report.counts["new"] > 10
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_conversation_that_was_deleted_here_stays_deleted(filled, tmp_path):
+    from kept.sessions.store import SessionStore
+
+    export(filled, tmp_path / "kept.tar")
+    with SessionStore.open(home=filled) as sessions:
+        record = sessions.get_or_create("telegram", "5054")
+        sessions.delete(record.id, purge=True)
+    report = restore(tmp_path / "kept.tar", filled)
+    assert report.counts["deleted"] == 1
+    assert not [*(filled / "agents/main/sessions").glob(f"*{record.id}.jsonl")]
+
+
+def test_one_agent_can_be_exported_and_restored(filled, tmp_path):
+    export(filled, tmp_path / "work.tar", agent="work")
+    names = get_sound_archive(str(tmp_path / "work.tar")).records
+    assert {name.split("/")[1] for name in names if "/" in name} == {"work"}
+    assert "config.yaml" not in names
+    export(filled, tmp_path / "all.tar")
+    for archive in ("work.tar", "all.tar"):
+        new = tmp_path / f"from-{archive}"
+        restore(tmp_path / archive, new, agent="work")
+        assert {path.name for path in new.iterdir()} - {"config.yaml"} == {"agents", "workspace-work"}
+    with pytest.raises(UsageError, match="There is no agent 'main' in this archive"):
+        restore(tmp_path / "work.tar", tmp_path / "none", agent="main")
+
+
+def test_agents_that_share_notes_share_them_again(filled, tmp_path):
+    write_file(filled / "config.yaml", f"agents:\n  list:\n    - {{id: work, workspace: {filled}/workspace}}\n")
+    export(filled, tmp_path / "kept.tar")
+    restore(tmp_path / "kept.tar", tmp_path / "new")
+    workspaces = {
+        agent: load_config(home=str(tmp_path / "new"), agent=agent).config.workspace for agent in ("main", "work")
+    }
+    assert set(workspaces.values()) == {str(tmp_path / "new/workspace")}
+
+
+def test_a_vault_is_exported_with_its_pictures_and_restored_as_a_vault(tmp_path, environment):
+    user = Path(environment["HOME"])
+    write_file(user / "vault/Ideas/One.md", "One.\n")
+    write_file(user / "vault/Ideas/one.png", b"png")
+    write_file(user / "vault/.obsidian/plugins/x.js", "run()")
+    home = tmp_path / "old"
+    write_file(
+        home / "config.yaml", "agents:\n  list:\n    - {id: main, workspace: ~/vault, workspace_layout: vault}\n"
+    )
+    export(home, tmp_path / "kept.tar")
+    (user / "vault").rename(tmp_path / "gone")
+    restore(tmp_path / "kept.tar", tmp_path / "new", same_folders=True)
+    assert {*tree_of(user / "vault")} == {"Ideas", "Ideas/One.md", "Ideas/one.png"}
+    config = load_config(home=str(tmp_path / "new")).config
+    assert (config.workspace, config.agent.workspace_layout) == (str(user / "vault"), "vault")
+    export(home, tmp_path / "notes.tar", notes_only=True)
+    assert "notes/main/Ideas/one.png" not in get_sound_archive(str(tmp_path / "notes.tar")).records
+
+
+def test_an_archive_that_exists_is_not_replaced_unasked(filled, tmp_path):
+    write_file(tmp_path / "kept.tar", "mine")
+    with pytest.raises(UsageError, match="exists already"):
+        export(filled, tmp_path / "kept.tar")
+    with pytest.raises(UsageError, match=r"ends in \.tar"):
+        export(filled, tmp_path / "kept.zip")
+    assert (tmp_path / "kept.tar").read_text() == "mine"
+    export(filled, tmp_path / "kept.tar", overwrite=True)
+    assert not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
+
+
+def test_notes_that_are_not_there_are_reported(filled, tmp_path):
+    (filled / "workspace").rename(tmp_path / "unplugged")
+    report = export(filled, tmp_path / "kept.tar")
+    assert [(problem.path, problem.reason) for problem in report.problems] == [
+        (str(filled / "workspace"), "does not exist, so the archive has no notes of main")
+    ]
+
+
+# incremental
+
+
+def test_an_incremental_archive_has_only_what_changed_and_restores_with_its_base(filled, tmp_path):
+    export(filled, tmp_path / "full.tar.gz")
+    write_file(filled / "workspace/memory/2026-03-02.md", "Changed.\n")
+    (filled / "workspace/memory/empty.md").unlink()
+    first = export(filled, tmp_path / "monday.tar", base=str(tmp_path / "full.tar.gz"))
+    assert first.stored == 1
+    write_file(filled / "workspace/memory/new.md", "New.\n")
+    second = export(filled, tmp_path / "tuesday.tar", base=str(tmp_path / "monday.tar"))
+    assert (second.stored, second.base) == (1, "monday.tar")
+    restore(tmp_path / "tuesday.tar", tmp_path / "new")
+    assert canonical(tmp_path / "new") == canonical(filled)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "full.tar.gz").rename(tmp_path / "elsewhere/renamed.tar.gz")
+    chain = examine_chain(str(tmp_path / "tuesday.tar"), [str(tmp_path / "elsewhere/renamed.tar.gz")])
+    assert len(chain.archives) == 3
+    assert chain.problems == ()
+
+
+def test_a_later_archive_updates_what_an_earlier_one_restored(filled, tmp_path):
+    export(filled, tmp_path / "full.tar")
+    restore(tmp_path / "full.tar", tmp_path / "new")
+    write_file(filled / "workspace/MEMORY.md", "Changed.\n")
+    export(filled, tmp_path / "monday.tar", base=str(tmp_path / "full.tar"))
+    report = restore(tmp_path / "monday.tar", tmp_path / "new")
+    assert (report.counts["updated"], report.kept) == (1, ())
+    assert (tmp_path / "new/workspace/MEMORY.md").read_text() == "Changed.\n"
+
+
+# crashes and writers
+
+KILLED = """
+import os, signal, sys
+from kept.archive.unpacking import restore_archive
+left, real = int(sys.argv[3]), os.replace
+def replace(*args, **options):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(*args, **options)
+os.replace = replace
+restore_archive(sys.argv[1], home=sys.argv[2])
+"""
+
+
+@pytest.mark.kills
+def test_a_restore_that_is_killed_is_continued_by_the_same_command(filled, tmp_path):
+    export(filled, tmp_path / "kept.tar.gz")
+    for moment in (0, 7, 15, 25):
+        new = tmp_path / f"new-{moment}"
+        arguments = [str(tmp_path / "kept.tar.gz"), str(new), str(moment)]
+        killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False, capture_output=True)
+        assert killed.returncode == -9, killed.stderr
+        original = canonical(filled)
+        partial = {path: data for path, data in tree_of(new).items() if data is not None and ".tmp" not in path}
+        partial.pop("restore.lock", None)
+        assert all(original[path] == data for path, data in partial.items() if path != "config.yaml")
+        restore(tmp_path / "kept.tar.gz", new)
+        assert canonical(new) == original
+        assert not [path for path in tree_of(new) if path.endswith((".tmp", "restore.lock"))]
+
+
+def test_a_record_that_grows_is_copied_as_long_as_it_was_and_a_note_that_vanishes_is_reported(filled, tmp_path):
+    session = next((filled / "agents/main/sessions").glob("*.jsonl"))
+    before = session.read_bytes()
+    note = filled / "workspace/memory/empty.md"
+
+    def grow(done: int, total: int, name: str) -> None:
+        """Another process writes while the archive is written."""
+        if name.endswith("MEMORY.md") and note.exists():
+            note.unlink()
+            with session.open("ab") as file:
+                file.write(b'{"torn": ')
+
+    report = export(filled, tmp_path / "kept.tar", progress=grow)
+    assert "notes/main/memory/empty.md" in report.vanished
+    restore(tmp_path / "kept.tar", tmp_path / "new")
+    copied = (tmp_path / "new" / session.relative_to(filled)).read_bytes()
+    assert copied in (before, before + b'{"torn": ')
+
+
+@pytest.mark.parametrize("name", ["kept.tar", "kept.tar.gz"])
+def test_a_truncated_archive_is_refused_wherever_it_ends(filled, tmp_path, name):
+    export(filled, tmp_path / name)
+    data = (tmp_path / name).read_bytes()
+    for part in (0, 1, 700, len(data) // 3, len(data) // 2, len(data) - 600, len(data) - 1):
+        cut = write_file(tmp_path / f"cut-{name}", data[:part])
+        with pytest.raises(Exception, match=r"truncated|not a tar|not an archive") as raised:
+            restore(cut, tmp_path / "new")
+        assert type(raised.value).__name__ in ("ArchiveDamaged", "ArchiveRefused")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_changed_byte_is_found(filled, tmp_path):
+    export(filled, tmp_path / "kept.tar")
+    data = bytearray((tmp_path / "kept.tar").read_bytes())
+    data[data.index(b"lighthouse")] ^= 1
+    write_file(tmp_path / "kept.tar", bytes(data))
+    with pytest.raises(ArchiveDamaged, match="does not match its checksum"):
+        restore(tmp_path / "kept.tar", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_histories_of_two_machines_merge_by_restoring_one_on_the_other(tmp_path):
+    for machine in ("desk", "laptop"):
+        with open_memory(tmp_path / machine, home=tmp_path / machine / "home") as memory:
+            memory.add(f"Written on the {machine}.", to=f"memory/{machine}.md")
+    loaded = load_config(home=str(tmp_path / "desk/home"), workspace=str(tmp_path / "desk/workspace"))
+    export_archive(loaded, str(tmp_path / "desk.tar"))
+    report = restore(tmp_path / "desk.tar", tmp_path / "laptop/home", workspace=str(tmp_path / "laptop/workspace"))
+    assert report.kept == ()
+    with open_memory(tmp_path / "laptop", home=tmp_path / "laptop/home") as memory:
+        memory.sync()
+        changes = {change.path: change.machine for change in memory.changes()}
+    assert {*changes} == {"memory/desk.md", "memory/laptop.md"}
+    assert changes["memory/desk.md"] != changes["memory/laptop.md"]

@@ -1,0 +1,48 @@
+"""kept export, verify, restore and why, as a person uses them."""
+
+from __future__ import annotations
+
+from tests.support.files import write_file
+
+
+def test_a_backup_is_made_checked_and_restored(kept, workspace, home, tmp_path):
+    write_file(workspace / "MEMORY.md", "- The gate code is 4711.\n")
+    write_file(home / "config.yaml", "gateway:\n  http:\n    token: planted-token-0001\n")
+    made = kept("export", tmp_path / "backup.tar.gz")
+    assert made.code == 0
+    assert "because they are secret: gateway.http.token." in made.out
+    again = kept("export", tmp_path / "backup.tar.gz")
+    assert (again.code, again.err.count("\n")) == (2, 1)
+    assert kept("verify", tmp_path / "backup.tar.gz").out.startswith("ok ")
+    env = {"KEPT_HOME": str(tmp_path / "new"), "KEPT_WORKSPACE": ""}
+    restored = kept("restore", tmp_path / "backup.tar.gz", env=env)
+    assert restored.code == 0
+    assert f"Notes of main: {tmp_path / 'new/workspace'}" in restored.out
+    assert "Settings to set again, because an archive has no secrets: gateway.http.token." in restored.out
+    write_file(tmp_path / "new/workspace/MEMORY.md", "Mine.\n")
+    kept_back = kept("restore", tmp_path / "backup.tar.gz", env=env)
+    assert kept_back.code == 1
+    assert "MEMORY.md: 6 bytes here, 25 in the archive." in kept_back.err
+    assert (tmp_path / "new/workspace/MEMORY.md").read_text() == "Mine.\n"
+
+
+def test_a_damaged_archive_has_an_exit_code_of_its_own_and_one_line(kept, workspace, tmp_path):
+    write_file(workspace / "MEMORY.md", "- The gate code is 4711.\n")
+    kept("export", tmp_path / "backup.tar")
+    data = (tmp_path / "backup.tar").read_bytes()
+    write_file(tmp_path / "backup.tar", data.replace(b"4711", b"4712"))
+    checked = kept("verify", tmp_path / "backup.tar")
+    assert checked.code == 13
+    assert "notes/main/MEMORY.md: does not match its checksum." in checked.out
+    refused = kept("restore", tmp_path / "backup.tar", "--home", tmp_path / "new")
+    assert (refused.code, refused.err.count("\n")) == (13, 1)
+    assert not (tmp_path / "new").exists()
+
+
+def test_why_shows_the_change_that_brought_a_line(kept):
+    kept("add", "The gate code is 4711.", "--to", "memory/gate.md")
+    shown = kept("why", "memory/gate.md#L1")
+    assert shown.code == 0
+    assert "add by" in shown.out
+    assert "line 1" in shown.out
+    assert kept("why", "nobody").code == 3

@@ -1,0 +1,63 @@
+"""kept forget: shows the places, asks, forgets, and prints a receipt."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.files import write_file
+from tests.support.planted_words import places_of
+
+
+@pytest.fixture
+def note(workspace):
+    return write_file(workspace / "MEMORY.md", "# Memory\n\n- The gate code is 4711.\n- The lighthouse is at Skerry.\n")
+
+
+def test_nothing_goes_without_consent(kept, note):
+    shown = kept("forget", "4711")
+    assert (shown.code, shown.err.count("\n")) == (2, 1)
+    assert "MEMORY.md#L3  - The gate code is 4711." in shown.out
+    assert "--yes" in shown.err
+    assert kept("forget", "4711", "--dry-run").code == 0
+    assert kept("forget", "4711", "--json").code == 2
+    assert "4711" in note.read_text()
+
+
+def test_a_receipt_says_that_nothing_is_left(kept, note, home, workspace):
+    kept("search", "gate code")
+    ended = kept("forget", "gate code", "is", "4711", "--yes")
+    assert ended.code == 0, ended.err
+    assert "Forgotten: 1 × notes." in ended.out
+    assert "nothing of it is left." in ended.out
+    assert "Not reached:\n  backups" in ended.out
+    assert places_of("4711", home, workspace) == []
+    assert note.read_text() == "# Memory\n\n- The lighthouse is at Skerry.\n"
+    assert "query  1 place  nothing left" in kept("forget", "--receipts").out
+    assert "Nothing to forget" in kept("forget", "4711", "--yes").out
+
+
+@pytest.mark.parametrize("args", [[], [""], ["e"], ["--person", ""], ["--before", "someday"], ["--session", "x"]])
+def test_a_request_that_makes_no_sense_gets_one_line(kept, note, args):
+    ended = kept("forget", *args, "--yes")
+    assert ended.code in (2, 3)
+    assert ended.err.count("\n") == 1
+    assert "4711" in note.read_text()
+
+
+def test_the_next_command_finishes_what_was_interrupted(kept, note, home):
+    kept("forget", "4711", "--dry-run")
+    order = {
+        **{"version": 1, "id": "abc", "started": "2026-03-01", "request": "query", "words": ["4711"], "lines": []},
+        **{"cuts": [], "entries": [], "notes": [], "sessions": [], "places": [["note", "MEMORY.md#L3"]]},
+        **{"unreachable": [], "salt": "00", "sha256": "", "by_tool": False, "is_scoped": False, "done": []},
+    }
+    write_file(home / "agents/main/forgetting.json", json.dumps(order))
+    ended = kept("search", "lighthouse")
+    assert "has been finished: receipt abc" in ended.err
+    assert "4711" not in note.read_text()
+    write_file(home / "agents/main/forgetting.json", "{")
+    ended = kept("search", "lighthouse")
+    assert ended.code == 0
+    assert "cannot be read" in ended.err
