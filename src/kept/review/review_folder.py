@@ -29,6 +29,10 @@ class ReviewFolder:
         names = (name.removesuffix(".json") for name in self._files.names(PROPOSALS, ".json"))
         return [name for name in names if is_item_id(name)]
 
+    def paths(self) -> list[str]:
+        """Return the paths of all files, also of those that cannot be read as items."""
+        return [self._files.path(PROPOSALS, name) for name in self._files.names(PROPOSALS, ".json")]
+
     def find(self, item_id: str) -> ReviewItem | None:
         """Return an item, or None if there is none. Raise ValueError if its file is damaged."""
         if self._files.size(PROPOSALS, f"{item_id}.json") > MAX_ITEM_BYTES:
