@@ -81,7 +81,10 @@ def list_waiting(options: Globals, session: str | None = None, diff: bool = Fals
 def accept(
     options: Globals, ids: tuple[str, ...], session: str | None, all_waiting: bool, new_text: bool, as_json: bool
 ) -> None:
-    """Write proposals, and take changes that are written already off the list."""
+    """Write proposals, and take changes that are written already off the list.
+
+    ID is an id from 'kept review list', or the beginning of one.
+    """
     if new_text and (len(ids) != 1 or session or all_waiting):
         raise UsageError("--edit needs one ID.", hint="Example: kept review accept 3f2a91c0 --edit < text.md")
     with options.memory() as memory:
@@ -100,7 +103,10 @@ def accept(
 @json_option
 @click.pass_obj
 def reject(options: Globals, ids: tuple[str, ...], session: str | None, all_waiting: bool, as_json: bool) -> None:
-    """Drop proposals, and take changes that are written already back."""
+    """Drop proposals, and take changes that are written already back.
+
+    ID is an id from 'kept review list', or the beginning of one.
+    """
     with options.memory() as memory:
         author = command_author(memory.config.agent_id, "review")
         # The newest first: an older change may be in the way of its undo.

@@ -53,7 +53,7 @@ def write_addition(
     return add_note(
         workspace,
         addition.text,
-        to=addition.to or "daily",
+        to="daily" if addition.to is None else addition.to,
         clock=clock,
         max_bytes=max_bytes,
         by_tool=by_tool,
