@@ -509,7 +509,7 @@ STATUSES: dict[type[KeptError], ErrorStatus] = {
     UndoConflict: ErrorStatus(4, 409, _INVALID_PARAMS),
     ReviewItemNotFound: ErrorStatus(3, 404, _INVALID_PARAMS),
     ReviewConflict: ErrorStatus(4, 409, _INVALID_PARAMS),
-    ReviewFull: ErrorStatus(8, 429, _INTERNAL_ERROR),
+    ReviewFull: ErrorStatus(8, 409, _INVALID_PARAMS),
     NoteTooLarge: ErrorStatus(8, 413, _INVALID_PARAMS),
     WriteFailed: ErrorStatus(8, 503, _INTERNAL_ERROR),
     LockBusy: ErrorStatus(5, 503, _INTERNAL_ERROR),
