@@ -93,6 +93,8 @@ def test_add_reads_standard_input(kept, workspace):
         "endLine": 2,
         "citation": "memory/x.md#L1-L2",
         "degraded": [],
+        "review": None,
+        "isProposed": False,
         "isNew": True,
         "replaced": None,
         "near": [],
