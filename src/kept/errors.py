@@ -425,7 +425,7 @@ class ArchiveRefused(ArchiveError):
 
 class ArchiveDamaged(ArchiveError):
     code = "archive_damaged"
-    default_hint = "Nothing was changed. 'kept verify ARCHIVE' lists the damage; use another copy."
+    default_hint = "Nothing was changed. Use another copy of the archive."
 
 
 class ArchiveIncomplete(ArchiveError):

@@ -14,6 +14,7 @@ from typing import Any
 
 from kept.errors import KeptError, SessionNotFound, UsageError
 from kept.history.note_change import NoteChange
+from kept.history.note_history import NoteHistory
 from kept.memory import Memory
 from kept.records import Passage, cite, parse_citation
 from kept.sessions.entries import FLUSH, Entry, StateEntry
@@ -158,21 +159,25 @@ def _find_changes(memory: Memory, path: str, texts: dict[int, str]) -> tuple[lis
 def _iter_versions(memory: Memory, path: str) -> Iterator[tuple[NoteChange, frozenset[str], frozenset[str]]]:
     """Yield the changes of a note, newest first, with its lines before and after. A renamed note is followed."""
     count = 0
-    for change in memory.history.iter_changes():
+    history = memory.history  # one for all versions: it keeps those that were read
+    lines: dict[str | None, frozenset[str]] = {}
+    for change in history.iter_changes():
         if change.path != path:
             continue
         count += 1
         if count > _MAX_VERSIONS:
             return
         try:
-            yield change, _lines_of(memory, change.before), _lines_of(memory, change.after)
+            after = lines.get(change.after)
+            lines = {change.before: _lines_of(history, change.before)}
+            yield change, lines[change.before], _lines_of(history, change.after) if after is None else after
         except KeptError:
             continue  # a damaged version explains nothing; an older one may
         path = change.was or path
 
 
-def _lines_of(memory: Memory, digest: str | None) -> frozenset[str]:
-    raw = memory.history.read_version(digest) or b""
+def _lines_of(history: NoteHistory, digest: str | None) -> frozenset[str]:
+    raw = history.read_version(digest) or b""
     return frozenset(raw.decode("utf-8", "replace").replace("\r\n", "\n").split("\n"))
 
 

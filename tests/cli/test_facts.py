@@ -83,3 +83,18 @@ def test_tidy_proposes_and_applies(kept, workspace):
     assert (workspace / "MEMORY.md").read_text() == "# Memory\n\n- Ada lives in Kiel.\n- Bob sings.\n"
     assert kept("tidy", "--json").json == {"proposals": [], "model": None, "degraded": []}
     assert kept("tidy", "--apply", "1").code == 2
+
+
+def test_a_fact_does_not_replace_itself(kept, workspace):
+    note = write_file(workspace / "MEMORY.md", "- Staging is on port 5433\n")
+    assert kept("add", "--replaces", "MEMORY.md#L1", "Staging is on port 6000").code == 0
+    written = note.read_text()
+    again = kept("add", "--replaces", "MEMORY.md#L1", "Staging is on port 6000")
+    assert again.code == 2
+    assert "says the same already" in again.err
+    assert note.read_text() == written
+
+
+def test_a_line_beyond_the_end_of_a_note_is_named_so(kept, workspace):
+    write_file(workspace / "MEMORY.md", "- One\n")
+    assert "MEMORY.md#L99 does not exist" in kept("add", "--replaces", "MEMORY.md#L99", "Two").err

@@ -29,12 +29,12 @@ def test_a_receipt_says_that_nothing_is_left(kept, note, home, workspace):
     kept("search", "gate code")
     ended = kept("forget", "gate code", "is", "4711", "--yes")
     assert ended.code == 0, ended.err
-    assert "Forgotten: 1 × notes." in ended.out
+    assert "Forgotten: 1 place in notes." in ended.out
     assert "nothing of it is left." in ended.out
     assert "Not reached:\n  backups" in ended.out
     assert places_of("4711", home, workspace) == []
     assert note.read_text() == "# Memory\n\n- The lighthouse is at Skerry.\n"
-    assert "query  1 place  nothing left" in kept("forget", "--receipts").out
+    assert "query 1 place nothing left" in " ".join(kept("forget", "--receipts").out.split())
     assert "Nothing to forget" in kept("forget", "4711", "--yes").out
 
 
@@ -61,3 +61,27 @@ def test_the_next_command_finishes_what_was_interrupted(kept, note, home):
     ended = kept("search", "lighthouse")
     assert ended.code == 0
     assert "cannot be read" in ended.err
+
+
+def test_a_person_is_listed_once_for_each_old_version(kept, note):
+    kept("add", "Ada Lovelace prefers tea", "--to", "MEMORY.md")
+    kept("index")
+    citations = [
+        place["citation"] for place in kept("forget", "--person", "Ada Lovelace", "--dry-run", "--json").json["places"]
+    ]
+    assert len(citations) == len(set(citations))
+    out = kept("forget", "--person", "Ada Lovelace", "--dry-run").out
+    assert "MEMORY.md  1 old version" in out
+
+
+def test_the_history_names_a_forget_as_the_author_and_an_undo_passes_over_it(kept, note):
+    kept("add", "The shed is blue", "--to", "memory/shed.md")
+    kept("search", "gate code")
+    assert kept("forget", "gate code", "is", "4711", "--yes").code == 0
+    change = kept("history", "--json").json["changes"][0]
+    assert (change["path"], change["kind"], change["by"]["tool"]) == ("MEMORY.md", "forget", "kept forget")
+    assert [entry["path"] for entry in kept("undo", "--yes", "--json").json["undone"]] == ["memory/shed.md"]
+
+
+def test_a_time_with_nothing_before_it_is_named(kept, note):
+    assert "is from before that time" in kept("forget", "--before", "2001-01-01", "--yes").out

@@ -136,3 +136,48 @@ def test_a_folder_that_is_no_repository_cannot_be_committed(kept, workspace):
     ended = kept("history", "--git")
     assert ended.code == 2
     assert "git init" in ended.err
+
+
+def test_an_undo_leaves_a_rename_by_another_program_alone(kept, list_note, workspace):
+    shed = write_file(workspace / "memory/shed.md", "The shed is blue.\n")
+    kept("index")
+    shed.rename(shed.with_name("renamed.md"))
+    kept("index")
+    assert kept("history", "--json").json["changes"][0]["kind"] == "rename"
+    assert [entry["kind"] for entry in kept("undo", "--dry-run", "--json").json["undone"]] == ["add"]
+    assert kept("undo", "--yes").code == 0
+    assert list_note.read_text() == "- First\n- Second\n"
+
+
+def test_an_edit_is_shown_with_the_whole_line_that_it_wrote(kept, list_note):
+    kept("index")
+    list_note.write_text("- First\n- Seconded\n- Third\n")
+    kept("index")
+    line = kept("history").out.splitlines()[0]
+    assert line.endswith("another program  - Seconded")
+    assert "  edit " in line
+
+
+def test_a_replaced_fact_is_shown_with_the_new_line(kept, list_note):
+    assert kept("add", "--replaces", "memory/list.md#L2", "Zweites").code == 0
+    assert "- Zweites (since " in kept("history").out.splitlines()[0]
+
+
+def test_a_diff_of_windows_lines_has_no_escapes(kept, list_note, workspace):
+    write_file(workspace / "memory/crlf.md", "one\r\n")
+    kept("index")
+    write_file(workspace / "memory/crlf.md", "one\r\ntwo\r\n")
+    kept("index")
+    out = kept("history", "--diff").out
+    assert "+two\n" in out
+    assert "x0d" not in out
+
+
+def test_undone_changes_of_several_notes_come_back_with_the_hint(kept, list_note, workspace):
+    kept("add", "Blue", "--to", "memory/shed.md")
+    ended = kept("undo", "--since", "1h", "--yes")
+    ids = ended.err.strip().rpartition("kept undo ")[2].split()
+    assert len(ids) == 2
+    assert kept("undo", *ids, "--yes").code == 0
+    assert list_note.exists()
+    assert (workspace / "memory/shed.md").exists()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kept import Memory
 from kept.durable import claimed, locked
 from kept.errors import EmptyQuery, ForgetFailed, ForgetTooMuch, NoteNotFound, PathRefused, SessionNotFound, UsageError
 from kept.forgetting.history_places import iter_versions
@@ -20,6 +21,7 @@ from kept.sessions.importers.import_run import import_sessions
 from kept.sessions.receipt_lines import hash_lines
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Transcript
+from kept.testing import FakeEmbedder
 from kept.workspace.removal import remove_lines
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
@@ -408,3 +410,19 @@ def test_a_note_keeps_its_line_ends_and_everything_else_to_the_byte(codec):
     kept = mark + "# A\r\n\r\nfirst\r\n\r\nthird".encode(codec)
     assert remove_lines(raw, [(5, 6)], "n.md") == kept
     assert remove_lines(b"first\xff\n\nsecond\n", [(3, 3)], "n.md") == b"first\xff\n\n"
+
+
+def test_an_interrupted_forget_is_not_finished_in_another_workspace(tmp_path):
+    write_note(tmp_path / "workspace", "memory/a.md", "The dentist is on Monday.\n")
+    other = write_note(tmp_path / "other", "memory/b.md", "The dentist is on Friday.\n")
+    forget_and_die(tmp_path, "dentist", "notes")
+    with Memory.open(tmp_path / "other", home=tmp_path / "home", embedder=FakeEmbedder()) as memory:
+        with pytest.raises(ForgetFailed, match="was interrupted"):
+            memory.finish_forget()
+        with pytest.raises(ForgetFailed, match="was interrupted"):
+            memory.forget(memory.plan_forget("Friday"))
+    assert other.read_text() == "The dentist is on Friday.\n"
+    with open_memory(tmp_path) as memory:
+        receipt = memory.finish_forget()
+        assert receipt is not None
+        assert receipt.is_finished

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kept.errors import ChangeNotFound, HistoryDamaged
-from kept.history.version_store import compress, decompress, plan_difference
+from kept.history.version_store import _FEW_SEARCHES, compress, decompress, plan_difference
 from kept.workspace.change_recorder import Author
 from tests.support.histories import changes_of, history_files, log_file
 from tests.support.workspaces import open_memory, write_note
@@ -161,3 +161,15 @@ def test_a_difference_leads_from_one_version_to_the_other(before, after):
     start, end, piece = plan_difference(before, after)
     assert before[:start] + piece + before[end:] == after
     assert decompress(compress(piece, before[start:end]), before[start:end]) == piece
+
+
+def test_many_versions_are_read_with_one_pass_over_the_lines_and_later_ones_too(tmp_path):
+    with open_memory(tmp_path) as memory:
+        for number in range(_FEW_SEARCHES + 5):
+            memory.add(f"- Fact {number}", to="memory/list.md")
+        history = memory.history
+        for change in list(history.iter_changes()):
+            assert history.read_version(change.after)
+        memory.add("- One more", to="memory/list.md")
+        newest = next(history.iter_changes())
+        assert (history.read_version(newest.after) or b"").endswith(b"- One more\n")

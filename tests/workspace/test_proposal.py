@@ -84,3 +84,13 @@ def test_a_proposal_with_a_wrong_field_is_refused(notes, field):
         shape["edits"][0][field] = wrong
         with pytest.raises(ValueError, match=r"is not|None"):
             parse_proposal(shape)
+
+
+def test_properties_at_the_top_of_a_note_are_no_facts(workspace):
+    for number in (0, 1):
+        write_file(
+            workspace / f"memory/p{number}.md",
+            f"---\ntitle: Project {number}\ntags: [work/p{number}]\n---\n\nThe lead of it is Ada {number}.\n",
+        )
+    facts = [fact.statement.text for fact in collect_facts(Workspace(str(workspace)), max_bytes=LIMIT)]
+    assert facts == ["The lead of it is Ada 0.", "The lead of it is Ada 1."]

@@ -58,10 +58,10 @@ def compare_files(
     try:
         for number, (name, record) in enumerate(chain.newest.records.items()):
             member = parse_member_name(name)
-            place = None if isinstance(member, str) else places.find(member)
-            if place is None or isinstance(member, str):
+            target = None if isinstance(member, str) else places.find(member)
+            if target is None or isinstance(member, str):
                 continue
-            folder, parts = place
+            folder, parts = target
             tree = trees.setdefault(folder, FolderTree(folder, follow=True))
             action, reason = _compare(tree, parts, record, chain, member)
             if action == "new" and _session_id(member) in deleted.get(member.agent, ()):

@@ -43,10 +43,10 @@ class ArchiveChain:
 
     def locate(self, path: str) -> ExaminedArchive | None:
         """Return the archive that has the content of a file of the newest one."""
-        wanted = self.newest.records[path]
+        target = self.newest.records[path]
         for archive in self.archives:
             record = archive.records.get(path)
-            if record is None or record.sha256 != wanted.sha256 or record.size != wanted.size:
+            if record is None or record.sha256 != target.sha256 or record.size != target.size:
                 return None
             if record.stored:
                 return archive
@@ -72,7 +72,8 @@ def _require_sound(path: str, problems: Sequence[Problem]) -> None:
     if problems:
         first = problems[0]
         more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
-        raise ArchiveDamaged(f"{path}: {show_path(first.path)}: {first.reason}{more}.")
+        hint = "Nothing was changed. 'kept verify ARCHIVE' lists the damage; use another copy."
+        raise ArchiveDamaged(f"{path}: {show_path(first.path)}: {first.reason}{more}.", hint=hint)
 
 
 def examine_archive(path: str, *, progress: Progress | None = None) -> ExaminedArchive:

@@ -89,6 +89,8 @@ def export_archive(
     """
     target = os.path.abspath(os.path.expanduser(target))
     suffix = require_suffix(target)
+    if not os.path.isdir(folder := os.path.dirname(target)):  # perhaps a disk that is not mounted
+        raise UsageError(f"{folder}: there is no such folder.", hint="Create it, or choose another.")
     if os.path.lexists(target) and not overwrite:
         raise UsageError(f"{target}: exists already.", hint="Choose another name, or replace it with --overwrite.")
     earlier = get_sound_archive(base) if base else None

@@ -131,10 +131,10 @@ def _read(path: str) -> bytes:
 def _missing_values(places: RestorePlaces, agent: ArchivedAgent, content: bytes) -> dict[str, str]:
     """Return what the entry of an agent must say so that its notes are found where they are restored to."""
     layers = layers_of_tree(parse_settings("", content), "", agent.name)
-    wanted = places.workspaces[agent.notes]
+    chosen = places.workspaces[agent.notes]
     named = _named_workspace(layers)
     here = named or default_workspace(places.home, agent.name)
-    values = {} if is_same_folder(here, wanted) else {"workspace": wanted}
+    values = {} if is_same_folder(here, chosen) else {"workspace": chosen}
     layouts = [layer.agent["workspace_layout"] for layer in layers if layer.agent.get("workspace_layout")]
     if agent.layout != (layouts[-1] if layouts else "kept") and (values or named is None):
         values["workspace_layout"] = agent.layout

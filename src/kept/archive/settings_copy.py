@@ -35,14 +35,16 @@ def copy_settings(path: str, raw: bytes) -> SettingsCopy:
     """
     text = raw.decode("utf-8-sig")
     tree = parse_settings(path, raw)
-    places = [*_iter_secret(tree, ())]
-    values = {value for place in places for value in _texts(find_value(tree, place)) if len(value) >= _MIN_CHARS}
-    for place in places:
-        text = _without(text, place)
+    key_paths = [*_iter_secret(tree, ())]
+    values = {
+        value for key_path in key_paths for value in _texts(find_value(tree, key_path)) if len(value) >= _MIN_CHARS
+    }
+    for key_path in key_paths:
+        text = _without(text, key_path)
     text = _blank_comments(path, text, values)
     for value in values:  # a value that is repeated elsewhere, in a setting that is not secret
         text = text.replace(value, REDACTED)
-    return SettingsCopy(text.encode(), tuple(sorted(".".join(map(str, place)) for place in places)))
+    return SettingsCopy(text.encode(), tuple(sorted(".".join(map(str, key_path)) for key_path in key_paths)))
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -53,12 +55,12 @@ def _texts(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def _without(text: str, place: Path) -> str:
+def _without(text: str, key_path: Path) -> str:
     try:
-        return remove_value(text, place)
+        return remove_value(text, key_path)
     except (ConfigError, YamlRefused):
         # The editor cannot cut this value out. The settings are written anew, without comments.
-        return _dump(_removed(parse_settings("", text.encode()), place))
+        return _dump(_removed(parse_settings("", text.encode()), key_path))
 
 
 def _blank_comments(path: str, text: str, values: set[str]) -> str:
@@ -89,8 +91,8 @@ def _dump(tree: Any) -> str:
     return str(yaml.safe_dump(tree, allow_unicode=True, sort_keys=False)) if tree else ""
 
 
-def _removed(tree: Any, place: Path) -> Any:
-    step, *rest = place
+def _removed(tree: Any, key_path: Path) -> Any:
+    step, *rest = key_path
     if isinstance(tree, list):
         return [_removed(item, tuple(rest)) if at == step else item for at, item in enumerate(tree)]
     if not rest:
@@ -110,21 +112,21 @@ def _iter_secret(tree: Any, at: Path) -> Iterator[Path]:
     """Yield the places of secret values. ``at`` is the place of the tree."""
     items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     for step, value in items:
-        place = (*at, step)
+        key_path = (*at, step)
         if isinstance(step, str) and snake(step) in _secret_names():
-            yield place
+            yield key_path
         elif isinstance(value, dict | list):
-            yield from _secrets_inside(value, place)
+            yield from _secrets_inside(value, key_path)
         elif isinstance(value, str) and _is_secret(value, str(step)):
-            yield place
+            yield key_path
 
 
-def _secrets_inside(value: Any, place: Path) -> Iterator[Path]:
+def _secrets_inside(value: Any, key_path: Path) -> Iterator[Path]:
     """Yield the places in a group. A list of texts with a secret is removed as a whole."""
     if isinstance(value, list) and any(isinstance(item, str) and _is_secret(item, "") for item in value):
-        yield place
+        yield key_path
     else:
-        yield from _iter_secret(value, place)
+        yield from _iter_secret(value, key_path)
 
 
 def _is_secret(value: str, name: str) -> bool:

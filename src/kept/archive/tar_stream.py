@@ -221,6 +221,8 @@ class TarReader:
         parts: list[bytes] = []
         while size:
             part = self._read_some(size)
+            if not part and self._done < BLOCK:
+                raise self._refused("it is not an archive of Kept")
             if not part:
                 raise self._truncated()
             parts.append(part)

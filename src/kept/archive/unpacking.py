@@ -81,7 +81,7 @@ def restore_archive(
         same_folders=same_folders,
     )
     actions = compare_files(chain, places)
-    settings = _SettingsPlan.of(chain, places, user_file, wanted=with_settings)
+    settings = _SettingsPlan.of(chain, places, user_file, is_wanted=with_settings)
     writes = {
         name: item
         for name, item in actions.items()
@@ -150,8 +150,8 @@ class _SettingsPlan:
     problem: str = ""
 
     @classmethod
-    def of(cls, chain: ArchiveChain, places: RestorePlaces, user_file: str, *, wanted: bool) -> _SettingsPlan:
-        archived = _read_settings(chain) if wanted and SETTINGS in chain.newest.records else None
+    def of(cls, chain: ArchiveChain, places: RestorePlaces, user_file: str, *, is_wanted: bool) -> _SettingsPlan:
+        archived = _read_settings(chain) if is_wanted and SETTINGS in chain.newest.records else None
         here = read_settings(user_file)
         outcome = "none"
         if archived is not None and here:

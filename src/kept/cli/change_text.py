@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kept.cli.output import local_time, style
 from kept.cli.streams import printable
@@ -12,11 +12,17 @@ from kept.history.note_change import NoteChange
 SHORT_ID = 8
 _LONGEST_PATH = 40
 _LONGEST_AUTHOR = 30
-_NAMES = {"by_hand": "by hand"}
+_INDENT = 2
+_LEAST_ROOM = 20
+_STRUCK = "~~"
 
 
-def change_lines(changes: Sequence[NoteChange]) -> list[str]:
-    """Return a line for each change: its id, when, what kind, which note, by whom, and what it wrote."""
+def change_lines(changes: Sequence[NoteChange], written: Mapping[str, str] | None = None) -> list[str]:
+    """Return a line for each change: its id, when, what kind, which note, by whom, and what it wrote.
+
+    ``written`` has the line that a change wrote by the id of the change, for changes that store only a part of it. On a
+    narrow terminal, the text of a change goes on a line of its own.
+    """
     paths = [_one_line(change.path) for change in changes]
     authors = [cut(author_text(change), _LONGEST_AUTHOR) for change in changes]
     path_width = min(max(map(text_width, paths), default=0), _LONGEST_PATH)
@@ -28,13 +34,26 @@ def change_lines(changes: Sequence[NoteChange]) -> list[str]:
         filled = style(shown_path, fg="cyan") + " " * (path_width - text_width(shown_path))
         room = columns() - text_width(lead) - path_width - author_width - 5
         by = author + " " * (author_width - text_width(author))
-        line = f"{lead}{filled}  {by}  {cut(about_text(change), room)}".rstrip()
-        lines.append(style(line, dim=True) if change.is_undone else line)
+        about = about_text(change, (written or {}).get(change.id, ""))
+        if room >= _LEAST_ROOM:
+            shown = [f"{lead}{filled}  {by}  {cut(about, room)}".rstrip()]
+        else:
+            rest = f"{shown_path}  {author}"
+            shown = [
+                lead.rstrip(),
+                *(f"{' ' * _INDENT}{cut(text, columns() - _INDENT)}" for text in (rest, about) if text),
+            ]
+        lines += [style(line, dim=True) if change.is_undone else line for line in shown]
     return lines
 
 
 def kind_text(change: NoteChange) -> str:
-    return _NAMES.get(change.kind, change.kind)
+    """Return what a change did. That another program made it is said where its author is."""
+    if change.kind != "by_hand":
+        return change.kind
+    if change.before is None:
+        return "add"
+    return "remove" if change.after is None else "edit"
 
 
 def author_text(change: NoteChange) -> str:
@@ -44,8 +63,8 @@ def author_text(change: NoteChange) -> str:
     return _one_line(", ".join(parts)) or "another program"
 
 
-def about_text(change: NoteChange) -> str:
-    """Return what a change is about: why it was made, or the text that it wrote."""
+def about_text(change: NoteChange, line: str = "") -> str:
+    """Return what a change is about: why it was made, or the text that it wrote, if known a whole line of it."""
     if change.is_undone:
         return "(taken back)"
     if change.undoes:
@@ -53,10 +72,19 @@ def about_text(change: NoteChange) -> str:
     if change.was is not None:
         return _one_line(f"from {change.was}")
     if change.after is None:
-        return "removed"
+        return ""
     text = change.stored.text if change.stored else None
     written = next((line.strip() for line in reversed((text or "").split("\n")) if line.strip()), "")
-    return _one_line(change.why or written)
+    return _one_line(change.why or line or written)
+
+
+def written_line(diff: str) -> str:
+    """Return a line that a diff adds, or else removes. A line that is only struck through is the last choice."""
+    lines = [line.rstrip("\r") for line in diff.split("\n") if not line.startswith(("---", "+++"))]
+    added = [text for line in lines if line.startswith("+") and (text := line[1:].strip())]
+    removed = [f"- {text}" for line in lines if line.startswith("-") and (text := line[1:].strip().removeprefix("- "))]
+    new = [line for line in added if _STRUCK not in line]
+    return next(iter(new or added or removed), "")
 
 
 def colour_diff(diff: str) -> str:
@@ -65,7 +93,7 @@ def colour_diff(diff: str) -> str:
 
 
 def _colour_line(line: str) -> str:
-    text = printable(line)
+    text = printable(line.removesuffix("\r"))
     if line.startswith(("---", "+++")):
         return style(text, bold=True)
     if line.startswith("@@"):

@@ -61,7 +61,7 @@ def _print_report(report: ExportReport) -> None:
         style(
             f"{report.path}: {plural(report.stored, 'file')}, {size_text(report.content_bytes)}{unchanged}.", bold=True
         )
-        + f" The archive has {size_text(report.archive_bytes)}."
+        + f" The archive takes {size_text(report.archive_bytes)}."
     )
     if report.removed_settings:
         echo(f"Left out of the settings, because they are secret: {', '.join(report.removed_settings)}.")

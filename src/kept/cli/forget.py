@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,16 @@ if TYPE_CHECKING:
 _SHOWN_CHARS = 200
 _SHOWN_PLACES = 200
 _SHOWN_LEFT = 10
+_COUNTED = {
+    "note": "notes",
+    "conversation": "conversations",
+    "import": "imported conversations",
+    "session": "whole conversations",
+    "history": "the history",
+    "proposal": "proposals",
+    "record": "other files of Kept",
+    "export": "files below the home",
+}
 _TITLES = {
     "note": "Notes",
     "conversation": "Conversations",
@@ -92,7 +103,9 @@ def _require_consent(plan: ForgetPlan, *, yes: bool, as_json: bool) -> None:
     if yes:
         return
     if as_json or not sys.stdin.isatty():
-        raise UsageError("Nothing was forgotten: nobody can be asked.", hint="Look at the places, then add --yes.")
+        raise UsageError(
+            "Nothing was forgotten: there is no terminal to ask on.", hint="Check the places, then add --yes."
+        )
     require_consent(f"Forget {plural(len(plan.places), 'place')} for good? It cannot be undone.")
 
 
@@ -119,21 +132,41 @@ def _show_plan(plan: ForgetPlan, *, as_json: bool) -> None:
         print_json({**plan_json(plan), "receipt": None})
         return
     if not plan.places:
-        echo("Nothing to forget: no note and no conversation has it.")
+        echo(f"Nothing to forget: {_describe_absence(plan)}.")
     elif plan.by_meaning:
         echo("These words are nowhere. A search finds this for them:")
     kind = None
-    for place in plan.places[:_SHOWN_PLACES]:
+    places = [place for place in plan.places if place.kind != "history"]
+    for place in places[:_SHOWN_PLACES]:
         if place.kind != kind:
             kind = place.kind
             echo(style(_TITLES[kind], bold=True))
         echo(f"  {_describe(place)}")
-    if len(plan.places) > _SHOWN_PLACES:
-        echo(f"  and {plural(len(plan.places) - _SHOWN_PLACES, 'more place')}")
+    if len(places) > _SHOWN_PLACES:
+        echo(f"  and {plural(len(places) - _SHOWN_PLACES, 'more place')}")
+    _show_versions([place.path for place in plan.places if place.kind == "history"])
     if plan.unreachable:
         echo(style("Not changed", bold=True))
         for reason in plan.unreachable:
             echo(f"  {reason}")
+
+
+def _describe_absence(plan: ForgetPlan) -> str:
+    if plan.request.before_ms is not None:
+        return "no conversation and no daily note is from before that time"
+    return "no note and no conversation has it"
+
+
+def _show_versions(paths: list[str]) -> None:
+    """Show how many old versions of each note go: their text is that of the notes."""
+    if not paths:
+        return
+    echo(style(_TITLES["history"], bold=True))
+    counts = Counter(paths)
+    for path, count in list(counts.items())[:_SHOWN_PLACES]:
+        echo(f"  {path}  {style(plural(count, 'old version'), dim=True)}")
+    if len(counts) > _SHOWN_PLACES:
+        echo(f"  and old versions of {plural(len(counts) - _SHOWN_PLACES, 'more note')}")
 
 
 def _describe(place: Place) -> str:
@@ -142,7 +175,9 @@ def _describe(place: Place) -> str:
 
 
 def _show_receipt(receipt: ForgetReceipt) -> None:
-    counts = ", ".join(f"{count} × {_TITLES[kind].lower()}" for kind, count in receipt.counts().items())
+    parts = [(count, _COUNTED[kind]) for kind, count in receipt.counts().items()]
+    first = [f"{plural(count, 'place')} in {store}" for count, store in parts[:1]]
+    counts = ", ".join([*first, *(f"{count:,} in {store}" for count, store in parts[1:])])
     echo(f"Forgotten: {counts}." if counts else "Forgotten.")
     echo(f"Searched {plural(receipt.files, 'file')} ({size_text(receipt.size)}): {_describe_left(receipt)}")
     for file in receipt.left[:_SHOWN_LEFT]:
@@ -172,7 +207,8 @@ def _list_receipts(memory: Memory, *, as_json: bool) -> None:
         left = receipt.get("left")
         outcome = "nothing left" if not left else f"still in {plural(len(left), 'file')}"
         count = plural(len(receipt.get("places") or ()), "place")
-        echo(f"{receipt['id']}  {local_time(str(receipt.get('at')))}  {receipt.get('request')}  {count}  {outcome}")
+        lead = f"{receipt['id']}  {local_time(str(receipt.get('at')))}"
+        echo(f"{lead}  {receipt.get('request')!s:<8}  {count:>10}  {outcome}")
     if not receipts:
         echo("Nothing was forgotten yet.")
 

@@ -86,9 +86,9 @@ def _print_report(report: RestoreReport) -> None:
         (len(report.kept), "different here and kept"),
     )
     shown = ", ".join(f"{count:,} {word}" for count, word in words if count) or "nothing to do"
-    would = "Would be: " if report.dry_run else ""
+    lead = "Nothing was changed. Without --dry-run: " if report.dry_run else ""
     total = plural(sum(counts.values()), "file")
-    echo(style(f"{would}{total} of {local_time(report.created)}: {shown}.", bold=True))
+    echo(style(f"{lead}{total} from {local_time(report.created)}: {shown}.", bold=True))
     for agent in report.agents:
         folder = report.workspaces[agent.name]
         before = f" (they were in {agent.workspace}; see --same-folders)" if agent.workspace else ""
@@ -101,7 +101,7 @@ def _print_report(report: RestoreReport) -> None:
     if more > 0:
         warn(f"{more:,} more; --json shows them all.")
     if report.kept:
-        echo("To replace what differs: --overwrite", err=True)
+        echo("To replace the files that differ, add --overwrite.", err=True)
     if counts["new"] and not report.dry_run:
         echo("The next search indexes what was restored; 'kept index' does it now.")
 

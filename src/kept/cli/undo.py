@@ -16,7 +16,7 @@ from kept.history.undo import UndoResult
 
 
 @click.command("undo")
-@click.argument("change", required=False)
+@click.argument("changes", metavar="[CHANGE]...", nargs=-1)
 @click.option("--session", metavar="ID", help="Take back all changes from this session.")
 @click.option("--since", metavar="WHEN", help="Take back all changes from then on: 2h, yesterday, 2026-03-01T14:00.")
 @click.option("--by", metavar="NAME", help="Take back all changes by this agent, tool, person or client.")
@@ -26,7 +26,7 @@ from kept.history.undo import UndoResult
 @click.pass_obj
 def command(
     options: Globals,
-    change: str | None,
+    changes: tuple[str, ...],
     session: str | None,
     since: str | None,
     by: str | None,
@@ -36,14 +36,14 @@ def command(
 ) -> None:
     """Take back changes of notes, also if later changes touched other lines.
 
-    CHANGE is an id from 'kept history'. Without it and without options, the last change that Kept made is taken back.
+    CHANGE is an id from 'kept history'. Without one and without options, the last change that Kept made is taken back.
     If a later change touched the same lines, nothing changes. An undo is a change too, and can be taken back.
     """
-    if change and (session or since or by):
-        raise UsageError("CHANGE and options were given.", hint="Name one change, or use --session, --since or --by.")
+    if changes and (session or since or by):
+        raise UsageError("A change and options were given.", hint="Name changes, or use --session, --since or --by.")
     with options.memory() as memory:
         author = command_author(memory.config.agent_id, "undo")
-        plan = memory.undo(change, session=session, since=since, by=by, author=author, dry_run=True)
+        plan = memory.undo(changes or None, session=session, since=since, by=by, author=author, dry_run=True)
         if plan.changes and not dry_run and not yes:
             _ask(plan)
         is_final = dry_run or not plan.changes
@@ -60,11 +60,11 @@ def command(
     elif dry_run:
         _show(result)
     else:
-        ids = ", ".join(entry.id[:SHORT_ID] for entry in result.recorded)
+        ids = " ".join(entry.id[:SHORT_ID] for entry in result.recorded)
         changed = ", ".join(style(step.path, fg="cyan") for step in result.steps)
         echo(f"Took back {plural(len(result.changes), 'change')} in {changed or 'no note'}.")
         if ids:
-            echo(style(f"To take that back: kept undo {ids.split(', ')[0]}", dim=True), err=True)
+            echo(style(f"To take that back: kept undo {ids}", dim=True), err=True)
 
 
 def _ask(plan: UndoResult) -> None:

@@ -47,8 +47,8 @@ def _print_chain(chain: ArchiveChain) -> None:
     for archive in chain.archives:
         stored = sum(record.stored for record in archive.records.values()) - 1
         state = style("damaged", fg="red", bold=True) if archive.problems else style("ok", fg="green")
-        made = f"{plural(len(archive.records) - 1, 'file')}, {stored:,} stored here"
-        echo(f"{state}  {archive.path}: {made}, made {local_time(archive.header.created)}")
+        counts = f"{plural(len(archive.records) - 1, 'file')}, {stored:,} stored here"
+        echo(f"{state}  {archive.path}: {counts}, made {local_time(archive.header.created)}")
         for problem in archive.problems[:_SHOWN]:
             echo(f"  {problem.path}: {problem.reason}.")
         if len(archive.problems) > _SHOWN:

@@ -46,8 +46,8 @@ def command(options: Globals, reference: str, as_json: bool) -> None:
 
 def _print_origin(origin: PassageOrigin) -> None:
     passage = origin.passage
-    last = passage.start + passage.lines - 1
-    echo(style(f"{passage.path}, lines {passage.start} to {last}", bold=True))
+    lines = tuple(range(passage.start, passage.start + passage.lines))
+    echo(style(f"{passage.path}, {_lines_text(lines)}", bold=True))
     for item in origin.changes:
         echo(f"{_change_text(item.change)}  {_lines_text(item.lines)}")
     if origin.unknown_lines:
@@ -58,7 +58,7 @@ def _print_origin(origin: PassageOrigin) -> None:
 
 def _print_session(session: OriginSession) -> None:
     title = f" '{session.title}'" if session.title else ""
-    state = " (deleted, or of another machine)" if session.is_missing else ""
+    state = " (deleted, or on another machine)" if session.is_missing else ""
     echo(f"\n{style('Conversation', bold=True)} {session.id}{title}{state}")
     if session.citation:
         echo(session.citation)

@@ -1,4 +1,4 @@
-"""Carries a forget out: the journal first, then store by store, then the search through all bytes, then the receipt.
+"""Carry a forget out: the journal first, then store by store, then the search through all bytes, then the receipt.
 
 1. write the journal                      a crash from now on is finished by the next run
 2. record the hashes of what goes         an import that runs meanwhile leaves it out
@@ -82,7 +82,7 @@ class Forgetter:
             IndexStore(self.service, self.config),
             QmdStore(self.config),
             # After the index: its sync records the change of the notes.
-            HistoryStore(open_history(self.config, self.workspace, self.clock), self.workspace),
+            HistoryStore(open_history(self.config, self.workspace, self.clock), self.workspace, self.config.agent_id),
         )
 
     def forget(self, plan: ForgetPlan, *, is_scoped: bool = False) -> ForgetReceipt:
@@ -99,7 +99,10 @@ class Forgetter:
             return self._run(order)
 
     def finish(self) -> ForgetReceipt | None:
-        """Finish a forget that was interrupted. Return None if there is none, or if another process is at it."""
+        """Finish a forget that was interrupted. Return None if there is none, or if another process is at it.
+
+        Raise ForgetFailed if it was begun in another workspace.
+        """
         if not self.is_unfinished():
             return None
         try:
@@ -113,6 +116,11 @@ class Forgetter:
 
     def _finish_locked(self) -> ForgetReceipt | None:
         order = read_journal(self.config.paths.forgetting)
+        if order is not None and order.workspace not in ("", self.workspace.root):
+            raise ForgetFailed(
+                f"A forget in {order.workspace} was interrupted, and is not finished yet.",
+                hint=f"To finish it: kept --workspace '{order.workspace}' doctor --fix",
+            )
         return self._run(order) if order else None
 
     def _locked(self, wait_s: float = _LOCK_WAIT_S) -> AbstractContextManager[int]:
@@ -137,6 +145,7 @@ class Forgetter:
             sha256=hash_removed(salt, (place.text for place in plan.places)),
             by_tool=plan.by_tool,
             is_scoped=is_scoped,
+            workspace=self.workspace.root,
         )
 
     def _list_unreachable(self, plan: ForgetPlan) -> list[str]:

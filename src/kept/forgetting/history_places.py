@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Iterator
 
@@ -12,8 +13,10 @@ from kept.forgetting.note_places import NoteHunt, find_cuts, matching_passages, 
 from kept.forgetting.order import ForgetOrder, ScrubResult
 from kept.forgetting.places import Place, digest_of
 from kept.history.digest import digest_bytes
+from kept.history.note_change import utc_text
 from kept.history.note_history import NoteHistory
-from kept.history.rewrite import scrub_history
+from kept.history.rewrite import Removal, scrub_history
+from kept.workspace.change_recorder import Author
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import decode
 from kept.workspace.removal import remove_lines
@@ -56,8 +59,9 @@ class HistoryStore:
 
     name = "history"
 
-    def __init__(self, history: NoteHistory, workspace: Workspace) -> None:
+    def __init__(self, history: NoteHistory, workspace: Workspace, agent: str) -> None:
         self.history = history
+        self.agent = agent
         self.workspace = workspace
 
     def scrub(self, order: ForgetOrder) -> ScrubResult:
@@ -71,7 +75,9 @@ class HistoryStore:
             def scrub(data: bytes) -> bytes:
                 return data if digest_bytes(data) in current else _scrub_version(data, matcher, order)
 
-            report = scrub_history(self.history, scrub)
+            by = Author(agent=self.agent, tool="memory_forget" if order.by_tool else "kept forget")
+            since = utc_text(dt.datetime.fromisoformat(order.started))
+            report = scrub_history(self.history, scrub, Removal(by, since))
             left = [path for _, path, data in iter_versions(self.history) if scrub(data) != data]
         if left:
             return ScrubResult(report.versions, unreachable=("the history of the notes",), is_complete=False)

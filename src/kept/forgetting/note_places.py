@@ -99,11 +99,11 @@ class NoteHunt:
         places: list[Place] = []
         others: list[str] = []
         for absolute, path, note in self.iter_texts():
-            found = find_in_note(path, note.text, matcher)
-            if found and self.is_writable(absolute, path):
-                places += found
+            matches = find_in_note(path, note.text, matcher)
+            if matches and self.is_writable(absolute, path):
+                places += matches
             else:
-                others += (place.citation for place in found)
+                others += (place.citation for place in matches)
         return places, others
 
 
@@ -253,9 +253,9 @@ def find_cuts(text: str, cuts: Iterable[LineCut]) -> tuple[list[tuple[int, int]]
         starts = range(1, len(lines) - cut.lines + 2)
         by_distance = sorted(starts, key=lambda start, cut=cut: abs(start - cut.start_line))  # type: ignore[misc]
         for start in by_distance:
-            found = (start, start + cut.lines - 1)
-            if found not in ranges and digest_of("\n".join(lines[start - 1 : found[1]])) == cut.digest:
-                ranges.append(found)
+            span = (start, start + cut.lines - 1)
+            if span not in ranges and digest_of("\n".join(lines[start - 1 : span[1]])) == cut.digest:
+                ranges.append(span)
                 break
         else:
             missing.append(cite(cut.path, cut.start_line, cut.start_line + cut.lines - 1))

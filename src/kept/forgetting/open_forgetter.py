@@ -24,7 +24,7 @@ from kept.workspace.workspace import Workspace
 
 @frozen
 class MemoryParts:
-    """What a memory consists of, as far as a forget needs it."""
+    """Parts of a memory that a forget needs."""
 
     config: Config
     workspace: Workspace

@@ -1,4 +1,4 @@
-"""What a forget does, as a value, and the journal that keeps it until all of it is done.
+"""The work of a forget, as a value, and the journal that keeps it until all of it is done.
 
 The journal is written before the first change. It has the words in clear, because a run that finishes the work after a
 crash needs them. It is overwritten and removed at the end, and `kept doctor` reports one that was left.
@@ -67,6 +67,8 @@ class ForgetOrder:
     """True if notes outside of a project were not looked at."""
     done: tuple[str, ...] = ()
     """Stores that are scrubbed."""
+    workspace: str = ""
+    """Folder of the notes. The work is finished only there: nobody has agreed to lose notes of another folder."""
 
     @property
     def needles(self) -> Needles:

@@ -1,4 +1,4 @@
-"""What to forget, and where it is: the request, the places that were found, and the plan that a person confirms."""
+"""Values of a forget: the request, the places that were found, and the plan that a person confirms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHOSEN: tuple[Kind, ...] = ("note", "conversation", "import", "session")
 
 @frozen
 class ForgetRequest:
-    """What the user wants to forget: one of these fields."""
+    """Request to forget. Exactly one field is set."""
 
     query: str | None = None
     """Words, or a citation."""
@@ -56,7 +56,7 @@ class ForgetPlan:
     request: ForgetRequest
     places: tuple[Place, ...]
     needles: Needles
-    """What has to be gone from all files afterwards."""
+    """Texts that no file may have afterwards."""
     by_meaning: bool = False
     """The words of the query are nowhere; these places are what a search finds for it."""
     unreachable: tuple[str, ...] = ()

@@ -111,8 +111,8 @@ def _plan_query(scope: ForgetScope, request: ForgetRequest, query: str, *, allow
     places, others = _find_everywhere(scope, needles)
     if any(place.path != INBOX or not is_only_asked(scope.config.paths.inbox, needles) for place in places):
         return ForgetPlan(request, places, needles, unreachable=others)
-    found, others = _find_by_meaning(scope, query, others)
-    plan = _with_copies(scope, request, found)
+    matches, others = _find_by_meaning(scope, query, others)
+    plan = _with_copies(scope, request, matches)
     copies = [place for place in places if place not in plan.places]  # the query itself, in an inbox
     # The query describes what is forgotten, so it goes too: no note and no conversation has it.
     needles = replace(plan.needles, words=(query,))
@@ -174,8 +174,8 @@ def _find_everywhere(
     matcher = Matcher(needles)
     places, others = scope.notes.find(matcher)
     for path in scope.transcripts():
-        found, remarks = find_in_transcript(path, matcher, wants)
-        places += found
+        matches, remarks = find_in_transcript(path, matcher, wants)
+        places += matches
         others += remarks
     return (*places, *_find_in_files(scope, matcher)), tuple(others)
 
@@ -195,11 +195,11 @@ def _with_copies(scope: ForgetScope, request: ForgetRequest, places: list[Place]
     """Return a plan for places, for what was made of them, and for other places with the same lines."""
     needles = Needles.of_texts(map(_plain_text, places))
     known = {place.citation for place in places}
-    made = [place for place in _made_of(scope, places) if place.citation not in known]
+    derived = [place for place in _derived_from(scope, places) if place.citation not in known]
     copies, others = _find_everywhere(scope, needles) if needles else ((), ())
-    copies = tuple(place for place in copies if place.citation not in known | {made_.citation for made_ in made})
-    copies = tuple(place for place in copies if not _overlaps(place, [*places, *made]))
-    return ForgetPlan(request, (*places, *made, *copies), needles, unreachable=others)
+    copies = tuple(place for place in copies if place.citation not in known | {fact.citation for fact in derived})
+    copies = tuple(place for place in copies if not _overlaps(place, [*places, *derived]))
+    return ForgetPlan(request, (*places, *derived, *copies), needles, unreachable=others)
 
 
 def _plain_text(place: Place) -> str:
@@ -216,7 +216,7 @@ def _overlaps(place: Place, others: Iterable[Place]) -> bool:
     )
 
 
-def _made_of(scope: ForgetScope, places: Iterable[Place]) -> list[Place]:
+def _derived_from(scope: ForgetScope, places: Iterable[Place]) -> list[Place]:
     """Return notes that cite only lines of transcripts which are to be forgotten."""
     lines: dict[str, set[int]] = {}
     sessions: set[str] = set()
@@ -232,10 +232,10 @@ def _made_of(scope: ForgetScope, places: Iterable[Place]) -> list[Place]:
         return path in sessions or (last - first < 1_000 and set(range(first, last + 1)) <= lines.get(path, set()))
 
     return [
-        found
+        fact
         for absolute, path, note in scope.notes.iter_texts()
         if scope.notes.is_writable(absolute, path)
-        for found in find_made_of(note.text, path, is_forgotten)
+        for fact in find_made_of(note.text, path, is_forgotten)
     ]
 
 
@@ -252,14 +252,14 @@ def _find_by_meaning(scope: ForgetScope, query: str, others: Iterable[str]) -> t
         if not scope.notes.is_writable(absolute, hit.path):
             remarks.append(hit.citation)
             continue
-        found = _passages_of_hit(scope, hit, words)
-        places.update((place.citation, place) for place in found if len(places) < _BY_MEANING)
+        matches = _passages_of_hit(scope, hit, words)
+        places.update((place.citation, place) for place in matches if len(places) < _BY_MEANING)
     if "sessions" in scope.config.memory_search.sources:
         for hit in _certain_hits(scope, query, "sessions", _BY_MEANING):
             transcript = locate_transcript(scope.config.paths.sessions, hit.path)
-            found = find_lines(transcript.path, hit.start_line, hit.end_line)
-            naming = [place for place in found if any(word in place.text.casefold() for word in words)]
-            places.update((place.citation, place) for place in naming or (found if len(found) == 1 else ()))
+            matches = find_lines(transcript.path, hit.start_line, hit.end_line)
+            naming = [place for place in matches if any(word in place.text.casefold() for word in words)]
+            places.update((place.citation, place) for place in naming or (matches if len(matches) == 1 else ()))
     return list(places.values()), tuple(dict.fromkeys(remarks))
 
 
@@ -318,10 +318,11 @@ def _plan_whole(scope: ForgetScope, request: ForgetRequest, places: list[Place],
     texts = [text for path in paths for text in spoken_texts(path)]
     needles = Needles.of_texts([*texts, *(_plain_text(place) for place in places if place.kind != "session")])
     known = {place.citation for place in places}
-    made = [place for place in _made_of(scope, places) if place.citation not in known]
-    made = [place for place in made if not _overlaps(place, places)]
+    derived = [place for place in _derived_from(scope, places) if place.citation not in known]
+    derived = [place for place in derived if not _overlaps(place, places)]
     copies = _find_in_files(scope, Matcher(needles)) if needles else []
-    return ForgetPlan(request, (*places, *made, *copies), needles)
+    copies = [place for place in copies if place.citation not in known]
+    return ForgetPlan(request, (*places, *derived, *copies), needles)
 
 
 def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str, *, allow_all: bool) -> ForgetPlan:
@@ -343,8 +344,8 @@ def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str, *, allow
     rest = [place for place in places if place.path not in whole]
     remarks = tuple(remark for remark in others if remark.partition(":")[0] not in whole)
     plan = _plan_whole(scope, request, [*map(session_place, records), *rest], [])
-    said = [_plain_text(place) for place in rest if place.whole and place.path.startswith("sessions/")]
-    return replace(plan, needles=Needles.of_texts(said, needles.words), unreachable=remarks)
+    texts = [_plain_text(place) for place in rest if place.whole and place.path.startswith("sessions/")]
+    return replace(plan, needles=Needles.of_texts(texts, needles.words), unreachable=remarks)
 
 
 def _plan_before(scope: ForgetScope, request: ForgetRequest, before_ms: int) -> ForgetPlan:
@@ -357,10 +358,10 @@ def _plan_before(scope: ForgetScope, request: ForgetRequest, before_ms: int) -> 
             places.append(session_place(record))
             paths.append(record.transcript_path)
         elif _ms(record.created) < before_ms:
-            found, _ = find_in_transcript(
+            matches, _ = find_in_transcript(
                 record.transcript_path, Matcher(Needles()), lambda entry: _is_before(entry, before_ms)
             )
-            places += found
+            places += matches
     daily = get_daily_notes(scope.workspace)
     for absolute, path, note in scope.notes.iter_texts():
         day = (daily.find_day(path) or (None, 0))[0]

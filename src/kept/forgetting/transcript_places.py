@@ -106,7 +106,7 @@ def _iter_raw(path: str) -> Iterator[RawLine]:
 
 def _shown_text(line: TranscriptLine) -> str:
     utterance = find_utterance(line)
-    return utterance.shown if utterance is not None else f"(line {line.number}, which says nothing)"
+    return utterance.shown if utterance is not None else "(details of the conversation or of a tool call)"
 
 
 class TranscriptStore:

@@ -20,7 +20,7 @@ _OLDER_LINES = 64
 
 @frozen
 class LogPosition:
-    """Where a line starts in a file of the history."""
+    """Position of a line in a file of the history."""
 
     name: str
     offset: int

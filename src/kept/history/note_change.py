@@ -18,7 +18,7 @@ _AUTHOR_FIELDS = ("agent", "session", "tool", "person", "client")
 
 @frozen
 class StoredText:
-    """Where the bytes of a version are: the version named ``base``, with its bytes from ``start`` to ``end`` replaced.
+    """Storage of the bytes of a version: the version named ``base``, with its bytes from ``start`` to ``end`` replaced.
 
     The replacement is ``text``, or a piece of a pack. Without a base, it is the whole version.
     """
@@ -54,7 +54,7 @@ class NoteChange:
     undoes: tuple[str, ...] = field(default=())
     """Ids of the changes that this one takes back."""
     stored: StoredText | None = None
-    """Where the bytes after the change are; None if there are none, or if an earlier change has them."""
+    """Storage of the bytes after the change; None if there are none, or if an earlier change has them."""
     machine: str = ""
     is_undone: bool = False
     """True if a later change took this one back. Not part of the line."""

@@ -1,4 +1,4 @@
-"""Rewrites the history: drops old changes, and removes a text from every version and line.
+"""Rewrite the history: drop old changes, and remove a text from every version and line.
 
 A rewritten history is stored as a new one would be: all versions that are still named are read from the old files and
 stored in a new pack, then the lines are replaced in one step, then packs that no line names are deleted. A crash leaves
@@ -100,18 +100,27 @@ def _states(changes: Sequence[NoteChange]) -> list[NoteChange]:
 # forgetting
 
 
-def scrub_history(history: NoteHistory, scrub: Scrub) -> RewriteReport:
+@frozen
+class Removal:
+    """The forget that a history is scrubbed for: who asked for it, and when, as `utc_text` writes it."""
+
+    by: Author
+    since: str
+
+
+def scrub_history(history: NoteHistory, scrub: Scrub, removal: Removal | None = None) -> RewriteReport:
     """Remove a text from every version of every note and from every line, on the files of all machines.
 
     ``scrub`` gets the bytes of a version, a path, or a reason, and returns them without the text. Versions without the
-    text keep their hashes. The others get new ones, so that not even a hash of the text stays.
+    text keep their hashes. The others get new ones, so that not even a hash of the text stays. A sync notices the
+    removal of the text from a note as made by another program: such changes get the author of ``removal``.
     """
     changed = versions = dropped = 0
     new_names: dict[str, str] = {}
     for name in history.log.names():
         lines = [(line, change) for _, line, change in history.log.iter_oldest(name)]
         changes = [change for _, change in lines if change is not None]
-        rewriter = _Rewriter(history, name, scrub, new_names)
+        rewriter = _Rewriter(history, name, scrub, new_names, removal)
         rewritten = rewriter.run(changes)
         changed += sum(old != new for old, new in zip(map(_plain, changes), map(_plain, rewritten), strict=True))
         versions += rewriter.changed_versions
@@ -131,11 +140,17 @@ class _Rewriter:
     """Stores the changes of one file again."""
 
     def __init__(
-        self, history: NoteHistory, name: str, scrub: Scrub | None, new_names: dict[str, str] | None = None
+        self,
+        history: NoteHistory,
+        name: str,
+        scrub: Scrub | None,
+        new_names: dict[str, str] | None = None,
+        removal: Removal | None = None,
     ) -> None:
         self._history = history
         self._name = name
         self._scrub = scrub
+        self._removal = removal
         self._reader = VersionReader(history.log, is_indexed=True)
         self._packs = PackWriter(history.folder, name.removesuffix(ENDING))
         self._packs.begin_new()
@@ -164,9 +179,19 @@ class _Rewriter:
             before = self._read(change.before) if base is not None else None
             is_base = base is not None and before is not None and base.after == digest_bytes(before)
             stored = store_version(self._packs, before if is_base else None, content, self._stored_of(base, is_base))
+        was_empty = change.before == change.after
         change = replace(change, before=self._name_of(change.before), after=self._name_of(change.after), stored=stored)
+        if not was_empty and change.before == change.after:
+            change = self._attribute(change)
         self._last[path] = change
         return change
+
+    def _attribute(self, change: NoteChange) -> NoteChange:
+        """Return a change that did nothing but remove the text, with its real author."""
+        removal = self._removal
+        if removal is None or change.kind != "by_hand" or change.time < removal.since:
+            return change
+        return replace(change, kind="forget", by=removal.by)
 
     def _stored_of(self, base: NoteChange | None, is_base: bool) -> StoredText | None:
         return base.stored if base is not None and is_base else None

@@ -1,4 +1,4 @@
-"""Takes changes back. Either all of them are taken back or, if a later change is in the way, none."""
+"""Take changes back. Either all of them are taken back or, if a later change is in the way, none."""
 
 from __future__ import annotations
 
@@ -64,11 +64,16 @@ def select_changes(
     """
     changes = history.iter_changes(since=since, by=by, session=session)
     if since is None and by is None and session is None:
-        last = (entry for entry in changes if not entry.is_undone and entry.kind not in ("undo", "by_hand"))
+        last = (entry for entry in changes if not entry.is_undone and _is_by_kept(entry))
         return [entry for entry in (next(last, None),) if entry is not None]
-    window = list(changes)
+    window = [entry for entry in changes if entry.kind != "forget"]
     ids = {entry.id for entry in window}
     return [entry for entry in window if not entry.is_undone and not (entry.undoes and ids.issuperset(entry.undoes))]
+
+
+def _is_by_kept(change: NoteChange) -> bool:
+    """Return whether Kept made a change that can be taken back. Another program's edits and renames have no author."""
+    return change.kind not in ("undo", "by_hand", "forget") and change.by != Author()
 
 
 # planning

@@ -30,6 +30,8 @@ _LEVEL = 1
 """Compression level: levels above it take far more CPU time for a few per cent of space."""
 _BLOCK_BYTES = 131_072
 _CACHED_BYTES = 64_000_000
+_FEW_SEARCHES = 40
+"""Searches through the lines after which reading all of them once is quicker."""
 PACK_ENDING = ".pack"
 
 
@@ -195,6 +197,9 @@ class VersionReader:
         self._folder = log.folder
         self._lines = self._scan() if is_indexed else None
         """Positions of the lines that have a version, by its hash."""
+        self._may_grow = not is_indexed
+        """True if lines may have been added or rewritten since they were read."""
+        self._searches = 0
         self._cache: OrderedDict[str, bytes] = OrderedDict()
         self._cached_bytes = 0
 
@@ -244,11 +249,18 @@ class VersionReader:
             for file, offset in reversed(self._lines.get(digest, [])):
                 if file == name and offset < end:
                     yield line_around(handle, offset)
-            return
+            if not self._may_grow:
+                return
+        self._count_search()
         pattern = (f'"after":"{digest}"'.encode(),)
         while end > 0:
             end, line = find_line_backwards(handle, end, pattern)
             yield end, line
+
+    def _count_search(self) -> None:
+        self._searches += 1
+        if self._searches == _FEW_SEARCHES and self._lines is None:
+            self._lines = self._scan()
 
     def _scan(self) -> dict[str, list[tuple[str, int]]]:
         lines: dict[str, list[tuple[str, int]]] = {}

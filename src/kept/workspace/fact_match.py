@@ -107,11 +107,11 @@ def find_near_facts(text: str, note: str, path: str) -> list[NearFact]:
 
     lines = note.split("\n")
     if any(line.startswith("#") and may_be_marked(line) for line in lines):  # what is below it may have ended
-        wanted = set(numbers)
+        near_lines = set(numbers)
         statements = [
             statement
             for statement in read_statements(note)
-            if not wanted.isdisjoint(range(statement.first_line, statement.last_line + 1))
+            if not near_lines.isdisjoint(range(statement.first_line, statement.last_line + 1))
         ]
     else:
         statements = read_statements_at(lines, numbers)

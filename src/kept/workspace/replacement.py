@@ -1,4 +1,4 @@
-"""Replaces a fact by a newer one: the old line stays, struck through and dated, and the new one says what it was.
+"""Replace a fact by a newer one: the old line stays, struck through and dated, and the new one says what it was.
 
     - Staging is on port 6000 (since 2026-11-03, was 5433)
     - ~~Staging is on port 5433~~ (until 2026-11-03)
@@ -87,6 +87,7 @@ def replace_fact(
         with OpenWorkspace(workspace) as opened:
             note = opened.read(absolute, max_bytes=max_bytes)
         old = find_fact(note.text, reference)
+        _require_other_words(old, text, reference)
         today = clock.now().date()
         line, since = _with_marks(text, old, today)
         lines = note.text.split("\n")[old.first_line - 1 : old.last_line]
@@ -118,6 +119,13 @@ def replace_fact(
         return replace(written, replaced=replaced, near=(), degraded=tuple(recorder.notices) if recorder else ())
 
 
+def _require_other_words(old: Statement, text: str, reference: FactReference) -> None:
+    """Raise UsageError if the new fact has the words of the old one, as after a retry: it would replace itself."""
+    if plain_fact(read_line(text).text).rstrip(".") == plain_fact(old.text).rstrip("."):
+        hint = "To change only its dates, edit the note."
+        raise CitationMismatch(f"{reference.citation} says the same already, so nothing was written.", hint=hint)
+
+
 def _plan_beside(note: str, strike: LineEdit, old: Statement, line: str) -> tuple[list[LineEdit], Written]:
     """Return the edits that write a line above the one that is struck through, and where it is then.
 
@@ -146,7 +154,10 @@ def find_fact(note: str, reference: FactReference) -> Statement:
     lines = note.split("\n")
     cited = "\n".join(lines[reference.first_line - 1 : reference.last_line])
     if not cited.strip():
-        raise CitationMismatch(f"{reference.citation} has no text.")
+        reason = (
+            "is empty" if reference.first_line <= len(lines) else f"does not exist: the note has {len(lines)} lines"
+        )
+        raise CitationMismatch(f"{reference.citation} {reason}.")
     if reference.digest and digest_of_lines(cited) != reference.digest:
         raise CitationMismatch(f"{reference.citation} has changed since it was read, so nothing was written.")
     statements = [

@@ -12,6 +12,7 @@ from kept.workspace.validity import Validity, read_line
 
 StatementKind = Literal["item", "row", "heading", "text"]
 _ITEM = r"\s*(?:>\s?)*\s*(?:[-*+]|\d{1,9}[.)])\s+"
+_PROPERTY = r"[^\s:][^:]*:(?:\s|$)|#|\s*$"
 _HEADING = r"\s{0,3}(#{1,6})\s+(.*)"
 _FENCE = r"\s*(```|~~~(?!~*\S+~~))"
 
@@ -38,7 +39,7 @@ def read_statements(text: str, *, first_line: int = 1, headings: tuple[str, ...]
     sections: list[tuple[int, Validity | None]] = [(0, marks)]
     parents: list[tuple[int, Validity]] = []
     statements = []
-    for kind, start, lines in _groups(text.split("\n")):
+    for kind, start, lines in _groups(text.split("\n"), has_front_matter=first_line == 1):
         if kind == "heading":
             level = len(re.match(_HEADING, lines[0])[1])  # type: ignore[index]
             while len(sections) > 1 and sections[-1][0] >= level:
@@ -62,7 +63,10 @@ def read_statements(text: str, *, first_line: int = 1, headings: tuple[str, ...]
 def read_statements_at(lines: Sequence[str], numbers: Iterable[int]) -> list[Statement]:
     """Return the statements that some lines belong to, regardless of the headings above them and of code."""
     statements: dict[int, Statement] = {}
+    properties = _front_matter_lines(lines)
     for number in numbers:
+        if number <= properties:
+            continue
         first = last = number - 1
         while first > 0 and _kind_of(lines[first], "") == "more" and _kind_of(lines[first - 1], "") in ("item", "more"):
             first -= 1
@@ -97,12 +101,21 @@ def _read_lines(lines: list[str]) -> tuple[str, Validity | None]:
     return texts, None if merged == Validity() else merged
 
 
-def _groups(lines: list[str]) -> Iterator[tuple[StatementKind, int, list[str]]]:
+def _front_matter_lines(lines: Sequence[str]) -> int:
+    """Return the number of lines of the properties at the top of a note, or 0. They are no statements."""
+    if len(lines) < 2 or lines[0].rstrip() != "---" or not re.match(_PROPERTY, lines[1]):
+        return 0
+    ends = (at + 1 for at, line in enumerate(lines[1:], 1) if line.rstrip() in ("---", "..."))
+    return next(ends, 0)
+
+
+def _groups(lines: list[str], *, has_front_matter: bool) -> Iterator[tuple[StatementKind, int, list[str]]]:
     """Yield kind, first line (from 0) and lines of each statement."""
+    properties = _front_matter_lines(lines) if has_front_matter else 0
     kind: StatementKind = "text"
     start, group = 0, list[str]()
     fence = ""
-    for at, line in enumerate(lines):
+    for at, line in enumerate(lines[properties:], properties):
         begins = _kind_of(line, fence)
         if match := re.match(_FENCE, line):
             fence = "" if fence and line.strip().startswith(fence) else fence or match[1]
