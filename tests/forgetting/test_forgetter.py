@@ -239,10 +239,12 @@ STEPS = (
         "records",
         "inbox",
         "exports",
+        "archives",
         "catalogue",
         "index",
         "qmd",
         "history",
+        "leftovers",
     ),
     *("search", "receipt", "end"),
 )
@@ -366,7 +368,7 @@ def test_no_old_version_of_a_note_has_it(planted):
     assert {place.kind for place in plan.places} == {"history"}
     receipt = planted.memory.forget(plan)
     assert receipt.left == ()
-    texts = [data for _, _, data in iter_versions(planted.memory.history)]
+    texts = [data for _, _, data in iter_versions(planted.memory.history.log)]
     assert not any(b"hedgehog" in data for data in texts)
     assert any(b"another line" in data for data in texts)
     assert check_history(planted.memory.history).faults == ()

@@ -48,6 +48,8 @@ def about_text(change: NoteChange) -> str:
     """Return what a change is about: why it was made, or the text that it wrote."""
     if change.is_undone:
         return "(taken back)"
+    if change.is_empty:
+        return "(forgotten)"
     if change.undoes:
         return "takes back " + ", ".join(name[:SHORT_ID] for name in change.undoes)
     if change.was is not None:

@@ -18,9 +18,11 @@ from kept.clock import Clock, new_id
 from kept.config import Config
 from kept.durable import locked, make_private_folder
 from kept.errors import ForgetFailed, KeptError, LockBusy
+from kept.forgetting.archive_places import ArchiveStore
 from kept.forgetting.byte_scan import ByteScan, scan_bytes
 from kept.forgetting.derived_files import CatalogueStore, IndexStore, QmdStore
 from kept.forgetting.history_places import HistoryStore
+from kept.forgetting.leftover_files import LeftoverStore
 from kept.forgetting.note_places import NoteStore
 from kept.forgetting.order import (
     ForgetOrder,
@@ -76,11 +78,13 @@ class Forgetter:
             RecordStore(self.config),
             self.inbox or InboxStore(self.config),
             ExportStore(self.config, self.workspace.root),
+            ArchiveStore(self.config, self.workspace.root),
             CatalogueStore(self.config),
             IndexStore(self.service, self.config),
             QmdStore(self.config),
             # After the index: its sync records the change of the notes.
             HistoryStore(open_history(self.config, self.workspace, self.clock), self.workspace),
+            LeftoverStore(self.config, self.workspace),
         )
 
     def forget(self, plan: ForgetPlan, *, is_scoped: bool = False) -> ForgetReceipt:
