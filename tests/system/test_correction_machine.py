@@ -1,5 +1,5 @@
-"""After any sequence of writes, edits by hand, undos, forgets, imports, exports, kills and syncs: the notes are what the
-history says, an undo gives the bytes before, and what was forgotten is nowhere.
+"""After any sequence of writes, edits by hand, undos, forgets, imports, exports, restores, kills and syncs: notes are what
+the history says, an undo gives the bytes before, and what was forgotten is nowhere.
 
 `KEPT_MACHINE_EXAMPLES=300` looks deeper than the ordinary run, with other sequences each time.
 """

@@ -32,7 +32,8 @@ def leave_out_forgotten(
 ) -> dict[str, FileAction]:
     """Return the actions, with "forgotten" for files that would bring something back. Nothing is changed."""
     changed = dict(actions)
-    hashes = [text for agent in places.agents if (text := _forgotten_since(chain, places, agent.name)) is not None]
+    texts = (_forgotten_since(chain, places, agent.name) for agent in places.agents)
+    hashes = [forgotten for forgotten in texts if forgotten is not None]
     if not hashes:
         return changed
     names = {name for name, item in actions.items() if item.action in ("new", "updated", "differs")}

@@ -43,7 +43,7 @@ class ArchivedHistory(HistoryFolder):
         self._files: dict[tuple[str, str], IO[bytes]] = {}
 
     def put(self, folder: str, name: str, content: IO[bytes]) -> None:
-        file = self._files.setdefault((folder, name), tempfile.TemporaryFile())
+        file = self._files[folder, name] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by `close`)
         while block := content.read(_BLOCK):
             file.write(block)
         file.flush()
