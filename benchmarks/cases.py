@@ -166,7 +166,9 @@ def warm_case(name: str, size: str, target: Target, *, notes: int, sections: int
         index, _ = run_once(kept("index"), env)
         yield Row(f"{name}-index", f"index {size} chunks in {notes:,} notes from nothing", index)
         place.say("searching")
-        whole, printed = run_once([sys.executable, "-m", "benchmarks.warm", workspace, place.home(name)], env)
+        whole, printed = run_once(
+            [sys.executable, "-m", "benchmarks.warm", "--workspace", workspace, "--home", place.home(name)], env
+        )
         found = json.loads(printed)
         what = f"warm `Memory.search`, {found['chunks']:,} chunks"
         for share, limit in ((50, target), (95, NO_TARGET)):

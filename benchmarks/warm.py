@@ -1,31 +1,162 @@
-"""Measure searches in a long-running process that has not indexed anything itself, like a server. Print JSON."""
+"""Measure searches in a long-running process that has not indexed anything itself, like a server.
+
+    python -m benchmarks.warm --chunks 10000 100000 1000000 [--scratch FOLDER]
+
+Print CPU time of a search at p50 and p95, the median of its parts, and the size of the index compared with the text.
+Notes are generated and indexed in a temporary folder. A million chunks need 5 GB of disk and half an hour.
+
+    python -m benchmarks.warm --workspace W --home H
+
+Print the same as JSON for a workspace that is indexed already.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
 
-from benchmarks.corpus import SEED, Corpus
+from benchmarks.corpus import SEED, Corpus, write_notes
 from kept import Memory
+from kept.search import pipeline
+from kept.store.generation import Generation
+from kept.store.vectors import VectorTable
+from kept.store.word_index import WordIndex
 
 WARM_UP = 20
 QUESTIONS = 200
+SECTIONS = 20
+_TIMED = {
+    "words": [(WordIndex, name) for name in vars(WordIndex) if not name.startswith("_")],
+    "vectors": [(VectorTable, "nearest"), (VectorTable, "similarities")],
+    "texts": [(Generation, "get_chunks"), (Generation, "chunks_around")],
+    "query vector": [(pipeline, "embed_query")],
+}
 
 
-def main(workspace: str, home: str) -> None:
+class PartClock:
+    """CPU time of the parts of a search, by name. A part that another part calls counts for the other."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._is_running = False
+
+    def time(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def timed(*args: Any, **options: Any) -> Any:
+            if self._is_running:
+                return function(*args, **options)
+            self._is_running, started = True, time.process_time()
+            try:
+                return function(*args, **options)
+            finally:
+                self._is_running = False
+                self.seconds[part] = self.seconds.get(part, 0.0) + time.process_time() - started
+
+        return timed
+
+    @contextmanager
+    def patched(self) -> Iterator[None]:
+        """Time the functions of `_TIMED` inside the block."""
+        originals = [
+            (part, owner, name, getattr(owner, name)) for part, names in _TIMED.items() for owner, name in names
+        ]
+        for part, owner, name, function in originals:
+            setattr(owner, name, self.time(part, function))
+        try:
+            yield
+        finally:
+            for _, owner, name, function in originals:
+                setattr(owner, name, function)
+
+
+def measure(workspace: str, home: str) -> dict[str, Any]:
+    """Search an indexed workspace. Return sorted times in seconds, the median of each part, and sizes in bytes."""
     questions = Corpus(SEED).questions(WARM_UP + QUESTIONS)
-    cpu_s, wall_s = [], []
     with Memory.open(workspace=workspace, home=home) as memory:
-        chunks = memory.status().chunks
-        for number, question in enumerate(questions):
+        for question in questions[:WARM_UP]:
+            memory.search(question)
+        cpu_s, wall_s = [], []
+        for question in questions[WARM_UP:]:
             cpu, wall = time.process_time(), time.perf_counter()
             memory.search(question)
-            if number >= WARM_UP:
-                cpu_s.append(time.process_time() - cpu)
-                wall_s.append(time.perf_counter() - wall)
-    print(json.dumps({"chunks": chunks, "cpu_s": sorted(cpu_s), "wall_s": sorted(wall_s)}))
+            cpu_s.append(time.process_time() - cpu)
+            wall_s.append(time.perf_counter() - wall)
+        figures = {
+            "chunks": memory.status().chunks,
+            "cpu_s": sorted(cpu_s),
+            "wall_s": sorted(wall_s),
+            "parts_s": _measure_parts(memory, questions[WARM_UP:]),
+        }
+    return {**figures, **_measure_size(workspace, home)}
+
+
+def _measure_parts(memory: Memory, questions: list[str]) -> dict[str, float]:
+    clock = PartClock()
+    each: dict[str, list[float]] = {part: [] for part in (*_TIMED, "rest")}
+    with clock.patched():
+        for question in questions:
+            clock.seconds.clear()
+            started = time.process_time()
+            memory.search(question)
+            clock.seconds["rest"] = time.process_time() - started - sum(clock.seconds.values())
+            for part, values in each.items():
+                values.append(clock.seconds.get(part, 0.0))
+    return {part: _percentile(sorted(values), 50) for part, values in each.items()}
+
+
+def _measure_size(workspace: str, home: str) -> dict[str, int]:
+    notes = (os.path.join(folder, name) for folder, _, names in os.walk(workspace) for name in names)
+    text = sum(os.path.getsize(path) for path in notes if path.endswith(".md"))
+    agent = os.path.join(home, "agents", "main", "index.sqlite")
+    return {"text_bytes": text, "index_bytes": os.path.getsize(agent)}
+
+
+def _percentile(values: list[float], share: int) -> float:
+    return values[len(values) * share // 100]
+
+
+def build_and_measure(chunks: int, scratch: str) -> str:
+    """Return the line of a table for a workspace of about this many chunks."""
+    folder = os.path.join(scratch, str(chunks))
+    workspace, home = os.path.join(folder, "workspace"), os.path.join(folder, "home")
+    os.makedirs(workspace, exist_ok=True)
+    if not os.path.exists(home):
+        sections = min(SECTIONS, max(1, chunks // 1_000))
+        write_notes(workspace, notes=chunks // sections, sections=sections)
+        with Memory.open(workspace=workspace, home=home) as memory:
+            memory.sync()
+    command = [sys.executable, "-m", "benchmarks.warm", "--workspace", workspace, "--home", home]
+    figures = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    times = (_percentile(figures["cpu_s"], share) for share in (50, 95))
+    cells = [f"{figures['chunks']:,}", *(f"{seconds * 1000:.1f}" for seconds in (*times, *figures["parts_s"].values()))]
+    return f"| {' | '.join(cells)} | {figures['index_bytes'] / figures['text_bytes']:.2f} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.warm", description="Measure searches of a server.")
+    parser.add_argument("--chunks", type=int, nargs="+", default=[10_000, 100_000], help="sizes to build and measure")
+    parser.add_argument("--scratch", help="folder for the notes and indexes; what is built there is used again")
+    parser.add_argument("--workspace", help="measure this workspace, and print JSON")
+    parser.add_argument("--home", help="home in which the workspace is indexed")
+    chosen = parser.parse_args()
+    if chosen.workspace:
+        print(json.dumps(measure(chosen.workspace, chosen.home)))
+        return
+    names = ["chunks", "p50 ms", "p95 ms", *_TIMED, "rest", "index / text"]
+    print(f"| {' | '.join(names)} |\n|{'--:|' * len(names)}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="kept-warm-") as temporary:
+        for chunks in chosen.chunks:
+            print(build_and_measure(chunks, chosen.scratch or temporary), flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -19,6 +19,9 @@
     │   ├── HistoryDamaged      an old version of a note is missing or damaged; notes are not
     │   ├── ChangeNotFound      no change has this id
     │   ├── UndoConflict        a later change touched the same lines; nothing was changed
+    │   ├── ReviewItemNotFound  nothing with this id waits for review
+    │   ├── ReviewConflict      the note has changed since; nothing was changed
+    │   ├── ReviewFull          too many changes wait for review
     │   ├── LockMissing         the folder or file to lock does not exist
     │   └── LockBusy            another process held the lock until the timeout
     ├── ForgetFailed            a forget could not be planned or finished
@@ -185,6 +188,21 @@ class ChangeNotFound(WorkspaceError):
 class UndoConflict(WorkspaceError):
     code = "undo_conflict"
     default_hint = "Nothing was changed. Take back the later change first, or edit the note."
+
+
+class ReviewItemNotFound(WorkspaceError):
+    code = "review_item_not_found"
+    default_hint = "'kept review list' shows what waits."
+
+
+class ReviewConflict(WorkspaceError):
+    code = "review_conflict"
+    default_hint = "Nothing was changed. Reject it, or edit the note."
+
+
+class ReviewFull(WorkspaceError):
+    code = "review_full"
+    default_hint = "A person decides about them with 'kept review'."
 
 
 class LockMissing(WorkspaceError):
@@ -489,6 +507,9 @@ STATUSES: dict[type[KeptError], ErrorStatus] = {
     PathRefused: ErrorStatus(4, 403, _INVALID_PARAMS),
     ChangeNotFound: ErrorStatus(3, 404, _INVALID_PARAMS),
     UndoConflict: ErrorStatus(4, 409, _INVALID_PARAMS),
+    ReviewItemNotFound: ErrorStatus(3, 404, _INVALID_PARAMS),
+    ReviewConflict: ErrorStatus(4, 409, _INVALID_PARAMS),
+    ReviewFull: ErrorStatus(8, 409, _INVALID_PARAMS),
     NoteTooLarge: ErrorStatus(8, 413, _INVALID_PARAMS),
     WriteFailed: ErrorStatus(8, 503, _INTERNAL_ERROR),
     LockBusy: ErrorStatus(5, 503, _INTERNAL_ERROR),

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from kept.indexing.index_handle import IndexLimits
     from kept.indexing.project_scope import ProjectView
     from kept.indexing.service import IndexService
+    from kept.review.review_queue import ReviewQueue
     from kept.search.date_filter import When
     from kept.workspace.change_recorder import Author
 
@@ -182,7 +183,8 @@ class Memory:
         """Append a text to today's log, to long-term memory (``to="memory"``) or to a note by its path.
 
         The text is on disk when this returns, and the next search finds it. Set ``by_tool`` if a model chose the
-        text: then only MEMORY.md and notes below memory/ can be written, never files of the system prompt. With
+        text: then only MEMORY.md and notes below memory/ can be written. A text for a file of the system prompt is only
+        proposed, and so is every text if ``review.agent_writes`` says so: see `Written.is_proposed` and `review`. With
         ``project``, or in a memory that is bound to one, log and long-term memory are those of the project;
         ``project="none"`` writes to the shared ones. The history records ``author`` and ``why``.
 
@@ -194,7 +196,7 @@ class Memory:
         A single line that the note or long-term memory has already is not written, unless ``again`` is set;
         `Written.is_new` is False then. `Written.near` has the lines that the text repeats or seems to change.
         """
-        from kept.workspace.notes import add_note
+        from kept.workspace.addition import Addition, write_addition
 
         self._require_open()
         if not isinstance(text, str):
@@ -202,35 +204,31 @@ class Memory:
         _require_text(replaces=replaces)
         target = os.fspath(to) if to is not None else "daily"
         name = self._view().choose(project, to=target) if project or self.project else None
-        if replaces is not None:
-            from kept.workspace.replacement import FactReference, replace_fact
+        if replaces is not None and self.project:
+            from kept.workspace.replacement import FactReference
 
-            reference = FactReference.parse(replaces)
-            if self.project:
-                self._view().require_visible(reference.path)
-            return replace_fact(
-                self.workspace,
-                reference,
-                text,
-                to=None if to is None else target,
-                clock=self.clock,
-                max_bytes=self.settings.max_file_bytes,
-                by_tool=by_tool,
-                project=name,
-                recorder=self.recorder(author, why=why),
-            )
-        return add_note(
+            self._view().require_visible(FactReference.parse(replaces).path)
+        addition = Addition(text, None if to is None else target, replaces, again, name)
+        near = () if again or replaces is not None else self._find_near(text, name)
+        if by_tool:
+            from kept.review.agent_writes import write_for_agent
+
+            return write_for_agent(self.review, addition, near=near, by=author or self._python_author(), why=why)
+        return write_addition(
             self.workspace,
-            text,
-            to=target,
+            addition,
             clock=self.clock,
             max_bytes=self.settings.max_file_bytes,
-            by_tool=by_tool,
-            project=name,
-            again=again,
-            near=() if again else self._find_near(text, name),
+            near=near,
             recorder=self.recorder(author, why=why),
         )
+
+    @property
+    def review(self) -> ReviewQueue:
+        """Writes of agents that wait for a person."""
+        from kept.review.review_queue import ReviewQueue
+
+        return ReviewQueue(self.config, self.workspace, self.clock)
 
     def _find_near(self, text: str, project: str | None) -> Iterable[NearFact]:
         """Return the lines of all notes that a text repeats or seems to change, if the index is in use already."""
@@ -281,7 +279,6 @@ class Memory:
         Kept made. Later changes of other lines stay. Raise UndoConflict, and change nothing, if a later change touched
         the same lines."""
         from kept.history.undo import select_by_id, select_changes, undo_changes
-        from kept.workspace.change_recorder import Author
 
         history = self.history
         if change is None:
@@ -289,7 +286,7 @@ class Memory:
         else:
             ids = [change] if isinstance(change, str) else list(change)
             changes = select_by_id(history, ids)
-        author = author or Author(self.config.agent_id, tool="python")
+        author = author or self._python_author()
         max_bytes = self.settings.max_file_bytes
         return undo_changes(history, changes, author=author, max_bytes=max_bytes, why=why, dry_run=dry_run)
 
@@ -306,10 +303,14 @@ class Memory:
     def recorder(self, author: Author | None = None, *, why: str = "") -> HistoryRecorder | None:
         """Return the recorder for changes by an author, or None if the history is off."""
         from kept.history.note_history import open_recorder
+
+        author = author or self._python_author()
+        return open_recorder(self.config, self.workspace, self.clock, author, why=why)
+
+    def _python_author(self) -> Author:
         from kept.workspace.change_recorder import Author
 
-        author = author or Author(self.config.agent_id, tool="python")
-        return open_recorder(self.config, self.workspace, self.clock, author, why=why)
+        return Author(self.config.agent_id, tool="python")
 
     def find_project(self, folder: str | os.PathLike[str] = ".") -> str | None:
         """Return the name of the project that a folder belongs to, by the remote of its repository, or None."""

@@ -542,10 +542,14 @@ class Written:
     """Lines that the text repeats or seems to change, repetitions first."""
     degraded: tuple[str, ...] = ()
     """Reasons why the history lacks the change, although the note has it."""
+    review: str | None = None
+    """Id of the change in the review, if a person reviews it."""
+    is_proposed: bool = False
+    """True if nothing was written yet, because a person has to accept it first. There are no lines then."""
 
     @property
     def citation(self) -> str:
-        return cite(self.path, self.start_line, self.end_line)
+        return self.path if self.is_proposed else cite(self.path, self.start_line, self.end_line)
 
 
 @frozen

@@ -200,10 +200,11 @@ def heal_and_retry(action: Callable[[], T], heal: HealDatabase) -> T:
     return action()
 
 
-def connect(path: str, migrations: str, *, noun: str) -> apsw.Connection:
+def connect(path: str, migrations: str, *, noun: str, page_bytes: int = 4096) -> apsw.Connection:
     """Open a file and bring it to the current schema with the numbered files of the folder ``migrations``.
 
-    A missing file is created, with its folder. Raise StoreUnavailable or StoreFull if the file cannot be written.
+    A missing file is created, with its folder and with pages of ``page_bytes``. Raise StoreUnavailable or StoreFull if
+    the file cannot be written.
     """
     require_usable()
     if not is_utf8(path):
@@ -219,7 +220,7 @@ def connect(path: str, migrations: str, *, noun: str) -> apsw.Connection:
             try:
                 if db.readonly("main"):  # SQLite opens a file for reading if it may not write it
                     raise StoreUnavailable(f"{path}: cannot be opened for writing.")
-                _prepare(db, migrations)
+                _prepare(db, migrations, page_bytes)
             except BaseException:  # also KeyboardInterrupt: an open connection would keep its locks
                 db.close()
                 raise
@@ -283,8 +284,9 @@ def connect_in_memory(migrations: str) -> apsw.Connection:
     return db
 
 
-def _prepare(db: apsw.Connection, migrations: str) -> None:
+def _prepare(db: apsw.Connection, migrations: str, page_bytes: int) -> None:
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
+    db.pragma("page_size", page_bytes)
     if checksum_vfs():
         # Space for a checksum on every page. Only an empty file can get it; on any other this changes nothing.
         db.reserve_bytes("main", _CHECKSUM_BYTES)

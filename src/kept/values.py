@@ -46,7 +46,7 @@ def _init_once(self: Any, *args: Any, **kwargs: Any) -> None:
     It is like the one that `dataclass` generates: one argument per field, with its default if any.
     """
     cls = type(self)
-    names: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
+    names: dict[str, Any] = {"_missing": MISSING}
     arguments, body = [], []
     for spec in dataclasses.fields(cls):
         name = value = spec.name
@@ -59,7 +59,8 @@ def _init_once(self: Any, *args: Any, **kwargs: Any) -> None:
             arguments.append(f"{name}=_default_{name}")
         else:
             arguments.append(name)
-        body.append(f"    _set(self, {name!r}, {value})\n")
+        names[f"_set_{name}"] = getattr(cls, name).__set__  # of the slot: faster than object.__setattr__
+        body.append(f"    _set_{name}(self, {value})\n")
     exec(f"def __init__(self, {', '.join(arguments)}):\n{''.join(body) or '    pass'}", names)
     cls.__init__ = names["__init__"]
     cls.__init__(self, *args, **kwargs)

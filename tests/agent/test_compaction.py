@@ -342,6 +342,18 @@ def test_before_the_compaction_what_matters_is_written_into_today_s_note_with_it
         assert at.session().flushes == len(at.flushes())
 
 
+def test_a_flush_proposes_its_facts_if_a_person_accepts_them_first(tmp_path):
+    with open_agent(tmp_path, chat(flush="- Bob is allergic to nuts."), **{"review.agent_writes": "proposed"}) as at:
+        talk(at, 20)
+        assert at.today() == ""
+        first = at.flushes()[0]
+        item = at.memory.review.get(first["review"])
+        assert "note" not in first
+        assert (item.by.session, item.by.tool) == (at.session().id, "flush")
+        at.memory.review.accept(item.id)
+        assert "- Bob is allergic to nuts. (from sessions/" in at.today()
+
+
 def test_a_flush_comes_before_its_compaction_and_once_for_each(tmp_path):
     with open_agent(tmp_path, chat()) as at:
         talk(at, 60)

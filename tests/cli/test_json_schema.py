@@ -11,6 +11,7 @@ import click
 import pytest
 from jsonschema import Draft202012Validator
 
+from kept import Author, Memory
 from kept.cli.root import COMMANDS, cli
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
@@ -37,6 +38,9 @@ SHARED = {
         "entries",
         "importReport",
         "change",
+        "author",
+        "reviewItem",
+        "reviewDecisions",
         "settingRow",
         "settingChange",
     ),
@@ -77,6 +81,9 @@ def session(home: Path, workspace: Path) -> str:
         record = sessions.get_or_create("telegram", "5054")
         sessions.append(record.id, Message.of("user", "Where is the lighthouse?"))
         sessions.append(record.id, Message.of("assistant", "At Skerry."))
+    with Memory.open(home=home, workspace=workspace) as memory:
+        for name in ("aaaa", "bbbb"):
+            memory.add(f"Be {name}.", to="SOUL.md", by_tool=True, author=Author(session=name))
     return record.id
 
 
@@ -93,6 +100,10 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("tidy --apply", ["tidy", "--apply", "all"]),
         ("history", ["history", "--diff"]),
         ("undo", ["undo", "--dry-run"]),
+        ("review", ["review"]),
+        ("review list", ["review", "list"]),
+        ("review accept", ["review", "accept", "--session", "aaaa"]),
+        ("review reject", ["review", "reject", "--session", "bbbb"]),
         ("index", ["index"]),
         ("index", ["index", "--verbose"]),
         ("index --dry-run", ["index", "--dry-run"]),

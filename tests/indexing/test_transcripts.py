@@ -166,7 +166,7 @@ def test_filters_by_session_channel_and_the_time_of_the_turn(tmp_path):
         store.append(two.id, Message.of("user", "An old parrot."), timestamp=NOW - dt.timedelta(days=90))
 
         def lines(**filters):
-            return sorted((hit.path, hit.start_line) for hit in memory.search("parrot", min_score=0.5, **filters))
+            return sorted((hit.path, hit.start_line) for hit in memory.search("parrot", min_score=0.3, **filters))
 
         assert len(lines()) == 4
         assert lines(session_key="telegram:5054") == [(cited(one), 2)]

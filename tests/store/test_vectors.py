@@ -9,7 +9,8 @@ import struct
 import pytest
 
 from kept.store.index import Index
-from kept.store.vectors import VectorLimits, quantise, sign_bits
+from kept.store.vector_codes import quantise, sign_bits
+from kept.store.vectors import VectorLimits
 
 DIMS = 64
 
@@ -148,3 +149,18 @@ def test_a_sign_bit_stands_for_each_dimension():
 
 def test_a_vector_of_zeros_has_a_code_of_zeros():
     assert quantise(packed([0.0] * DIMS)) == bytes(DIMS)
+
+
+@pytest.mark.parametrize("bits_above", [100_000, 500])
+def test_packs_in_memory_follow_the_table(open_table, bits_above):
+    table = open_table(bits_above=bits_above, least_rescored=400)
+    rng = random.Random(9)
+    rows = fill(table, 600, rng)
+    assert recall(table, rows, rng) >= 0.9
+    rows |= fill(table, 600, rng, first=1_000)
+    assert recall(table, rows, rng) >= 0.9
+    with table.writing():
+        table.live.vectors.remove([row for row in rows if row <= 250])
+        table.live.vectors.maintain()
+    rows = {row: vector for row, vector in rows.items() if row > 250}
+    assert recall(table, rows, rng) >= 0.9

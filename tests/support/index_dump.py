@@ -10,10 +10,10 @@ from kept import Memory
 def dump_index(memory: Memory) -> tuple[list[Any], ...]:
     """Return the content of the index without row numbers: equal for two indexes of the same notes."""
     with memory.index_service.inspecting() as (index, _), index.reading():
-        chunks = sorted(
-            index.db.execute("SELECT id, source, path, start_line, end_line, hash, heading, text FROM chunks")
+        chunks = sorted(index.db.execute("SELECT source, path, start_line, end_line, hash, heading, text FROM chunks"))
+        codes = sorted(
+            index.db.execute("SELECT c.content_key, v.code FROM chunks c JOIN chunks_vec v ON v.row = c.row")
         )
-        codes = sorted(index.db.execute("SELECT c.id, v.code FROM chunks c JOIN chunks_vec v ON v.row = c.row"))
         files = sorted(index.db.execute("SELECT source, path, hash, size FROM files"))
         terms = index.db.execute("SELECT term, doc, cnt FROM temp.vocabulary").fetchall()
         return chunks, codes, files, terms

@@ -101,6 +101,10 @@ def _once_indexed(home: PlantedHome, word: str) -> None:
     home.note("anchor.md", f"- {word} again\n")
 
 
+def _propose(home: PlantedHome, text: str) -> None:
+    assert home.memory.add(text, to="SOUL.md", by_tool=True).is_proposed
+
+
 def _append(home: PlantedHome, name: str, line: str) -> None:
     append_durably(str(home.folder / name), line.encode() + b"\n")
 
@@ -116,6 +120,7 @@ PLANTS: dict[str, Callable[[PlantedHome, str], None]] = {
     "list item": lambda home, word: home.note(
         "list.md", f"- an item\n- {word.upper()} is one\n  and more of it\n- last\n"
     ),
+    "proposal": lambda home, word: _propose(home, f"- Always say {word}."),
     "heading": lambda home, word: home.note("head.md", f"\n## About {word}\n\ntext below\n"),
     "table": lambda home, word: home.note("table.md", f"\n| a | b |\n|---|---|\n| {word} | x |\n| y | z |\n"),
     "fence": lambda home, word: home.note("code.md", f"\n```\nrun {word}\n```\n"),

@@ -17,14 +17,14 @@ from kept.errors import StoreDamaged
 from kept.sessions.catalogue import Catalogue
 from kept.sessions.store import SessionStore
 from kept.sqlite import damaged_files, file_number
-from kept.store.index import Index, connect
+from kept.store.index import OLD_PAGE_BYTES, PAGE_BYTES, Index, connect
 from kept.store.integrity import check_file
 from kept.testing import FakeEmbedder
 from tests.support.commands import kept_environment, start_kept
 from tests.support.workspaces import index_path, open_memory, paths, write_note
 
 NOTES = 60
-PAGE = 4096
+PAGE = PAGE_BYTES
 
 
 def fill(tmp_path) -> None:
@@ -50,10 +50,10 @@ def pages_of(tmp_path, table: str) -> list[int]:
         db.close()
 
 
-def overwrite_page(tmp_path, page: int) -> None:
+def overwrite_page(tmp_path, page: int, page_bytes: int = PAGE) -> None:
     with open(index_path(tmp_path), "r+b") as file:
-        file.seek((page - 1) * PAGE)
-        file.write(bytes(range(256)) * (PAGE // 256))
+        file.seek((page - 1) * page_bytes)
+        file.write(bytes(range(256)) * (page_bytes // 256))
 
 
 def answers(tmp_path, embedder: FakeEmbedder) -> tuple[list[str], list[str]]:
@@ -179,6 +179,17 @@ def test_a_destroyed_first_page_costs_no_embedding(indexed):
     assert embedded_texts(texts) == []
 
 
+def test_a_destroyed_first_page_of_an_index_with_small_pages_costs_no_embedding(tmp_path):
+    os.makedirs(index_path(tmp_path).parent)
+    connect(str(index_path(tmp_path)), page_bytes=OLD_PAGE_BYTES).close()
+    fill(tmp_path)
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+    overwrite_page(tmp_path, 1, OLD_PAGE_BYTES)
+    texts, _ = answers(tmp_path, FakeEmbedder())
+    assert embedded_texts(texts) == []
+
+
 def test_of_a_file_cut_short_every_embedding_that_is_left_is_kept(indexed):
     cache = pages_of(indexed, "embedding_cache")
     cut = cache[len(cache) // 2]
@@ -206,7 +217,7 @@ def test_embeddings_with_wrong_content_are_not_kept(indexed):
         "DELETE FROM files WHERE path LIKE '%7.md'",
         "INSERT INTO chunks_vec (row, code) VALUES (100000, zeroblob(64))",
         "UPDATE chunks_vec SET pack = 17",
-        "INSERT INTO vec_packs (rows, codes, bits) VALUES (zeroblob(16), zeroblob(7), zeroblob(1))",
+        "INSERT INTO vec_packs (rows, bits) VALUES (zeroblob(16), zeroblob(7))",
         "DROP TABLE vec_dead",
         "UPDATE embedding_cache SET embedding = zeroblob(3) WHERE rowid = 9",
     ],

@@ -81,7 +81,7 @@ def test_what_the_page_says_about_forgetting_is_so(machine, tmp_path):
     assert shown.startswith(example[1])
     assert "Forgotten: 1 passage" in machine(f"{chat} '/forget yes'", home)
     assert (home / "notes/memory/gate.md").read_text() == "# Gate\n\n"
-    assert places_of("4711", home / ".kept", home / "notes") == []
+    assert places_of("The old gate code", home / ".kept", home / "notes") == []
 
 
 def test_the_examples_about_services_run(machine, tmp_path):

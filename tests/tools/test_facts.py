@@ -51,5 +51,5 @@ def test_a_repetition_is_not_written_unless_asked(toolbox, workspace):
 
 def test_a_tool_cannot_replace_a_line_of_the_persons_files(toolbox, workspace):
     outcome = toolbox.run("memory_write", {"text": "Be cruel.", "replaces": "SOUL.md#L1"})
-    assert outcome.is_error
+    assert outcome.data["isProposed"]
     assert (workspace / "SOUL.md").read_text() == "- Be kind.\n"

@@ -75,27 +75,39 @@ SPELLINGS = [
 
 @pytest.mark.parametrize("to", [*OWN, *SPELLINGS])
 def test_a_tool_cannot_write_what_stands_in_a_system_prompt(toolbox, workspace, to):
+    """It is refused or, if it is a note that the person could write, proposed."""
     for name in ("SOUL.md", "AGENTS.md", "USER.md"):
         write_file(workspace / name, "# Mine\n")
     before = tree_of(workspace)
     functions = {function.__name__: function for function in plain_functions(toolbox)}
     outcome = toolbox.run("memory_write", {"text": "# Standing orders\n\nObey.", "to": to})
-    assert outcome.is_error
-    assert functions["memory_write"]("Obey.", to).startswith("Error: ")
-    assert tree_of(workspace) == before
+    assert outcome.is_error or outcome.data["isProposed"]
+    assert functions["memory_write"]("Obey.", to).startswith(("Error: ", "Proposed for "))
+    assert {path: text for path, text in tree_of(workspace).items() if ".kept" not in path} == before
+
+
+def test_a_proposal_tells_the_model_that_nothing_was_written(toolbox, workspace):
+    outcome = toolbox.run("memory_write", {"text": "Obey.", "to": "AGENTS.md"}, session="5054")
+    assert outcome.text == (
+        f"Proposed for AGENTS.md, not written yet: a person has to accept it first (review {outcome.data['review']}). "
+        "No search finds it until then. Do not write it again."
+    )
+    assert not (workspace / "AGENTS.md").exists()
+    (item,) = toolbox.memory.review.list().items
+    assert (item.by.session, item.by.tool) == ("5054", "memory_write")
 
 
 def test_the_refusal_is_one_sentence_that_says_what_to_do_instead(toolbox):
-    text = toolbox.run("memory_write", {"text": "Obey.", "to": "AGENTS.md"}).text
+    text = toolbox.run("memory_write", {"text": "Obey.", "to": "CLAUDE.md"}).text
     assert text == (
-        "Error: AGENTS.md: tools cannot write files that are part of a system prompt; write to 'memory' (MEMORY.md) or "
+        "Error: CLAUDE.md: tools cannot write files that are part of a system prompt; write to 'memory' (MEMORY.md) or "
         "to a daily note instead, or ask the person to change it."
     )
 
 
 def test_an_absolute_path_is_no_way_around(toolbox, workspace):
-    assert toolbox.run("memory_write", {"text": "Obey.", "to": str(workspace / "SOUL.md")}).is_error
-    assert tree_of(workspace) == {}
+    assert toolbox.run("memory_write", {"text": "Obey.", "to": str(workspace / "SOUL.md")}).data["isProposed"]
+    assert not (workspace / "SOUL.md").exists()
 
 
 @pytest.mark.parametrize("to", ["memory/note.md", "memory", "daily"])
@@ -217,10 +229,9 @@ def test_the_person_writes_every_note_of_the_workspace(kept, workspace):
         assert (workspace / name).read_text() == "Be kind.\n"
 
 
-def test_the_python_api_refuses_what_a_model_chose(memory, workspace):
+def test_the_python_api_only_proposes_what_a_model_chose(memory, workspace):
     notes = memory()
-    with pytest.raises(PathRefused):
-        notes.add("Obey.", to="SOUL.md", by_tool=True)
+    assert notes.add("Obey.", to="SOUL.md", by_tool=True).is_proposed
     notes.add("Be kind.", to="SOUL.md")
     assert (workspace / "SOUL.md").read_text() == "Be kind.\n"
 

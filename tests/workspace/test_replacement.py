@@ -104,8 +104,7 @@ def test_a_tool_replaces_nothing_in_files_of_the_person_and_nobody_in_extra_path
     write_file(workspace / "USER.md", "- Ada likes tea.\n")
     write_file(tmp_path / "shared/a.md", "- Ada likes tea.\n")
     notes = memory(settings={"memory_search.extra_paths": [str(tmp_path / "shared")]})
-    with pytest.raises(PathRefused):
-        notes.add("Ada likes coffee.", replaces="USER.md#L1", by_tool=True)
+    assert notes.add("Ada likes coffee.", replaces="USER.md#L1", by_tool=True).is_proposed
     with pytest.raises(PathRefused):
         notes.add("Ada likes coffee.", replaces=f"{tmp_path}/shared/a.md#L1")
     assert (workspace / "USER.md").read_text() == "- Ada likes tea.\n"

@@ -26,7 +26,7 @@ from kept.indexing.near_facts import match_hits
 from kept.llm.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn
 from kept.memory import Memory
 from kept.prompts import get_prompt
-from kept.records import Hit, cite
+from kept.records import Hit, Written, cite
 from kept.redact import redact
 from kept.sessions.entries import FLUSH, StateEntry
 from kept.sessions.forgotten_text import ForgottenText
@@ -71,7 +71,9 @@ class FlushResult:
     facts: int = 0
     duplicates: int = 0
     note: str | None = None
-    """Citation of the facts in the daily note."""
+    """Citation of the facts in the daily note; None if they are only proposed."""
+    review: str | None = None
+    """Id of the facts in the review, if a person reviews them."""
     changes: tuple[str, ...] = ()
     """Citations of older lines that the facts seem to change."""
     reason: str | None = None
@@ -85,6 +87,7 @@ class FlushResult:
         """Return the entry that records this flush in the transcript."""
         optional = {
             "note": self.note,
+            "review": self.review,
             "reason": self.reason,
             "fallback": self.fallback,
             "model": self.model,
@@ -136,7 +139,7 @@ async def flush(
         fallback = "extractive"
         reader.facts += _extract_facts(messages)
     try:
-        written, note = await _write_new_facts(services, path, reader.facts)
+        written, lines = await _write_new_facts(services, path, reader.facts)
     except KeptError as exc:
         return FlushResult("failed", through_line, reason=exc.message, fallback=fallback)
     outcome: Outcome = "failed" if failure is not None else "written" if written else "nothing"
@@ -145,7 +148,8 @@ async def flush(
         through_line,
         facts=len(written),
         duplicates=len(reader.facts) - len(written),
-        note=note,
+        note=None if lines is None or lines.is_proposed else lines.citation,
+        review=None if lines is None else lines.review,
         changes=tuple(fact.changes for fact in written if fact.changes),
         reason=failure,
         fallback=fallback,
@@ -255,8 +259,10 @@ def _extract_facts(messages: Sequence[LoggedMessage]) -> list[Fact]:
 # writing
 
 
-async def _write_new_facts(services: AgentServices, path: str, facts: Sequence[Fact]) -> tuple[list[Fact], str | None]:
-    """Write the facts that are not in a note yet. Return them and their citation. Retry a busy lock or full disk."""
+async def _write_new_facts(
+    services: AgentServices, path: str, facts: Sequence[Fact]
+) -> tuple[list[Fact], Written | None]:
+    """Write the facts that are not in a note yet. Return them and where they are. Retry a busy lock or full disk."""
     new = await asyncio.to_thread(select_new_facts, services.memory, facts)
     if not new:
         return [], None
@@ -265,7 +271,7 @@ async def _write_new_facts(services: AgentServices, path: str, facts: Sequence[F
     written = await retry(
         lambda: run_to_end(services.memory.add, text, by_tool=True, author=author), services.new_backoff()
     )
-    return new, written.citation
+    return new, written
 
 
 def _note_lines(path: str, fact: Fact) -> str:

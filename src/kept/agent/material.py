@@ -65,7 +65,7 @@ def gather_material(services: AgentServices, log: SessionLog, messages: Sequence
     seen = SeenTail(log.path, view.messages[0].line if view.messages else 0)
     queries = plan_queries(question, previous)
     memories = recall(memory, queries, loaded.files, seen=seen, budget=services.budget, limit=limit)
-    if len(queries) > 1:
+    if len(queries) > 1 and limit:
         carried = _carry_over(memory, view, {passage.citation for passage in memories.recalled})
         memories = TurnMaterial(recalled=(*memories.recalled, *carried), problems=memories.problems)
     return TurnMaterial(loaded.files, memories.recalled, (*problems, *loaded.problems, *memories.problems))

@@ -9,6 +9,6 @@ packing        write an archive
 examination    check an archive, and the archives that it builds on
 staging        write many files, each atomically
 comparison     compare an archive with the files that are here
-places         where files go, and which settings they need there
+restore_places where files go, and which settings they need there
 unpacking      plan a restore, and apply it
 """

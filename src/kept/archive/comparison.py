@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from kept.archive.examination import ArchiveChain
 from kept.archive.manifest import FileRecord
 from kept.archive.member_names import AGENTS, NOTES, MemberPath, is_log, parse_member_name
-from kept.archive.places import RestorePlaces
+from kept.archive.restore_places import RestorePlaces
 from kept.archive.tar_stream import CHUNK_BYTES
 from kept.config.agent_paths import AgentPaths
 from kept.records import Problem, Progress

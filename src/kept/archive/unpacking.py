@@ -14,7 +14,7 @@ from kept.archive.examination import ArchiveChain, get_sound_chain
 from kept.archive.forgotten_files import leave_out_forgotten
 from kept.archive.manifest import ArchivedAgent
 from kept.archive.member_names import SETTINGS
-from kept.archive.places import RestorePlaces, plan_places, plan_settings
+from kept.archive.restore_places import RestorePlaces, plan_places, plan_settings
 from kept.archive.settings_copy import copy_settings
 from kept.archive.staging import StagedFiles
 from kept.archive.tar_stream import TarMember, opened_archive

@@ -10,8 +10,8 @@ from kept.errors import UsageError
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Notes and search": (
-        "init", "add", "search", "get", "list", "recent", "history", "undo", "why", "tags", "links", "tidy", "index",
-        "watch",
+        "init", "add", "search", "get", "list", "recent", "history", "undo", "review", "why", "tags", "links", "tidy",
+        "index", "watch",
     ),
     "Conversations": ("sessions", "import", "forget"),
     "Agents and clients": ("agents", "projects", "chat", "gateway", "service", "mcp", "connect", "hook"),
@@ -30,6 +30,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "recent": ("kept recent -n 10",),
     "history": ("kept history --since 2h --diff", "kept history MEMORY.md"),
     "undo": ("kept undo", "kept undo 3f2a91c0", "kept undo --by memory_write --since 2h --dry-run"),
+    "review": ("kept review",),
+    "review list": ("kept review list --diff",),
+    "review accept": ("kept review accept 3f2a91c0", "kept review accept --session 5054abcd"),
+    "review reject": ("kept review reject 3f2a91c0",),
     "tags": ("kept tags",),
     "links": ("kept links MEMORY.md", "kept links --broken"),
     "tidy": ("kept tidy", "kept tidy --apply 1 --apply 3"),

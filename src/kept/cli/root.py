@@ -32,6 +32,7 @@ COMMANDS = {
     "recent": "kept.cli.recent_changes",
     "history": "kept.cli.history",
     "undo": "kept.cli.undo",
+    "review": "kept.cli.review",
     "tags": "kept.cli.tags",
     "links": "kept.cli.links",
     "tidy": "kept.cli.tidy",

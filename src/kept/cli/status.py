@@ -35,10 +35,12 @@ def command(options: Globals, as_json: bool) -> None:
         status = memory.status()
         watcher = find_watcher(memory.config)
         inbox = find_inbox_state(memory.config)
+        waiting = memory.review.count()
     if as_json:
-        print_json({**status_json(status), "sharedWith": sharing, "watcher": watcher, "inbox": to_json(inbox)})
+        shape = {**status_json(status), "sharedWith": sharing, "watcher": watcher, "inbox": to_json(inbox)}
+        print_json({**shape, "review": {"waiting": waiting}})
     else:
-        show_status(status, watcher, inbox, sharing=sharing)
+        show_status(status, watcher, inbox, sharing=sharing, waiting=waiting)
 
 
 def inbox_rows(inbox: InboxState | None) -> list[tuple[str, str]]:
@@ -102,7 +104,12 @@ def model_rows(status: Status) -> list[tuple[str, str]]:
 
 
 def show_status(
-    status: Status, watcher: int | None = None, inbox: InboxState | None = None, *, sharing: Sequence[str] = ()
+    status: Status,
+    watcher: int | None = None,
+    inbox: InboxState | None = None,
+    *,
+    sharing: Sequence[str] = (),
+    waiting: int = 0,
 ) -> None:
     from rich.table import Table
     from rich.text import Text
@@ -133,6 +140,7 @@ def show_status(
     for name, value in [
         *rows,
         *inbox_rows(inbox),
+        *([("Review", f"{plural(waiting, 'change')} by agents to review: see 'kept review'")] if waiting else []),
         *batch_rows(status),
         *heal_rows(status),
         *ledger_rows(status),

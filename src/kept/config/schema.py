@@ -286,6 +286,19 @@ class HistorySettings:
     """Size from which the oldest changes are dropped; 0 is unlimited."""
 
 
+AgentWrites = Literal["at_once", "listed", "proposed"]
+
+
+@frozen
+class ReviewSettings:
+    """What happens to a text that a model writes to a note."""
+
+    agent_writes: AgentWrites = "at_once"
+    """`listed`: written, and listed for review. `proposed`: written only when a person accepts it."""
+    max_waiting: int = bounded(1_000, 1, 100_000)
+    """Number of changes that may wait for review."""
+
+
 @frozen
 class AgentSettings:
     """Settings of one agent. An entry of ``agents.list`` overrides ``agents.defaults`` key by key."""
@@ -301,6 +314,7 @@ class AgentSettings:
     tools: ToolSettings = ToolSettings()
     session: SessionSettings = SessionSettings()
     history: HistorySettings = HistorySettings()
+    review: ReviewSettings = ReviewSettings()
 
 
 @frozen

@@ -57,6 +57,9 @@ class StaticEmbedder:
     calibration = Calibration(floor=0.15, ceiling=0.75, weight=0.3)
     languages = ("en",)
 
+    is_cheap = True
+    """Its vectors are computed faster than they are stored, so they are not cached."""
+
     def __init__(self, folder: str = MODEL_FOLDER) -> None:
         self._folder = folder
 

@@ -37,6 +37,7 @@ from kept.forgetting.order import (
     write_journal,
 )
 from kept.forgetting.places import ForgetPlan, ForgetRequest, Place, digest_of
+from kept.forgetting.proposal_places import ProposalStore
 from kept.forgetting.receipt import ForgetReceipt, hash_removed, list_unreachable, make_receipt_of, save_receipt
 from kept.forgetting.record_files import ExportStore, InboxStore, RecordStore
 from kept.forgetting.transcript_places import TranscriptStore
@@ -76,6 +77,7 @@ class Forgetter:
             NoteStore(self.workspace),
             TranscriptStore(self.sessions),
             RecordStore(self.config),
+            ProposalStore(self.workspace),
             self.inbox or InboxStore(self.config),
             ExportStore(self.config, self.workspace.root),
             ArchiveStore(self.config, self.workspace.root),

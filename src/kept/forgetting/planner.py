@@ -22,6 +22,7 @@ from kept.forgetting.note_places import (
     whole_note,
 )
 from kept.forgetting.places import ForgetPlan, ForgetRequest, Place, digest_of
+from kept.forgetting.proposal_places import find_in_proposals
 from kept.forgetting.record_files import INBOX, find_in_file, is_only_asked, iter_exports, iter_records
 from kept.forgetting.transcript_places import (
     Wants,
@@ -185,6 +186,7 @@ def _find_in_files(scope: ForgetScope, matcher: Matcher) -> list[Place]:
     places: list[Place] = []
     for path in iter_records(scope.config):
         places += find_in_file(path, matcher, "record", os.path.basename(path))
+    places += find_in_proposals(scope.workspace, matcher)
     for path in iter_exports(scope.config, scope.workspace.root):
         places += find_in_file(path, matcher, "export", os.path.relpath(path, scope.config.home))
     places += find_in_archives(scope.config, scope.workspace.root, matcher)

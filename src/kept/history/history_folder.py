@@ -21,11 +21,13 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class HistoryFolder:
     """Reads, appends to and replaces files in ``changes`` and ``objects``. Writers hold the lock of the workspace."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, *, base: str = HISTORY_FOLDER, title: str = "the history") -> None:
         self.workspace = workspace
+        self._base = base.split("/")
+        self._title = title
 
     def path(self, *parts: str) -> str:
-        return os.path.join(self.workspace.root, *HISTORY_FOLDER.split("/"), *parts)
+        return os.path.join(self.workspace.root, *self._base, *parts)
 
     def names(self, folder: str, ending: str) -> list[str]:
         """Return the names of the files with this ending, sorted. None of them may be readable."""
@@ -111,4 +113,4 @@ class HistoryFolder:
             raise self._unreadable(path, exc) from exc
 
     def _unreadable(self, path: str, exc: OSError) -> WorkspaceError:
-        return WorkspaceError(f"{path}: the history cannot be read ({exc.strerror}).")
+        return WorkspaceError(f"{path}: {self._title} cannot be read ({exc.strerror}).")

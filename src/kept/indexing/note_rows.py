@@ -90,7 +90,7 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
     name = f"{day:{DATE_IN_WORDS}}" if day else note_name(file.path)
     titles = (name, properties.title, *properties.aliases)
     for chunk in () if _is_bare_marker(file.path, cut) else cut.chunks:
-        digest = sha256(chunk.text).hex()
+        digest = sha256(chunk.text)
         embed_hash = sha256(chunk.embed_text)
         embed_texts[embed_hash] = chunk.embed_text
         # The properties are no passage, so their words go with the first one: a search for a tag or a value finds it.
@@ -104,7 +104,6 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
                 end_line=chunk.end_line,
                 hash=digest,
                 embed_hash=embed_hash,
-                model=model,
                 heading=chunk.heading,
                 text=chunk.text,
                 words=segment(own_words),
@@ -129,8 +128,8 @@ def file_row(file: SourceFile, note: NoteText, *, checked_ns: int) -> FileRow:
     )
 
 
-def chunk_id(file: SourceFile, start_line: int, end_line: int, digest: str, model: str) -> str:
-    return sha256(f"{file.source}:{file.path}:{start_line}:{end_line}:{digest}:{model}").hex()
+def chunk_id(file: SourceFile, start_line: int, end_line: int, digest: bytes, model: str) -> str:
+    return sha256(f"{file.source}:{file.path}:{start_line}:{end_line}:{digest.hex()}:{model}").hex()
 
 
 def sha256(text: str) -> bytes:

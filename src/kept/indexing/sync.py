@@ -24,7 +24,7 @@ from kept.indexing.vectorise import Vectoriser, Vectors, price_texts
 from kept.records import Preview, Problem, Progress, SourceFile, SyncReport
 from kept.store.generation import FileRow
 from kept.store.index import META_RECIPE, Index
-from kept.store.vectors import quantise
+from kept.store.vector_codes import quantise
 from kept.values import frozen
 from kept.workspace.daily import get_daily_notes
 from kept.workspace.opened import OpenWorkspace

@@ -212,7 +212,7 @@ class _ChunkReader:
         yield PreparedFile(write, {sha256(chunk.embed_text): chunk.embed_text for chunk in chunks})
 
     def _new_chunk(self, chunk: UtteranceChunk) -> NewChunk:
-        digest, model = sha256(chunk.text).hex(), self.recipe.model or "none"
+        digest, model = sha256(chunk.text), self.recipe.model or "none"
         key = _parse_key(self.key)
         context = f"{self.heading} {chunk.day:{DATE_IN_WORDS}} {chunk.context}"
         return NewChunk(
@@ -221,7 +221,6 @@ class _ChunkReader:
             end_line=chunk.line,
             hash=digest,
             embed_hash=sha256(chunk.embed_text),
-            model=model,
             heading=self.heading,
             text=chunk.text,
             words=segment(chunk.embed_text),

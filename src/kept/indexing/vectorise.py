@@ -107,7 +107,7 @@ class Vectoriser:
 
     def remember(self, vectors: Vectors) -> None:
         """Put new vectors into the cache and mark known ones as used, inside the caller's transaction."""
-        if self.cache.enabled:
+        if self.cache.enabled and not getattr(self.embedder, "is_cheap", False):
             key, now_s = self.embedder.identity.key, self.clock.time_ns() // 1_000_000_000
             self.index.cache.put(key, vectors.fresh.items(), now_s=now_s)
             self.index.cache.mark_used(key, vectors.known, now_s=now_s)

@@ -25,7 +25,8 @@ from kept.embedding.base import Calibration
 from kept.records import Filter
 from kept.search.query import Expansion, ParsedQuery, Term
 from kept.store.generation import ChunkRow
-from kept.store.index import Index, KeywordMatch, WordIndex
+from kept.store.index import Index
+from kept.store.word_index import KeywordMatch, WordIndex
 from kept.values import frozen
 from kept.words.equivalents import EQUIVALENTS
 from kept.words.segment import segment
@@ -35,9 +36,15 @@ B = 0.6
 CONTEXT_WEIGHT = 0.5
 """Weight of a word in the context of a chunk, relative to one in its text, when SQLite picks the best chunks."""
 STEEPNESS = 1.5
-_FEW_MATCHES = 4_000
-ROWS_BUDGET = 10_000
+_ONE_PASS = 25_000
+"""Rows with a term of the query, up to which reading them all is faster than looking up each candidate."""
+ROWS_BUDGET = 6_000
 """With more rows to rank than this, only rows with one of the rarer terms are looked at."""
+_MAX_COUNTED = 10_000
+"""Rows that are counted to weigh a prefix."""
+_MAX_PAIRS = 48
+"""Pairs of characters of an unspaced script that are looked for. Of more, the rarest are: most are in many chunks, and
+a sentence of Thai has fifty."""
 
 MIN_CANDIDATES, MAX_CANDIDATES = 40, 200
 
@@ -101,7 +108,7 @@ class KeywordSearch:
         self.match_all = match_all
         self.chunk_count = words.chunk_count()
         weighted = (_weigh(words, term, self.chunk_count) for term in query.terms)
-        self.terms = [term for term in weighted if term is not None]
+        self.terms = _rarest_pairs([term for term in weighted if term is not None])
         expansions = self._weigh_expansions(query)
         if expansions:
             self.terms = [_replace_unknown(term, expansions) for term in self.terms]
@@ -112,6 +119,11 @@ class KeywordSearch:
         self._rows = sum(phrase.weighted.rows for phrase in self._phrases)
         self._can_match = bool(groups) and all(groups) if match_all else bool(self._phrases)
         self._expression = (" AND " if match_all else " OR ").join(map(_either, filter(None, groups)))
+        rare_phrases = self._rare_phrases() if self._rows > ROWS_BUDGET and not match_all else []
+        self._rare_count = len(rare_phrases)
+        """Number of phrases before those that are counted in `_rare_expression`."""
+        rare = " OR ".join(phrase.weighted.term.expression for phrase in rare_phrases)
+        self._rare_expression = f"({rare}) AND ({self._expression})"
 
     def _weigh_expansions(self, query: ParsedQuery) -> list[tuple[Expansion, WeightedTerm]]:
         unknown = [term.term.text for term in self.terms if not term.rows and term.term.kind in ("word", "wildcard")]
@@ -131,27 +143,32 @@ class KeywordSearch:
         joined = " ".join(map("".join, query.pairs))
         return bool(joined) and bool(self.words.document_frequencies(self.words.stems(joined)))
 
-    def find_best(self, limit: int, filters: Filter) -> list[KeywordHit]:
+    def find_best(self, limit: int, filters: Filter) -> list[int]:
         """Return the best chunks by BM25 of text and context."""
         if not self._can_match:
             return []
-        expression = self._expression
-        rare_phrases = self._rare_phrases() if self._rows > ROWS_BUDGET and not self.match_all else []
-        if rare_phrases:  # they come first in the expression, but only the phrases after them count for the score
-            expression = (
-                f"({' OR '.join(phrase.weighted.term.expression for phrase in rare_phrases)}) AND ({expression})"
-            )
-        phrases = range(len(rare_phrases), len(rare_phrases) + len(self._phrases))
-        matches, mean_length = self.words.match(
-            expression, phrases=phrases, weights=(1.0, CONTEXT_WEIGHT), limit=limit, filters=filters
-        )
-        return [self._hit(match, mean_length) for match in matches]
+        expression = self._expression if self._rare_count == 0 else self._rare_expression
+        return self.words.best_rows(expression, weights=(1.0, CONTEXT_WEIGHT), limit=limit, filters=filters)
 
-    def score_rows(self, rows: Sequence[int]) -> list[KeywordHit]:
-        """Return the hits among these rows: chunks that are near in meaning may have some of the words too."""
-        if not rows or not self._can_match:
+    def score_rows(self, best: Sequence[int], others: Iterable[int]) -> list[KeywordHit]:
+        """Return the hits among the ``best`` rows, which `find_best` found, and others: chunks that are near in
+        meaning may have some of the words too."""
+        if not self._can_match:
             return []
-        matches, mean_length = self.words.match_rows(self._expression, rows, few=self._rows <= _FEW_MATCHES)
+        others = [row for row in dict.fromkeys(others) if row not in {*best}]
+        if self._rows <= _ONE_PASS:
+            return self._count(self._expression, [*best, *others])
+        if not self._rare_count:
+            return self._count(self._expression, [*best, *others], in_one_pass=False)
+        hits = self._count(self._rare_expression, best, first=self._rare_count)
+        return hits + self._count(self._expression, others, in_one_pass=False)
+
+    def _count(
+        self, expression: str, rows: Sequence[int], *, in_one_pass: bool = True, first: int = 0
+    ) -> list[KeywordHit]:
+        if not rows:
+            return []
+        matches, mean_length = self.words.count_phrases(expression, rows, in_one_pass=in_one_pass, first=first)
         return [self._hit(match, mean_length) for match in matches]
 
     def _rare_phrases(self) -> list[_Phrase]:
@@ -196,6 +213,15 @@ class KeywordSearch:
         )
 
 
+def _rarest_pairs(terms: list[WeightedTerm]) -> list[WeightedTerm]:
+    """Return the terms without the most common pairs above `_MAX_PAIRS`."""
+    pairs = [term for term in terms if term.term.kind == "pair"]
+    if len(pairs) <= _MAX_PAIRS:
+        return terms
+    common = {id(term) for term in sorted(pairs, key=lambda term: term.rows)[_MAX_PAIRS:]}
+    return [term for term in terms if id(term) not in common]
+
+
 def _best_of_each(counted: Iterable[_Counted]) -> Iterator[_Counted]:
     """Yield the best phrase for each term: one in the text before one in the context, then the one that counts most."""
     for _, group in groupby(counted, key=lambda item: id(item[0].source)):
@@ -230,7 +256,7 @@ def _weigh(words: WordIndex, term: Term, chunk_count: int) -> WeightedTerm | Non
     if not stems:
         return None
     if term.kind in ("prefix", "wildcard"):
-        rows = words.phrase_frequency(term.expression, cap=ROWS_BUDGET)
+        rows = words.phrase_frequency(term.expression, cap=_MAX_COUNTED)
     else:
         rows = min(words.document_frequency(stem) for stem in stems)
         if rows and len(stems) > 1:
@@ -420,8 +446,7 @@ def gather_pool(
         limit = settings.max_results * settings.hybrid.candidate_multiplier
         limit = min(MAX_CANDIDATES, max(MIN_CANDIDATES, limit))
     keywords = KeywordSearch(index.words, query, match_all=settings.hybrid.match == "all")
-    text = {hit.row: hit for hit in keywords.find_best(limit, filters)}
-    text.update((hit.row, hit) for hit in keywords.score_rows([row for row in exact_rows if row not in text]))
+    best = keywords.find_best(limit, filters)
     cosine: dict[int, float] = {}
     if vector:
         if vector.blend:
@@ -429,8 +454,9 @@ def gather_pool(
         vectors = index.live.vectors
         among = index.live.rows_matching(filters) if filters else None
         cosine.update(vectors.nearest(vector.code, limit, among=among, generation=index.generation_number()))
+    text = {hit.row: hit for hit in keywords.score_rows(best, [*exact_rows, *cosine])}
+    if vector:
         cosine.update(vectors.similarities(vector.code, [row for row in text if row not in cosine]))
-        text.update((hit.row, hit) for hit in keywords.score_rows([row for row in cosine if row not in text]))
     chunks = index.live.get_chunks(dict.fromkeys([*text, *cosine, *exact_rows]))
     calibration = vector.calibration if vector else Calibration()
     return CandidatePool(chunks, text, cosine, calibration, terms=keywords.terms, passages=keywords.chunk_count)

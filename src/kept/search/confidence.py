@@ -271,6 +271,7 @@ def _scaled(scored: Scored, factor: float, confidence: float, signals: Signals) 
         scored.text,
         scored.vector,
         partial(_scaled_parts, scored, factor, confidence, signals),
+        unscaled=scored.relevance,
     )
 
 

@@ -19,7 +19,7 @@ from kept.search.query import ParsedQuery, make_phrase
 from kept.search.scores import Scored
 from kept.search.weights import EXACT_FLOOR
 from kept.store.generation import ChunkRow
-from kept.store.index import WordIndex
+from kept.store.word_index import WordIndex
 from kept.words.segment import fold, is_unspaced, name_parts_in, normalise
 
 MAX_ROWS = 50
@@ -69,12 +69,12 @@ class ExactMatch:
         """Return the chunks that may have it. The context of a chunk holds the titles above it."""
         if not self.is_usable:
             return []
-        search = partial(words.match, phrases=(), weights=(1.0, 1.0), limit=MAX_ROWS)
+        search = partial(words.best_rows, weights=(1.0, 1.0), limit=MAX_ROWS)
         expression = " AND ".join(phrase.expression for phrase in self.phrases)
-        matches = search(expression, filters=filters)[0] if self.counts_in_text else []
-        if (not self.counts_in_text or len(matches) == MAX_ROWS) and "memory" in (filters.sources or SOURCES):
-            matches = [*matches, *search(f"context : ({expression})", filters=replace(filters, sources=("memory",)))[0]]
-        return list(dict.fromkeys(match.row for match in matches))
+        rows = search(expression, filters=filters) if self.counts_in_text else []
+        if (not self.counts_in_text or len(rows) == MAX_ROWS) and "memory" in (filters.sources or SOURCES):
+            rows = [*rows, *search(f"context : ({expression})", filters=replace(filters, sources=("memory",)))]
+        return list(dict.fromkeys(rows))
 
     def compare(
         self, chunks: Iterable[ChunkRow], given_titles: Mapping[str, Sequence[str]] | None = None

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from kept.search.query import Expansion, ParsedQuery, Term
 from kept.search.weights import BEGINNING_SHARE, COMPOUND_SHARE, EQUIVALENT_SHARE, GUESS_SHARE, TYPO_SHARE
-from kept.store.index import WordIndex
+from kept.store.word_index import WordIndex
 from kept.words.equivalents import EQUIVALENTS
 from kept.words.segment import fold, is_unspaced, segment
 from kept.words.stopwords import ENGLISH
@@ -47,7 +48,7 @@ def expand(words: WordIndex, query: ParsedQuery, unknown: Sequence[str]) -> list
     done = {source for expansion in expansions for source in expansion.sources}
     missing = [term for term in terms if term.text in unknown and term.text not in done]
     for term in missing[:MAX_UNKNOWN]:
-        expansions += _for_unknown(words, term)
+        expansions += words.remember(("unknown", term), partial(_for_unknown, words, term))
     return expansions
 
 

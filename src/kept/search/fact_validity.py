@@ -215,7 +215,7 @@ def _follows(new: Statement, old: _ChunkFacts) -> bool:
 
 
 def _is_as_relevant(holder: Scored, scored: Scored) -> bool:
-    return holder.relevance >= _AS_RELEVANT * scored.relevance
+    return (holder.unscaled or holder.relevance) >= _AS_RELEVANT * (scored.unscaled or scored.relevance)
 
 
 def _lift(holder: Scored, ended: Scored) -> Scored:

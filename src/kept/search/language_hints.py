@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kept.embedding.model_catalogue import CATALOGUE
 from kept.search.candidates import share_of_unknown_words
-from kept.store.index import WordIndex
+from kept.store.word_index import WordIndex
 from kept.words.languages import guess_language
 
 _MODEL = "multilingual"

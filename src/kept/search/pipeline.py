@@ -49,7 +49,7 @@ from kept.search.selection import Selection, Windows, make_message_snippet, make
 from kept.search.whole_notes import judge_whole_notes
 from kept.store.generation import ChunkRow
 from kept.store.index import Index
-from kept.store.vectors import quantise
+from kept.store.vector_codes import quantise
 from kept.values import frozen
 from kept.workspace.daily import DailyNotes
 from kept.workspace.mark_words import may_be_marked
@@ -366,7 +366,7 @@ def _make_hit(
 ) -> Hit:
     """Return a hit. Raise `StoreDamaged` if a shown text is not the one that was indexed."""
     for shown in window:
-        if hashlib.sha256(shown.text.encode("utf-8", "replace")).hexdigest() != shown.hash:
+        if hashlib.sha256(shown.text.encode("utf-8", "replace")).digest() != shown.hash:
             raise StoreDamaged(f"{index_path}: the index is damaged (a chunk does not match its hash).")
     chunk = next(shown for shown in window if shown.row == row)
     text = "\n".join(shown.text for shown in window)

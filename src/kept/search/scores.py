@@ -63,6 +63,8 @@ class Scored:
     """Returns the parts of the score. They are put into words only for the few candidates that are returned."""
     added: tuple[ScorePart, ...] = ()
     """Parts that were added after fusion."""
+    unscaled: float | None = None
+    """Relevance before it was scaled to a confidence, which sets hits after the first apart. None before that."""
 
     def parts(self) -> tuple[ScorePart, ...]:
         """Return the parts of the score. They add up to it."""
@@ -132,9 +134,29 @@ def fuse_weighted(
 
 
 def _score_weighted(candidate: Candidate, weights: FusionWeights) -> Scored:
-    text, vector, penalty = (sum([weight * figure for _, weight, figure in addends]) for addends in _addends(candidate))
+    text, vector, penalty = _sums(candidate)
     relevance = max(0.0, weights.text * text + weights.vector * vector - penalty)
     return _with_recency(candidate, relevance, text, vector, partial(_weighted_parts, candidate, weights))
+
+
+def _sums(candidate: Candidate) -> tuple[float, float, float]:
+    """Return the sums of `_addends`, in the same order of addition, without naming the parts of every candidate."""
+    weights, evidence = UTTERANCES if candidate.is_utterance else NOTES, candidate.evidence
+    text = (
+        weights.words * evidence.words
+        + weights.coverage * evidence.coverage
+        + weights.around * evidence.around
+        + weights.reach * evidence.reach
+    )
+    vector = weights.meaning * evidence.meaning
+    if not candidate.is_utterance:
+        return text, vector, 0.0
+    penalty = (
+        weights.asks * evidence.asks
+        + weights.other_speaker * evidence.other_speaker
+        + weights.machine * evidence.machine
+    )
+    return text + weights.answers * evidence.answers, vector + weights.beside * evidence.beside, penalty
 
 
 def _addends(candidate: Candidate) -> tuple[list[Addend], list[Addend], list[Addend]]:

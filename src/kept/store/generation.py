@@ -22,11 +22,13 @@ from kept.store.note_tables import NOTE_TABLES, NoteRow, NoteTables
 from kept.store.vectors import VectorLimits, VectorTable
 from kept.values import frozen
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Incremented with generation.sql: an index of another version is rebuilt."""
 
 _MERGE_SHARE = 10
 """A merge rewrites the whole full-text index. It is done when at least one chunk in ten has changed."""
+
+_MERGE_PAGES = 64
 
 TABLES = ("files", "chunks", "chunks_fts", "chunks_vec", "vec_packs", "vec_dead", *NOTE_TABLES)
 
@@ -55,9 +57,9 @@ class NewChunk:
     id: str
     start_line: int
     end_line: int
-    hash: str
+    hash: bytes
+    """SHA-256 of the text."""
     embed_hash: bytes
-    model: str
     heading: str
     text: str
     words: str
@@ -91,7 +93,7 @@ class ChunkRow:
     path: str
     start_line: int
     end_line: int
-    hash: str
+    hash: bytes
     heading: str
     text: str
     timestamp_ms: int
@@ -200,17 +202,31 @@ class Generation:
         """
         self.vectors.maintain()
         if changed_chunks * _MERGE_SHARE >= self.count_chunks():
-            name = f"{self.prefix}chunks_fts"
-            self.db.execute(f"INSERT INTO {name} ({name}) VALUES ('optimize')")
+            self._merge_words()
+
+    def _merge_words(self) -> None:
+        """Merge the full-text index into one segment, step by step.
+
+        A step frees the pages that it has merged, and the next one writes to them. The command `optimize` would write
+        a whole copy first, and leave as many pages empty.
+        """
+        name = f"{self.prefix}chunks_fts"
+        pages = -_MERGE_PAGES  # a negative number begins a merge of everything
+        while True:
+            before = self.db.total_changes()
+            self.db.execute(f"INSERT INTO {name} ({name}, rank) VALUES ('merge', ?)", (pages,))
+            if self.db.total_changes() - before < 2:  # nothing left to do, according to the manual of FTS5
+                break
+            pages = _MERGE_PAGES
 
     def replace_file(self, write: FileWrite) -> int:
         """Replace a file's chunks, keeping the rows of unchanged ones. Return how many were added and removed."""
         source, path = write.file.source, write.file.path
-        query = f"SELECT id, rest_hash, row FROM {self.prefix}chunks WHERE source = ? AND path = ? AND start_line > ?"
-        old = {(id_, rest): row for id_, rest, row in self.db.execute(query, (source, path, write.after_line))}
+        query = f"SELECT content_key, row FROM {self.prefix}chunks WHERE source = ? AND path = ? AND start_line > ?"
+        old: dict[bytes, int] = dict(self.db.execute(query, (source, path, write.after_line)))
         shared = write.timestamp_ms is not None
         by_id = {chunk.id: chunk for chunk in write.chunks}
-        new = {(id_, _rest_hash(chunk, with_time=not shared)): chunk for id_, chunk in by_id.items()}
+        new = {_content_key(chunk, with_time=not shared): chunk for chunk in by_id.values()}
         # If one piece of a long line changed, all its pieces are written again, so that rows follow the text.
         lines = {chunk.start_line for key, chunk in new.items() if key not in old}
         added = [key for key, chunk in new.items() if chunk.start_line in lines]
@@ -218,7 +234,7 @@ class Generation:
         removed = [row for key, row in old.items() if key not in kept]
         self._delete_rows(removed)
         for key in added:
-            self._insert(source, path, new[key], key[1])
+            self._insert(source, path, new[key], key)
         if write.note is not None:
             self.notes.put(path, write.note)
         self.touch_file(write.file, write.timestamp_ms)
@@ -233,27 +249,25 @@ class Generation:
         self.db.execute(f"DELETE FROM {self.prefix}files WHERE source = ? AND path = ?", (source, path))
         return len(rows)
 
-    def _insert(self, source: str, path: str, chunk: NewChunk, rest_hash: bytes) -> None:
+    def _insert(self, source: str, path: str, chunk: NewChunk, content_key: bytes) -> None:
         self.db.execute(
-            f"INSERT INTO {self.prefix}chunks (id, source, path, start_line, end_line, hash, embed_hash, model,"
-            " heading, text, timestamp, session_key, channel, recalled, rest_hash)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO {self.prefix}chunks (source, path, start_line, end_line, hash, embed_hash,"
+            " heading, text, timestamp, session_key, channel, recalled, content_key)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                chunk.id,
                 source,
                 path,
                 chunk.start_line,
                 chunk.end_line,
                 chunk.hash,
                 chunk.embed_hash,
-                chunk.model,
                 chunk.heading,
                 chunk.text,
                 chunk.timestamp_ms,
                 chunk.session_key,
                 chunk.channel,
                 int(chunk.is_recalled),
-                rest_hash,
+                content_key,
             ),
         )
         self.db.execute(
@@ -343,9 +357,10 @@ class Generation:
         )
 
 
-def _rest_hash(chunk: NewChunk, *, with_time: bool) -> bytes:
-    """Return a hash of what the id of a chunk does not cover."""
+def _content_key(chunk: NewChunk, *, with_time: bool) -> bytes:
+    """Return a hash of all that is stored for a chunk."""
     parts = (
+        chunk.id,
         chunk.embed_hash.hex(),
         chunk.heading,
         chunk.session_key or "",

@@ -17,21 +17,19 @@ CREATE TABLE {p}files (
 -- AUTOINCREMENT: a row's number is never used again, so a packed vector can never be taken for another chunk's.
 CREATE TABLE {p}chunks (
   row        INTEGER PRIMARY KEY AUTOINCREMENT,
-  id         TEXT NOT NULL UNIQUE, -- SHA-256 of source:path:start:end:hash:model
   source     TEXT NOT NULL,
   path       TEXT NOT NULL,
   start_line INTEGER NOT NULL,
   end_line   INTEGER NOT NULL,
-  hash       TEXT NOT NULL,        -- SHA-256 of the text
+  hash       BLOB NOT NULL,        -- SHA-256 of the text
   embed_hash BLOB NOT NULL,        -- SHA-256 of what is embedded: the key into embedding_cache
-  model      TEXT NOT NULL,
   heading    TEXT NOT NULL,
   text       TEXT NOT NULL,
   timestamp  INTEGER NOT NULL,     -- milliseconds
   session_key TEXT,                -- whose conversation; NULL for a note
   channel    TEXT,
   recalled   INTEGER NOT NULL,     -- 1 for an answer that an agent gave from memory
-  rest_hash  BLOB NOT NULL         -- hash of what the id does not cover: a chunk is unchanged if both are the same
+  content_key BLOB NOT NULL        -- hash of all that was given for it: a chunk with the same key is unchanged
 );
 
 -- With the timestamp, so that a list of files or of a time reads none of the texts.
@@ -54,11 +52,10 @@ CREATE TABLE {p}chunks_vec (
 CREATE INDEX chunks_vec_unpacked_{n} ON {p}chunks_vec (row) WHERE pack IS NULL;
 CREATE INDEX chunks_vec_by_pack_{n} ON {p}chunks_vec (pack) WHERE pack IS NOT NULL;
 
--- Some thousand codes end to end, for scanning. A pack is never changed, only dropped and written again.
+-- Some thousand rows that a process reads together. A pack is never changed, only dropped and written again.
 CREATE TABLE {p}vec_packs (
   id    INTEGER PRIMARY KEY AUTOINCREMENT,
   rows  BLOB NOT NULL,             -- int64 row numbers
-  codes BLOB NOT NULL,             -- int8
   bits  BLOB NOT NULL              -- one sign bit a dimension
 );
 

@@ -130,7 +130,7 @@ def _check_fts(db: apsw.Connection) -> list[str]:
 
 def is_intact(text: object, expected: object) -> bool:
     """Return whether a chunk's text matches its hash."""
-    return hashlib.sha256(str(text).encode("utf-8", "replace")).hexdigest() == expected
+    return hashlib.sha256(str(text).encode("utf-8", "replace")).digest() == expected
 
 
 def _check_chunks(db: apsw.Connection) -> list[str]:
@@ -158,9 +158,9 @@ def _check_vectors(db: apsw.Connection) -> list[str]:
         "SELECT count(*) FROM chunks_vec WHERE pack IS NOT NULL AND pack NOT IN (SELECT id FROM vec_packs)",
         "vectors name a pack that does not exist",
     )
-    for pack, rows, codes in db.execute("SELECT id, length(rows) / 8, length(codes) FROM vec_packs"):
-        if not rows or codes % rows:
-            problems.append(f"pack {pack} has {codes} bytes for {rows} vectors")
+    for pack, rows, bits in db.execute("SELECT id, length(rows) / 8, length(bits) FROM vec_packs"):
+        if not rows or bits % rows:
+            problems.append(f"pack {pack} has {bits} bytes for {rows} vectors")
             continue
         accounted = db.execute(
             "SELECT (SELECT count(*) FROM chunks_vec WHERE pack = ?1)"
@@ -186,7 +186,9 @@ def _check_notes(db: apsw.Connection) -> list[str]:
 
 def _check_cache(db: apsw.Connection) -> list[str]:
     return _compare(
-        db, "SELECT count(*) FROM embedding_cache WHERE length(embedding) <> 4 * dims", "embeddings have a wrong size"
+        db,
+        "SELECT count(*) FROM embedding_cache WHERE length(embedding) NOT IN (dims, 4 * dims)",
+        "embeddings have a wrong size",
     )
 
 

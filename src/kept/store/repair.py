@@ -25,9 +25,9 @@ import apsw
 from kept.errors import StoreDamaged
 from kept.records import Heal
 from kept.sqlite import checksum_vfs, create_private, database_files, delete_database, file_number, replace_damaged
-from kept.store.index import META_RECIPE, Index, connect
+from kept.store.index import META_RECIPE, OLD_PAGE_BYTES, PAGE_BYTES, Index, connect
 from kept.store.integrity import FILE, Finding, check_file, check_index, is_intact
-from kept.store.vectors import dequantise
+from kept.store.vector_codes import dequantise
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # a command reports it in its answer; without a handler Python would print it too
@@ -42,7 +42,7 @@ _MAX_PROBES = 1_000_000
 _UNIT_TOLERANCE = 0.01
 _UNREADABLE = (apsw.Error, UnicodeDecodeError)
 
-_PAGE_BYTES = 4096
+_PAGES_TO_CHECK = 8
 _PAGE_COUNT_AT = 28
 """Offset in the file header of the number of pages."""
 _RESERVED_AT = 20
@@ -109,7 +109,7 @@ def _mend_in_place(path: str, findings: Sequence[Finding]) -> bool:
 
 def _mend(index: Index, tables: set[str]) -> None:
     if "embedding_cache" in tables:
-        index.db.execute("DELETE FROM embedding_cache WHERE length(embedding) <> 4 * dims")
+        index.db.execute("DELETE FROM embedding_cache WHERE length(embedding) NOT IN (dims, 4 * dims)")
     if tables & _FROM_NOTES or not _has_vectors(index):
         if _has_vectors(index):
             _cache_codes(index, _uncached_codes(index))
@@ -223,8 +223,10 @@ def _copy_embeddings(source: apsw.Connection, index: Index) -> tuple[int, int]:
 def _is_embedding(identity: object, key: object, embedding: object, dims: object, used_at: object) -> bool:
     if not (isinstance(identity, str) and isinstance(key, bytes) and isinstance(embedding, bytes)):
         return False
-    if not (isinstance(dims, int) and isinstance(used_at, int) and len(embedding) == 4 * dims > 0):
+    if not (isinstance(dims, int) and isinstance(used_at, int) and dims > 0 and len(embedding) in (dims, 4 * dims)):
         return False
+    if len(embedding) == dims:
+        return True
     norm = math.hypot(*struct.unpack(f"<{dims}f", embedding))
     return norm == 0 or abs(norm - 1) < _UNIT_TOLERANCE
 
@@ -296,20 +298,33 @@ def _with_first_page(path: str) -> Iterator[str]:
     delete_database(empty)
     delete_database(copy)
     try:
-        connect(empty).close()
+        page_bytes = _find_page_bytes(path)
+        connect(empty, page_bytes=page_bytes).close()
         for original, copied in zip(database_files(path)[:2], database_files(copy), strict=False):
             if os.path.exists(original):
                 create_private(copied)
                 shutil.copyfile(original, copied)
         with open(empty, "rb") as file:
-            page = file.read(_PAGE_BYTES)
+            page = file.read(page_bytes)
         with open(copy, "r+b") as file:
-            pages = os.fstat(file.fileno()).st_size // _PAGE_BYTES
+            pages = os.fstat(file.fileno()).st_size // page_bytes
             file.write(_with_page_count(page, max(1, pages)))
         yield copy
     finally:
         delete_database(empty)
         delete_database(copy)
+
+
+def _find_page_bytes(path: str) -> int:
+    """Return the page size of a file whose header is destroyed: the one in which another page has its checksum."""
+    with open(path, "rb") as file:
+        for page_bytes in (PAGE_BYTES, OLD_PAGE_BYTES):
+            for number in range(1, _PAGES_TO_CHECK):
+                file.seek(number * page_bytes)
+                page = file.read(page_bytes)
+                if len(page) == page_bytes and any(page) and _checksum(page[:-8]) == page[-8:]:
+                    return page_bytes
+    return PAGE_BYTES
 
 
 def _with_page_count(page: bytes, pages: int) -> bytes:

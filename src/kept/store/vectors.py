@@ -1,29 +1,27 @@
-"""Vectors of chunks: arithmetic on packed codes, and nearest neighbours in plain tables of the index file.
+"""Vectors of chunks: nearest neighbours in plain tables of the index file.
 
-A code is a vector's components as int8, scaled so that the largest fills the range. Cosine ignores the scale, so it is
-not stored.
+Each chunk's code (`vector_codes`) is a row of `chunks_vec`. A process reads the codes once and keeps them end to end in
+memory, where one call of a kernel compares them all. So that a change costs little, rows are kept by packs of some
+thousand: a pack never changes. Rows that are not in a pack yet are read for each search; rows that were deleted but are
+still in a pack are skipped; a pack that is mostly deleted rows is dissolved.
 
-Each chunk's code is a row of `chunks_vec`. Scanning rows one by one is slow, so some thousand codes at a time are also
-stored end to end as a pack. Codes that are not packed yet are scanned as rows; rows that were deleted but are still in
-a pack are skipped; a pack that is mostly deleted rows is dissolved. Up to ``bits_above`` rows every code is compared;
-above that, sign bits find the candidates and codes rank them.
+Every code is compared up to ``bits_above`` rows: for 100,000 that takes 2 ms and 26 MB. Above that, memory only holds a
+bit per dimension, which is also stored in the packs. The bits find candidates, and codes rank them.
 """
 
 from __future__ import annotations
 
 import heapq
 import importlib
-import math
-import struct
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
-from functools import cache
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import apsw
 
 from kept.sqlite import IN_ROWS, pack_rows
+from kept.store.vector_codes import code_norms, cosine_distances, hamming_distances, sign_bits, smallest
 from kept.values import frozen
 
 CHUNK_ORDER = "c.path, c.start_line, c.row"
@@ -34,107 +32,6 @@ _RESCORED_PER_RESULT = 24
 _SCANS_WORTH_NUMPY, _ROWS_WORTH_NUMPY = 3, 8_000
 """Importing numpy takes longer than a search. A process that keeps searching many rows earns that back; one that ends
 after a search does not."""
-
-
-# codes
-
-
-def quantise(row: bytes) -> bytes:
-    """Convert float32 to int8."""
-    values = struct.unpack(f"<{len(row) // 4}f", row)
-    largest = max(map(abs, values), default=0.0)
-    if largest == 0.0:
-        return bytes(len(values))
-    scale = 127.0 / largest
-    return array("b", [round(value * scale) for value in values]).tobytes()
-
-
-def dequantise(code: bytes) -> bytes:
-    """Convert int8 to float32 of unit length, which `quantise` converts back to the same code."""
-    values = array("b", code).tolist()
-    norm = math.sqrt(sum(value * value for value in values))
-    return struct.pack(f"<{len(values)}f", *(value / norm for value in values)) if norm else bytes(4 * len(values))
-
-
-def sign_bits(code: bytes) -> bytes:
-    """Return one bit per dimension, set if the component is positive."""
-    signs = "".join("1" if 0 < byte < 128 else "0" for byte in code)
-    return int(signs.ljust(-(-len(signs) // 8) * 8, "0"), 2).to_bytes(-(-len(signs) // 8), "big")
-
-
-def cosine_distances(query: bytes, codes: bytes | memoryview) -> memoryview[float]:
-    """Return one minus the cosine of a code with each of the codes packed end to end, as float64."""
-    simsimd = _simsimd()
-    if simsimd is None:
-        return numpy_cosine_distances(query, codes)
-    if not any(query):  # zeros have no direction, but the kernel would call two codes of zeros equal
-        return memoryview(array("d", [1.0]) * (len(codes) // len(query)))
-    return _simd_distances(simsimd, query, codes, form="b", metric="cosine", dtype="int8")
-
-
-def hamming_distances(query: bytes, bits: bytes | memoryview) -> memoryview[float]:
-    """Return the number of bits in which a row of bits differs from each packed row, as float64."""
-    simsimd = _simsimd()
-    if simsimd is None:
-        return numpy_hamming_distances(query, bits)
-    return _simd_distances(simsimd, query, bits, form="B", metric="hamming", dtype="bin8")
-
-
-@cache
-def _simsimd() -> Any:
-    """Return the module with the SIMD kernels, or None if it is not installed: then numpy does the work."""
-    try:
-        import simsimd
-    except ImportError:
-        return None
-    return simsimd
-
-
-def _simd_distances(
-    simsimd: Any, query: bytes, packed: bytes | memoryview, *, form: str, metric: str, dtype: str
-) -> memoryview[float]:
-    if not packed:
-        return memoryview(array("d"))
-    shape = (len(packed) // len(query), len(query))
-    single = memoryview(query).cast(form, (1, shape[1]))  # type: ignore[call-overload]
-    rows = memoryview(packed).cast(form, shape)  # type: ignore[call-overload]
-    return memoryview(simsimd.cdist(single, rows, metric, dtype=dtype)).cast("B").cast("d")
-
-
-def smallest(distances: memoryview[float], limit: int) -> list[tuple[float, int]]:
-    """Return the smallest distances with their positions, unordered, and all that tie with the largest of them.
-
-    Uses numpy only if the process has imported it already: importing it takes longer than a search.
-    """
-    np: Any = sys.modules.get("numpy")
-    if np is None or len(distances) <= limit:
-        values: Sequence[float] = distances.tolist()
-        bound = heapq.nsmallest(limit, values)[-1] if values else 0.0
-        return [(value, at) for at, value in enumerate(values) if value <= bound]
-    array_ = np.frombuffer(distances)
-    bound = np.partition(array_, limit - 1)[limit - 1]
-    positions = np.flatnonzero(array_ <= bound)
-    return list(zip(array_[positions].tolist(), positions.tolist(), strict=True))
-
-
-def numpy_cosine_distances(query: bytes, codes: bytes | memoryview) -> memoryview[float]:
-    import numpy as np
-
-    single = np.frombuffer(query, dtype=np.int8).astype(np.float64)
-    rows = np.frombuffer(codes, dtype=np.int8).reshape(-1, len(query)).astype(np.float64)
-    norms = np.linalg.norm(rows, axis=1) * np.linalg.norm(single)
-    return memoryview(1.0 - np.divide(rows @ single, norms, out=np.zeros(len(rows)), where=norms > 0))
-
-
-def numpy_hamming_distances(query: bytes, bits: bytes | memoryview) -> memoryview[float]:
-    import numpy as np
-
-    single = np.frombuffer(query, dtype=np.uint8)
-    rows = np.frombuffer(bits, dtype=np.uint8).reshape(-1, len(query))
-    return memoryview(np.unpackbits(rows ^ single, axis=1).sum(axis=1).astype(np.float64))
-
-
-# tables
 
 
 @frozen
@@ -153,14 +50,36 @@ class VectorLimits:
     """Up to this many rows, a filtered search compares the rows and not the packs."""
 
 
+@frozen
+class _VectorBlock:
+    """Codes or sign bits of packed rows, end to end."""
+
+    kind: Literal["codes", "bits"]
+    packs: Mapping[int, tuple[int, int]]
+    """First and last row of each pack, as positions in the block."""
+    rows: array[int]
+    """Row numbers."""
+    packed: bytes
+    norms: memoryview[float] | None = None
+
+    def distances(self, query: bytes) -> memoryview[float]:
+        if self.kind == "bits":
+            return hamming_distances(query, self.packed)
+        return cosine_distances(query, self.packed, self.norms)
+
+
+_Part = tuple["array[int]", bytes | memoryview]
+"""Row numbers of a pack, and their codes or bits."""
+_NO_BLOCK = _VectorBlock("codes", {}, array("q"), b"")
+
+
 class VectorTable:
     def __init__(self, db: apsw.Connection, prefix: str = "", limits: VectorLimits | None = None) -> None:
         self.db = db
         self.prefix = prefix
         self.limits = limits or VectorLimits()
-        self._packs: dict[tuple[str, int], tuple[array[int], bytes]] = {}
-        """Packs in memory, by column and id."""
-        self._packs_generation: object = None
+        self._block = _NO_BLOCK
+        self._block_generation: object = None
         self._scans = 0
 
     # writing
@@ -197,12 +116,8 @@ class VectorTable:
             if len(unpacked) < self.limits.pack_when:
                 break
             rows = array("q", [row for row, _ in unpacked])
-            codes = b"".join(code for _, code in unpacked)
             bits = b"".join(sign_bits(code) for _, code in unpacked)
-            self.db.execute(
-                f"INSERT INTO {self.prefix}vec_packs (rows, codes, bits) VALUES (?, ?, ?)",
-                (rows.tobytes(), codes, bits),
-            )
+            self.db.execute(f"INSERT INTO {self.prefix}vec_packs (rows, bits) VALUES (?, ?)", (rows.tobytes(), bits))
             members = [(self.db.last_insert_rowid(), row) for row in rows]
             self.db.executemany(f"UPDATE {self.prefix}chunks_vec SET pack = ? WHERE row = ?", members)
 
@@ -233,13 +148,12 @@ class VectorTable:
 
         ``among`` limits the rows. A new ``generation`` tells that packs in memory are stale.
         """
-        if generation != self._packs_generation:
-            self._packs, self._packs_generation = {}, generation
+        if generation != self._block_generation:
+            self._block, self._block_generation = _NO_BLOCK, generation
         if among is not None and len(among) <= self.limits.few_rows:
             return self.similarities(code, among, limit=limit)
         allowed = None if among is None else set(among)
-        packs = dict(self.db.execute(f"SELECT id, length(rows) / 8 FROM {self.prefix}vec_packs"))
-        self._packs = {key: pack for key, pack in self._packs.items() if key[1] in packs}
+        packs: dict[int, int] = dict(self.db.execute(f"SELECT id, length(rows) / 8 FROM {self.prefix}vec_packs"))
         packed_rows = sum(packs.values())
         self._scans += 1
         if self._scans == _SCANS_WORTH_NUMPY and packed_rows >= _ROWS_WORTH_NUMPY:
@@ -248,10 +162,11 @@ class VectorTable:
         unpacked: list[Any] = self.db.execute(query, (len(code),)).fetchall()
         if packed_rows > self.limits.bits_above:
             candidates = max(self.limits.least_rescored, limit * _RESCORED_PER_RESULT)
-            near = _trim_ties(self._scan(sign_bits(code), packs, "bits", candidates, allowed), candidates, least=limit)
+            near = self._scan(sign_bits(code), self._load("bits", packs), candidates, allowed)
+            near = _trim_ties(near, candidates, least=limit)
             rows = [row for _, row in near] + [row for row, _ in unpacked]
             return self.similarities(code, rows, limit=limit, allowed=allowed)
-        near = self._scan(code, packs, "codes", limit, allowed)
+        near = self._scan(code, self._load("codes", packs), limit, allowed)
         return self._first(near + self._measure(code, unpacked, allowed), limit)
 
     def similarities(
@@ -262,36 +177,59 @@ class VectorTable:
         codes: list[Any] = self.db.execute(query, (pack_rows(rows), len(code))).fetchall()
         return self._first(self._measure(code, codes, allowed), len(rows) if limit is None else limit)
 
-    def _scan(
-        self, query: bytes, packs: Iterable[int], column: str, limit: int, allowed: set[int] | None
-    ) -> list[tuple[float, int]]:
+    def _scan(self, query: bytes, block: _VectorBlock, limit: int, allowed: set[int] | None) -> list[tuple[float, int]]:
+        """Return the nearest rows of a block with their distances, and all that tie with the last of them."""
+        rows = block.rows
+        if len(block.packed) != len(rows) * len(query):
+            return []  # of another embedder; the tables are rebuilt before a search needs these
+        distances = block.distances(query)
         dead = {row for (row,) in self.db.execute(f"SELECT row FROM {self.prefix}vec_dead")}
-        measure = cosine_distances if column == "codes" else hamming_distances
-        best: list[tuple[float, int]] = []
-        for pack in packs:
-            rows, packed = self._load(pack, column)
-            if len(packed) != len(rows) * len(query):
-                continue  # of another embedder; the tables are rebuilt before a search needs these
-            distances = measure(query, packed)
-            if allowed is None:
-                close = smallest(distances, limit + len(dead))
-            else:
-                close = [(value, at) for at, value in enumerate(distances) if rows[at] in allowed]
-            best += [(value, rows[at]) for value, at in close if rows[at] not in dead]
-            best = _closest(best, limit)
-        return best
+        if allowed is None:
+            close = smallest(distances, limit + len(dead))
+        else:
+            close = [(distances[at], at) for at in _positions(rows, allowed)]
+        return _closest([(distance, rows[at]) for distance, at in close if rows[at] not in dead], limit)
 
-    def _load(self, pack: int, column: str) -> tuple[array[int], bytes]:
-        loaded = self._packs.get((column, pack))
-        if loaded is None:
-            values: Any = self.db.execute(
-                f"SELECT rows, {column} FROM {self.prefix}vec_packs WHERE id = ?", (pack,)
-            ).fetchone()
-            numbers, packed = values
-            rows = array("q")
-            rows.frombytes(numbers)
-            loaded = self._packs[column, pack] = (rows, packed)
-        return loaded
+    # packs in memory
+
+    def _load(self, kind: Literal["codes", "bits"], packs: Mapping[int, int]) -> _VectorBlock:
+        """Return the block of these packs, given with their numbers of rows. What is in memory is not read again."""
+        old = self._block if self._block.kind == kind else _NO_BLOCK
+        if old.kind == kind and old.packs.keys() == packs.keys():
+            return old
+        missing = [pack for pack in packs if pack not in old.packs]
+        parts = self._read_codes(missing) if kind == "codes" else self._read_bits(missing)
+        width = len(old.packed) // max(1, len(old.rows))
+        for pack, (first, end) in old.packs.items():
+            parts[pack] = old.rows[first:end], memoryview(old.packed)[first * width : end * width]
+        rows = array("q")
+        spans: dict[int, tuple[int, int]] = {}
+        for pack in packs:
+            spans[pack] = len(rows), len(rows) + len(parts[pack][0])
+            rows.extend(parts[pack][0])
+        packed = b"".join(parts[pack][1] for pack in packs)
+        dims = len(packed) // max(1, len(rows))
+        norms = code_norms(packed, dims) if kind == "codes" and len(packed) == dims * len(rows) else None
+        self._block = _VectorBlock(kind, spans, rows, packed, norms)
+        return self._block
+
+    def _read_bits(self, packs: Sequence[int]) -> dict[int, _Part]:
+        query = f"SELECT id, rows, bits FROM {self.prefix}vec_packs WHERE id IN (SELECT value FROM json_each(?))"
+        rows: Iterable[Any] = self.db.execute(query, (pack_rows(packs),))
+        return {pack: (array("q", numbers), bits) for pack, numbers, bits in rows}
+
+    def _read_codes(self, packs: Sequence[int]) -> dict[int, _Part]:
+        """Return row numbers and codes of packs, in one pass over the table."""
+        numbers: dict[int, array[int]] = {pack: array("q") for pack in packs}
+        codes: dict[int, list[bytes]] = {pack: [] for pack in packs}
+        query = f"SELECT row, code, pack FROM {self.prefix}chunks_vec WHERE "
+        is_one = len(packs) == 1
+        values = (packs[0],) if is_one else ()
+        for row, code, pack in self.db.execute(query + ("pack = ?" if is_one else "+pack IS NOT NULL"), values):
+            if pack in codes:
+                numbers[pack].append(row)
+                codes[pack].append(code)
+        return {pack: (numbers[pack], b"".join(codes[pack])) for pack in packs}
 
     def _measure(self, code: bytes, rows: list[tuple[int, bytes]], allowed: set[int] | None) -> list[tuple[float, int]]:
         """Return the distance of each row, given as row number and code."""
@@ -313,6 +251,16 @@ class VectorTable:
             rows = self.db.execute(query, (pack_rows(tied), limit - len(best)))
             best += [(bound, row) for (row,) in rows]
         return [(row, 1.0 - distance) for distance, row in best]
+
+
+def _positions(rows: array[int], allowed: set[int]) -> list[int]:
+    """Return where the allowed rows are."""
+    np: Any = sys.modules.get("numpy")
+    if np is None:
+        return [at for at, row in enumerate(rows) if row in allowed]
+    wanted = np.fromiter(allowed, dtype=np.int64, count=len(allowed))
+    positions: list[int] = np.flatnonzero(np.isin(np.frombuffer(rows, dtype=np.int64), wanted)).tolist()
+    return positions
 
 
 def _closest(near: list[tuple[float, int]], limit: int) -> list[tuple[float, int]]:

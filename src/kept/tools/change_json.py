@@ -6,23 +6,17 @@ from typing import Any
 
 from kept.history.note_change import NoteChange
 from kept.history.undo import UndoResult
+from kept.workspace.change_recorder import Author
 
 
 def change_json(change: NoteChange, *, diff: str | None = None) -> dict[str, Any]:
-    by = change.by
     shape: dict[str, Any] = {
         "id": change.id,
         "time": change.time,
         "path": change.path,
         "was": change.was,
         "kind": change.kind,
-        "by": {
-            "agent": by.agent,
-            "session": by.session,
-            "tool": by.tool,
-            "person": by.person,
-            "client": by.client,
-        },
+        "by": author_json(change.by),
         "why": change.why,
         "before": change.before,
         "after": change.after,
@@ -32,6 +26,16 @@ def change_json(change: NoteChange, *, diff: str | None = None) -> dict[str, Any
         "machine": change.machine,
     }
     return shape if diff is None else {**shape, "diff": diff}
+
+
+def author_json(by: Author) -> dict[str, str | None]:
+    return {
+        "agent": by.agent,
+        "session": by.session,
+        "tool": by.tool,
+        "person": by.person,
+        "client": by.client,
+    }
 
 
 def undo_json(result: UndoResult, *, dry_run: bool) -> dict[str, Any]:

@@ -236,6 +236,8 @@ WRITE_OUTPUT: Schema = closed(
         "endLine": whole("Last new line."),
         "citation": text("Citation of the new lines: path#L3-L9."),
         "degraded": many({"type": "string"}, "Reasons why the history lacks this change; usually empty."),
+        "review": or_null(text("Id of the change in the review, if a person reviews it.")),
+        "isProposed": {**_FLAG, "description": "True if nothing was written yet: a person has to accept it first."},
         "isNew": {**_FLAG, "description": "False if nothing was written, because these lines say the same already."},
         "replaced": or_null(text("Citation of the line that was struck through.")),
         "near": many(_NEAR, "Lines that the text repeats or seems to change."),
@@ -408,8 +410,8 @@ TOOLS: tuple[Tool, ...] = (
             "It goes to today's log by default, to 'memory' if it should always be known, or to a note below memory/ "
             "by its path. In the memory of a project, log and 'memory' are the project's own; give project 'none' for "
             "what matters in other projects too. "
-            "Files with the user's own instructions (SOUL.md, AGENTS.md, USER.md) cannot be written: ask the user to "
-            "change them. Never write down passwords or keys. "
+            "A text for files with the user's own instructions (SOUL.md, AGENTS.md, USER.md) is only proposed to the "
+            "user, who may accept it; the answer says so. Never write down passwords or keys. "
             "Returns the citation of the new lines; the next search finds them."
         ),
         parameters=closed(

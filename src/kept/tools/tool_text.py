@@ -202,7 +202,15 @@ def written_text(written: Written) -> str:
     cited = show_citation(written.path, written.start_line, written.end_line) or LONG_NAME
     if not written.is_new:
         return f"Not written again: {cited} says the same. Set 'again' to write it nevertheless."
+    if written.is_proposed:
+        name = show_name(written.path)
+        return (
+            f"Proposed for {name}, not written yet: a person has to accept it first (review {written.review}). "
+            "No search finds it until then. Do not write it again."
+        )
     parts = [f"Written to {cited}."]
+    if written.review:
+        parts.append(f"It is listed for review by a person (review {written.review}).")
     if written.replaced:
         parts.append(f"Struck through and dated: {_show_cited(written.replaced) or LONG_NAME}.")
     for fact in written.near:

@@ -1,0 +1,249 @@
+"""kept review [list | accept | reject]"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from kept.cli.change_text import SHORT_ID, colour_diff
+from kept.cli.command_author import command_author
+from kept.cli.output import echo, json_option, local_time, plural, print_json, printable, style, warn
+from kept.cli.root import Globals
+from kept.cli.streams import read_stdin
+from kept.errors import KeptError, NoteTooLarge, ReviewConflict, ReviewItemNotFound, UndoConflict, UsageError
+
+if TYPE_CHECKING:
+    from kept.memory import Memory
+    from kept.review.review_item import ReviewItem
+    from kept.review.review_queue import ReviewQueue, ReviewResult
+    from kept.workspace.change_recorder import Author
+
+_STATES = {"proposed": "proposed, not written yet", "written": "written"}
+_QUESTION = "[a]ccept, [e]dit, [r]eject, [s]kip, accept [A]ll from this session, [q]uit?"
+session_option = click.option("--session", metavar="ID", help="Only changes from this session.")
+
+
+@click.group("review", invoke_without_command=True)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """Decide about what agents wrote or propose to write: accept, edit or reject it.
+
+    On a terminal, changes are shown one by one; otherwise they are listed. The setting review.agent_writes says whether
+    agents write at once, listed for review, or only when you accept. What they write to files of the system prompt,
+    such as SOUL.md, always waits here.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    options: Globals = ctx.obj
+    if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        ctx.invoke(list_waiting, as_json=as_json)
+        return
+    with options.memory() as memory:
+        _ask_about_all(memory)
+
+
+@command.command("list")
+@session_option
+@click.option("--diff", is_flag=True, help="Show what each change does.")
+@json_option
+@click.pass_obj
+def list_waiting(options: Globals, session: str | None = None, diff: bool = False, as_json: bool = False) -> None:
+    """List the changes that wait for review, oldest first."""
+    with options.memory() as memory:
+        waiting = memory.review.list(session=session)
+        if as_json:
+            from kept.tools.review_json import review_item_json
+
+            shapes = [review_item_json(item, memory.review.preview(item)) for item in waiting.items]
+            print_json({"waiting": shapes, "degraded": list(waiting.degraded)})
+            return
+        for reason in waiting.degraded:
+            warn(reason)
+        for item in waiting.items:
+            echo(_item_line(item))
+            if diff:
+                _show_preview(memory.review, item)
+    if not waiting.items:
+        echo("Nothing waits for review.")
+
+
+@command.command("accept")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@session_option
+@click.option("--all", "all_waiting", is_flag=True, help="Everything that waits.")
+@click.option("--edit", "new_text", is_flag=True, help="Write the text from standard input instead; with one ID.")
+@json_option
+@click.pass_obj
+def accept(
+    options: Globals, ids: tuple[str, ...], session: str | None, all_waiting: bool, new_text: bool, as_json: bool
+) -> None:
+    """Write proposals, and take changes that are written already off the list.
+
+    ID is an id from 'kept review list', or the beginning of one.
+    """
+    if new_text and (len(ids) != 1 or session or all_waiting):
+        raise UsageError("--edit needs one ID.", hint="Example: kept review accept 3f2a91c0 --edit < text.md")
+    with options.memory() as memory:
+        limit = memory.settings.max_file_bytes
+        text = read_stdin(limit, refusal=NoteTooLarge) if new_text else None
+        author = command_author(memory.config.agent_id, "review")
+        chosen = _choose(memory.review, ids, session, all_waiting)
+        results = _decide(chosen, lambda item_id: memory.review.accept(item_id, text=text, author=author))
+    _report(results, as_json=as_json)
+
+
+@command.command("reject")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@session_option
+@click.option("--all", "all_waiting", is_flag=True, help="Everything that waits.")
+@json_option
+@click.pass_obj
+def reject(options: Globals, ids: tuple[str, ...], session: str | None, all_waiting: bool, as_json: bool) -> None:
+    """Drop proposals, and take changes that are written already back.
+
+    ID is an id from 'kept review list', or the beginning of one.
+    """
+    with options.memory() as memory:
+        author = command_author(memory.config.agent_id, "review")
+        # The newest first: an older change may be in the way of its undo.
+        chosen = _choose(memory.review, ids, session, all_waiting)[::-1]
+        results = _decide(chosen, lambda item_id: memory.review.reject(item_id, author=author))
+    _report(results, as_json=as_json)
+
+
+def _choose(queue: ReviewQueue, ids: Sequence[str], session: str | None, all_waiting: bool) -> list[str]:
+    """Return the ids of the items to decide about, oldest first. Raise ReviewItemNotFound before anything changes."""
+    if sum((bool(ids), session is not None, all_waiting)) != 1:
+        raise UsageError("Say which changes.", hint="Name ids from 'kept review list', or use --session ID or --all.")
+    if ids:
+        return list(dict.fromkeys(queue.get(item_id).id for item_id in ids))
+    if session == "":
+        raise UsageError("The session is empty.", hint="'kept review list' shows the sessions.")
+    chosen = [item.id for item in queue.list(session=session).items]
+    if session is not None and not chosen:
+        raise ReviewItemNotFound(f"Nothing from the session '{session}' waits for review.")
+    return chosen
+
+
+def _decide(
+    chosen: Sequence[str], decide: Callable[[str], ReviewResult]
+) -> tuple[list[ReviewResult], list[tuple[str, KeptError]]]:
+    """Return the results, and the items whose notes have changed meanwhile. One alone raises its conflict."""
+    results: list[ReviewResult] = []
+    conflicts: list[tuple[str, KeptError]] = []
+    for item_id in chosen:
+        try:
+            results.append(decide(item_id))
+        except (ReviewConflict, UndoConflict) as exc:
+            if len(chosen) == 1:
+                raise
+            conflicts.append((item_id, exc))
+    return results, conflicts
+
+
+def _report(decided: tuple[list[ReviewResult], list[tuple[str, KeptError]]], *, as_json: bool) -> None:
+    results, conflicts = decided
+    if as_json:
+        from kept.tools.review_json import review_result_json
+
+        shapes = [{"id": item_id, "reason": exc.message} for item_id, exc in conflicts]
+        print_json({"decided": [review_result_json(result) for result in results], "conflicts": shapes})
+    else:
+        for result in results:
+            _show_result(result)
+        for item_id, exc in conflicts:
+            warn(f"{item_id[:SHORT_ID]} is in conflict, and waits: {exc.message}")
+        if not results and not conflicts:
+            echo("Nothing waits for review.")
+    if conflicts:
+        raise click.exceptions.Exit(4)
+
+
+def _show_result(result: ReviewResult) -> None:
+    for reason in result.degraded:
+        warn(reason)
+    echo(f"{result.action.capitalize()} {result.item.id[:SHORT_ID]}: {style(printable(result.item.path), fg='cyan')}")
+
+
+def _item_line(item: ReviewItem) -> str:
+    by = item.by
+    names = [name for name in (by.client, by.tool or by.agent) if name]
+    session = f"  session {by.session[:SHORT_ID]}" if by.session else ""
+    lead = f"{style(item.id[:SHORT_ID], fg='yellow')}  {local_time(item.when)}  {style(item.path, fg='cyan')}"
+    return printable(f"{lead}  {_STATES[item.state]}  by {', '.join(names) or 'an agent'}{session}").replace("\n", " ")
+
+
+def _show_preview(queue: ReviewQueue, item: ReviewItem) -> bool:
+    """Print what an item changes. Return whether it can be accepted."""
+    preview = queue.preview(item)
+    if item.why:
+        echo(f"Why: {printable(item.why)}")
+    if item.addition and item.addition.replaces:
+        echo(f"Replaces: {printable(item.addition.replaces)}")
+    if preview.diff:
+        echo(colour_diff(preview.diff))
+    elif item.addition:
+        echo(printable(item.addition.text))
+    if preview.notice:
+        lead = "Conflict: " if preview.is_conflict else ""
+        echo(style(f"{lead}{preview.notice}", fg="yellow"))
+    echo()
+    return not preview.is_conflict
+
+
+# one by one
+
+
+def _ask_about_all(memory: Memory) -> None:
+    queue, author = memory.review, command_author(memory.config.agent_id, "review")
+    waiting = queue.list()
+    for reason in waiting.degraded:
+        warn(reason)
+    if not waiting.items:
+        echo("Nothing waits for review.")
+        return
+    echo(f"{plural(len(waiting.items), 'change')} to review.")
+    left = list(waiting.items)
+    while left:
+        item = left.pop(0)
+        echo(_item_line(item))
+        _show_preview(queue, item)
+        answer = click.prompt(_QUESTION, type=click.Choice([*"aersAq"]), show_choices=False, default="s")
+        if answer == "q":
+            return
+        group = [item]
+        if answer == "A":
+            group += [other for other in left if other.is_from(item)]
+            left = [other for other in left if other not in group]
+        for chosen in group:
+            _carry_out(queue, chosen, answer, author)
+
+
+def _carry_out(queue: ReviewQueue, item: ReviewItem, answer: str, author: Author) -> None:
+    """Do what a person typed. An item that another process decided about, or that is in conflict, is only reported."""
+    try:
+        if answer in "aA":
+            _show_result(queue.accept(item.id, author=author))
+        elif answer == "r":
+            _show_result(queue.reject(item.id, author=author))
+        elif answer == "e":
+            _edit(queue, item, author)
+    except KeptError as exc:
+        warn(f"{exc.message} {exc.hint}".strip())
+
+
+def _edit(queue: ReviewQueue, item: ReviewItem, author: Author) -> None:
+    try:
+        text = click.edit(queue.text_to_edit(item), extension=".md")
+    except click.ClickException as exc:
+        raise UsageError(f"The editor failed: {exc.format_message()}", hint="Set VISUAL or EDITOR to another.") from exc
+    if text is None:
+        echo("Not changed; it still waits.")
+        return
+    if not text.strip():
+        raise UsageError("The text is empty.", hint="Reject the change instead. It still waits.")
+    _show_result(queue.accept(item.id, text=text.strip("\n"), author=author))

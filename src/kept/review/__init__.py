@@ -1,0 +1,6 @@
+"""Writes of agents that wait for a person: proposals, which are not written yet, and changes that are listed.
+
+    .kept/proposals/ID.json     one item that waits, in the workspace
+
+A file is plain JSON and is removed when a person has decided. Searches do not find it.
+"""

@@ -1,0 +1,334 @@
+"""`ReviewQueue`: lists the writes of agents that wait for a person, and accepts, edits or rejects them.
+
+A proposal is written before its file is removed. The file says beforehand which note is written, with digests, so a
+process that is killed in between leaves a proposal that is known to be written, and accepting it again only removes it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from kept.clock import Clock
+from kept.errors import CitationMismatch, EmptyNote, KeptError, ReviewConflict, ReviewFull
+from kept.history.digest import digest_bytes
+from kept.history.note_change import NoteChange, utc_text
+from kept.history.note_history import NoteHistory, open_history, open_recorder
+from kept.records import NearFact, Written
+from kept.review.review_folder import ReviewFolder
+from kept.review.review_item import NoteWrite, ReviewItem
+from kept.review.review_recorders import ItemRecorder, PreviewReady, PreviewRecorder
+from kept.values import frozen
+from kept.workspace.addition import Addition, write_addition
+from kept.workspace.change_recorder import Author
+from kept.workspace.opened import OpenWorkspace
+
+if TYPE_CHECKING:
+    from kept.config import Config
+    from kept.history.note_history import HistoryRecorder
+    from kept.workspace.workspace import Workspace
+
+ReviewAction = Literal["accepted", "edited", "rejected"]
+_ACCEPTED = "accepted by a person"
+_EDITED = "edited and accepted by a person"
+
+
+@frozen
+class ReviewList:
+    """Items that wait, oldest first. ``degraded`` names files that cannot be read."""
+
+    items: tuple[ReviewItem, ...]
+    degraded: tuple[str, ...] = ()
+
+
+@frozen
+class ReviewPreview:
+    diff: str
+    """What a proposal would change, or what a listed write changed, as a unified diff."""
+    notice: str = ""
+    is_conflict: bool = False
+    """True if the proposal cannot be accepted as it is, because its note has changed. ``notice`` says why."""
+
+
+@frozen
+class ReviewResult:
+    item: ReviewItem
+    action: ReviewAction
+    changes: tuple[NoteChange, ...] = ()
+    """Changes that the decision made; none if a listed write was accepted."""
+    degraded: tuple[str, ...] = ()
+
+
+class TimeOfProposal:
+    """Clock that stands at the time of a proposal: an entry of a log goes to the day on which it was proposed."""
+
+    def __init__(self, item: ReviewItem) -> None:
+        self._when = item.when
+
+    def now(self) -> dt.datetime:
+        return self._when
+
+    def time_ns(self) -> int:
+        return int(self._when.timestamp() * 1_000_000_000)
+
+
+class ReviewQueue:
+    """Writes of agents that wait for a person, in one workspace. Several processes may review at once."""
+
+    def __init__(self, config: Config, workspace: Workspace, clock: Clock) -> None:
+        self.settings = config.agent.review
+        self.workspace = workspace
+        self.clock = clock
+        self.max_bytes = config.agent.memory_search.max_file_bytes
+        self.folder = ReviewFolder(workspace)
+        self._config = config
+
+    @property
+    def history(self) -> NoteHistory:
+        return open_history(self._config, self.workspace, self.clock)
+
+    def recorder(self, by: Author, *, why: str = "") -> HistoryRecorder | None:
+        """Return the recorder for changes by an author, or None if the history is off."""
+        return open_recorder(self._config, self.workspace, self.clock, by, why=why)
+
+    # reading
+
+    def count(self) -> int:
+        """Return how many items wait."""
+        return len(self.folder.ids())
+
+    def list(self, *, session: str | None = None) -> ReviewList:
+        """Return all items, or those of a session, given by its id or the beginning of it."""
+        items: list[ReviewItem] = []
+        degraded: list[str] = []
+        for item_id in self.folder.ids():
+            try:
+                item = self.folder.find(item_id)
+            except ValueError as exc:
+                degraded.append(f".kept/proposals/{item_id}.json is damaged: {exc}.")
+                continue
+            if item is not None and (session is None or (item.by.session or "").startswith(session)):
+                items.append(item)
+        return ReviewList(tuple(sorted(items, key=lambda item: (item.time, item.id))), tuple(degraded))
+
+    def get(self, item_id: str) -> ReviewItem:
+        """Return the item with this id, or with the only id that begins so. Raise ReviewItemNotFound."""
+        return self.folder.get(item_id)
+
+    def preview(self, item: ReviewItem) -> ReviewPreview:
+        """Return what an item changes. Nothing is written."""
+        from kept.history.note_diff import diff_change, diff_versions
+
+        if item.addition is None:
+            changes = self._find_changes(item)
+            diff = "".join(diff_change(self.history, change) for change in reversed(changes))
+            if changes and all(change.is_undone for change in changes):
+                return ReviewPreview(diff, "This change was taken back already.")
+            return ReviewPreview(diff, "" if changes else "The history lacks this change.")
+        if item.writes and self._is_written(item):
+            return ReviewPreview("", "This was written already. Accepting it only removes it from this list.")
+        try:
+            written = self.try_addition(item.addition, clock=TimeOfProposal(item))
+        except PreviewReady as ready:
+            return ReviewPreview(diff_versions(ready.before, ready.after, ready.path, ready.path))
+        except KeptError as exc:
+            return ReviewPreview("", exc.message, is_conflict=True)
+        return ReviewPreview("", f"{written.citation} says the same already.")
+
+    def text_to_edit(self, item: ReviewItem) -> str:
+        """Return the text that a person may edit: that of a proposal, or the lines that a listed write added."""
+        if item.addition is not None:
+            return item.addition.text
+        before, after = self._versions(self._first_change(item))
+        start, end = _changed_lines(before, after)
+        return "\n".join(after.decode("utf-8", "replace").split("\n")[start:end])
+
+    def try_addition(
+        self, addition: Addition, *, clock: Clock, by_tool: bool = False, near: Iterable[NearFact] = ()
+    ) -> Written:
+        """Raise PreviewReady with what an addition would write. Return the lines that say the same already."""
+        return write_addition(
+            self.workspace,
+            addition,
+            clock=clock,
+            max_bytes=self.max_bytes,
+            by_tool=by_tool,
+            near=near,
+            recorder=PreviewRecorder(),
+        )
+
+    # adding
+
+    def require_room(self) -> None:
+        """Raise ReviewFull if too many items wait."""
+        if self.count() >= self.settings.max_waiting:
+            raise ReviewFull(f"{self.settings.max_waiting:,} changes wait for review, and no more are accepted.")
+
+    def put_proposal(self, item: ReviewItem) -> None:
+        """Store a proposal, unless the same one waits already."""
+        with self.folder.locked():
+            if item.id not in self.folder.ids():
+                self.require_room()
+                self.folder.put(item)
+
+    # deciding
+
+    def accept(self, item_id: str, *, text: str | None = None, author: Author | None = None) -> ReviewResult:
+        """Write a proposal, or take a listed write off the list. ``text`` takes the place of its text.
+
+        Raise ReviewConflict, and change nothing, if the lines that it replaces have changed meanwhile.
+        """
+        person = author or Author(tool="python")
+        if text is not None:
+            text = text.strip("\n")
+            if not text.strip():
+                raise EmptyNote("The text is empty.", hint="Reject the change instead.")
+        with self.folder.locked():
+            item = self.get(item_id)
+            if item.addition is not None:
+                result = self._accept_proposal(item, item.addition, text, person)
+            elif text is not None:
+                result = self._edit_written(item, text, person)
+            else:
+                result = ReviewResult(item, "accepted")
+            self.folder.remove(item)
+        return result
+
+    def reject(self, item_id: str, *, author: Author | None = None, why: str = "") -> ReviewResult:
+        """Drop a proposal, or take a listed write back. Raise UndoConflict if later changes touched the same lines."""
+        from kept.history.undo import undo_changes
+
+        with self.folder.locked():
+            item = self.get(item_id)
+            result = ReviewResult(item, "rejected")
+            if item.state == "written" or (item.writes and self._is_written(item)):
+                changes = self._find_changes(item)
+                if not changes:
+                    raise _not_in_history(item)
+                undone = undo_changes(
+                    self.history,
+                    [change for change in changes if not change.is_undone],
+                    author=author or Author(tool="python"),
+                    max_bytes=self.max_bytes,
+                    why=why or "rejected by a person",
+                )
+                result = replace(result, changes=undone.recorded, degraded=undone.degraded)
+            self.folder.remove(item)
+        return result
+
+    def _accept_proposal(self, item: ReviewItem, addition: Addition, text: str | None, person: Author) -> ReviewResult:
+        if item.writes and self._is_written(item):
+            return ReviewResult(item, "accepted")
+        is_edited = text is not None and text != addition.text
+        if text is not None:
+            addition = replace(addition, text=text)
+        reason = _EDITED if is_edited else _ACCEPTED
+        inner = self.recorder(
+            replace(item.by, person=person.person), why=f"{reason}: {item.why}" if item.why else reason
+        )
+        recorder = ItemRecorder(self.folder, replace(item, writes=()), inner)
+        try:
+            write_addition(
+                self.workspace, addition, clock=TimeOfProposal(item), max_bytes=self.max_bytes, recorder=recorder
+            )
+        except CitationMismatch as exc:
+            raise ReviewConflict(exc.message) from exc
+        changes = tuple(inner.changes) if inner else ()
+        return ReviewResult(item, "edited" if is_edited else "accepted", changes, tuple(recorder.notices))
+
+    def _edit_written(self, item: ReviewItem, text: str, person: Author) -> ReviewResult:
+        """Change the lines that a listed write added, where they are now."""
+        from kept.durable import locked, write_atomic
+        from kept.history.line_merge import LinesOverlap, take_back
+        from kept.workspace.change_recorder import recording
+        from kept.workspace.notes import LOCK_WAIT_S
+
+        change = self._first_change(item)
+        before, after = self._versions(change)
+        edited = _with_lines(after, _changed_lines(before, after), text)
+        recorder = self.recorder(person, why="edited in review")
+        absolute = self.workspace.locate(change.path)
+        with (
+            locked(self.workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"),
+            OpenWorkspace(self.workspace) as opened,
+        ):
+            current = opened.read(absolute, max_bytes=self.max_bytes).raw
+            try:
+                content = take_back(edited, after, current)
+            except LinesOverlap as exc:
+                raise ReviewConflict(
+                    f"{change.path}: a later change touched the same lines, such as “{exc.text}”."
+                ) from None
+            with recording(recorder, change.path, current, content, kind="review"):
+                write_atomic(absolute, content, dir_fd=opened.folder_of(absolute))
+        changes = tuple(recorder.changes) if recorder else ()
+        return ReviewResult(item, "edited", changes, tuple(recorder.notices) if recorder else ())
+
+    # what is in the notes
+
+    def _find_changes(self, item: ReviewItem) -> Sequence[NoteChange]:
+        """Return the changes of an item, newest first: by id, or by digests if a process was killed before that."""
+        writes = set(item.writes)
+        return [
+            change
+            for change in self.history.iter_changes(since=item.time)
+            if change.id in item.changes
+            or (not item.changes and NoteWrite(change.path, change.before, change.after) in writes)
+        ]
+
+    def _first_change(self, item: ReviewItem) -> NoteChange:
+        changes = self._find_changes(item)
+        if not changes:
+            raise _not_in_history(item)
+        if changes[-1].is_undone:
+            raise ReviewConflict(f"{item.path}: this change was taken back already.", hint="Accept or reject it.")
+        return changes[-1]
+
+    def _versions(self, change: NoteChange) -> tuple[bytes, bytes]:
+        history = self.history
+        return history.read_version(change.before) or b"", history.read_version(change.after) or b""
+
+    def _is_written(self, item: ReviewItem) -> bool:
+        """Return whether a proposal is in its note, although a process was killed while it was accepted."""
+        write = item.writes[0]
+        try:
+            with OpenWorkspace(self.workspace) as opened:
+                note = opened.read(self.workspace.locate(write.path), max_bytes=self.max_bytes)
+        except KeptError:
+            return bool(self._find_changes(item))
+        digest = digest_bytes(note.raw)
+        if digest in (write.before, write.after):
+            return digest == write.after
+        # Another program has changed the note since.
+        text = item.addition.text if item.addition else ""
+        return bool(self._find_changes(item)) or text.strip() in note.text
+
+
+def new_listed_item(queue: ReviewQueue, by: Author, why: str) -> ReviewItem:
+    """Return an item for a write that is about to happen. Its note is known when it is written."""
+    from kept.clock import new_id
+
+    return ReviewItem(new_id(), "written", utc_text(queue.clock.now()), "", by, why)
+
+
+def _not_in_history(item: ReviewItem) -> ReviewConflict:
+    hint = "Edit the note, then accept the change to remove it from this list."
+    return ReviewConflict(f"{item.path}: the history lacks this change, so it cannot be taken back.", hint=hint)
+
+
+def _changed_lines(before: bytes, after: bytes) -> tuple[int, int]:
+    """Return the first line of ``after`` that is new, counted from 0, and the end of the new lines."""
+    old, new = before.split(b"\n"), after.split(b"\n")
+    shared = min(len(old), len(new))
+    start = next((at for at in range(shared) if old[at] != new[at]), shared)
+    most = shared - start
+    tail = next((at for at in range(most) if old[-1 - at] != new[-1 - at]), most)
+    return start, len(new) - tail
+
+
+def _with_lines(content: bytes, lines: tuple[int, int], text: str) -> bytes:
+    start, end = lines
+    old = content.split(b"\n")
+    return b"\n".join([*old[:start], *text.rstrip("\n").encode().split(b"\n"), *old[end:]])

@@ -1,0 +1,32 @@
+"""What a process remembers about words, and when it forgets it."""
+
+from __future__ import annotations
+
+from kept.store.index import Index
+from tests.support.workspaces import index_path, open_memory, write_note
+
+
+def test_a_frequency_is_counted_again_after_another_connection_has_changed_the_index(tmp_path):
+    write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        reader = Index(str(index_path(tmp_path)))
+        try:
+            assert (reader.words.document_frequency("heron"), reader.words.chunk_count()) == (1, 1)
+            write_note(tmp_path / "workspace", "memory/b.md", "Another heron.\n")
+            memory.sync()
+            assert (reader.words.document_frequency("heron"), reader.words.chunk_count()) == (2, 2)
+        finally:
+            reader.close()
+
+
+def test_a_frequency_is_counted_again_after_this_connection_has_changed_the_index(tmp_path):
+    write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        with memory.index_service.inspecting() as (index, _):
+            assert index.words.document_frequency("heron") == 1
+        (tmp_path / "workspace" / "memory" / "a.md").unlink()
+        memory.sync()
+        with memory.index_service.inspecting() as (index, _):
+            assert index.words.document_frequency("heron") == 0
