@@ -85,6 +85,19 @@ def test_a_short_line_stays_in_old_versions_of_other_notes(planted):
     assert planted.memory.history.read_version(changes[0].before) == b"- two\n"
 
 
+def test_old_versions_of_a_note_that_goes_as_a_whole_go_too(planted):
+    planted.note("hedgehog.md", "Its name says it all, under any name.\n")
+    planted.memory.sync()
+    (planted.workspace / "memory" / "hedgehog.md").rename(planted.workspace / "memory" / "pet.md")
+    planted.memory.sync()
+    archive = export(planted, planted.home / "exports" / "a.tar")
+    planted.memory.forget(planted.memory.plan_forget("memory/pet.md"))
+    planted.memory.forget(planted.memory.plan_forget("hedgehog"))
+    assert not any(b"says it all" in data for _, _, data in iter_versions(planted.memory.history.log))
+    assert planted.left("hedgehog") == []
+    assert not archive.exists(), "the history in it has the name"
+
+
 def test_a_damaged_line_of_the_history_that_was_set_aside_goes(planted):
     planted.memory.add("The hedgehog has 99.", to="memory/pets.md")
     (log,) = (planted.workspace / ".kept/history/changes").glob("*.jsonl")
@@ -104,8 +117,9 @@ def test_an_undo_of_what_was_forgotten_says_so_and_brings_nothing_back(planted):
     fox, both, hedgehog = planted.memory.changes("memory/pets.md")
     planted.memory.forget(planted.memory.plan_forget("hedgehog"))
     changes = {change.id: change for change in planted.memory.changes()}
-    assert not changes[fox.id].is_forgotten, "only other lines of the note went"
-    assert changes[both.id].is_forgotten
+    assert not changes[fox.id].forgotten, "only other lines of the note went"
+    assert changes[both.id].forgotten == "part"
+    assert changes[hedgehog.id].forgotten == "all"
     assert "hedgehog" not in planted.memory.diff(changes[both.id])
     assert planted.memory.diff(changes[hedgehog.id]).endswith("(text of this change was forgotten)\n")
     result = planted.memory.undo(both.id)
@@ -152,7 +166,8 @@ with Memory.open(folder + "/workspace", home=folder + "/home", embedder=FakeEmbe
             new = line if is_whole else old + line
             time = f"2026-01-01T00:00:00.{number % 1000:03d}Z"
             name = digest_bytes(old) if old else None
-            file.write(format_change(NoteChange(f"{number:016x}", time, path, "add", name, digest_bytes(new), stored=stored)))
+            ids = f"{number:016x}", time, path, "add", name, digest_bytes(new)
+            file.write(format_change(NoteChange(*ids, stored=stored)))
             last[path] = (new, stored)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     report = scrub_history(history, lambda data, path: data.replace(b"- fact 7 of this note, in some words\\n", b""))

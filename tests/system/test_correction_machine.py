@@ -1,5 +1,5 @@
-"""After any sequence of writes, edits by hand, undos, forgets, imports, exports, restores, kills and syncs: notes are what
-the history says, an undo gives the bytes before, and what was forgotten is nowhere.
+"""After any sequence of writes, edits by hand, undos, forgets, imports, exports, restores, kills and syncs: notes are
+what the history says, an undo gives the bytes before, and what was forgotten is nowhere.
 
 `KEPT_MACHINE_EXAMPLES=300` looks deeper than the ordinary run, with other sequences each time.
 """
@@ -111,6 +111,11 @@ class Correction(RuleBasedStateMachine):
         with open_sessions(self.loaded) as sessions:
             arguments = {"text": shape.format(self.new_word()), "to": "memory/a.md"}
             assert not Toolbox(self.memory, sessions).run("memory_write", arguments, session=SESSION).is_error
+
+    @rule(shape=SHAPES)
+    def propose(self, shape):
+        """A file of the person is never written by a tool: it becomes a proposal."""
+        assert self.memory.add(shape.format(self.new_word()), to="SOUL.md", by_tool=True).is_proposed
 
     @rule(name=NAMES)
     def replace_a_fact(self, name):
@@ -441,7 +446,7 @@ class Correction(RuleBasedStateMachine):
 EXAMPLES = int(os.environ.get("KEPT_MACHINE_EXAMPLES", "0"))
 TestCorrection = Correction.TestCase
 TestCorrection.settings = settings(
-    max_examples=EXAMPLES or 15,
+    max_examples=EXAMPLES or 20,
     derandomize=not EXAMPLES,
     stateful_step_count=20,
     phases=[Phase.generate],  # a shorter example would take minutes to find

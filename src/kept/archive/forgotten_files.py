@@ -15,7 +15,7 @@ from dataclasses import replace
 from kept.archive.comparison import FileAction
 from kept.archive.examination import ArchiveChain
 from kept.archive.member_names import AGENTS, KEPT_FOLDER, NOTES
-from kept.archive.places import RestorePlaces
+from kept.archive.restore_places import RestorePlaces
 from kept.archive.tar_stream import TarMember, opened_archive
 from kept.config.agent_paths import AgentPaths
 from kept.sessions.forgotten_text import ForgottenText

@@ -48,7 +48,7 @@ def about_text(change: NoteChange) -> str:
     """Return what a change is about: why it was made, or the text that it wrote."""
     if change.is_undone:
         return "(taken back)"
-    if change.is_empty:
+    if change.is_forgotten:
         return "(forgotten)"
     if change.undoes:
         return "takes back " + ", ".join(name[:SHORT_ID] for name in change.undoes)

@@ -83,8 +83,7 @@ def has_match(path: str, matcher: Matcher) -> bool:
             for member in tar:
                 if member.isreg() and _matches_member(tar, member, matcher, histories):
                     return True
-        logs = (ChangeLog(history, "") for history in histories.values())
-        return any(matcher.matches(decode(data)[0]) for log in logs for _, _, data in iter_versions(log))
+        return any(_matches_history(ChangeLog(history, ""), matcher) for history in histories.values())
     except _UNREADABLE as exc:
         raise OSError(str(exc)) from exc
     finally:
@@ -107,6 +106,15 @@ def _matches_member(
     if matcher.matches(decode(data)[0]) or matcher.has_words(name_words(member.name)):
         return True
     return member.name.endswith((".json", ".jsonl")) and scrub_text(data, matcher, member.name) != data
+
+
+def _matches_history(log: ChangeLog, matcher: Matcher) -> bool:
+    for name in log.names():
+        for _, _, change in log.iter_oldest(name):
+            names = (change.path, change.was or "") if change else ()
+            if any(map(matcher.has_words, map(name_words, names))) or (change and matcher.matches(change.why)):
+                return True
+    return any(matcher.matches(decode(data)[0]) for _, _, data in iter_versions(log))
 
 
 def find_in_archives(config: Config, workspace: str, matcher: Matcher) -> list[Place]:

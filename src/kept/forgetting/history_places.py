@@ -70,13 +70,15 @@ class HistoryStore:
         with locked(self.workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
             hunt = NoteHunt(self.workspace, lambda path: True)
             current = {path: digest_bytes(note.raw) for _, path, note in hunt.iter_texts()}
-            cuts = _cuts_by_path(self.history, order.cuts)
+            cuts, whole = _cuts_by_path(self.history, order.cuts), _with_earlier_names(self.history, order.notes)
 
             def scrub(data: bytes, path: str | None) -> bytes:
                 if path is None:
                     return _scrub_name(data, matcher)
-                is_present = current.get(path) == digest_bytes(data)
-                return data if is_present else _scrub_version(data, matcher, cuts.get(path, ()))
+                if current.get(path) == digest_bytes(data):
+                    return data
+                is_whole = path in whole or matcher.has_words(name_words(path))
+                return b"" if is_whole else _scrub_version(data, matcher, cuts.get(path, ()))
 
             self._scrub_damaged(matcher)
             report = scrub_history(self.history, scrub)
@@ -101,13 +103,20 @@ def _cuts_by_path(history: NoteHistory, cuts: Sequence[LineCut]) -> dict[str, li
     """Return the lines to cut from versions of each note, also under its earlier names. Other notes may have the same
     short line, and keep it."""
     by_path: dict[str, list[LineCut]] = {}
-    for cut in cuts:
-        by_path.setdefault(cut.path, []).append(cut)
-    if by_path:
-        for change in history.log.iter_newest():
-            if change.was is not None and change.path in by_path:
-                by_path.setdefault(change.was, by_path[change.path])
+    for path in dict.fromkeys(cut.path for cut in cuts):
+        own = [cut for cut in cuts if cut.path == path]
+        for name in _with_earlier_names(history, [path]):
+            by_path.setdefault(name, []).extend(own)
     return by_path
+
+
+def _with_earlier_names(history: NoteHistory, paths: Sequence[str]) -> set[str]:
+    """Return the paths of notes, with those that they had before they were renamed."""
+    names = set(paths)
+    for change in history.log.iter_newest() if names else ():
+        if change.was is not None and change.path in names:
+            names.add(change.was)
+    return names
 
 
 def _scrub_name(data: bytes, matcher: Matcher) -> bytes:

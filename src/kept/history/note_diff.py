@@ -18,7 +18,7 @@ def diff_change(history: NoteHistory, change: NoteChange) -> str:
     except HistoryDamaged as exc:
         return f"({exc.message})\n"
     diff = diff_versions(before, after, change.was or change.path, change.path)
-    return f"{diff}(text of this change was forgotten)\n" if change.is_forgotten else diff
+    return f"{diff}(text of this change was forgotten)\n" if change.forgotten else diff
 
 
 def diff_versions(before: bytes | None, after: bytes | None, old_path: str, path: str) -> str:

@@ -17,7 +17,7 @@ from kept.errors import HistoryDamaged
 from kept.history.change_log import ENDING, state_after
 from kept.history.digest import digest_bytes
 from kept.history.history_folder import CHANGES, OBJECTS
-from kept.history.note_change import NoteChange, StoredText, format_change, utc_text
+from kept.history.note_change import Forgotten, NoteChange, StoredText, format_change, utc_text
 from kept.history.note_history import NoteHistory
 from kept.history.version_store import PACK_ENDING, PackWriter, VersionReader, plan_difference, store_version
 from kept.values import frozen
@@ -157,7 +157,7 @@ class _Rewriter:
             self._packs.flush()
 
     def _store(self, change: NoteChange) -> NoteChange:
-        is_touched = self._loses_text(change)
+        forgotten = self._find_loss(change)
         old_path, new_path = change.was or change.path, change.path
         path, was = self._text(change.path), None if change.was is None else self._text(change.was)
         change = replace(change, path=path, was=was, why=self._text(change.why), by=self._author(change.by))
@@ -169,30 +169,32 @@ class _Rewriter:
             stored = store_version(self._packs, before if is_base else None, content, self._stored_of(base, is_base))
         names = self._name_of(change.before, old_path), self._name_of(change.after, new_path)
         change = replace(change, before=names[0], after=names[1], stored=stored)
-        change = replace(change, is_forgotten=change.is_forgotten or is_touched)
+        change = replace(change, forgotten=forgotten or change.forgotten)
         self._last[path] = change
         return change
 
-    def _loses_text(self, change: NoteChange) -> bool:
-        """Return whether what the change itself did is scrubbed, and not only other lines of the note."""
+    def _find_loss(self, change: NoteChange) -> Forgotten | None:
+        """Return how much of what the change itself did is scrubbed. Other lines of the note do not count."""
         if self._scrub is None:
-            return False
+            return None
         names = (change.path, change.was or "", change.why)
-        if any(self._text(name) != name for name in names) or self._author(change.by) != change.by:
-            return True
+        loses_name = any(self._text(name) != name for name in names) or self._author(change.by) != change.by
         old_path, path = change.was or change.path, change.path
-        if (
-            self._name_of(change.before, old_path) == change.before
-            and self._name_of(change.after, path) == change.after
-        ):
-            return False
+        is_same = self._name_of(change.before, old_path) == change.before and (
+            self._name_of(change.after, path) == change.after
+        )
+        if is_same:
+            return "part" if loses_name else None
         try:
             before, after = (
                 b"" if digest is None else self._reader.read(digest) for digest in (change.before, change.after)
             )
         except HistoryDamaged:
-            return True
-        return _own_texts(before, after) != _own_texts(self._scrub(before, old_path), self._scrub(after, path))
+            return "part"
+        left = _own_texts(self._scrub(before, old_path), self._scrub(after, path))
+        if _own_texts(before, after) == left:
+            return "part" if loses_name else None
+        return "part" if change.was is not None or any(map(bytes.strip, left)) else "all"
 
     def _stored_of(self, base: NoteChange | None, is_base: bool) -> StoredText | None:
         return base.stored if base is not None and is_base else None

@@ -48,7 +48,7 @@ def select_by_id(history: NoteHistory, ids: Sequence[str]) -> list[NoteChange]:
     for change in changes:
         if change.is_undone:
             raise ChangeNotFound(f"The change {change.id[:8]} was taken back already.")
-        if change.is_empty:
+        if change.is_forgotten:
             hint = "Nothing was changed, and what was forgotten does not come back."
             raise UndoConflict(f"{change.path}: the text of change {change.id[:8]} was forgotten.", hint=hint)
     return changes
@@ -75,7 +75,7 @@ def select_changes(
 
 
 def _can_undo(change: NoteChange) -> bool:
-    return not change.is_undone and not change.is_empty
+    return not change.is_undone and not change.is_forgotten
 
 
 # planning
@@ -191,7 +191,7 @@ def _without_forgotten(changes: Sequence[NoteChange]) -> list[str]:
     return [
         f"{change.path}: a part of change {change.id[:8]} was forgotten, and does not come back."
         for change in changes
-        if change.is_forgotten
+        if change.forgotten
     ]
 
 
