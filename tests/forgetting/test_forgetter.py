@@ -288,6 +288,13 @@ def test_a_forget_that_was_killed_at_any_step_is_finished_by_the_next_run(tmp_pa
     home.sessions.close()
 
 
+def test_a_journal_that_was_being_erased_is_removed(planted):
+    journal = planted.folder / "forgetting.json"
+    journal.write_bytes(bytes(300) + b'"words"')
+    assert planted.memory.finish_forget() is None
+    assert not journal.exists()
+
+
 def test_lines_that_moved_since_a_crash_still_go(planted):
     plan = planted.memory.plan_forget("memory/harbour.md#L4")
     note = planted.workspace / "memory" / "harbour.md"

@@ -117,7 +117,10 @@ class Forgetter:
 
     def _finish_locked(self) -> ForgetReceipt | None:
         order = read_journal(self.config.paths.forgetting)
-        return self._run(order) if order else None
+        if order is None:
+            remove_journal(self.config.paths.forgetting)
+            return None
+        return self._run(order)
 
     def _locked(self, wait_s: float = _LOCK_WAIT_S) -> AbstractContextManager[int]:
         return locked(f"{self.config.paths.forgetting}.lock", wait_s=wait_s, purpose="forgetting")
