@@ -153,7 +153,7 @@ class Correction(RuleBasedStateMachine):
 
     @rule()
     def write_a_note_with_a_name(self):
-        write_file(self.workspace / "memory" / f"{self.new_word()}.md", "Its name says it all.\n")
+        write_file(self.workspace / "memory" / f"{self.new_word()}.md", f"Its name says it all, {self.number()}.\n")
         self.is_synced = False
 
     @rule()
@@ -211,7 +211,10 @@ class Correction(RuleBasedStateMachine):
             return
         word = data.draw(st.sampled_from(self.words[-4:]))
         versions = self.versions(self.memory.history)
-        others = {digest: text for digest, text in versions.items() if word.encode() not in text}
+        of_name = {change.after for change in self.memory.history.log.iter_newest() if word in change.path}
+        others = {
+            digest: text for digest, text in versions.items() if word.encode() not in text and digest not in of_name
+        }
         notes = {path: text for path, text in self.notes().items() if word.encode() not in text and word not in path}
         self.forget(word)
         assert others.items() <= self.versions(self.memory.history).items()
