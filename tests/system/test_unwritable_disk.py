@@ -158,7 +158,7 @@ def test_without_an_index_the_reason_is_reported(tmp_path):
 def test_a_damaged_index_is_reported_where_it_cannot_be_repaired(home):
     path = home / "home/agents/main/index.sqlite"
     content = bytearray(path.read_bytes())
-    content[4096 * 5 : 4096 * 8] = b"x" * 4096 * 3
+    content[8192 * 2 :] = b"x" * (len(content) - 8192 * 2)
     path.write_bytes(content)
     with unwritable(home, "read-only") as run:
         outcome = run("search", "zebra")
