@@ -23,7 +23,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import BinaryIO, ClassVar
 
 from kept.errors import LockBusy, LockMissing, WorkspaceError, WriteFailed
@@ -34,6 +34,8 @@ from kept.values import frozen
 OPEN_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 """Flags to open a folder for looking up and changing names, on Linux without the right to list them."""
 
+_TEMPORARY = (".kept-", ".tmp")
+"""Beginning and end of the names of temporary files."""
 _ZEROS = 1 << 20
 """Bytes that are overwritten at once."""
 
@@ -44,10 +46,10 @@ def write_atomic(path: str, data: bytes, *, dir_fd: int | None = None, mtime_ns:
     """Replace a file atomically: write a temporary file beside it, fsync, rename, fsync the folder."""
     name = os.path.basename(path)
     with _writing_in_folder(path, dir_fd) as folder:
-        temporary = f".kept-{os.urandom(8).hex()}.tmp"  # not derived from the name, which may have the maximum length
+        temporary = _temporary_name()
         try:
-            _write_new(temporary, folder, _mode_of(name, folder), data, mtime_ns)
-            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            with _written(temporary, folder, _mode_of(name, folder), data, mtime_ns):
+                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError:
             _remove_quietly(temporary, folder)
             raise
@@ -55,31 +57,76 @@ def write_atomic(path: str, data: bytes, *, dir_fd: int | None = None, mtime_ns:
 
 
 @contextmanager
-def replacing(path: str) -> Iterator[BinaryIO]:
+def replacing(path: str, *, dir_fd: int | None = None, erase: bool = False) -> Iterator[BinaryIO]:
     """Yield a file to write. At the end of the block it replaces ``path`` atomically; after an error it is removed.
 
-    Like `write_atomic`, for more than fits into memory.
+    Like `write_atomic`, for more than fits into memory. With ``erase``, what the old file had is overwritten.
     """
     name = os.path.basename(path)
-    with _writing_in_folder(path, None) as folder:
-        temporary = f".kept-{os.urandom(8).hex()}.tmp"
+    with _writing_in_folder(path, dir_fd) as folder:
+        temporary = _temporary_name()
+        old = _open_to_erase(name, folder) if erase else None
         try:
-            with create_file(temporary, folder, _mode_of(name, folder)) as file:
+            with (
+                create_file(temporary, folder, _mode_of(name, folder)) as file,
+                _marked_as_written(file.fileno()),
+            ):
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            if old is not None:
+                _overwrite(old, names=0)
         except BaseException:
             _remove_quietly(temporary, folder)
             raise
+        finally:
+            if old is not None:
+                os.close(old)
         sync_folder(folder)
 
 
 def create_file(name: str, folder: int, mode: int = 0o600) -> BinaryIO:
     """Create a file in an open folder, with this mode regardless of the umask, and return it open for writing."""
+    return open(_create(name, folder, mode), "wb", buffering=1 << 16)
+
+
+def _create(name: str, folder: int, mode: int) -> int:
     handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
-    os.fchmod(handle, mode)
-    return open(handle, "wb", buffering=1 << 16)
+    os.fchmod(handle, mode)  # regardless of the umask: the file may be shared on purpose
+    return handle
+
+
+@contextmanager
+def _marked_as_written(handle: int) -> Iterator[None]:
+    """Lock a temporary file until it is renamed, so that `is_abandoned` knows that a process is writing it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        pass  # a file system without locks
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # closing is not enough while a child has a copy
+            fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+def _temporary_name() -> str:
+    return f"{_TEMPORARY[0]}{os.urandom(8).hex()}{_TEMPORARY[1]}"  # a name derived from ``path`` might be too long
+
+
+def is_temporary(name: str) -> bool:
+    """Return whether a file has the name of one that is being written, or that a crash left."""
+    return name.startswith(_TEMPORARY[0]) and name.endswith(_TEMPORARY[1])
+
+
+def is_abandoned(path: str) -> bool:
+    """Return whether no process is writing a temporary file: a crash left it."""
+    try:
+        with locked(path, wait_s=0, purpose="writing this file", create=False):
+            return True
+    except (LockBusy, WorkspaceError):
+        return False
 
 
 def append_durably(path: str, data: bytes, *, dir_fd: int | None = None, break_links: bool = False) -> None:
@@ -213,14 +260,17 @@ def _writing_in_folder(path: str, dir_fd: int | None) -> Iterator[int]:
             os.close(handle)
 
 
-def _write_new(name: str, folder: int, mode: int, data: bytes, mtime_ns: int | None) -> None:
-    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
+@contextmanager
+def _written(name: str, folder: int, mode: int, data: bytes, mtime_ns: int | None) -> Iterator[None]:
+    """Write a new file, and keep it open and locked for the block, which renames it."""
+    handle = _create(name, folder, mode)
     try:
-        os.fchmod(handle, mode)  # regardless of the umask: the file may be shared on purpose
-        _write_all(handle, data)
-        if mtime_ns is not None:
-            os.utime(handle, ns=(mtime_ns, mtime_ns))
-        os.fsync(handle)
+        with _marked_as_written(handle):
+            _write_all(handle, data)
+            if mtime_ns is not None:
+                os.utime(handle, ns=(mtime_ns, mtime_ns))
+            os.fsync(handle)
+            yield
     finally:
         os.close(handle)
 

@@ -17,8 +17,11 @@ from kept.archive.packing import export_archive
 from kept.archive.unpacking import restore_archive
 from kept.config import load_config
 from kept.errors import ArchiveDamaged, UsageError
-from tests.support.archives import ELSEWHERE, SECRETS, canonical, fill_home
+from kept.forgetting.history_places import iter_versions
+from tests.support.archives import ELSEWHERE, SECRETS, UNFINISHED, canonical, fill_home
 from tests.support.files import tree_of, write_file
+from tests.support.histories import LONG_TEXT
+from tests.support.planted_words import start_planting
 from tests.support.workspaces import open_memory
 
 
@@ -55,7 +58,7 @@ def test_a_restored_home_has_every_file_byte_for_byte_and_private(filled, tmp_pa
 def test_no_byte_of_an_archive_is_secret_or_derived(filled, tmp_path):
     report = export(filled, tmp_path / "kept.tar.gz")
     data = gzip.decompress((tmp_path / "kept.tar.gz").read_bytes())
-    for secret in (*SECRETS.values(), *ELSEWHERE):
+    for secret in (*SECRETS.values(), *ELSEWHERE, *UNFINISHED):
         assert secret.encode() not in data, secret
     names = get_sound_archive(str(tmp_path / "kept.tar.gz")).records
     assert not [name for name in names if "sqlite" in name or ".lock" in name or ".git" in name or "token" in name]
@@ -173,6 +176,40 @@ def test_notes_that_are_not_there_are_reported(filled, tmp_path):
     assert [(problem.path, problem.reason) for problem in report.problems] == [
         (str(filled / "workspace"), "does not exist, so the archive has no notes of main")
     ]
+
+
+# what was forgotten
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_restore_does_not_bring_back_what_was_forgotten_since(tmp_path, overwrite):
+    home = tmp_path / "home"
+    with open_memory(tmp_path) as memory:
+        planted = start_planting(memory)
+        planted.note("both.md", "- hedgehog\n")
+        planted.note("other.md", "- owl\n")
+        memory.add(f"The hedgehog has 99. {LONG_TEXT}", to="memory/pets.md")
+        planted.say("Remember hedgehog, please.")
+        memory.sync()
+        loaded = load_config(home=str(home), workspace=str(tmp_path / "workspace"))
+        export_archive(loaded, str(tmp_path / "before.tar.gz"))
+        memory.forget(memory.plan_forget("hedgehog"))
+        export_archive(loaded, str(tmp_path / "after.tar.gz"))
+        (tmp_path / "workspace/memory/other.md").unlink()
+        (tmp_path / "workspace/memory/both.md").unlink()
+        memory.sync()
+        hashes = (home / "agents/main/forgotten-hashes.jsonl").read_bytes()
+        options = {"workspace": str(tmp_path / "workspace"), "overwrite": overwrite}
+        report = restore(tmp_path / "before.tar.gz", home, **options)
+        assert report.counts["forgotten"] >= 4, "two notes, the conversation and the history"
+        assert "you forgot" in " ".join(problem.reason for problem in report.kept)
+        assert (tmp_path / "workspace/memory/other.md").exists()
+        assert planted.left("hedgehog") == []
+        assert (home / "agents/main/forgotten-hashes.jsonl").read_bytes() == hashes
+        memory.sync()
+        assert not any(b"hedgehog" in data for _, _, data in iter_versions(memory.history.log))
+        assert restore(tmp_path / "after.tar.gz", home, **options).counts["forgotten"] == 0
+        planted.sessions.close()
 
 
 # incremental

@@ -46,14 +46,60 @@ def test_a_request_that_makes_no_sense_gets_one_line(kept, note, args):
     assert "4711" in note.read_text()
 
 
-def test_the_next_command_finishes_what_was_interrupted(kept, note, home):
-    kept("forget", "4711", "--dry-run")
+def interrupt(home):
+    """Leave the journal of a forget that was killed at its start."""
     order = {
         **{"version": 1, "id": "abc", "started": "2026-03-01", "request": "query", "words": ["4711"], "lines": []},
         **{"cuts": [], "entries": [], "notes": [], "sessions": [], "places": [["note", "MEMORY.md#L3"]]},
         **{"unreachable": [], "salt": "00", "sha256": "", "by_tool": False, "is_scoped": False, "done": []},
     }
     write_file(home / "agents/main/forgetting.json", json.dumps(order))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("mcp",),
+        ("hook", "session-start"),
+        ("hook", "capture"),
+        ("sessions", "list"),
+        ("export", "a.tar"),
+        ("import", "claude-code", "."),
+        ("why", "MEMORY.md#L1"),
+    ],
+)
+def test_every_command_that_reads_or_copies_text_finishes_what_was_interrupted(kept, note, home, tmp_path, args):
+    interrupt(home)
+    event = {"transcript_path": str(write_file(tmp_path / "t.jsonl", "")), "cwd": str(tmp_path)}
+    ended = kept(*args, stdin=json.dumps(event) if args[0] == "hook" else b"")
+    assert ended.code == 0, ended.err
+    assert "has been finished: receipt abc" in ended.err
+    assert "4711" not in note.read_text()
+    assert not (home / "agents/main/forgetting.json").exists()
+
+
+def test_history_and_undo_say_that_a_change_was_forgotten(kept, workspace):
+    write_file(workspace / "MEMORY.md", "# Memory\n")
+    kept("add", "--to", "memory", "The gate code is 4711.")
+    kept("add", "--to", "memory", "The lighthouse is at Skerry.")
+    assert kept("forget", "4711", "--yes").code == 0
+    changes = json.loads(kept("history", "--json", "--diff").out)["changes"]
+    forgotten = [change for change in changes if change["forgotten"] == "all"]
+    (change,) = [change for change in forgotten if change["kind"] == "add"]
+    assert "4711" not in json.dumps(changes)
+    shown = kept("history")
+    assert "(forgotten)" in shown.out
+    assert "4711" not in shown.out
+    ended = kept("undo", change["id"], "--yes")
+    assert ended.code == 4
+    assert "was forgotten" in ended.err
+    assert "does not come back" in ended.err
+    assert "4711" not in (workspace / "MEMORY.md").read_text()
+
+
+def test_the_next_command_finishes_what_was_interrupted(kept, note, home):
+    kept("forget", "4711", "--dry-run")
+    interrupt(home)
     ended = kept("search", "lighthouse")
     assert "has been finished: receipt abc" in ended.err
     assert "4711" not in note.read_text()

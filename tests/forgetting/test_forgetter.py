@@ -241,10 +241,12 @@ STEPS = (
         "records",
         "inbox",
         "exports",
+        "archives",
         "catalogue",
         "index",
         "qmd",
         "history",
+        "leftovers",
     ),
     *("search", "receipt", "end"),
 )
@@ -286,6 +288,13 @@ def test_a_forget_that_was_killed_at_any_step_is_finished_by_the_next_run(tmp_pa
         assert home.left(word) == [], step
         assert not (home.folder / "forgetting.json").exists()
     home.sessions.close()
+
+
+def test_a_journal_that_was_being_erased_is_removed(planted):
+    journal = planted.folder / "forgetting.json"
+    journal.write_bytes(bytes(300) + b'"words"')
+    assert planted.memory.finish_forget() is None
+    assert not journal.exists()
 
 
 def test_lines_that_moved_since_a_crash_still_go(planted):
@@ -368,7 +377,7 @@ def test_no_old_version_of_a_note_has_it(planted):
     assert {place.kind for place in plan.places} == {"history"}
     receipt = planted.memory.forget(plan)
     assert receipt.left == ()
-    texts = [data for _, _, data in iter_versions(planted.memory.history)]
+    texts = [data for _, _, data in iter_versions(planted.memory.history.log)]
     assert not any(b"hedgehog" in data for data in texts)
     assert any(b"another line" in data for data in texts)
     assert check_history(planted.memory.history).faults == ()

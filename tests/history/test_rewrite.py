@@ -80,7 +80,7 @@ def test_a_text_is_removed_from_every_version_and_line(tmp_path):
         write_note(workspace, "memory/first.md", "Gone.\n")
         memory.sync()
         before = changes_of(memory)
-        report = scrub_history(memory.history, lambda text: text.replace(secret.encode(), b"[forgotten]"))
+        report = scrub_history(memory.history, lambda text, path: text.replace(secret.encode(), b"[forgotten]"))
         assert (report.versions, report.changes) == (3, 4)
         history = memory.history
         after = changes_of(memory)
@@ -100,7 +100,7 @@ def test_a_text_is_removed_from_the_histories_of_all_machines(tmp_path):
     with open_memory(tmp_path, home=tmp_path / "second") as memory:
         memory.add("Later.", to="memory/a.md")
         hashes = {name for change in changes_of(memory) for name in (change.before, change.after) if name}
-        scrub_history(memory.history, lambda text: text.replace(b"xyzzy", b""))
+        scrub_history(memory.history, lambda text, path: text.replace(b"xyzzy", b""))
         stored = all_bytes(tmp_path)
         assert not any(name.encode() in stored for name in hashes)
         assert check_history(memory.history).faults == ()

@@ -26,6 +26,8 @@ SECRETS = {
     "gateway.telegram.base_url": "http://user:planted-0005@127.0.0.1:8081",
 }
 ELSEWHERE = ("env-planted-0006", "service-planted-0007", "connect-planted-0008", "comment-planted-0009")
+UNFINISHED = ("fence-planted-0010", "journal-planted-0011")
+"""Texts in the key of an agent, and in the journal of a forget that was interrupted."""
 CONFIG = """\
 # settings of a test; the old token was comment-planted-0009
 agents:
@@ -85,11 +87,22 @@ def fill_home(home: Path) -> None:
         write_file(folder / "index.sqlite", b"derived")
         write_file(folder / "index.sqlite.lock", b"")
         write_file(folder / "access-token.json", "{}")
+        write_file(folder / "fence.key", "fence-planted-0010")
+        write_file(folder / "forgetting.json", '{"words": ["journal-planted-0011"]}')
 
 
 def canonical(home: Path) -> dict[str, bytes | None]:
     """Return the files of a home that an archive has, without the settings."""
-    leaves = ("index.sqlite", "sessions.sqlite", "access-token.json", "service.env", ".env", "config.yaml")
+    leaves = (
+        "index.sqlite",
+        "sessions.sqlite",
+        "access-token.json",
+        "fence.key",
+        "forgetting.json",
+        "service.env",
+        ".env",
+        "config.yaml",
+    )
     return {
         path: content
         for path, content in tree_of(home).items()

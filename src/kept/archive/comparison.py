@@ -21,13 +21,14 @@ from kept.sessions.transcript_paths import is_transcript, parse_transcript_name
 from kept.values import frozen
 from kept.workspace.opened import FolderTree
 
-Action = Literal["new", "same", "updated", "newer", "differs", "deleted", "blocked"]
+Action = Literal["new", "same", "updated", "newer", "differs", "deleted", "forgotten", "blocked"]
 """new      it is not here
 same     it is here
 updated  it is here as it was in an earlier archive of the chain
 newer    a record that is here, with more at its end
 differs  it is here with another content: kept, unless replacing was requested
 deleted  a conversation that was deleted here
+forgotten  it has something that was forgotten here
 blocked  something that is not a file is in its place"""
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -147,6 +148,9 @@ def count_actions(actions: Mapping[str, FileAction]) -> dict[str, int]:
     return counts
 
 
+_REPORTED = ("differs", "blocked", "forgotten")
+
+
 def list_kept(actions: Mapping[str, FileAction]) -> list[Problem]:
     """Return the files here that a restore leaves although they are not those of the archive."""
-    return [Problem(item.path, item.reason) for item in actions.values() if item.action in ("differs", "blocked")]
+    return [Problem(item.path, item.reason) for item in actions.values() if item.action in _REPORTED]

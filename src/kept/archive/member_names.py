@@ -33,6 +33,8 @@ _RECORD_ENDINGS = (".jsonl", ".json", ".md", ".damaged", ".torn")
 _DELETED = ".jsonl.deleted-"
 _DERIVED = re.compile(r"\.sqlite|\.lock$|\.tmp$|^qmd-|^watcher-", re.IGNORECASE)
 _SECRET = re.compile(r"token|secret|credential|password|\.env\b|^env$|api.?key", re.IGNORECASE)
+_UNFINISHED = ("forgetting.json",)
+"""Journal of a forget that was interrupted: it has the words in clear, and belongs to this machine."""
 _MAX_RECORD_DEPTH = 4
 _NO_NAME = ("", ".", "..")
 
@@ -115,5 +117,7 @@ def is_agent_record(parts: tuple[str, ...]) -> bool:
     if len(parts) > _MAX_RECORD_DEPTH or any(part.startswith(".") or _DERIVED.search(part) for part in parts):
         return False
     name = parts[-1]
+    if parts[0] in _UNFINISHED:
+        return False
     is_record = name.endswith(_RECORD_ENDINGS) or _DELETED in name
     return is_record and (parts[0] == "sessions" or not _SECRET.search(name))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from kept.archive.comparison import FileAction, compare_files, count_actions, list_kept
 from kept.archive.examination import ArchiveChain, get_sound_chain
+from kept.archive.forgotten_files import leave_out_forgotten
 from kept.archive.manifest import ArchivedAgent
 from kept.archive.member_names import SETTINGS
 from kept.archive.restore_places import RestorePlaces, plan_places, plan_settings
@@ -80,7 +81,7 @@ def restore_archive(
         workspace_agent=agent or MAIN_AGENT,
         same_folders=same_folders,
     )
-    actions = compare_files(chain, places)
+    actions = leave_out_forgotten(chain, places, compare_files(chain, places))
     settings = _SettingsPlan.of(chain, places, user_file, is_wanted=with_settings)
     writes = {
         name: item

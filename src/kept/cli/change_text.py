@@ -67,6 +67,8 @@ def about_text(change: NoteChange, line: str = "") -> str:
     """Return what a change is about: why it was made, or the text that it wrote, if known a whole line of it."""
     if change.is_undone:
         return "(taken back)"
+    if change.is_forgotten:
+        return "(forgotten)"
     if change.undoes:
         return "takes back " + ", ".join(name[:SHORT_ID] for name in change.undoes)
     if change.was is not None:

@@ -48,7 +48,7 @@ def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[Term
     from kept.app import open_dispatcher, open_memory, open_model, open_sessions
     from kept.channels.terminal import TerminalConversation
 
-    loaded = options.load()
+    loaded = options.load_finished()
     model = open_model(loaded)
     memory = stack.enter_context(open_memory(loaded))
     sessions = stack.enter_context(open_sessions(loaded))

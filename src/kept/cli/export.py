@@ -35,7 +35,7 @@ def command(
     """
     from kept.archive.packing import export_archive
 
-    loaded = options.load()
+    loaded = options.load_finished()
     with progress_bar("Packing", in_bytes=True) as progress:
         report = export_archive(
             loaded,

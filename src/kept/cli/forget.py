@@ -15,6 +15,7 @@ from kept.errors import KeptError, UsageError
 from kept.limits import clip, one_line
 
 if TYPE_CHECKING:
+    from kept.config import LoadedConfig
     from kept.forgetting.places import ForgetPlan, Place
     from kept.forgetting.receipt import ForgetReceipt
     from kept.memory import Memory
@@ -109,10 +110,13 @@ def _require_consent(plan: ForgetPlan, *, yes: bool, as_json: bool) -> None:
     require_consent(f"Forget {plural(len(plan.places), 'place')} for good? It cannot be undone.")
 
 
-def finish_interrupted(memory: Memory) -> None:
+def finish_interrupted(loaded: LoadedConfig) -> None:
     """Finish a forget that was interrupted, and say so. A failure is a warning: the command itself can still run."""
+    from kept.app import open_memory
+
     try:
-        receipt = memory.finish_forget()
+        with open_memory(loaded) as memory:
+            receipt = memory.finish_forget()
     except KeptError as exc:
         warn(f"{exc.message} {exc.hint}")
         return

@@ -19,7 +19,7 @@ def command(options: Globals) -> None:
 
     log_to_stderr()
     logging.getLogger("kept").setLevel(logging.INFO)
-    run_gateway(options.load(), open_model, report=_report)
+    run_gateway(options.load_finished(), open_model, report=_report)
 
 
 def _report(line: str) -> None:

@@ -68,7 +68,7 @@ def _context(options: Globals, event: dict[str, Any]) -> str:
     from kept.workspace.projects import find_project
     from kept.workspace.workspace import Workspace
 
-    loaded = options.load()
+    loaded = options.load_finished()
     if not os.path.isdir(loaded.config.workspace):
         return ""
     cwd = _text(event, "cwd")

@@ -68,7 +68,7 @@ def openclaw(
 
     PATH is its folder (default: ~/.openclaw).
     """
-    loaded = options.load()
+    loaded = options.load_finished()
     folders = [path] if path else program_folders("openclaw")
     report = import_folders(loaded, "openclaw", folders, dry_run=dry_run)
     notes = adopt_workspaces(loaded, folders, dry_run=dry_run, instructions=instructions)
@@ -112,7 +112,7 @@ def chatgpt(options: Globals, path: str, dry_run: bool, verbose: bool, as_json: 
 
     FILE is the zip file as you downloaded it, the folder you unpacked it to, or conversations.json.
     """
-    report = import_folders(options.load(), "chatgpt", [path], dry_run=dry_run)
+    report = import_folders(options.load_finished(), "chatgpt", [path], dry_run=dry_run)
     show_report(report, path, [], as_json=as_json, verbose=verbose)
 
 
@@ -123,7 +123,7 @@ def claude_ai(options: Globals, path: str, dry_run: bool, verbose: bool, as_json
 
     FILE is the zip file as you downloaded it, the folder you unpacked it to, or conversations.json.
     """
-    report = import_folders(options.load(), "claude-ai", [path], dry_run=dry_run)
+    report = import_folders(options.load_finished(), "claude-ai", [path], dry_run=dry_run)
     show_report(report, path, [], as_json=as_json, verbose=verbose)
 
 
@@ -131,7 +131,7 @@ def _import_program(
     options: Globals, program: Program, path: str | None, *, dry_run: bool, verbose: bool, as_json: bool
 ) -> None:
     folders = [path] if path else program_folders(program)
-    report = import_folders(options.load(), program, folders, dry_run=dry_run)
+    report = import_folders(options.load_finished(), program, folders, dry_run=dry_run)
     show_report(report, folders[0], [], as_json=as_json, verbose=verbose)
 
 

@@ -42,7 +42,7 @@ def command(
     from kept.app import open_toolbox
 
     log_to_stderr()
-    loaded = options.load()
+    loaded = options.load_finished()
     project = _find_project(loaded, project, is_local=address is None)
     if address is None:
         run_stdio(load_server(lambda: open_toolbox(loaded, project=project), project=project))

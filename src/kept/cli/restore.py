@@ -83,7 +83,8 @@ def _print_report(report: RestoreReport) -> None:
         (counts["same"], "here already"),
         (counts["newer"], "with more here than in the archive"),
         (counts["deleted"], "left out because you deleted them here"),
-        (len(report.kept), "different here and kept"),
+        (counts["forgotten"], "left out because of what you forgot here"),
+        (len(report.kept) - counts["forgotten"], "different here and kept"),
     )
     shown = ", ".join(f"{count:,} {word}" for count, word in words if count) or "nothing to do"
     lead = "Nothing was changed. Without --dry-run: " if report.dry_run else ""
@@ -100,7 +101,7 @@ def _print_report(report: RestoreReport) -> None:
     more = len(report.kept) + len(report.problems) - _SHOWN
     if more > 0:
         warn(f"{more:,} more; --json shows them all.")
-    if report.kept:
+    if len(report.kept) > counts["forgotten"]:
         echo("To replace the files that differ, add --overwrite.", err=True)
     if counts["new"] and not report.dry_run:
         echo("The next search indexes what was restored; 'kept index' does it now.")

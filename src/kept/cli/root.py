@@ -110,17 +110,21 @@ class Globals:
     def memory(self) -> Memory:
         from kept.app import open_memory
 
-        memory = open_memory(self.load())
-        if os.path.exists(memory.config.paths.forgetting):
+        return open_memory(self.load_finished())
+
+    def load_finished(self, *, workspace: str | None = None, settings: dict[str, Any] | None = None) -> LoadedConfig:
+        """Load the settings, and finish a forget that was interrupted."""
+        loaded = self.load(workspace=workspace, settings=settings)
+        if os.path.exists(loaded.config.paths.forgetting):
             from kept.cli.forget import finish_interrupted
 
-            finish_interrupted(memory)
-        return memory
+            finish_interrupted(loaded)
+        return loaded
 
     def sessions(self) -> SessionStore:
         from kept.app import open_sessions
 
-        return open_sessions(self.load())
+        return open_sessions(self.load_finished())
 
 
 class OutputClosed(Exception):

@@ -33,7 +33,7 @@ def command(options: Globals, chosen: tuple[str, ...], words: bool, as_json: boo
     Nothing changes before you accept a proposal: on a terminal one by one, otherwise with --apply. With a model set up,
     the model decides which pairs are repetitions, replacements or can be merged; without one, their words do.
     """
-    loaded = options.load()
+    loaded = options.load_finished()
     with options.memory() as memory:
         if chosen:
             _apply(memory, chosen, as_json=as_json)

@@ -32,7 +32,7 @@ def command(options: Globals, reference: str, as_json: bool) -> None:
     from kept.provenance import PassageOrigin, trace
     from kept.tools.tool_text import from_uri
 
-    loaded = options.load()
+    loaded = options.load_finished()
     with open_memory(loaded) as memory, open_sessions(loaded) as sessions:
         result = trace(memory, sessions, from_uri(reference))
     if isinstance(result, PassageOrigin):

@@ -18,9 +18,11 @@ from kept.clock import Clock, new_id
 from kept.config import Config
 from kept.durable import locked, make_private_folder
 from kept.errors import ForgetFailed, KeptError, LockBusy
+from kept.forgetting.archive_places import ArchiveStore
 from kept.forgetting.byte_scan import ByteScan, scan_bytes
 from kept.forgetting.derived_files import CatalogueStore, IndexStore, QmdStore
 from kept.forgetting.history_places import HistoryStore
+from kept.forgetting.leftover_files import LeftoverStore
 from kept.forgetting.note_places import NoteStore
 from kept.forgetting.order import (
     ForgetOrder,
@@ -78,11 +80,13 @@ class Forgetter:
             ProposalStore(self.workspace),
             self.inbox or InboxStore(self.config),
             ExportStore(self.config, self.workspace.root),
+            ArchiveStore(self.config, self.workspace.root),
             CatalogueStore(self.config),
             IndexStore(self.service, self.config),
             QmdStore(self.config),
             # After the index: its sync records the change of the notes.
             HistoryStore(open_history(self.config, self.workspace, self.clock), self.workspace, self.config.agent_id),
+            LeftoverStore(self.config, self.workspace),
         )
 
     def forget(self, plan: ForgetPlan, *, is_scoped: bool = False) -> ForgetReceipt:
@@ -116,12 +120,15 @@ class Forgetter:
 
     def _finish_locked(self) -> ForgetReceipt | None:
         order = read_journal(self.config.paths.forgetting)
-        if order is not None and order.workspace not in ("", self.workspace.root):
+        if order is None:
+            remove_journal(self.config.paths.forgetting)
+            return None
+        if order.workspace not in ("", self.workspace.root):
             raise ForgetFailed(
                 f"A forget in {order.workspace} was interrupted, and is not finished yet.",
                 hint=f"To finish it: kept --workspace '{order.workspace}' doctor --fix",
             )
-        return self._run(order) if order else None
+        return self._run(order)
 
     def _locked(self, wait_s: float = _LOCK_WAIT_S) -> AbstractContextManager[int]:
         return locked(f"{self.config.paths.forgetting}.lock", wait_s=wait_s, purpose="forgetting")

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from kept.durable import locked
+from kept.durable import DAMAGED_ENDING, locked
 from kept.errors import KeptError
 from kept.forgetting.needles import Matcher
 from kept.forgetting.note_places import NoteHunt, find_cuts, matching_passages, name_words
-from kept.forgetting.order import ForgetOrder, ScrubResult
+from kept.forgetting.order import ForgetOrder, LineCut, ScrubResult
 from kept.forgetting.places import Place, digest_of
+from kept.forgetting.record_files import replace_file
+from kept.history.change_log import ChangeLog
 from kept.history.digest import digest_bytes
+from kept.history.history_folder import CHANGES
 from kept.history.note_change import utc_text
 from kept.history.note_history import NoteHistory
 from kept.history.rewrite import Removal, scrub_history
+from kept.history.version_store import VersionReader
 from kept.workspace.change_recorder import Author
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import decode
@@ -23,31 +27,30 @@ from kept.workspace.removal import remove_lines
 from kept.workspace.workspace import Workspace
 
 _MOST_READ = 5_000
-"""Versions that are read to show the places. Of a longer history, all are scrubbed and only some are shown."""
+"""Versions that are read to show the places, unless none has it. Of a longer history, all are scrubbed."""
 
 
-def iter_versions(history: NoteHistory) -> Iterator[tuple[str, str, bytes]]:
+def iter_versions(log: ChangeLog) -> Iterator[tuple[str, str, bytes]]:
     """Yield id of the change, path and bytes of each version, each once. One that cannot be read is left out."""
     seen: set[str] = set()
-    for name in history.log.names():
-        for _, _, change in history.log.iter_oldest(name):
+    reader = VersionReader(log, is_indexed=True)
+    for name in log.names():
+        for _, _, change in log.iter_oldest(name):
             for digest in (change.before, change.after) if change else ():
                 if change is None or digest is None or digest in seen:
                     continue
                 seen.add(digest)
                 try:
-                    data = history.read_version(digest)
+                    yield change.id, change.path, reader.read(digest)
                 except KeptError:
                     continue
-                if data is not None:
-                    yield change.id, change.path, data
 
 
 def find_in_history(history: NoteHistory, matcher: Matcher) -> list[Place]:
     """Return the changes whose note had what is looked for."""
     places: dict[str, Place] = {}
-    for number, (change, path, data) in enumerate(iter_versions(history)):
-        if number >= _MOST_READ:
+    for number, (change, path, data) in enumerate(iter_versions(history.log)):
+        if number >= _MOST_READ and places:
             break
         if matcher.matches(decode(data)[0]) or matcher.has_words(name_words(path)):
             places.setdefault(change, Place("history", path, f"{path} ({change})", "an old version", digest_of(data)))
@@ -70,26 +73,70 @@ class HistoryStore:
         matcher = Matcher(order.needles)
         with locked(self.workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"):
             hunt = NoteHunt(self.workspace, lambda path: True)
-            current = {digest_bytes(note.raw) for _, _, note in hunt.iter_texts()}
+            current = {path: digest_bytes(note.raw) for _, path, note in hunt.iter_texts()}
+            cuts, whole = _cuts_by_path(self.history, order.cuts), _with_earlier_names(self.history, order.notes)
 
-            def scrub(data: bytes) -> bytes:
-                return data if digest_bytes(data) in current else _scrub_version(data, matcher, order)
+            def scrub(data: bytes, path: str | None) -> bytes:
+                if path is None:
+                    return _scrub_name(data, matcher)
+                if current.get(path) == digest_bytes(data):
+                    return data
+                is_whole = path in whole or matcher.has_words(name_words(path))
+                return b"" if is_whole else _scrub_version(data, matcher, cuts.get(path, ()))
 
+            self._scrub_damaged(matcher)
             by = Author(agent=self.agent, tool="memory_forget" if order.by_tool else "kept forget")
             since = utc_text(dt.datetime.fromisoformat(order.started))
             report = scrub_history(self.history, scrub, Removal(by, since))
-            left = [path for _, path, data in iter_versions(self.history) if scrub(data) != data]
+            present = frozenset(current.values())
+            left = [
+                path
+                for _, path, data in iter_versions(self.history.log)
+                if matcher.matches(decode(data)[0]) and digest_bytes(data) not in present
+            ]
         if left:
             return ScrubResult(report.versions, unreachable=("the history of the notes",), is_complete=False)
         return ScrubResult(report.versions)
 
+    def _scrub_damaged(self, matcher: Matcher) -> None:
+        """Remove lines that could not be read and were set aside."""
+        folder = self.history.folder
+        for name in folder.names(CHANGES, DAMAGED_ENDING):
+            replace_file(folder.path(CHANGES, name), matcher)
 
-def _scrub_version(data: bytes, matcher: Matcher, order: ForgetOrder) -> bytes:
-    """Return a version, or a path or a reason of a change, without what is forgotten."""
-    text = decode(data)[0]
-    if "\n" not in text and text.endswith((".md", ".markdown", ".txt")) and "/" in text + "/":
+
+def _cuts_by_path(history: NoteHistory, cuts: Sequence[LineCut]) -> dict[str, list[LineCut]]:
+    """Return the lines to cut from versions of each note, also under its earlier names. Other notes may have the same
+    short line, and keep it."""
+    by_path: dict[str, list[LineCut]] = {}
+    for path in dict.fromkeys(cut.path for cut in cuts):
+        own = [cut for cut in cuts if cut.path == path]
+        for name in _with_earlier_names(history, [path]):
+            by_path.setdefault(name, []).extend(own)
+    return by_path
+
+
+def _with_earlier_names(history: NoteHistory, paths: Sequence[str]) -> set[str]:
+    """Return the paths of notes, with those that they had before they were renamed."""
+    names = set(paths)
+    for change in history.log.iter_newest() if names else ():
+        if change.was is not None and change.path in names:
+            names.add(change.was)
+    return names
+
+
+def _scrub_name(data: bytes, matcher: Matcher) -> bytes:
+    """Return a path, a reason or the name of an author without what is forgotten."""
+    text = data.decode("utf-8", "replace")
+    if text.endswith((".md", ".markdown", ".txt")) and "\n" not in text:
         return _scrub_path(text, matcher).encode()
-    ranges, _ = find_cuts(text, order.cuts)
+    return b"" if matcher.matches(text) else data
+
+
+def _scrub_version(data: bytes, matcher: Matcher, cuts: Sequence[LineCut]) -> bytes:
+    """Return a version without what is forgotten."""
+    text = decode(data)[0]
+    ranges, _ = find_cuts(text, cuts)
     ranges += [(passage.start_line, passage.end_line) for passage in matching_passages(text, matcher)]
     return remove_lines(data, ranges, "") if ranges else data
 

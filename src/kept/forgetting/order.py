@@ -138,7 +138,10 @@ def read_journal(path: str) -> ForgetOrder | None:
     """Return the forget that is under way or was interrupted, or None. Raise ForgetFailed if it cannot be read."""
     try:
         with open(path, "rb") as file:
-            tree = strict_json.decode(file.read().decode())
+            data = file.read()
+        if data.startswith(b"\0"):
+            return None  # everything was done, and the journal was being overwritten
+        tree = strict_json.decode(data.decode())
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as exc:

@@ -10,7 +10,9 @@ from typing import Protocol
 
 from kept.config import Config
 from kept.errors import EmptyQuery, ForgetTooMuch, NoteNotFound, PathRefused, SessionNotFound, UsageError
+from kept.forgetting.archive_places import find_in_archives
 from kept.forgetting.history_places import find_in_history
+from kept.forgetting.leftover_files import find_in_leftovers
 from kept.forgetting.needles import Matcher, Needles, is_too_short
 from kept.forgetting.note_places import (
     NoteHunt,
@@ -187,6 +189,8 @@ def _find_in_files(scope: ForgetScope, matcher: Matcher) -> list[Place]:
     places += find_in_proposals(scope.workspace, matcher)
     for path in iter_exports(scope.config, scope.workspace.root):
         places += find_in_file(path, matcher, "export", os.path.relpath(path, scope.config.home))
+    places += find_in_archives(scope.config, scope.workspace.root, matcher)
+    places += find_in_leftovers(scope.config, scope.workspace.root, matcher)
     history = open_history(scope.config, scope.workspace, scope.sessions.clock)
     return places + [place for place in find_in_history(history, matcher) if scope.is_visible(place.path)]
 

@@ -86,7 +86,7 @@ def _scrub_prose(data: bytes, matcher: Matcher) -> bytes:
 def iter_records(config: Config) -> Iterator[str]:
     """Yield the files of Kept's own in the agent's folder that may have text."""
     paths = config.paths
-    own = {paths.forgetting, paths.forgotten_hashes, paths.forget_receipts, paths.deleted_sessions}
+    own = {paths.forgetting, paths.forgotten_hashes, paths.deleted_sessions}
     for path in _iter_files(paths.folder):
         name = os.path.basename(path)
         if path not in own and os.path.dirname(path) == paths.folder and name.endswith(_TEXT_ENDINGS):

@@ -67,10 +67,11 @@ class ChangeLog:
         """Yield the lines of a file in order, each with its position and its change, None if it is damaged."""
         offset = 0
         machine = name.removesuffix(ENDING)
-        for line in self.folder.read(CHANGES, name).split(b"\n"):
-            if line:
-                yield LogPosition(name, offset), line, parse_change(line, machine)
-            offset += len(line) + 1
+        with self.folder.reading(CHANGES, name) as handle:
+            for line in _iter_lines(handle) if handle is not None else ():
+                if line:
+                    yield LogPosition(name, offset), line, parse_change(line, machine)
+                offset += len(line) + 1
 
     def find_last(self, path: str) -> tuple[NoteChange | None, list[NoteChange]]:
         """Return the last change of a note on this machine, and the last on each other machine."""
@@ -122,6 +123,15 @@ def state_after(change: NoteChange, path: str) -> str | None:
 def _patterns(path: str) -> tuple[bytes, ...]:
     quoted = json.dumps(path, ensure_ascii=False).encode("utf-8", "replace")
     return b'"path":' + quoted, b'"was":' + quoted
+
+
+def _iter_lines(handle: int) -> Iterator[bytes]:
+    start, rest = 0, b""
+    while block := os.pread(handle, _BLOCK, start):
+        start += len(block)
+        *lines, rest = (rest + block).split(b"\n")
+        yield from lines
+    yield rest
 
 
 def _iter_lines_backwards(handle: int) -> Iterator[bytes]:

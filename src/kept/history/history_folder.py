@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import BinaryIO
 
-from kept.durable import append_durably, sync_folder, write_atomic
+from kept.durable import append_durably, erase_file, replacing, sync_folder, write_atomic
 from kept.errors import WorkspaceError
 from kept.workspace.opened import OpenWorkspace
 from kept.workspace.workspace import Workspace
@@ -86,11 +87,24 @@ class HistoryFolder:
         with OpenWorkspace(self.workspace) as opened:
             write_atomic(path, data, dir_fd=opened.folder_to_write(path))
 
-    def remove(self, folder: str, name: str) -> None:
+    @contextmanager
+    def replacing(self, folder: str, name: str, *, erase: bool = False) -> Iterator[BinaryIO]:
+        """Yield a file to write, which then replaces another. With ``erase``, what that one had is overwritten."""
+        path = self.path(folder, name)
+        with (
+            OpenWorkspace(self.workspace) as opened,
+            replacing(path, dir_fd=opened.folder_to_write(path), erase=erase) as file,
+        ):
+            yield file
+
+    def remove(self, folder: str, name: str, *, erase: bool = False) -> None:
         path = self.path(folder, name)
         try:
             with OpenWorkspace(self.workspace) as opened:
                 parent = opened.folder_of(path)
+                if erase:
+                    erase_file(path, dir_fd=parent)
+                    return
                 os.unlink(name, dir_fd=parent)
                 sync_folder(parent)
         except FileNotFoundError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from dataclasses import field
-from typing import Any
+from typing import Any, Literal
 
 from kept.limits import utf8_safe
 from kept.values import frozen
@@ -13,6 +13,7 @@ from kept.workspace.change_recorder import Author
 
 _HASH_CHARS = 64
 _MAX_WHY_CHARS = 1_000
+Forgotten = Literal["part", "all"]
 _AUTHOR_FIELDS = ("agent", "session", "tool", "person", "client")
 
 
@@ -55,9 +56,16 @@ class NoteChange:
     """Ids of the changes that this one takes back."""
     stored: StoredText | None = None
     """Storage of the bytes after the change; None if there are none, or if an earlier change has them."""
+    forgotten: Forgotten | None = None
+    """Whether a part or all of what the change did was forgotten: its versions are not those of then."""
     machine: str = ""
     is_undone: bool = False
     """True if a later change took this one back. Not part of the line."""
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Return whether all that the change did was forgotten."""
+        return self.forgotten == "all"
 
     @property
     def when(self) -> dt.datetime:
@@ -91,6 +99,8 @@ def format_change(change: NoteChange) -> bytes:
         fields["why"] = change.why[:_MAX_WHY_CHARS]
     if change.undoes:
         fields["undoes"] = list(change.undoes)
+    if change.forgotten is not None:
+        fields["forgotten"] = change.forgotten
     if change.stored is not None:
         fields["stored"] = _stored_json(change.stored)
     return utf8_safe(json.dumps(fields, ensure_ascii=False, separators=(",", ":"))).encode() + b"\n"
@@ -129,6 +139,7 @@ def _to_change(fields: dict[str, Any], machine: str) -> NoteChange:
         was=None if (was := fields.get("was")) is None else _text(was),
         undoes=tuple(map(_text, undoes)) if undoes else (),
         stored=None if stored is None else _to_stored(stored),
+        forgotten=forgotten if (forgotten := fields.get("forgotten")) in ("part", "all") else None,
         machine=machine,
     )
 

@@ -17,7 +17,8 @@ def diff_change(history: NoteHistory, change: NoteChange) -> str:
         before, after = history.read_version(change.before), history.read_version(change.after)
     except HistoryDamaged as exc:
         return f"({exc.message})\n"
-    return diff_versions(before, after, change.was or change.path, change.path)
+    diff = diff_versions(before, after, change.was or change.path, change.path)
+    return f"{diff}(text of this change was forgotten)\n" if change.forgotten else diff
 
 
 def diff_versions(before: bytes | None, after: bytes | None, old_path: str, path: str) -> str:

@@ -48,6 +48,9 @@ def select_by_id(history: NoteHistory, ids: Sequence[str]) -> list[NoteChange]:
     for change in changes:
         if change.is_undone:
             raise ChangeNotFound(f"The change {change.id[:8]} was taken back already.")
+        if change.is_forgotten:
+            hint = "Nothing was changed, and what was forgotten does not come back."
+            raise UndoConflict(f"{change.path}: the text of change {change.id[:8]} was forgotten.", hint=hint)
     return changes
 
 
@@ -64,11 +67,15 @@ def select_changes(
     """
     changes = history.iter_changes(since=since, by=by, session=session)
     if since is None and by is None and session is None:
-        last = (entry for entry in changes if not entry.is_undone and _is_by_kept(entry))
+        last = (entry for entry in changes if _can_undo(entry) and _is_by_kept(entry))
         return [entry for entry in (next(last, None),) if entry is not None]
     window = [entry for entry in changes if entry.kind != "forget"]
     ids = {entry.id for entry in window}
-    return [entry for entry in window if not entry.is_undone and not (entry.undoes and ids.issuperset(entry.undoes))]
+    return [entry for entry in window if _can_undo(entry) and not (entry.undoes and ids.issuperset(entry.undoes))]
+
+
+def _can_undo(change: NoteChange) -> bool:
+    return not change.is_undone and not change.is_forgotten
 
 
 def _is_by_kept(change: NoteChange) -> bool:
@@ -171,9 +178,9 @@ def undo_changes(
             planner.take_back(change)
         steps = planner.steps()
         if dry_run:
-            return UndoResult(tuple(changes), tuple(steps))
+            return UndoResult(tuple(changes), tuple(steps), degraded=tuple(_without_forgotten(changes)))
         recorded: list[NoteChange] = []
-        degraded: list[str] = []
+        degraded = _without_forgotten(changes)
         for step in steps:
             recorder = history.recorder(author, why=why, undoes=step.undoes)
             before = step.after if step.was else step.before
@@ -182,6 +189,15 @@ def undo_changes(
             recorded += recorder.changes
             degraded += recorder.notices
     return UndoResult(tuple(changes), tuple(steps), tuple(recorded), tuple(degraded))
+
+
+def _without_forgotten(changes: Sequence[NoteChange]) -> list[str]:
+    """Return a notice for each change that is taken back without a part of its text."""
+    return [
+        f"{change.path}: a part of change {change.id[:8]} was forgotten, and does not come back."
+        for change in changes
+        if change.forgotten
+    ]
 
 
 def _apply(opened: OpenWorkspace, history: NoteHistory, step: UndoStep) -> None:

@@ -22,6 +22,7 @@ def change_json(change: NoteChange, *, diff: str | None = None) -> dict[str, Any
         "after": change.after,
         "undoes": list(change.undoes),
         "undone": change.is_undone,
+        "forgotten": change.forgotten,
         "machine": change.machine,
     }
     return shape if diff is None else {**shape, "diff": diff}

@@ -1,0 +1,186 @@
+"""Copies that are not notes or conversations: archives, temporary files, and old versions of notes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kept.archive.packing import export_archive
+from kept.config import load_config
+from kept.durable import replacing
+from kept.errors import UndoConflict
+from kept.forgetting.history_places import iter_versions
+from kept.history.history_check import repair_history
+from tests.support.histories import LONG_TEXT
+from tests.support.planted_words import PlantedHome, start_planting
+from tests.support.workspaces import open_memory
+
+
+@pytest.fixture
+def planted(tmp_path):
+    with open_memory(tmp_path) as memory:
+        home = start_planting(memory)
+        yield home
+        home.sessions.close()
+
+
+def export(planted: PlantedHome, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    export_archive(load_config(home=str(planted.home), workspace=str(planted.workspace)), str(path))
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz"])
+def test_an_archive_below_the_home_goes_if_a_note_or_an_old_version_has_it(planted, name):
+    planted.memory.sync()
+    before = export(planted, planted.home / "exports" / f"before-{name}")
+    planted.memory.add(f"The hedgehog has 99. {LONG_TEXT}", to="memory/pets.md")
+    now = export(planted, planted.home / "exports" / f"now-{name}")
+    (planted.workspace / "memory" / "pets.md").unlink()
+    planted.memory.sync()
+    old_version = export(planted, planted.workspace / f"old-{name}")
+    plan = planted.memory.plan_forget("hedgehog")
+    assert {place.citation for place in plan.places if place.kind == "export"} == {f"exports/now-{name}", f"old-{name}"}
+    receipt = planted.memory.forget(plan)
+    assert receipt.is_finished
+    assert before.exists()
+    assert not now.exists()
+    assert not old_version.exists()
+
+
+def test_a_tool_does_not_delete_an_archive(planted):
+    planted.note("a.md", "- hedgehog\n")
+    archive = export(planted, planted.home / "exports" / "a.tar.gz")
+    receipt = planted.memory.forget(planted.memory.plan_forget("hedgehog", by_tool=True))
+    assert archive.exists()
+    assert any(str(archive) in reason for reason in receipt.unreachable)
+
+
+def test_a_temporary_file_of_a_killed_process_goes_and_one_that_is_being_written_stays(planted):
+    left = planted.workspace / "memory" / ".kept-0123456789abcdef.tmp"
+    left.write_text("- hedgehog\n")
+    with replacing(str(planted.home / "other.txt")) as file:
+        file.write(b"still at it")
+        file.flush()
+        receipt = planted.memory.forget(planted.memory.plan_forget("hedgehog"))
+        assert receipt.is_finished
+    assert not left.exists()
+    assert (planted.home / "other.txt").read_bytes() == b"still at it"
+
+
+def test_a_short_line_stays_in_old_versions_of_other_notes(planted):
+    for name in ("a.md", "b.md"):
+        planted.note(name, "- two\n")
+    planted.memory.sync()
+    planted.note("b.md", "- three\n")
+    planted.memory.sync()
+    planted.memory.forget(planted.memory.plan_forget("memory/a.md#L1"))
+    versions = {path: data for _, path, data in iter_versions(planted.memory.history.log)}
+    assert b"- two\n" in [data for _, _, data in iter_versions(planted.memory.history.log)]
+    assert b"- two" not in versions["memory/a.md"]
+    changes = list(planted.memory.changes("memory/b.md"))
+    assert planted.memory.history.read_version(changes[0].before) == b"- two\n"
+
+
+def test_old_versions_of_a_note_that_goes_as_a_whole_go_too(planted):
+    planted.note("hedgehog.md", "Its name says it all, under any name.\n")
+    planted.memory.sync()
+    (planted.workspace / "memory" / "hedgehog.md").rename(planted.workspace / "memory" / "pet.md")
+    planted.memory.sync()
+    archive = export(planted, planted.home / "exports" / "a.tar")
+    planted.memory.forget(planted.memory.plan_forget("memory/pet.md"))
+    planted.memory.forget(planted.memory.plan_forget("hedgehog"))
+    assert not any(b"says it all" in data for _, _, data in iter_versions(planted.memory.history.log))
+    assert planted.left("hedgehog") == []
+    assert not archive.exists(), "the history in it has the name"
+
+
+def test_a_damaged_line_of_the_history_that_was_set_aside_goes(planted):
+    planted.memory.add("The hedgehog has 99.", to="memory/pets.md")
+    (log,) = (planted.workspace / ".kept/history/changes").glob("*.jsonl")
+    log.write_text(log.read_text() + '{"broken hedgehog line\n')
+    repair_history(planted.memory.history)
+    assert log.with_name(f"{log.name}.damaged").exists()
+    receipt = planted.memory.forget(planted.memory.plan_forget("hedgehog"))
+    assert receipt.left == ()
+    assert planted.left("hedgehog") == []
+
+
+def test_an_undo_of_what_was_forgotten_says_so_and_brings_nothing_back(planted):
+    planted.memory.sync()
+    planted.memory.add("The hedgehog has 99.", to="memory/pets.md")
+    planted.memory.add("- hedgehog\n\nThe owl has 98.", to="memory/pets.md")
+    planted.memory.add("The fox has 97.", to="memory/pets.md")
+    fox, both, hedgehog = planted.memory.changes("memory/pets.md")
+    planted.memory.forget(planted.memory.plan_forget("hedgehog"))
+    changes = {change.id: change for change in planted.memory.changes()}
+    assert not changes[fox.id].forgotten, "only other lines of the note went"
+    assert changes[both.id].forgotten == "part"
+    assert changes[hedgehog.id].forgotten == "all"
+    assert "hedgehog" not in planted.memory.diff(changes[both.id])
+    assert planted.memory.diff(changes[hedgehog.id]).endswith("(text of this change was forgotten)\n")
+    result = planted.memory.undo(both.id)
+    assert "was forgotten" in result.degraded[0]
+    text = (planted.workspace / "memory" / "pets.md").read_text()
+    assert "owl" not in text
+    assert "fox" in text
+    assert planted.left("hedgehog") == []
+
+
+def test_a_change_that_is_forgotten_as_a_whole_is_not_taken_back(planted):
+    planted.note("pets.md", "- owl\n")
+    planted.memory.sync()
+    planted.memory.add("- hedgehog", to="memory/pets.md")
+    change = next(iter(planted.memory.changes()))
+    planted.memory.forget(planted.memory.plan_forget("hedgehog"))
+    with pytest.raises(UndoConflict, match="was forgotten"):
+        planted.memory.undo(change.id)
+    assert planted.left("hedgehog") == []
+
+
+SCRUB = """
+import os, resource, sys
+from kept import Memory
+from kept.history.note_change import NoteChange, StoredText, format_change
+from kept.history.rewrite import scrub_history
+from kept.history.digest import digest_bytes
+from kept.testing import FakeEmbedder
+folder, count = sys.argv[1], int(sys.argv[2])
+with Memory.open(folder + "/workspace", home=folder + "/home", embedder=FakeEmbedder(), create=True) as memory:
+    history = memory.history
+    machine = history.require_machine()
+    text, before, last = b"", None, {}
+    with history.folder.replacing("changes", history.log.own_name) as file:
+        for number in range(count):
+            path = f"memory/{number % 50}.md"
+            old, base = last.get(path, (b"", None))
+            line = f"- fact {number} of this note, in some words\\n".encode()
+            new = (old + line)[-8000:] if len(old) < 8000 else line
+            is_whole = base is None or len(old) >= 8000
+            depth = 0 if is_whole else base.depth + 1
+            stored = StoredText(None if is_whole else digest_bytes(old), 0 if is_whole else len(old),
+                                0 if is_whole else len(old), depth, text=line.decode())
+            new = line if is_whole else old + line
+            time = f"2026-01-01T00:00:00.{number % 1000:03d}Z"
+            name = digest_bytes(old) if old else None
+            ids = f"{number:016x}", time, path, "add", name, digest_bytes(new)
+            file.write(format_change(NoteChange(*ids, stored=stored)))
+            last[path] = (new, stored)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    report = scrub_history(history, lambda data, path: data.replace(b"- fact 7 of this note, in some words\\n", b""))
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024, report.changes)
+"""
+
+
+def test_a_long_history_is_scrubbed_without_reading_it_into_memory(tmp_path):
+    count = 8_000
+    done = subprocess.run(
+        [sys.executable, "-c", SCRUB, str(tmp_path), str(count)], capture_output=True, text=True, check=True
+    )
+    mebibytes, changes = map(int, done.stdout.split())
+    print(f"{count:,} changes: {mebibytes} MiB more")
+    assert changes > 0
+    assert mebibytes < 120, "the cache of versions, and a few hundred bytes for each change"
