@@ -107,7 +107,7 @@ def test_a_compaction_keeps_the_recent_turns_and_summarises_the_rest(tmp_path):
         assert entry.tokens_after < entry.tokens_before
         assert entry.metadata["why"] == "threshold"
         assert entry.metadata["prompt"].startswith("summary@")
-        at.say("And now?")
+        at.say("Which tools belong on the shelf in the cellar beside the heating?")
         sent = shown(at.model.requests[-1])
         assert "| Ann moved to Oslo." in sent
         assert "Message 0." not in sent
@@ -362,9 +362,11 @@ def test_a_flush_comes_before_its_compaction_and_once_for_each(tmp_path):
             for body in at.bodies()
             if type(body).__name__ == "CompactionEntry" or getattr(body, "name", "") == "flush"
         ]
-        pairs = list(zip(kinds[::2], kinds[1::2], strict=False))
-        assert len(pairs) >= 3
-        assert set(pairs) == {("StateEntry", "CompactionEntry")}
+        flushes = [len(run.split()) for run in " ".join(kinds).split("CompactionEntry")[:-1]]
+        assert len(flushes) >= 3
+        # A message that came after an early flush, and does not fit any more, is flushed by itself.
+        assert set(flushes) <= {1, 2}
+        assert flushes.count(1) > flushes.count(2)
         assert purposes(at).count("flush") == kinds.count("StateEntry")
 
 
