@@ -44,7 +44,7 @@ def _in_thread(
 class AsyncMemory:
     """A `Memory` whose methods are coroutines, with the same arguments and results.
 
-    ``add`` and ``sync`` run one after the other in one thread, in the order of the calls; the others run beside them.
+    ``add``, ``undo`` and ``sync`` run one after the other in one thread, in the order of the calls; the others run beside them.
     A call that is cancelled still runs to its end in its thread. ``memory`` is the memory itself.
     """
 
@@ -61,7 +61,11 @@ class AsyncMemory:
 
     add = _in_thread(Memory.add, writes=True)
     sync = _in_thread(Memory.sync, writes=True)
+    undo = _in_thread(Memory.undo, writes=True)
     read = _in_thread(Memory.read)
+    changes = _in_thread(Memory.changes)
+    diff = _in_thread(Memory.diff)
+    recorder = _in_thread(Memory.recorder)
     search = _in_thread(Memory.search)
     list = _in_thread(Memory.list)
     tags = _in_thread(Memory.tags)
