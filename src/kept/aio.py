@@ -44,8 +44,8 @@ def _in_thread(
 class AsyncMemory:
     """A `Memory` whose methods are coroutines, with the same arguments and results.
 
-    ``add``, ``sync`` and ``forget`` run one after the other in one thread, in the order of the calls; the others run
-    beside them. A call that is cancelled still runs to its end in its thread. ``memory`` is the memory itself.
+    ``add``, ``undo``, ``sync`` and ``forget`` run one after the other in one thread, in the order of the calls; the
+    others run beside them. A call that is cancelled still runs to its end in its thread. ``memory`` is the memory itself.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -65,10 +65,10 @@ class AsyncMemory:
     finish_forget = _in_thread(Memory.finish_forget, writes=True)
     plan_forget = _in_thread(Memory.plan_forget)
     undo = _in_thread(Memory.undo, writes=True)
+    read = _in_thread(Memory.read)
     changes = _in_thread(Memory.changes)
     diff = _in_thread(Memory.diff)
     recorder = _in_thread(Memory.recorder)
-    read = _in_thread(Memory.read)
     search = _in_thread(Memory.search)
     list = _in_thread(Memory.list)
     tags = _in_thread(Memory.tags)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -253,10 +253,15 @@ class Memory:
         since: When | None = None,
         by: str | None = None,
         session: str | None = None,
-    ) -> Iterator[NoteChange]:
+        max_results: int | None = None,
+    ) -> tuple[NoteChange, ...]:
         """Return the changes of all notes, or of one, newest first. ``by`` is an agent, tool, person or client."""
+        from itertools import islice
+
+        _require_number("max_results", max_results, 1, None, whole=True)
         path = None if note is None else self.workspace.cite(self.workspace.locate(os.fspath(note)))
-        return self.history.iter_changes(since=self._utc(since), path=path, by=by, session=session)
+        changes = self.history.iter_changes(since=self._utc(since), path=path, by=by, session=session)
+        return tuple(islice(changes, max_results))
 
     def diff(self, change: NoteChange) -> str:
         """Return what a change did, as a unified diff."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import click
 
 from kept.cli.change_text import SHORT_ID, author_text, change_lines, colour_diff, kind_text, written_line
@@ -73,7 +71,7 @@ def _read(
     """Return the changes to show, and their number if these are all."""
     if note and _is_id(note):
         return [memory.history.get_change(note)], 1
-    changes = list(islice(memory.changes(note, since=since, by=by, session=session), limit + 1))
+    changes = list(memory.changes(note, since=since, by=by, session=session, max_results=limit + 1))
     return changes[:limit], len(changes) if len(changes) <= limit else None
 
 
