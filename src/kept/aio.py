@@ -45,7 +45,8 @@ class AsyncMemory:
     """A `Memory` whose methods are coroutines, with the same arguments and results.
 
     ``add``, ``undo``, ``sync`` and ``forget`` run one after the other in one thread, in the order of the calls; the
-    others run beside them. A call that is cancelled still runs to its end in its thread. ``memory`` is the memory itself.
+    others run beside them. A call that is cancelled still runs to its end in its thread. ``memory`` is the memory
+    itself.
     """
 
     def __init__(self, memory: Memory) -> None:
