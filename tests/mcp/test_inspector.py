@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from kept.tools import TOOLS
+from kept.tools.forget_tool import FORGET_TOOL
 from tests.support.commands import KEPT
 from tests.support.repository import NODE_PATH
 
@@ -37,7 +38,7 @@ def inspect(server_env, tmp_path):
 def round_trip(inspect, server: list[str], *more: str) -> None:
     call = (*server, *more, "--method", "tools/call")
     listed, remarks = inspect(*server, *more, "--strict", "--method", "tools/list")
-    assert [tool["name"] for tool in listed["tools"]] == [tool.name for tool in TOOLS]
+    assert [tool["name"] for tool in listed["tools"]] == [*(tool.name for tool in TOOLS), FORGET_TOOL.name]
     assert "Warning" not in remarks, "every client can read the schemas"
     written, _ = inspect(*call, "--tool-name", "memory_write", "--tool-arg", "text=The plotter was sold.")
     citation = written["structuredContent"]["citation"]
