@@ -9,7 +9,7 @@ from typing import Any
 
 from kept.cli.output import plural, printable, style, use_colour
 from kept.cli.terminal_layout import columns, cut, link, text_width, wrap
-from kept.records import Grade, Hit, Occurrence
+from kept.records import Grade, Hit, Occurrence, cite
 
 LINES_SHOWN = 8
 _INDENT = 6
@@ -73,7 +73,7 @@ def _validity(hit: Hit) -> list[str]:
 
 def _further_line(passage: Hit, stems: list[str], locate: Locate | None) -> str:
     """Return one line for a further passage of the note: its lines, score, last heading and first line that matches."""
-    lines = f"L{passage.start_line}-L{passage.end_line}"
+    lines = cite("", passage.start_line, passage.end_line).removeprefix("#")
     shown = link(lines, locate(passage), passage.start_line) if locate else lines
     rows = [_plain(line).strip() for line in _snippet_lines(passage)]
     matching = (row for row in rows if any(is_match(word, stems) for word in re.findall(r"\w+", row)))
