@@ -11,7 +11,7 @@ from kept import Memory
 from kept.embedding.openai import OpenAIEmbedder
 from kept.ledger import Ledger
 from kept.net import ProviderAccount
-from kept.records import Spending
+from kept.reports import Spending
 from kept.testing import FrozenClock
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY, says

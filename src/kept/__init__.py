@@ -24,27 +24,11 @@ if TYPE_CHECKING:
     from kept.forgetting.receipt import ForgetReceipt
     from kept.history.note_change import NoteChange
     from kept.history.undo import UndoResult
+    from kept.listings import BrokenLinks, FileSummary, Listing, NoteLink, NoteLinks, TagCount, TagList
     from kept.live import LiveIndex, LiveState
     from kept.memory import Memory
-    from kept.records import (
-        BrokenLinks,
-        FactValidity,
-        FileSummary,
-        Hit,
-        Listing,
-        NearFact,
-        NoteLink,
-        NoteLinks,
-        Occurrence,
-        Passage,
-        Preview,
-        SearchResult,
-        Status,
-        SyncReport,
-        TagCount,
-        TagList,
-        Written,
-    )
+    from kept.records import FactValidity, Hit, NearFact, Occurrence, Passage, SearchResult, Written
+    from kept.reports import Preview, Status, SyncReport
     from kept.sessions.entries import Message, StateEntry
     from kept.sessions.record import SessionRecord
     from kept.sessions.store import SessionStore
@@ -120,25 +104,25 @@ _HOMES = {
     "LiveIndex": "kept.live",
     "LiveState": "kept.live",
     "Memory": "kept.memory",
-    "BrokenLinks": "kept.records",
+    "BrokenLinks": "kept.listings",
     "FactValidity": "kept.records",
-    "FileSummary": "kept.records",
+    "FileSummary": "kept.listings",
     "Hit": "kept.records",
-    "Listing": "kept.records",
+    "Listing": "kept.listings",
     "NearFact": "kept.records",
-    "NoteLink": "kept.records",
+    "NoteLink": "kept.listings",
     "ForgetPlan": "kept.forgetting.places",
     "ForgetReceipt": "kept.forgetting.receipt",
     "Place": "kept.forgetting.places",
-    "NoteLinks": "kept.records",
+    "NoteLinks": "kept.listings",
     "Occurrence": "kept.records",
     "Passage": "kept.records",
-    "Preview": "kept.records",
+    "Preview": "kept.reports",
     "SearchResult": "kept.records",
-    "Status": "kept.records",
-    "SyncReport": "kept.records",
-    "TagCount": "kept.records",
-    "TagList": "kept.records",
+    "Status": "kept.reports",
+    "SyncReport": "kept.reports",
+    "TagCount": "kept.listings",
+    "TagList": "kept.listings",
     "Written": "kept.records",
     "Message": "kept.sessions.entries",
     "StateEntry": "kept.sessions.entries",

@@ -18,7 +18,7 @@ from kept.config import Config
 from kept.durable import Fault, append_durably, locked, make_private_folder, mend_end, set_aside, write_atomic
 from kept.errors import KeptError, WorkspaceError
 from kept.limits import MAX_COUNT, is_amount, is_utf8
-from kept.records import Heal, ModelSpending, Spending
+from kept.reports import Heal, ModelSpending, Spending
 
 COMPACT_ABOVE_BYTES = 256_000
 _LOCK_WAIT_S = 5.0

@@ -17,21 +17,13 @@ from kept.errors import NoteNotFound, PathRefused, UsageError, UsedAfterClose, W
 from kept.limits import is_utf8
 from kept.records import (
     SOURCES,
-    BrokenLinks,
     Filter,
-    Listing,
     NearFact,
-    NoteLinks,
     Passage,
-    Preview,
     Progress,
     ProjectScope,
     SearchResult,
     SeenTail,
-    Status,
-    SyncReport,
-    TagCount,
-    TagList,
     Written,
     parse_citation,
 )
@@ -50,6 +42,8 @@ if TYPE_CHECKING:
     from kept.indexing.index_handle import IndexLimits
     from kept.indexing.project_scope import ProjectView
     from kept.indexing.service import IndexService
+    from kept.listings import BrokenLinks, Listing, NoteLinks, TagList
+    from kept.reports import Preview, Status, SyncReport
     from kept.review.review_queue import ReviewQueue
     from kept.search.date_filter import When
     from kept.workspace.change_recorder import Author
@@ -533,6 +527,8 @@ class Memory:
 
     def tags(self, *, progress: Progress | None = None) -> TagList:
         """Return the tags of all notes, each with the number of notes that have it or a tag below it."""
+        from kept.listings import TagCount, TagList
+
         scope = self._own_scope()
         counts, degraded = self.index_service.read(lambda live: live.count_tags(scope), progress=progress)
         counts.sort(key=lambda count: count[0].split("/"))
@@ -552,6 +548,7 @@ class Memory:
 
     def broken_links(self, *, progress: Progress | None = None) -> BrokenLinks:
         """Return the links of all notes that lead nowhere, by path and line."""
+        from kept.listings import BrokenLinks
         from kept.search.note_links import read_broken_links
 
         is_hidden = self._view().is_hidden

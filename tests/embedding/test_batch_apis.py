@@ -25,7 +25,7 @@ from kept.indexing.batch_book import BatchBook, BatchJob, BatchProblem, dump_boo
 from kept.indexing.batch_runner import THRESHOLD, plan_groups
 from kept.indexing.index_handle import IndexLimits
 from kept.net import ProviderAccount
-from kept.records import SyncReport
+from kept.reports import SyncReport
 from kept.testing import FrozenClock
 from tests.support import embedding_batch_servers as batch_servers
 from tests.support import embedding_servers as servers

@@ -18,7 +18,7 @@ from kept.errors import BudgetExhausted, ModelFailed, ModelUnavailable
 from kept.ledger import Ledger
 from kept.llm.base import Finished, ModelUsage
 from kept.llm.metered import MeteredChat
-from kept.records import ModelSpending
+from kept.reports import ModelSpending
 from kept.testing import FrozenClock, ScriptedChat, Stall
 from tests.support.chat_requests import ask, request, text_of
 from tests.support.chat_server import Says

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kept.errors import NoteNotFound, UsageError
-from kept.records import TagCount
+from kept.listings import TagCount
 from kept.testing import FakeEmbedder
 from tests.support.workspaces import index_path, open_memory, paths, write_note
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from kept.errors import PathRefused
 from kept.llm.base import ToolUse
-from kept.records import Hit, Passage, Problem, SearchResult, Status, Written
+from kept.records import Hit, Passage, Problem, SearchResult, Written
+from kept.reports import Status
 from kept.sessions.entries import Message, StateEntry
 from kept.sessions.store import SessionStore
 from kept.testing import ScriptedChat

@@ -46,7 +46,8 @@ from kept.embedding.base import Embedder
 from kept.errors import BenchSetInvalid
 from kept.limits import estimate_tokens
 from kept.memory import Memory
-from kept.records import GRADES, LIKELY_FROM, Grade, Status
+from kept.records import GRADES, LIKELY_FROM, Grade
+from kept.reports import Status
 from kept.values import frozen
 
 Progress = Callable[[int, int, str], None]

@@ -17,7 +17,7 @@ from kept.cli.hit_text import hit_text, parts_text, query_words
 from kept.cli.output import bars, echo, json_option, plural, print_json, style
 from kept.config import load_config
 from kept.memory import Memory
-from kept.records import SyncReport
+from kept.reports import SyncReport
 
 SAMPLE = os.path.join(os.path.dirname(__file__), "sample")
 QUESTIONS = (

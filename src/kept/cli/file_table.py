@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from kept.cli.output import size_text, style
 from kept.cli.streams import printable
 from kept.cli.terminal_layout import columns, cut, text_width
-from kept.records import FileSummary
+from kept.listings import FileSummary
 
 _LONGEST_PATH = 60
 

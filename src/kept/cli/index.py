@@ -9,7 +9,7 @@ import click
 from kept.cli.output import echo, json_option, plural, print_json, progress_bar, warn
 from kept.cli.root import Globals
 from kept.limits import one_line
-from kept.records import Preview, SyncReport
+from kept.reports import Preview, SyncReport
 from kept.tools.record_json import to_json
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from kept.config.schema import WorkspaceLayout
-    from kept.records import SyncReport
+    from kept.reports import SyncReport
     from kept.workspace.daily import DailyNotes
     from kept.workspace.survey import Survey
 

@@ -18,7 +18,7 @@ from kept.values import frozen
 
 if TYPE_CHECKING:
     from kept.indexing.embed_ahead import EmbedProgress
-    from kept.records import SyncReport
+    from kept.reports import SyncReport
     from kept.settings_change import SettingChange
 
 DEFAULT = "default"

@@ -10,7 +10,7 @@ import click
 from kept.cli.index import cost_text
 from kept.cli.output import console, json_option, local_time, plural, print_json, printable, size_text, was_printed
 from kept.cli.root import Globals
-from kept.records import Status
+from kept.reports import Status
 from kept.tools.record_json import status_json, to_json
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import click
 
 from kept.cli.output import echo, json_option, plural, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
-from kept.records import TagCount, TagList
+from kept.listings import TagCount, TagList
 from kept.tools.record_json import tags_json
 
 

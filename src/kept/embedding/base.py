@@ -9,7 +9,8 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
-from kept.records import Matrix, Usage
+from kept.records import Matrix
+from kept.reports import Usage
 from kept.values import frozen
 
 Role = Literal["query", "document"]

@@ -40,7 +40,8 @@ from kept.net import (
     choose_account,
     is_auth_header,
 )
-from kept.records import Gap, Matrix, Usage
+from kept.records import Gap, Matrix
+from kept.reports import Usage
 from kept.values import frozen
 
 log = logging.getLogger(__name__)

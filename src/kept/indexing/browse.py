@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from kept.errors import NoteNotFound, UsageError
-from kept.records import FileSummary, Filter, ListedPeriod, Listing, Progress, ProjectScope, SearchResult
+from kept.listings import FileSummary, Listing
+from kept.records import Filter, ListedPeriod, Progress, ProjectScope, SearchResult
 from kept.search.tag_hints import explain_unknown_tags
 from kept.store.file_list import (
     ListedRow,

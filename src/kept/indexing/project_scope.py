@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kept.errors import NoteNotFound, UsageError
 from kept.git_remote import normalise_remote, repository_keys
-from kept.records import NoteLinks, ProjectScope, SearchResult, project_of_path
+from kept.listings import NoteLinks
+from kept.records import ProjectScope, SearchResult, project_of_path
 from kept.sessions.transcript_paths import is_transcript_citation
 from kept.workspace.projects import choose_project, get_project, list_projects
 from kept.workspace.workspace import Workspace

@@ -20,7 +20,8 @@ from kept.indexing.history_sync import HistorySync
 from kept.indexing.index_handle import Freshness, IndexHandle, IndexLimits, drop_outdated
 from kept.indexing.sync import SyncPlanner, SyncRun
 from kept.ledger import open_embedding_ledger, open_heal_ledger
-from kept.records import Filter, Preview, Progress, SearchResult, SourceFile, Spending, Status, SyncReport, Usage
+from kept.records import Filter, Progress, SearchResult, SourceFile
+from kept.reports import Preview, Spending, Status, SyncReport, Usage
 from kept.sqlite import file_number, heal_and_retry
 from kept.store.generation import Generation
 from kept.store.index import Index

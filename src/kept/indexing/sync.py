@@ -21,7 +21,8 @@ from kept.errors import EmbeddingError, EmbeddingFailed, KeptError, StoreDamaged
 from kept.indexing.note_rows import PreparedFile, Recipe, file_row, note_timestamp_ms
 from kept.indexing.sources import FileBatch, SourceReader, SyncTarget, find_copies, scan_sources, scan_transcripts
 from kept.indexing.vectorise import Vectoriser, Vectors, price_texts
-from kept.records import Preview, Problem, Progress, SourceFile, SyncReport
+from kept.records import Problem, Progress, SourceFile
+from kept.reports import Preview, SyncReport
 from kept.store.generation import FileRow
 from kept.store.index import META_RECIPE, Index
 from kept.store.vector_codes import quantise

@@ -11,8 +11,8 @@ from kept.embedding.base import Embedder
 from kept.embedding.registry import find_price
 from kept.errors import EmbeddingError
 from kept.limits import estimate_tokens
-from kept.records import Preview
 from kept.redact import redact
+from kept.reports import Preview
 from kept.store.index import Index
 from kept.values import frozen
 

@@ -26,7 +26,7 @@ from kept.indexing.service import IndexService
 from kept.live.schedule import LiveTiming, PendingChanges, SyncSchedule
 from kept.live.watcher import Watching, WatchSupervisor
 from kept.memory import Memory
-from kept.records import SyncReport
+from kept.reports import SyncReport
 from kept.sqlite import file_number
 from kept.values import frozen
 

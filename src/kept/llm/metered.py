@@ -15,7 +15,7 @@ from kept.errors import BudgetExhausted, KeptError
 from kept.ledger import Ledger, tokens_of_day
 from kept.limits import estimate_tokens
 from kept.llm.base import ChatModel, ChatRequest, Finished, ModelEvent, ModelUsage, Purpose, TextDelta, count_tokens
-from kept.records import ModelSpending
+from kept.reports import ModelSpending
 
 BACKGROUND_SHARE = 0.8
 """Share of a day's budget that flushes and summaries may use; the rest is for replies."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from kept.errors import NoteNotFound, UsageError
-from kept.records import NoteLink, NoteLinks
+from kept.listings import NoteLink, NoteLinks
 from kept.store.note_tables import FILE, LinkRow, NoteTables
 from kept.words.segment import name_key
 

@@ -30,7 +30,8 @@ from kept.errors import (
 from kept.forking import DatabaseLock, forget_connection, register_forkable
 from kept.ledger import open_heal_ledger
 from kept.limits import int64, is_utf8, utf8_safe
-from kept.records import Heal, Problem
+from kept.records import Problem
+from kept.reports import Heal
 from kept.sessions.entries import Entry
 from kept.sessions.record import FIELDS, RecordBuilder, SessionRecord
 from kept.sessions.transcript import (

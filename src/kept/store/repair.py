@@ -23,7 +23,7 @@ from typing import Any
 import apsw
 
 from kept.errors import StoreDamaged
-from kept.records import Heal
+from kept.reports import Heal
 from kept.sqlite import checksum_vfs, create_private, database_files, delete_database, file_number, replace_damaged
 from kept.store.index import META_RECIPE, OLD_PAGE_BYTES, PAGE_BYTES, Index, connect
 from kept.store.integrity import FILE, Finding, check_file, check_index, is_intact

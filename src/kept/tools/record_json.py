@@ -6,19 +6,10 @@ import datetime as dt
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from kept.records import (
-    BrokenLinks,
-    Hit,
-    Listing,
-    NoteLink,
-    NoteLinks,
-    Passage,
-    SearchResult,
-    Status,
-    TagList,
-    Written,
-)
+from kept.listings import BrokenLinks, Listing, NoteLink, NoteLinks, TagList
+from kept.records import Hit, Passage, SearchResult, Written
 from kept.redact import redact
+from kept.reports import Status
 
 _NOT_IN_EVERY_HIT = frozenset(
     "heading parts sessionKey channel title listed project alsoIn newerThan otherWords further validity".split()

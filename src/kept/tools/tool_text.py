@@ -22,23 +22,19 @@ from typing import Any
 
 from kept.errors import UsageError
 from kept.limits import clip, one_line
+from kept.listings import FileSummary, Listing, NoteLink, NoteLinks, TagCount
 from kept.records import (
     FactValidity,
-    FileSummary,
     Hit,
     ListedPeriod,
-    Listing,
-    NoteLink,
-    NoteLinks,
     Occurrence,
     Passage,
     SearchResult,
-    Status,
-    TagCount,
     Written,
     cite,
     parse_citation,
 )
+from kept.reports import Status
 
 NOTES = "kept://notes/"
 LONG_NAME = "a note with a long name"

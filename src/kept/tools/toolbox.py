@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from kept.errors import KeptError, NoteNotFound, SessionNotFound, UsageError
 from kept.indexing.project_scope import bound_scope
 from kept.limits import utf8_safe, utf8_safe_tree
+from kept.listings import TagCount
 from kept.memory import Memory
-from kept.records import Hit, Progress, SearchResult, SeenTail, TagCount
+from kept.records import Hit, Progress, SearchResult, SeenTail
 from kept.redact import redact
 from kept.search.date_filter import check_order, parse_when
 from kept.sessions.transcript_paths import is_transcript_citation

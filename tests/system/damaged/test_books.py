@@ -19,7 +19,7 @@ from kept.indexing.batch_book import (
     jobs_under_way,
 )
 from kept.ledger import Ledger, tokens_of_day
-from kept.records import ModelSpending, Spending
+from kept.reports import ModelSpending, Spending
 from kept.testing import FrozenClock
 from tests.support.damaged_commands import Commands
 from tests.support.mutations import flipped_bits, wrong_fields
