@@ -41,6 +41,7 @@ from kept.context.context import (
     ContextMaterial,
     build_context,
 )
+from kept.context.parts import CONTEXT, read_context
 from kept.context.view import ANSWERS, ConversationView
 from kept.errors import ContextOverflow, KeptError, ModelError
 from kept.limits import estimate_tokens
@@ -189,6 +190,9 @@ class AgentTurn:
     _refused_tokens: int = field(default=0, init=False)
     """Size of the last request that the model refused as too long."""
     _usage: ModelUsage = field(default=ModelUsage(), init=False)
+    _sent: Context | None = field(default=None, init=False)
+    """Last request that the model answered."""
+    _requests: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.shared_limits = self.services.limits
@@ -277,7 +281,7 @@ class AgentTurn:
                         if text := answer.read(event):
                             # Pieces of a reply in several steps add up to the reply.
                             yield ReplyDelta(text if had_shown or not self._has_text() else f"\n\n{text}")
-                self._learn(answer.end.usage, context.tokens)
+                self._learn(answer.end.usage, context)
                 return
             except ContextOverflow as exc:
                 if answer.was_shown or not await self._shorten(context, remark):
@@ -305,8 +309,10 @@ class AgentTurn:
         shorter = await asyncio.to_thread(self._build_context, remark)
         return shorter.tokens < context.tokens
 
-    def _learn(self, usage: ModelUsage, tokens: int) -> None:
-        """Note that the model accepted a request of this many estimated tokens."""
+    def _learn(self, usage: ModelUsage, context: Context) -> None:
+        """Note that the model accepted a request of this size."""
+        tokens = context.tokens
+        self._sent, self._requests = context, self._requests + 1
         self._usage = add_usage(self._usage, usage)
         for limits in {self.services.limits, self.shared_limits}:
             limits.learn_answer(usage.input, tokens)
@@ -348,8 +354,9 @@ class AgentTurn:
             text, usage = GAVE_UP, ModelUsage()
             content = (Text(text),)
         metadata: dict[str, Any] = {ANSWERS: list(self._ids)}
-        if self._material.recalled:
-            metadata[RECALLED] = [passage.citation for passage in self._material.recalled]
+        if self._sent is not None:
+            metadata |= {RECALLED: list(self._sent.recalled)} if self._sent.recalled else {}
+            metadata[CONTEXT] = {**self._sent.parts.to_json(), "requests": self._requests}
         reply = "\n\n".join(part.strip("\n") for part in map(strip_no_reply, (*self._texts, text)) if part.strip())
         if not reply and not is_no_reply(text):  # the person would wait for an answer
             reply, notice = notice or EMPTY_ANSWER, None
@@ -424,6 +431,7 @@ def read_reply(answer: Entry) -> Reply:
         is_silent,
         tokens_in=tokens.get("input", 0),
         tokens_out=tokens.get("output", 0),
+        context=read_context(answer.body),
     )
 
 

@@ -67,6 +67,8 @@ class Reply:
     tokens_in: int = 0
     tokens_out: int = 0
     """Tokens of all calls of the model in this turn."""
+    context: Mapping[str, Any] | None = None
+    """Memories that were recalled, and the size of each part of the last request. None for a command."""
 
 
 AgentEvent = ReplyDelta | ToolStarted | ToolEnded | Notice | Reply

@@ -10,12 +10,12 @@ from kept.agent.events import Inbound
 from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog
 from kept.context.context import Budget, RecalledPassage, WorkspaceFile
+from kept.context.parts import read_recalled
 from kept.context.view import ConversationView
 from kept.errors import EmptyQuery, KeptError
 from kept.limits import clip, estimate_tokens
 from kept.memory import MOST_RESULTS, Memory
 from kept.records import Hit, SeenTail, parse_citation
-from kept.sessions.echoes import RECALLED
 from kept.values import frozen
 from kept.words.stopwords import content_words
 from kept.workspace.opened import OpenWorkspace
@@ -137,7 +137,7 @@ def recall(
     # A weak hit is probably about something else. A model that wants to see it can search.
     relevant = [hit for hit in hits.values() if hit.grade != "weak" and hit.path not in shown]
     passages = (
-        RecalledPassage(hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source)
+        RecalledPassage(hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source, round(hit.score, 3), hit.grade)
         for hit in _with_further(_without_sources(relevant)[:limit], limit)
     )
     problems = dict.fromkeys(problem for result in results for problem in result.degraded)
@@ -174,9 +174,9 @@ def _without_sources(hits: Sequence[Hit]) -> list[Hit]:
 
 def _carry_over(memory: Memory, view: ConversationView, recalled: Iterable[str]) -> Iterator[RecalledPassage]:
     """Yield the memories that were recalled for the previous answer."""
-    citations = view.answers[-1].message.metadata.get(RECALLED) if view.answers else None
+    before = read_recalled(view.answers[-1].message) if view.answers else []
     known = set(recalled)
-    for citation in [item for item in citations or () if isinstance(item, str) and item not in known][:_CARRIED]:
+    for citation in [passage["citation"] for passage in before if passage["citation"] not in known][:_CARRIED]:
         try:
             passage = memory.read(citation)
         except KeptError:

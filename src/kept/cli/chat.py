@@ -81,6 +81,7 @@ def _ask_once(conversation: TerminalConversation, runner: asyncio.Runner, text: 
             "entryId": reply.entry_id or None if reply else None,
             "tools": screen.tools,
             "notices": screen.notices,
+            "context": reply.context if reply else None,
         }
     )
 

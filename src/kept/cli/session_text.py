@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from kept.cli.output import plural, style
 from kept.limits import clip, one_line
@@ -63,10 +64,13 @@ def is_talk(line: TranscriptLine) -> bool:
 # on a terminal
 
 
-def show_lines(lines: Iterable[TranscriptLine], *, everything: bool) -> Iterator[str]:
-    """Yield the lines to print. ``everything`` shows each entry, with thinking and the results of tools."""
+def show_lines(lines: Iterable[TranscriptLine], *, everything: bool, with_context: bool = False) -> Iterator[str]:
+    """Yield the lines to print. ``everything`` shows each entry, with thinking and the results of tools.
+    ``with_context`` shows below each answer what the model was sent."""
     for line in lines:
         yield from _show_content(line.content, line.number, everything=everything)
+        if with_context and isinstance(line.content, Entry) and isinstance(line.content.body, Message):
+            yield from (style(f"  {text}", dim=True) for text in context_lines(line.content.body))
 
 
 def _show_content(content: AnyEntry | Damage, number: int, *, everything: bool) -> Iterator[str]:
@@ -141,6 +145,36 @@ def _event(body: object) -> str:
             return f"{name}: {_shorten(json.dumps(value, ensure_ascii=False))}"
         case _:
             return ""
+
+
+def context_lines(message: Message) -> Iterator[str]:
+    """Yield what an answer records about its context: the size of each part, and the memories that were recalled."""
+    from kept.context.parts import PARTS, read_context
+
+    context = read_context(message)
+    if context is None:
+        return
+    tokens = context.get("tokens", {})
+    if "total" in tokens:
+        sizes = {**tokens, **tokens["files"]}
+        names = (name for part in PARTS for name in (tokens["files"] if part == "files" else [part]))
+        parts = ", ".join(f"{name} {sizes[name]:,}" for name in names if sizes.get(name))
+        requests = context.get("requests")
+        count = f" in the last of {requests} requests" if isinstance(requests, int) and requests > 1 else ""
+        yield f"Context: {tokens['total']:,} tokens{count} ({parts})"
+    for passage in context["recalled"]:
+        yield f"Recalled: {_describe_recalled(passage)}"
+
+
+def _describe_recalled(passage: Mapping[str, Any]) -> str:
+    score, tokens, grade = passage.get("score"), passage.get("tokens"), passage.get("grade")
+    remarks = [
+        grade if isinstance(grade, str) else "",
+        f"score {score:.2f}" if isinstance(score, int | float) else "for the message before",
+        f"{tokens:,} tokens" if isinstance(tokens, int) else "",
+        "not sent: no room" if passage.get("sent") is False else "",
+    ]
+    return f"{one_line(passage['citation'])} ({', '.join(filter(None, remarks))})"
 
 
 def _shorten(text: str) -> str:

@@ -31,7 +31,7 @@ from kept.errors import SessionNotFound, UsageError
 from kept.limits import clip
 from kept.redact import redact
 from kept.sessions.deleted import DeletedSession
-from kept.sessions.entries import AnyEntry, format_entry, format_time
+from kept.sessions.entries import AnyEntry, Entry, Message, format_entry, format_time
 from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
 from kept.sessions.title import TITLE_CHARS
@@ -104,21 +104,24 @@ def _list_deleted(sessions: Sequence[DeletedSession], *, as_json: bool) -> None:
 @click.argument("reference", metavar="ID")
 @click.option("--tail", type=click.IntRange(min=1), metavar="N", help="Only the last N messages.")
 @click.option("--tools", is_flag=True, help="Show results of tools, thinking, reminders and commands too.")
+@click.option("--context", is_flag=True, help="Show what the model was sent for each answer, and its size.")
 @json_option
 @click.pass_obj
-def show(options: Globals, reference: str, tail: int | None, tools: bool, as_json: bool) -> None:
+def show(options: Globals, reference: str, tail: int | None, tools: bool, context: bool, as_json: bool) -> None:
     """Read the session ID: who said what and when. A call of a tool is one line."""
     with options.sessions() as sessions:
         record = sessions.get(reference)
         lines = _read_lines(sessions, record, tail, only_talk=not (tools or as_json))
         _warn_of_problems(sessions)
         if as_json:
-            print_json({"session": record_json(record), **_lines_json(lines)})
+            lines = list(lines)
+            sent = {"contexts": list(_contexts_json(lines))} if context else {}
+            print_json({"session": record_json(record), **_lines_json(lines), **sent})
             return
         if record.title:
             echo(style(record.title, bold=True))
         echo(style(describe_session(record), bold=not record.title, dim=bool(record.title)))
-        for text in show_lines(lines, everything=tools):
+        for text in show_lines(lines, everything=tools, with_context=context):
             echo(text)
 
 
@@ -336,6 +339,18 @@ def _lines_json(lines: Iterable[TranscriptLine]) -> dict[str, Any]:
         else:
             entries.append({"line": line.number, **_entry_json(line.content)})
     return {"entries": entries, "damage": damage}
+
+
+def _contexts_json(lines: Iterable[TranscriptLine]) -> Iterator[dict[str, Any]]:
+    """Yield what each answer records about its context."""
+    from kept.context.parts import read_context
+
+    for line in lines:
+        entry = line.content
+        if isinstance(entry, Entry) and isinstance(entry.body, Message):
+            context = read_context(entry.body)
+            if context is not None:
+                yield {"line": line.number, "entryId": entry.id, "timestamp": format_time(entry.timestamp), **context}
 
 
 def _entry_json(entry: AnyEntry) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from kept.config.schema import CompactionSettings, ContextSettings
 from kept.context.fence import Fence, clean_line, make_fence
+from kept.context.parts import ContextParts
 from kept.context.view import GROUP, ConversationView, LoggedMessage
 from kept.limits import CHARS_PER_TOKEN, estimate_tokens, weigh
 from kept.llm.base import ChatRequest, Part, TextPart, ToolOutput, ToolSpec, ToolUse, Turn, count_tokens
@@ -287,6 +288,15 @@ class RecalledPassage:
     citation: str
     date: str
     source: str
+    score: float | None = None
+    grade: str | None = None
+    """Both None for a passage that was recalled for the message before."""
+
+    def to_json(self, *, is_sent: bool) -> dict[str, Any]:
+        """Return the record of this passage: where it is and how sure the search was, without its text."""
+        fields = {"citation": self.citation, "score": self.score, "grade": self.grade}
+        fields |= {"tokens": estimate_tokens(self.text), "sent": None if is_sent else False}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 @frozen
@@ -320,17 +330,21 @@ class Context:
     """Part of these that a compaction cannot reduce."""
     cuts: tuple[TrimmedText, ...]
     """Workspace files and memories that are shown in part."""
+    parts: ContextParts = ContextParts()
+    recalled: tuple[dict[str, Any], ...] = ()
+    """Record of each memory that was recalled."""
 
 
 def build_context(material: ContextMaterial, budget: Budget, *, secret: bytes) -> Context:
     """Build the request. ``secret`` derives the marker of data, so authors of notes or messages must not know it."""
     fence = make_fence(secret, material.path, iter_texts(material)) if material.fenced else Fence("")
-    system, cuts = _system_prompt(material, budget, fence)
-    recalled, dropped = _recalled_block(material.recalled, budget.recalled, fence)
+    system, file_sizes, cuts = _system_prompt(material, budget, fence)
+    recalled, count, dropped = _recalled_block(material.recalled, budget.recalled, fence)
     leads = {material.recalled_for: recalled} if recalled and material.recalled_for else {}
     options = TurnOptions(fence, material.path, budget.message)
     turns = make_turns(material.view.messages, options, leads)
-    stable = _count_stable_turns(material, options)
+    stable, history = _measure_history(material, options)
+    block = ""
     if material.view.compaction is not None and material.view.summary.strip():
         date = f"{material.view.compaction.timestamp:%Y-%m-%d}"
         summary = shorten(material.view.summary, 2 * budget.message, f"more of it is in {material.path}")
@@ -342,17 +356,34 @@ def build_context(material: ContextMaterial, budget: Budget, *, secret: bytes) -
         turns = merge_turns((*turns, Turn.of("user", material.remark)))
     request = ChatRequest(system, turns, material.tools, stable_turns=stable)
     fixed = count_tokens(ChatRequest(system, (), material.tools)) + estimate_tokens(recalled)
-    return Context(request, count_tokens(request), fixed, (*cuts, *dropped))
+    tokens, tools = count_tokens(request), count_tokens(ChatRequest("", (), material.tools))
+    parts = ContextParts(
+        system=max(0, estimate_tokens(system) - sum(file_sizes.values())),
+        files=file_sizes,
+        tools=tools,
+        summary=estimate_tokens(block),
+        history=history,
+        recalled=estimate_tokens(recalled),
+        message=max(0, tokens - fixed - history - estimate_tokens(block)),
+        lines=_lines_of(material.view.messages),
+        cut=tuple(cut.name for cut in cuts),
+    )
+    passages = (passage.to_json(is_sent=at < count) for at, passage in enumerate(material.recalled))
+    return Context(request, tokens, fixed, (*cuts, *dropped), parts, tuple(passages))
 
 
-def _count_stable_turns(material: ContextMaterial, options: TurnOptions) -> int:
-    """Return how many turns come before the message that is answered. The memories recalled for that message are not
-    repeated in the next request, so nothing from there on is."""
+def _lines_of(messages: Sequence[LoggedMessage]) -> tuple[int, int] | None:
+    return (messages[0].line, messages[-1].line) if messages else None
+
+
+def _measure_history(material: ContextMaterial, options: TurnOptions) -> tuple[int, int]:
+    """Return how many turns come before the message that is answered, and their size. The memories recalled for that
+    message are not repeated in the next request, so nothing from there on is."""
     messages = material.view.messages
     index = next((at for at, logged in enumerate(messages) if logged.entry.id == material.recalled_for), len(messages))
     before = make_turns(messages[:index], options, {})
     is_merged = bool(before) and before[-1].role == "user" and index < len(messages)
-    return len(before) - 1 if is_merged else len(before)
+    return len(before) - 1 if is_merged else len(before), count_tokens(ChatRequest("", before))
 
 
 def iter_texts(material: ContextMaterial) -> Iterator[str]:
@@ -370,7 +401,10 @@ def iter_texts(material: ContextMaterial) -> Iterator[str]:
         yield passage.citation
 
 
-def _system_prompt(material: ContextMaterial, budget: Budget, fence: Fence) -> tuple[str, list[TrimmedText]]:
+def _system_prompt(
+    material: ContextMaterial, budget: Budget, fence: Fence
+) -> tuple[str, dict[str, int], list[TrimmedText]]:
+    """Return the system prompt, the size of each file in it, and a record of files that are shown in part."""
     sections: dict[str, str] = {}
     cuts: list[TrimmedText] = []
     instructing = INSTRUCTING if material.trusts_files else ()
@@ -399,13 +433,13 @@ def _system_prompt(material: ContextMaterial, budget: Budget, fence: Fence) -> t
         instructions="".join(sections.get(name, "") for name in instructing),
         files="".join(sections.get(name, "") for name in informing) + remark,
     )
-    return system, cuts
+    return system, {name: estimate_tokens(text) for name, text in sections.items()}, cuts
 
 
 def _recalled_block(
     passages: Sequence[RecalledPassage], limit_tokens: int, fence: Fence
-) -> tuple[str, list[TrimmedText]]:
-    """Return as many passages as fit, best first, each with its citation, and a record of what did not fit."""
+) -> tuple[str, int, list[TrimmedText]]:
+    """Return as many passages as fit, best first, each with its citation, their number, and a record of the rest."""
     blocks: list[str] = []
     cuts: list[TrimmedText] = []
     left = limit_tokens
@@ -417,4 +451,4 @@ def _recalled_block(
             cuts.append(TrimmedText("recalled memories", sum(sizes[:index]), sum(sizes)))
             break
         blocks.append(block)
-    return "\n".join((_RECALLED_HEADING, *blocks)) if blocks else "", cuts
+    return "\n".join((_RECALLED_HEADING, *blocks)) if blocks else "", len(blocks), cuts

@@ -77,7 +77,8 @@ class AnswerDetails:
 
     def to_json(self, reply: Reply) -> dict[str, Any]:
         usage = {"inputTokens": reply.tokens_in, "outputTokens": reply.tokens_out}
-        return {"notices": self._notices, "tools": self._tools, "usage": usage}
+        details = {"notices": self._notices, "tools": self._tools, "usage": usage}
+        return {**details, "context": reply.context} if reply.context else details
 
 
 _FAILURES: Mapping[type[KeptError], str] = {

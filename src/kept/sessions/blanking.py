@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from kept.limits import strict_json
+from kept.sessions.echoes import RECALLED
 from kept.sessions.entries import (
     FORWARDED,
     QUOTED,
@@ -42,8 +43,8 @@ Matches = Callable[[str], bool]
 MARK = "forgotten"
 _NO_ENTRY = {"type": MARK}
 _IDENTITY = ("type", "id", "parentId", "timestamp")
-_TALK_METADATA = (QUOTED, FORWARDED, "group")
-"""Metadata with texts of other messages."""
+_TALK_METADATA = (QUOTED, FORWARDED, "group", RECALLED, "context")
+"""Metadata with texts of other messages, and names of notes that a message was about."""
 _SENTENCE_END = r"(?<=[.!?…。！？])\s+"
 
 
