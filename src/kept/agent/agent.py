@@ -41,7 +41,7 @@ from kept.context.context import (
     ContextMaterial,
     build_context,
 )
-from kept.context.parts import CONTEXT, read_context
+from kept.context.context_parts import CONTEXT, read_context
 from kept.context.view import ANSWERS, ConversationView
 from kept.errors import ContextOverflow, KeptError, ModelError
 from kept.limits import estimate_tokens

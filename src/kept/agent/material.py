@@ -10,7 +10,7 @@ from kept.agent.events import Inbound
 from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog
 from kept.context.context import Budget, RecalledPassage, WorkspaceFile
-from kept.context.parts import read_recalled
+from kept.context.context_parts import read_recalled
 from kept.context.view import ConversationView
 from kept.errors import EmptyQuery, KeptError
 from kept.limits import clip, estimate_tokens

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kept.config.schema import CompactionSettings, ContextSettings
+from kept.context.context_parts import ContextParts
 from kept.context.fence import Fence, clean_line, make_fence
-from kept.context.parts import ContextParts
 from kept.context.view import GROUP, ConversationView, LoggedMessage
 from kept.limits import CHARS_PER_TOKEN, estimate_tokens, weigh
 from kept.llm.base import ChatRequest, Part, TextPart, ToolOutput, ToolSpec, ToolUse, Turn, count_tokens
