@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
@@ -14,10 +13,8 @@ from kept.config import Config, load_config
 from kept.config.schema import BuiltInProvider
 from kept.durable import make_private_folder
 from kept.errors import NoteNotFound, PathRefused, UsageError, UsedAfterClose, WorkspaceMissing
-from kept.limits import is_utf8
+from kept.memory_search import require_number, require_text
 from kept.records import (
-    SOURCES,
-    Filter,
     NearFact,
     Passage,
     Progress,
@@ -43,16 +40,11 @@ if TYPE_CHECKING:
     from kept.indexing.project_scope import ProjectView
     from kept.indexing.service import IndexService
     from kept.listings import BrokenLinks, Listing, NoteLinks, TagList
+    from kept.memory_search import MemorySearch
     from kept.reports import Preview, Status, SyncReport
     from kept.review.review_queue import ReviewQueue
     from kept.search.date_filter import When
     from kept.workspace.change_recorder import Author
-
-MOST_RESULTS = 200
-_SPARE_HITS = 3
-"""Hits to ask for in addition if some may be left out."""
-_LISTED = 20
-"""Entries in the list of a time, unless the caller asks for another number."""
 
 
 class Memory:
@@ -195,7 +187,7 @@ class Memory:
         self._require_open()
         if not isinstance(text, str):
             raise UsageError(f"A note is text, not {text!r:.80}.", hint="Decode bytes; format other values.")
-        _require_text(replaces=replaces)
+        require_text(replaces=replaces)
         target = os.fspath(to) if to is not None else "daily"
         name = self._view().choose(project, to=target) if project or self.project else None
         if replaces is not None and self.project:
@@ -252,7 +244,7 @@ class Memory:
         """Return the changes of all notes, or of one, newest first. ``by`` is an agent, tool, person or client."""
         from itertools import islice
 
-        _require_number("max_results", max_results, 1, None, whole=True)
+        require_number("max_results", max_results, 1, None, whole=True)
         path = None if note is None else self.workspace.cite(self.workspace.locate(os.fspath(note)))
         changes = self.history.iter_changes(since=self._utc(since), path=path, by=by, session=session)
         return tuple(islice(changes, max_results))
@@ -449,56 +441,23 @@ class Memory:
         notes and messages of later days. A time in the query ("in October") ranks facts the same way, but leaves
         nothing out. `Hit.validity` tells when a fact holds.
         """
-        service = self.index_service
-        _require_text(query=query)
-        _require_number("max_results", max_results, 1, MOST_RESULTS, whole=True)
-        _require_number("min_score", min_score, 0, 1)
-        service.require_usable()
-        if threading.current_thread() is not threading.main_thread():
-            service.import_search()
-        from kept.search.query import parse_query
-
-        filters = self._filters(
+        searches = self._searches()
+        searches.prepare()
+        filters = searches.make_filter(
             source,
             path,
             since,
             until,
             as_of=as_of,
+            session=session,
             session_key=session_key,
             channel=channel,
             tags=tags,
             project=project,
         )
-        if session is not None:
-            filters = self._within_session(filters, session)
-        listed, is_complete = self._list_time(query, filters, max_results, progress)
-        if listed is not None and is_complete:
-            return _leave_out(listed, seen, query) if seen else listed
-        parsed = parse_query(query)
-        settings = self.settings.query
-        if max_results is not None:
-            settings = replace(settings, max_results=max_results)
-        if min_score is not None:
-            settings = replace(settings, min_score=float(min_score))
-        max_results = settings.max_results
-        if seen:
-            settings = replace(settings, max_results=max_results + _SPARE_HITS)
-        growing = seen.path if seen else None
-        if self._qmd is None:
-            result = service.search(parsed, settings, filters, growing=growing, progress=progress)
-        else:
-            from kept.backends.qmd import BackendQuery
-
-            result = self._qmd.search(
-                BackendQuery(query, settings, filters, min_score, "sessions" in self.settings.sources),
-                (lambda: service.scan().files) if self.settings.sync.on_search else None,
-                lambda narrowed: service.search(parsed, settings, narrowed, growing=growing, progress=progress),
-            )
-        if seen:
-            result = _leave_out(result, seen, query, max_results)
-        if listed is not None and result.answered == "no":
-            return listed  # empty, and it tells how the time was read
-        return self._complete(result, filters)
+        return searches.search(
+            query, filters, max_results=max_results, min_score=min_score, seen=seen, progress=progress
+        )
 
     def list(
         self,
@@ -521,8 +480,8 @@ class Memory:
 
         if order not in ("time", "change"):
             raise UsageError(f"order is {order!r:.80}.", hint="Use 'time' or 'change'.")
-        _require_number("max_results", max_results, 1, None, whole=True)
-        filters = self._filters(source, path, since, until, tags=tags)
+        require_number("max_results", max_results, 1, None, whole=True)
+        filters = self._searches().make_filter(source, path, since, until, tags=tags)
         return list_files(self.index_service, filters, order=order, max_results=max_results, progress=progress)
 
     def tags(self, *, progress: Progress | None = None) -> TagList:
@@ -540,7 +499,7 @@ class Memory:
         from kept.search.note_links import read_links
 
         name = os.path.expanduser(os.fspath(note))
-        _require_text(note=name)
+        require_text(note=name)
         if os.path.isabs(name):
             name = self.workspace.cite(os.path.normpath(name))
         links, degraded = self.index_service.read(lambda live: read_links(live.notes, name), progress=progress)
@@ -592,50 +551,11 @@ class Memory:
         qmd = QmdBackend(self.config, self.workspace, read)
         return QmdWithFallback(qmd, self.clock, cooldown_s=self.settings.qmd.cooldown_s)
 
-    def _filters(
-        self,
-        source: str | None,
-        path: str | os.PathLike[str] | None,
-        since: When | None,
-        until: When | None,
-        *,
-        as_of: When | None = None,
-        session_key: str | None = None,
-        channel: str | None = None,
-        tags: str | Iterable[str] = (),
-        project: str | None = None,
-    ) -> Filter:
-        path = os.fspath(path) if path else None
-        _require_text(source=source, path=path, channel=channel, session_key=session_key)
-        if source and source not in SOURCES:
-            raise UsageError(
-                f"There is no source '{source}'.", hint="Use 'memory' (notes) or 'sessions' (conversations)."
-            )
-        since_ms = until_ms = as_of_ms = full_key = None
-        since, until, as_of = (None if when == "" else when for when in (since, until, as_of))
-        if any(when is not None for when in (since, until, as_of)):
-            from kept.search.date_filter import check_order, parse_when
+    def _searches(self) -> MemorySearch:
+        from kept.memory_search import MemorySearch
 
-            now = self.clock.now()
-            since_ms = None if since is None else parse_when(since, now=now)
-            until_ms = None if until is None else parse_when(until, now=now, end=True)
-            as_of_ms = None if as_of is None else parse_when(as_of, now=now, end=True)
-            check_order(since, until, since_ms, until_ms)
-        if session_key:
-            from kept.sessions.session_key import parse_key
-
-            full_key = str(parse_key(session_key, agent_id=self.config.agent_id))
-        sources = tuple(self.settings.sources)
-        return Filter(
-            sources=(source,) if source else sources if len(sources) == 1 else (),
-            path=path,
-            since_ms=since_ms,
-            until_ms=until_ms,
-            as_of_ms=as_of_ms,
-            session_key=full_key,
-            channel=channel or None,
-            tags=_tag_keys(tags) if tags else (),
-            scope=self._view().scope(project) if project or self.project else None,
+        return MemorySearch(
+            self.config, self.workspace, self.clock, self.index_service, project=self.project, qmd=self._qmd
         )
 
     def _view(self) -> ProjectView:
@@ -645,97 +565,3 @@ class Memory:
 
     def _own_scope(self) -> ProjectScope | None:
         return self._view().scope() if self.project else None
-
-    def _within_session(self, filters: Filter, reference: str) -> Filter:
-        """Return the filter for one session, or for all sessions of a conversation if the reference is its key."""
-        from kept.errors import SessionNotFound
-        from kept.sessions.store import SessionStore
-
-        if not os.path.isdir(self.config.paths.sessions):
-            raise SessionNotFound(f"There is no session '{reference}'.")
-        with SessionStore(self.config, clock=self.clock) as sessions:
-            record = sessions.get(reference)
-        is_key = ":" in reference and reference != record.id
-        return replace(
-            filters,
-            session_key=record.key if is_key else filters.session_key,
-            transcript=None if is_key else record.citation,
-        )
-
-    def _list_time(
-        self, query: str, filters: Filter, max_results: int | None, progress: Progress | None
-    ) -> tuple[SearchResult | None, bool]:
-        """Return the list of a time if the query is only a time, or else None, and whether it is the answer.
-
-        If nothing is from a date, a search may still find something: other notes may mention the date.
-        """
-        from kept.search.query_dates import narrow_filter, read_time_query
-
-        now = self.clock.now()
-        is_empty = query.strip() in ("", "*") and (filters.since_ms is not None or filters.until_ms is not None)
-        time_query = None if is_empty else read_time_query(query, now)
-        if not is_empty and time_query is None:
-            return None, False
-        from kept.indexing.browse import describe_filter, list_period
-
-        narrowed = narrow_filter(filters, time_query) if time_query else filters
-        text = time_query.text if time_query else describe_filter(filters)
-        result = list_period(self.index_service, narrowed, text, max_results=max_results or _LISTED, progress=progress)
-        is_complete = bool(result.hits) or time_query is None or not time_query.may_be_mentioned(now)
-        return self._complete(result, filters), is_complete
-
-    def _complete(self, result: SearchResult, filters: Filter) -> SearchResult:
-        """Return a result with the projects of its hits, or the reason if there are none."""
-        from kept.workspace.workspace import has_projects
-
-        if result.hits and has_projects(self.workspace):
-            from kept.indexing.project_scope import name_projects
-
-            result = name_projects(result, self.config, self.workspace)
-        if result.hits or not (filters.path or filters.channel or filters.tags):
-            return result
-        from kept.indexing.browse import explain_no_hits
-
-        reasons = explain_no_hits(self.index_service, filters)
-        return replace(result, degraded=tuple(dict.fromkeys([*result.degraded, *reasons])))
-
-
-def _leave_out(result: SearchResult, seen: SeenTail, query: str, max_results: int | None = None) -> SearchResult:
-    """Leave out what the caller knows, and messages that tell an agent nothing: questions, and those with nothing but
-    the words of the query. An earlier greeting does not answer a greeting."""
-    from kept.search.repetitions import tells_nothing
-
-    hits = (hit for hit in result.hits if not seen.has(hit))
-    news = (hit for hit in hits if hit.source != "sessions" or hit.listed or not tells_nothing(hit.snippet, query))
-    return replace(result, hits=tuple(news)[:max_results])
-
-
-def _tag_keys(tags: str | Iterable[str]) -> tuple[str, ...]:
-    from kept.words.segment import tag_key
-
-    names = [tags] if isinstance(tags, str) else list(tags)
-    for name in names:
-        _require_text(tag=name)
-        if not tag_key(name):
-            raise UsageError(f"'{name}' is not a tag.", hint="Write it as work or area/home, with or without '#'.")
-    return tuple(dict.fromkeys(map(tag_key, names)))
-
-
-def _require_number(name: str, value: float | None, least: int, most: int | None, *, whole: bool = False) -> None:
-    if value is None:
-        return
-    kinds = int if whole else (int, float)
-    fits = isinstance(value, kinds) and not isinstance(value, bool) and least <= value
-    if not fits or (most is not None and not value <= most):
-        limits = f"at least {least}" if most is None else f"from {least} to {most}"
-        raise UsageError(f"{name} is {value!r:.80}.", hint=f"Use a {'whole ' if whole else ''}number {limits}.")
-
-
-def _require_text(**filters: str | None) -> None:
-    for name, value in filters.items():
-        if value is None:
-            continue
-        if not isinstance(value, str):
-            raise UsageError(f"The {name} is {value!r:.80}.", hint="Use text.")
-        if name not in ("query", "session_key") and not is_utf8(value):
-            raise UsageError(f"The {name} is not valid text, so nothing can match it.", hint="Write it in UTF-8.")

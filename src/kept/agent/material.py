@@ -14,7 +14,8 @@ from kept.context.context_parts import read_recalled
 from kept.context.view import ConversationView
 from kept.errors import EmptyQuery, KeptError
 from kept.limits import clip, estimate_tokens
-from kept.memory import MOST_RESULTS, Memory
+from kept.memory import Memory
+from kept.memory_search import MOST_RESULTS
 from kept.records import Hit, SeenTail, parse_citation
 from kept.values import frozen
 from kept.words.stopwords import content_words
