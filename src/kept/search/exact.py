@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
-from functools import partial
+from functools import cached_property, partial
 
 from kept.chunking.markdown import HEADING_JOIN, HEADING_MARKS, note_name
 from kept.records import SOURCES, Filter, ScorePart
@@ -62,8 +62,14 @@ class ExactMatch:
         self.counts_in_text = bool(query.quoted) or any(
             not text.isalpha() or (not text.isascii() and sum(map(is_unspaced, text)) > 2) for text in self.texts
         )
-        self._patterns = [_pattern(text) for text in self.texts]
-        self._words = [_WORDS.findall(text) for text in self.texts]
+
+    @cached_property
+    def _patterns(self) -> list[re.Pattern[str]]:
+        return [_pattern(text) for text in self.texts]
+
+    @cached_property
+    def _words(self) -> list[list[str]]:
+        return [_WORDS.findall(text) for text in self.texts]
 
     def find_rows(self, words: WordIndex, filters: Filter) -> list[int]:
         """Return the chunks that may have it. The context of a chunk holds the titles above it."""

@@ -252,10 +252,8 @@ def make_snippet(text: str, words: Iterable[str], *, limit: int = MAX_CHARS) -> 
 
 def _densest_window(text: str, words: Iterable[str], limit: int) -> int:
     """Return the start of the window with the most matches. Words are matched by their start: endings may differ."""
-    stems = {re.escape(word[: max(4, len(word) - 3)]) for phrase in words for word in phrase.split()}
-    if not stems:
-        return 0
-    starts = [match.start() for match in re.finditer("|".join(sorted(stems)), text, re.IGNORECASE)]
+    stems = {word[: max(4, len(word) - 3)] for phrase in words for word in phrase.split()}
+    starts = _find_any(text, stems)
     best, best_count = 0, 0
     end = 0
     for at, start in enumerate(starts):
@@ -265,3 +263,27 @@ def _densest_window(text: str, words: Iterable[str], limit: int) -> int:
         if end - at > best_count:
             best, best_count = start, end - at
     return max(0, best - limit // 8)
+
+
+def _find_any(text: str, stems: Iterable[str]) -> list[int]:
+    """Return where any of the stems begins in a text, in order, without those inside another that begins before.
+
+    Of several that begin at one place, the first in sorted order counts. A pattern of the stems would find the same,
+    but compiling it takes longer.
+    """
+    lower = text.lower()
+    if len(lower) != len(text):  # a few letters are two in lower case, and later positions would be wrong
+        lower = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
+    ends: dict[int, int] = {}
+    for stem in map(str.lower, sorted(stems)):
+        at = lower.find(stem)
+        while at >= 0:
+            ends.setdefault(at, at + len(stem))
+            at = lower.find(stem, at + 1)
+    starts: list[int] = []
+    end = 0
+    for at in sorted(ends):
+        if at >= end:
+            starts.append(at)
+            end = ends[at]
+    return starts
