@@ -60,6 +60,7 @@
     │   ├── MessageRefused      a malformed message
     │   ├── MessageConflict     the id belongs to another message
     │   ├── MessageNotFound
+    │   ├── ModelUnknown        a request for a model, and so for an agent, that there is not
     │   ├── NotSent             the reply certainly did not leave; sending it again is safe
     │   └── DeliveryRefused     the reply did not leave and never will
     ├── ServiceError            the system's service manager could not be used
@@ -397,6 +398,11 @@ class MessageNotFound(ChannelError):
     default_hint = "Only the last few thousand replies are kept."
 
 
+class ModelUnknown(ChannelError):
+    code = "model_not_found"
+    default_hint = "GET /v1/models lists the models."
+
+
 class NotSent(ChannelError):
     code = "not_sent"
     retryable = True
@@ -539,6 +545,7 @@ STATUSES: dict[type[KeptError], ErrorStatus] = {
     MessageRefused: ErrorStatus(11, 400, _INVALID_PARAMS),
     MessageConflict: ErrorStatus(11, 409, _INVALID_PARAMS),
     MessageNotFound: ErrorStatus(11, 404, _INVALID_PARAMS),
+    ModelUnknown: ErrorStatus(11, 404, _INVALID_PARAMS),
     NotSent: ErrorStatus(11, 503, _INTERNAL_ERROR),
     SessionError: ErrorStatus(9, 500, _INTERNAL_ERROR),
     SessionNotFound: ErrorStatus(3, 404, _INVALID_PARAMS),

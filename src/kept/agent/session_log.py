@@ -20,6 +20,8 @@ from kept.sessions.entries import Body, CompactionEntry, Entry, Message, Text, T
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Transcript, TranscriptLine
 
+AFTER = "after"
+"""Metadata of a message of a channel: entry that it follows, if not the last one. What came after that is left."""
 _RESERVED_METADATA = (INBOUND, ANSWERS, GROUP)
 """Names with a meaning in transcripts. A channel cannot set them."""
 
@@ -95,10 +97,12 @@ class SessionLog:
             results = (ToolResult(call.id, NO_RESULT, call.name, is_error=True) for call in open_calls)
             self.add(Message("tool", tuple(results)))
         messages: list[Message] = []
+        after: str | None = None
         for message in inbound:
             own = (message.metadata or {}).items()
             metadata: dict[str, Any] = {name: value for name, value in own if name not in _RESERVED_METADATA}
             metadata[INBOUND] = message.id
+            after = metadata.pop(AFTER, after)
             if message.timestamp:
                 metadata["sent"] = format_time(message.timestamp)
             if group and not messages:
@@ -113,7 +117,7 @@ class SessionLog:
             known = {logged.inbound_id for logged in view.inbound}
             missing = [message for message in messages if message.metadata[INBOUND] not in known]
             is_unchanged = partial(lambda end, transcript: next(transcript.iter_lines(end), None) is None, view.end)
-            if not missing or self.sessions.append_all(self.session_id, missing, only_if=is_unchanged):
+            if not missing or self.sessions.append_all(self.session_id, missing, only_if=is_unchanged, after=after):
                 return
 
     def add_compaction(self, compaction: CompactionEntry, *, after: str | None) -> Entry | None:

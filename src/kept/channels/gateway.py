@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kept.app import open_dispatcher, open_memory, open_sessions
-from kept.channels import http
+from kept.channels import chat_completions, http, http_messages
 from kept.channels.telegram import TelegramChannel, find_token
 from kept.config import LoadedConfig
 from kept.config.agent_paths import GATEWAY_LOCK
@@ -109,6 +109,7 @@ class Gateway:
         config = memory.config
         timing = timing or ResponderTiming()
         self._agent_id = config.agent_id
+        self._sessions = sessions
         self._limits = limits or ServerLimits()
         self._settings = config.gateway
         self._report = report
@@ -117,7 +118,8 @@ class Gateway:
         self._telegram = TelegramChannel(config, timing) if find_token(config) else None
         channels: dict[str, Channel] = {}
         if self._settings.http.enabled:
-            channels[http.NAME] = PullChannel(debounce_ms=self._settings.http.debounce_ms)
+            for name in (http_messages.NAME, chat_completions.NAME):
+                channels[name] = PullChannel(debounce_ms=self._settings.http.debounce_ms)
         if self._telegram:
             channels["telegram"] = self._telegram
         if not channels:
@@ -150,7 +152,8 @@ class Gateway:
         settings = self._settings.http
         if not settings.enabled:
             return None, None
-        app = http.make_app(self.responder, settings, agent_id=self._agent_id, clock=self.responder.inbox.clock)
+        clock = self.responder.inbox.clock
+        app = http.make_app(self.responder, self._sessions, settings, agent_id=self._agent_id, clock=clock)
         server = http.make_server(app, self._limits)
         bound = http.listen(settings)
         host, port = bound.getsockname()[:2]

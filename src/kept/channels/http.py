@@ -1,49 +1,35 @@
-"""HTTP: a client posts a message, and gets the reply at once, as a stream of events, or later by its id."""
+"""The HTTP server of the gateway: its routes, and who may call them."""
 
 from __future__ import annotations
 
-import json
-import re
 import socket
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
-from kept.agent.events import AgentEvent, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
-from kept.clock import Clock, new_id
+from kept.channels import chat_completions
+from kept.channels.chat_completions import ChatCompletions
+from kept.channels.http_messages import HttpEndpoints, json_response
+from kept.clock import Clock
 from kept.config import HttpSettings
-from kept.errors import ChannelUnavailable, KeptError, MessageRefused, status_of
-from kept.limits import utf8_safe
+from kept.errors import ChannelUnavailable
 from kept.net import serving
 from kept.net.serving import App, Guard, ServerLimits
-from kept.responder.inbox import AcceptedMessage, AnswerRun, message_status
 from kept.responder.responder import Responder
-from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
-from kept.values import frozen
+from kept.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     import uvicorn
     from starlette.requests import Request
     from starlette.responses import Response
 
-NAME = "http"
-RETRY_AFTER_S = 5
-MAX_NAME_CHARS = 256
-_HEARTBEAT_S = 15.0
-_PATHS_HINT = "There are POST /v1/messages, GET and DELETE /v1/messages/ID, and GET /healthz."
-_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_PATHS_HINT = (
+    "There are POST /v1/messages, GET and DELETE /v1/messages/ID, POST /v1/chat/completions, GET /v1/models, and "
+    "GET /healthz."
+)
 
 
-@frozen
-class PostedMessage:
-    """Request of a client."""
-
-    key: SessionKey
-    message: Inbound
-    stream: bool
-    wait: bool
-
-
-def make_app(responder: Responder, settings: HttpSettings, *, agent_id: str, clock: Clock) -> App:
+def make_app(
+    responder: Responder, sessions: SessionStore, settings: HttpSettings, *, agent_id: str, clock: Clock
+) -> App:
     try:
         from starlette.applications import Starlette
         from starlette.routing import Route
@@ -51,10 +37,14 @@ def make_app(responder: Responder, settings: HttpSettings, *, agent_id: str, clo
         raise _not_installed() from exc
 
     endpoints = HttpEndpoints(responder, settings, agent_id, clock)
+    chat = ChatCompletions(responder, sessions, settings, agent_id, clock)
     routes = [
         Route("/v1/messages", endpoints.post, methods=["POST"]),
         Route("/v1/messages/{id}", endpoints.get, methods=["GET"]),
         Route("/v1/messages/{id}", endpoints.delete, methods=["DELETE"]),
+        Route("/v1/chat/completions", chat.complete, methods=["POST"]),
+        Route("/v1/models", chat.list_models, methods=["GET"]),
+        Route("/v1/models/{name:path}", chat.get_model, methods=["GET"]),
         Route("/healthz", endpoints.health, methods=["GET"]),
     ]
     hosts = () if settings.host in ("0.0.0.0", "::") else (settings.host,)
@@ -63,6 +53,7 @@ def make_app(responder: Responder, settings: HttpSettings, *, agent_id: str, clo
         token=settings.token,
         hosts=(*hosts, *settings.allowed_hosts),
         open_paths=("/healthz",),
+        describe=_describe_refusal,
     )
 
 
@@ -89,182 +80,23 @@ def _not_installed() -> ChannelUnavailable:
     )
 
 
-class HttpEndpoints:
-    """Handlers of the routes."""
-
-    def __init__(self, responder: Responder, settings: HttpSettings, agent_id: str, clock: Clock) -> None:
-        self._responder = responder
-        self._settings = settings
-        self._agent_id = agent_id
-        self._clock = clock
-
-    async def post(self, request: Request) -> Response:
-        from starlette.requests import ClientDisconnect
-        from starlette.responses import Response, StreamingResponse
-
-        try:
-            posted = self._read_message(request, await _read_body(request, self._settings.max_body_bytes))
-            message = await self._responder.accept(posted.key, posted.message)
-            if posted.stream:
-                headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-                return StreamingResponse(self._events(message), media_type="text/event-stream", headers=headers)
-            if not posted.wait:
-                return _json(self._state(message.id), 202)
-            state = message_json(*await self._responder.wait(NAME, message.id))
-        except KeptError as exc:
-            return _error(exc)
-        except ClientDisconnect:
-            return Response(status_code=400)  # the client is gone or was too slow, and does not read it
-        return _json(state, {"failed": 502, "waiting": 202, "answering": 202}.get(state["status"], 200))
-
-    async def get(self, request: Request) -> Response:
-        try:
-            return _json(self._state(request.path_params["id"]))
-        except KeptError as exc:
-            return _error(exc)
-
-    async def delete(self, request: Request) -> Response:
-        try:
-            return _json(message_json(*await self._responder.cancel(NAME, request.path_params["id"])))
-        except KeptError as exc:
-            return _error(exc)
-
-    async def health(self, request: Request) -> Response:
-        return _json({"status": "ok"})
-
-    def _read_message(self, request: Request, body: Any) -> PostedMessage:
-        if not isinstance(body, dict):
-            raise MessageRefused("The body has to be an object.", hint='Such as {"user": "ada", "text": "Hello"}.')
-        unknown = [name for name in body if name not in ("conversation", "user", "text", "id", "stream", "wait")]
-        if unknown:
-            raise MessageRefused(f"'{unknown[0]}' is not a field of a message.", hint="See docs/tasks/gateway.md.")
-        user, conversation = _name(body, "user"), _name(body, "conversation")
-        if not (conversation or user):
-            raise MessageRefused("'user' and 'conversation' are missing.", hint="Give one of them, or both.")
-        message_id = body.get("id", None) or new_id()
-        if not isinstance(message_id, str) or not _ID.fullmatch(message_id):
-            raise MessageRefused("'id' has to be up to 128 letters, digits, '.', '_', ':' and '-'.")
-        text = body.get("text")
-        if not isinstance(text, str) or not text.strip():
-            raise MessageRefused("'text' is missing.", hint='Such as {"user": "ada", "text": "Hello"}.')
-        wants_events = "text/event-stream" in request.headers.get("accept", "")
-        return PostedMessage(
-            SessionKey(self._agent_id, NAME, DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, conversation or user or ""),
-            Inbound(message_id, utf8_safe(text), user, self._clock.now()),
-            stream=_flag(body, "stream", default=wants_events),
-            wait=_flag(body, "wait", default=True),
-        )
-
-    def _state(self, message_id: str) -> dict[str, Any]:
-        return message_json(*self._responder.get(NAME, message_id))
-
-    async def _events(self, message: AcceptedMessage) -> AsyncIterator[bytes]:
-        """Yield server-sent events. The heartbeat keeps proxies from closing a silent connection."""
-        yield _event("accepted", {"id": message.id})
-        async for event in self._responder.follow(NAME, message.id, heartbeat_s=_HEARTBEAT_S):
-            yield b": still at work\n\n" if event is None else _encode_event(event)
-        state = self._state(message.id)
-        yield _event("error" if state["status"] == "failed" else "reply", state)
-
-
-async def _read_body(request: Request, max_bytes: int) -> Any:
-    from starlette.requests import ClientDisconnect
-
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
-        raise MessageRefused("The body has to be JSON.", hint="Send 'Content-Type: application/json'.")
-    body = b""
-    try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > max_bytes:
-                raise MessageRefused(f"The body has more than {max_bytes:,} bytes.")
-    except ClientDisconnect as exc:
-        raise MessageRefused("The client disconnected before the end of the body.") from exc
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as exc:
-        raise MessageRefused("The body is not JSON.") from exc
-
-
-def message_json(message: AcceptedMessage, run: AnswerRun | None) -> dict[str, Any]:
-    """Return the state of a message for clients. Of messages that are answered together, the last has the reply."""
-    state: dict[str, Any] = {
-        "id": message.id,
-        "conversation": message.key,
-        "status": message_status(run),
-        "reply": None,
-    }
-    if run is None or run.cancelled or run.parts is None:
-        return state
-    state["sessionId"] = run.session_id
-    if message.id != run.message_ids[-1]:
-        state["answeredWith"] = run.message_ids[-1]
-    elif run.error:
-        state["error"] = {"code": run.error, "message": run.reply or "", "hint": ""}
-    else:
-        state["reply"] = run.reply
-        state |= run.details
-    return state
-
-
-def _encode_event(event: AgentEvent) -> bytes:
-    match event:
-        case ReplyDelta():
-            return _event("delta", {"text": event.text})
-        case ToolStarted():
-            return _event("tool", {"name": event.name, "status": "started"})
-        case ToolEnded():
-            return _event("tool", {"name": event.name, "status": "done" if event.ok else "failed"})
-        case Notice():
-            return _event("notice", {"text": event.text})
-        case Reply():
-            return b""  # sent as the last event, once it is in the inbox
-        case _:
-            assert_never(event)
-
-
-def _event(name: str, value: dict[str, Any]) -> bytes:
-    return f"event: {name}\ndata: {json.dumps(value)}\n\n".encode()
-
-
-def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    from starlette.responses import Response
-
-    body = json.dumps(value).encode() + b"\n"
-    return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
-
-
 async def _no_such_path(request: Request, _: Exception) -> Response:
-    return _refusal(404, "not_found", f"There is nothing at {request.url.path}.")
+    return _refusal(request, 404, "not_found", f"There is nothing at {request.url.path}.")
 
 
 async def _wrong_method(request: Request, exc: Exception) -> Response:
     headers = dict(getattr(exc, "headers", None) or {})  # Allow
-    return _refusal(405, "wrong_method", f"{request.url.path} does not take {request.method}.", headers)
+    return _refusal(request, 405, "wrong_method", f"{request.url.path} does not take {request.method}.", headers)
 
 
-def _refusal(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
-    return _json({"error": {"code": code, "message": message, "hint": _PATHS_HINT}}, status, headers)
+def _refusal(request: Request, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
+    body = _describe_refusal(request.url.path, status, code, message)
+    return json_response(body, status, headers)
 
 
-def _error(error: KeptError) -> Response:
-    status = status_of(error).http
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else {}
-    return _json({"error": {"code": error.code, "message": error.message, "hint": error.hint}}, status, headers)
-
-
-def _name(body: dict[str, Any], field: str) -> str | None:
-    value = body.get(field)
-    if value is None:
-        return None
-    if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARS:
-        raise MessageRefused(f"'{field}' has to be a text of at most {MAX_NAME_CHARS} characters.")
-    return value
-
-
-def _flag(body: dict[str, Any], field: str, *, default: bool) -> bool:
-    value = body.get(field, default)
-    if not isinstance(value, bool):
-        raise MessageRefused(f"'{field}' has to be true or false.")
-    return value
+def _describe_refusal(path: str, status: int, code: str, message: str) -> dict[str, Any]:
+    """Return an error in the form that clients of a path expect."""
+    if path.startswith(chat_completions.PATHS):
+        return chat_completions.error_body(status, code, message)
+    hint = _PATHS_HINT if status in (404, 405) else ""
+    return {"error": {"code": code, "message": message, "hint": hint}}

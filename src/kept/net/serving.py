@@ -35,15 +35,28 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+DescribeRefusal = Callable[[str, int, str, str], dict[str, Any]]
+"""Returns the body of a refusal from the path, the status, the code and the message."""
+
+
+def describe_refusal(path: str, status: int, code: str, message: str) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message, "hint": ""}}
 
 
 class Guard:
     """ASGI application that checks requests before it passes them on to another."""
 
     def __init__(
-        self, app: App, *, token: str | None, hosts: Iterable[str] = (), open_paths: Iterable[str] = ()
+        self,
+        app: App,
+        *,
+        token: str | None,
+        hosts: Iterable[str] = (),
+        open_paths: Iterable[str] = (),
+        describe: DescribeRefusal = describe_refusal,
     ) -> None:
         self.app = app
+        self.describe = describe
         self.token = token
         self.hosts = frozenset((*LOOPBACK_HOSTS, *(host.lower() for host in hosts)))
         self.open_paths = frozenset(open_paths)
@@ -56,7 +69,8 @@ class Guard:
         if refusal is None:
             await self.app(scope, receive, send)
         else:
-            await _refuse(send, *refusal)
+            status, code, message = refusal
+            await _refuse(send, status, self.describe(scope["path"], status, code, message))
 
     def _refusal(self, scope: Scope) -> tuple[int, str, str] | None:
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -84,8 +98,8 @@ def _origin_host(origin: str) -> str:
         return ""
 
 
-async def _refuse(send: Send, status: int, code: str, message: str) -> None:
-    body = json.dumps({"error": {"code": code, "message": message, "hint": ""}}).encode()
+async def _refuse(send: Send, status: int, refusal: dict[str, Any]) -> None:
+    body = json.dumps(refusal).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
 from kept.clock import Clock
-from kept.config import ResetSettings
+from kept.config.schema import ResetOverrideSettings, ResetSettings
 from kept.errors import SessionKeyInvalid
 from kept.limits import is_time, time_from_ms
 from kept.sessions.entries import (
@@ -265,10 +265,15 @@ def active_branch(entries: Sequence[AnyEntry]) -> tuple[AnyEntry, ...]:
 Staleness = Literal["idle", "daily"]
 
 
+_CHANNEL_DEFAULTS = {"openai": ResetOverrideSettings(mode="none")}
+"""Chat programs decide themselves where a conversation ends."""
+
+
 def policy_for(reset: ResetSettings, *, channel: str, chat_type: str) -> ResetSettings:
     """Return the policy of a conversation. Its channel overrides its chat type, which overrides the general setting."""
     policy = reset
-    for override in (reset.by_chat_type.get(chat_type), reset.by_channel.get(channel)):
+    by_channel = {**_CHANNEL_DEFAULTS, **reset.by_channel}
+    for override in (reset.by_chat_type.get(chat_type), by_channel.get(channel)):
         if override is not None:
             policy = ResetSettings(
                 mode=override.mode or policy.mode,

@@ -1,0 +1,243 @@
+"""OpenAI's chat completions, so that any chat program can talk to the agent. Messages take the same path as all others.
+
+A reply is computed even if the client goes away. A client that sends the same request again while it is being answered,
+or that marks it as a retry as OpenAI's libraries do, gets the same reply: nothing is answered twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kept.agent.agent import read_reply
+from kept.agent.events import GroupLine, Inbound, ReplyDelta
+from kept.agent.session_log import AFTER, SessionLog
+from kept.channels.chat_request import (
+    MODEL_PREFIX,
+    ChatCall,
+    Continuation,
+    KnownAnswer,
+    find_agent_name,
+    plan_continuation,
+    read_call,
+)
+from kept.channels.http_messages import EVENT_HEADERS, HEARTBEAT_S, ID, RETRY_AFTER_S, json_response, read_body
+from kept.clock import Clock, new_id
+from kept.config import HttpSettings
+from kept.errors import KeptError, MessageRefused, ModelUnknown, status_of
+from kept.responder.inbox import AcceptedMessage, AnswerRun, message_status
+from kept.responder.responder import Responder
+from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
+from kept.sessions.store import SessionStore
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+NAME = "openai"
+PATHS = ("/v1/chat/completions", "/v1/models")
+_MAX_LOGS = 32
+"""Conversations whose lines are kept in memory, to compare them with the next request."""
+_REQUEST = "request"
+"""Metadata of a message: hash of the request that brought it."""
+_TYPES = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error"}
+_TYPES |= {404: "invalid_request_error", 409: "invalid_request_error", 429: "rate_limit_error"}
+
+
+def error_body(status: int, code: str, message: str) -> dict[str, Any]:
+    """Return an error in OpenAI's form."""
+    return {"error": {"message": message, "type": _TYPES.get(status, "server_error"), "param": None, "code": code}}
+
+
+class ChatCompletions:
+    """Handlers of the routes."""
+
+    def __init__(
+        self, responder: Responder, sessions: SessionStore, settings: HttpSettings, agent_id: str, clock: Clock
+    ) -> None:
+        self._responder = responder
+        self._sessions = sessions
+        self._settings = settings
+        self._agent_id = agent_id
+        self._clock = clock
+        self._logs: OrderedDict[str, SessionLog] = OrderedDict()
+
+    # models
+
+    async def list_models(self, request: Request) -> Response:
+        return json_response({"object": "list", "data": [_model_json(name) for name in self._models()]})
+
+    async def get_model(self, request: Request) -> Response:
+        try:
+            name = request.path_params["name"]
+            self._require_agent(find_agent_name(name), name)
+            return json_response(_model_json(name))
+        except KeptError as exc:
+            return _refuse(exc)
+
+    def _models(self) -> tuple[str, ...]:
+        return (MODEL_PREFIX, f"{MODEL_PREFIX}/{self._agent_id}")
+
+    def _require_agent(self, agent: str | None, model: str) -> None:
+        if agent not in (None, self._agent_id):
+            raise ModelUnknown(f"There is no model '{model}'.", hint=f"There are: {', '.join(self._models())}.")
+
+    # completions
+
+    async def complete(self, request: Request) -> Response:
+        from starlette.requests import ClientDisconnect
+        from starlette.responses import Response, StreamingResponse
+
+        try:
+            call = read_call(await read_body(request, self._settings.max_body_bytes), request.headers)
+            self._require_agent(call.agent, call.model)
+            message = await self._accept(call, request.headers)
+            if call.stream:
+                chunks = self._chunks(call, message)
+                return StreamingResponse(chunks, media_type="text/event-stream", headers=EVENT_HEADERS)
+            message, run = await self._responder.wait(NAME, message.id)
+        except KeptError as exc:
+            return _refuse(exc)
+        except ClientDisconnect:
+            return Response(status_code=400)  # the client is gone or was too slow, and does not read it
+        if run is None or run.parts is None or run.error:
+            status, body = _describe_failure(run)
+            return json_response(body, status, {"x-should-retry": "false"} if status == 502 else {})
+        return json_response(_completion_json(call, message, run))
+
+    async def _accept(self, call: ChatCall, headers: Mapping[str, str]) -> AcceptedMessage:
+        """Return the message of a request when it is on disk: a new one, or that of an earlier attempt."""
+        message_id = headers.get("idempotency-key")
+        if message_id is not None and not ID.fullmatch(message_id):
+            raise MessageRefused("'Idempotency-Key' has to be up to 128 letters, digits, '.', '_', ':' and '-'.")
+        earlier = self._find_earlier(call, message_id, is_retry=headers.get("x-stainless-retry-count", "0") != "0")
+        if earlier is not None:
+            return earlier
+        key = SessionKey(self._agent_id, NAME, DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, call.conversation)
+        self._responder.limits.check(str(key))
+        place = await asyncio.to_thread(self._plan, call)
+        for line in place.unseen:
+            sender = "assistant" if line.role == "assistant" else call.user or "user"
+            self._responder.add_group_line(key, GroupLine(sender, line.text, self._clock.now()))
+        metadata = {_REQUEST: call.digest, **({AFTER: place.after} if place.after else {})}
+        inbound = Inbound(message_id or new_id(), place.text, call.user, self._clock.now(), metadata)
+        return await self._responder.accept(key, inbound)
+
+    def _find_earlier(self, call: ChatCall, message_id: str | None, *, is_retry: bool) -> AcceptedMessage | None:
+        inbox = self._responder.inbox
+        if message_id is not None:
+            return inbox.find(NAME, message_id)
+        for message in reversed(inbox.messages()):
+            if message.channel == NAME and (message.inbound.metadata or {}).get(_REQUEST) == call.digest:
+                is_open = message_status(inbox.find_run(message)) in ("waiting", "answering")
+                return message if is_open or is_retry else None
+        return None
+
+    # the conversation
+
+    def _plan(self, call: ChatCall) -> Continuation:
+        """Return where a request continues its conversation. Begin a new session if it does not continue one."""
+        record = self._sessions.find(NAME, call.conversation)
+        if record is None:
+            return plan_continuation(call, (), ())
+        view = self._log(record.id).view()
+        texts = {logged.inbound_id: logged.message.text for logged in view.inbound}
+        answers = []
+        for answer in view.answers:
+            question = "\n\n".join(texts.pop(name, "") for name in answer.answered_ids)
+            answers.append(KnownAnswer(answer.entry.id, question, read_reply(answer.entry).text))
+        place = plan_continuation(call, answers, tuple(texts.values()))
+        if place.anew:
+            self._sessions.reset(record.id)
+        return place
+
+    def _log(self, session_id: str) -> SessionLog:
+        log = self._logs.get(session_id)
+        if log is None:
+            log = self._logs[session_id] = SessionLog(self._sessions, session_id)
+        self._logs.move_to_end(session_id)
+        while len(self._logs) > _MAX_LOGS:
+            self._logs.popitem(last=False)
+        return log
+
+    # the answer
+
+    async def _chunks(self, call: ChatCall, message: AcceptedMessage) -> AsyncIterator[bytes]:
+        """Yield the reply as server-sent events. The heartbeat keeps proxies from closing a silent connection."""
+        head = _head(call, message, "chat.completion.chunk")
+        more = {"usage": None} if call.stream_usage else {}
+        yield _event({**head, "choices": [_delta({"role": "assistant", "content": ""})], **more})
+        streamed = ""
+        async for event in self._responder.follow(NAME, message.id, heartbeat_s=HEARTBEAT_S):
+            if event is None:
+                yield b": still at work\n\n"
+            elif isinstance(event, ReplyDelta):
+                streamed += event.text
+                yield _event({**head, "choices": [_delta({"content": event.text})], **more})
+        run = self._responder.inbox.find_run(message)
+        if run is None or run.parts is None or run.error:
+            yield _event(_describe_failure(run)[1])
+            return
+        rest = _missing_end(streamed, run.reply or "")
+        if rest:
+            yield _event({**head, "choices": [_delta({"content": rest})], **more})
+        yield _event({**head, "choices": [_delta({}, "stop")], **more})
+        if call.stream_usage:
+            yield _event({**head, "choices": [], "usage": _usage_json(run)})
+        yield b"data: [DONE]\n\n"
+
+
+def _missing_end(streamed: str, reply: str) -> str:
+    """Return what the client does not have yet, such as the reply of a command, which is not streamed."""
+    if streamed.strip() == reply.strip():
+        return ""
+    if reply.startswith(streamed):
+        return reply[len(streamed) :]
+    return f"\n\n{reply}"
+
+
+def _describe_failure(run: AnswerRun | None) -> tuple[int, dict[str, Any]]:
+    if run is not None and run.cancelled:
+        return 409, error_body(409, "cancelled", "The answer was stopped.")
+    if run is None or run.parts is None:
+        return 503, error_body(503, "queue_full", "The gateway is shutting down. It answers after its next start.")
+    return 502, error_body(502, run.error or "internal", run.reply or "")
+
+
+def _head(call: ChatCall, message: AcceptedMessage, kind: str) -> dict[str, Any]:
+    created = int(message.accepted_at.timestamp())
+    return {"id": f"chatcmpl-{message.id}", "object": kind, "created": created, "model": call.model}
+
+
+def _completion_json(call: ChatCall, message: AcceptedMessage, run: AnswerRun) -> dict[str, Any]:
+    answer = {"role": "assistant", "content": run.reply or "", "refusal": None}
+    choice = {"index": 0, "message": answer, "finish_reason": "stop", "logprobs": None}
+    return {**_head(call, message, "chat.completion"), "choices": [choice], "usage": _usage_json(run)}
+
+
+def _usage_json(run: AnswerRun) -> dict[str, int]:
+    usage = run.details.get("usage") or {}
+    tokens_in, tokens_out = usage.get("inputTokens", 0), usage.get("outputTokens", 0)
+    return {"prompt_tokens": tokens_in, "completion_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
+
+
+def _delta(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+    return {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps(value)}\n\n".encode()
+
+
+def _model_json(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": MODEL_PREFIX}
+
+
+def _refuse(error: KeptError) -> Response:
+    status = status_of(error).http
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else {}
+    message = f"{error.message} {error.hint}".strip() if status < 500 else error.message
+    return json_response(error_body(status, error.code, message), status, headers)

@@ -1,0 +1,258 @@
+"""Requests in OpenAI's chat format: what is new in one, and where it continues a conversation. Pure.
+
+A chat program sends the whole history with every request. Kept has that history, so only the user's messages after the
+last answer are new. Where the history differs from the transcript, the person has edited it or wants another answer:
+the conversation then goes on after the last answer that both have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kept.errors import MessageRefused, ModelUnknown
+from kept.limits import utf8_safe
+from kept.values import frozen
+
+MODEL_PREFIX = "kept"
+CONVERSATION_HEADER = "x-kept-conversation"
+CHAT_ID_HEADERS = ("x-openwebui-chat-id",)
+"""Headers with the id that a chat program gives to a chat."""
+MAX_NAME_CHARS = 256
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_DIGEST_CHARS = 32
+_RESET = re.compile(r"\s*/(?:new|reset)\b", re.IGNORECASE)
+
+
+@frozen
+class ChatLine:
+    """Message of the person or of the assistant in a request."""
+
+    role: str
+    text: str
+
+
+@frozen
+class ChatCall:
+    """Request of a client."""
+
+    model: str
+    agent: str | None
+    """Agent that the model names; None for the gateway's own."""
+    user: str | None
+    conversation: str
+    """Name of the conversation, unique within the channel."""
+    continues: bool
+    """True if the client named the conversation itself, so a request without a history continues it."""
+    history: tuple[ChatLine, ...]
+    """Messages up to the last answer."""
+    new: tuple[str, ...]
+    """Texts of the user after the last answer."""
+    stream: bool
+    stream_usage: bool
+    digest: str
+    """Hash of the conversation and all messages: equal for a request that is sent again."""
+
+
+def read_call(body: Any, headers: Mapping[str, str]) -> ChatCall:
+    """Read a request. Raise MessageRefused if it cannot be answered."""
+    if not isinstance(body, dict):
+        raise MessageRefused("The body has to be an object.", hint="See docs/tasks/openai-endpoint.md.")
+    _refuse_unsupported(body)
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise MessageRefused("'model' is missing.", hint="GET /v1/models lists the models.")
+    lines = _read_lines(body.get("messages"))
+    recent = _since_reset(lines)
+    last_answer = max((index for index, line in enumerate(recent) if line.role == "assistant"), default=-1)
+    new = tuple(line.text for line in recent[last_answer + 1 :] if line.text.strip())
+    if not new:
+        raise MessageRefused("The last message has to be a text of the user.")
+    user = _name(body.get("user") or body.get("safety_identifier"), "user")
+    conversation, continues = _find_conversation(headers, user, model, lines)
+    stream_options = body.get("stream_options")
+    return ChatCall(
+        model=model,
+        agent=find_agent_name(model),
+        user=user,
+        conversation=conversation,
+        continues=continues,
+        history=tuple(recent[: last_answer + 1]),
+        new=new,
+        stream=_flag(body, "stream"),
+        stream_usage=isinstance(stream_options, dict) and stream_options.get("include_usage") is True,
+        digest=_digest([conversation, [[line.role, line.text] for line in lines]]),
+    )
+
+
+def find_agent_name(model: str) -> str | None:
+    """Return the agent that a model names: 'kept/NAME' names one, 'kept' none. Raise ModelUnknown for any other."""
+    prefix, slash, name = model.partition("/")
+    if prefix != MODEL_PREFIX or (slash and not name):
+        raise ModelUnknown(f"There is no model '{model[:MAX_NAME_CHARS]}'.")
+    return name or None
+
+
+def _refuse_unsupported(body: Mapping[str, Any]) -> None:
+    """Raise MessageRefused for a field that would change the form of the answer. Others are ignored."""
+    if body.get("n") not in (None, 1):
+        raise MessageRefused("'n' has to be 1: a conversation has one reply.")
+    wanted = body.get("response_format")
+    if isinstance(wanted, dict) and wanted.get("type") not in (None, "text"):
+        raise MessageRefused("'response_format' has to be text.")
+    if body.get("tool_choice") not in (None, "auto", "none"):
+        raise MessageRefused("'tool_choice' is not supported: the agent uses its own tools.")
+
+
+def _read_lines(messages: Any) -> list[ChatLine]:
+    """Return what the person and the assistant said. The agent has instructions and tools of its own, so messages of
+    other roles are left out."""
+    if not isinstance(messages, list) or not messages:
+        raise MessageRefused("'messages' has to be a list with at least one message.")
+    lines = []
+    for number, message in enumerate(messages):
+        if not isinstance(message, dict) or message.get("role") not in _ROLES:
+            raise MessageRefused(f"'messages[{number}]' has to have one of the roles {', '.join(_ROLES)}.")
+        if message["role"] in ("user", "assistant"):
+            text = read_content(message.get("content"), f"messages[{number}].content")
+            if text.strip() or message["role"] == "user":  # an answer without text only calls tools
+                lines.append(ChatLine(message["role"], text))
+    return lines
+
+
+def _since_reset(lines: Sequence[ChatLine]) -> Sequence[ChatLine]:
+    """Return the messages since the person last began a new conversation with a command."""
+    resets = (index for index, line in enumerate(lines) if line.role == "user" and _RESET.match(line.text))
+    last = max(resets, default=-1)
+    return lines[last:] if last == len(lines) - 1 else lines[last + 1 :]
+
+
+def read_content(content: Any, name: str) -> str:
+    """Return the text of a message: a text, or the texts in a list of parts. Other parts are named."""
+    if content is None or isinstance(content, str):
+        return utf8_safe(content or "")
+    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
+        raise MessageRefused(f"'{name}' has to be a text or a list of parts.")
+    texts = []
+    for part in content:
+        match part.get("type"):
+            case "text":
+                texts.append(str(part.get("text") or ""))
+            case "refusal":
+                texts.append(str(part.get("refusal") or ""))
+            case "image_url":
+                texts.append("(picture)")
+            case "input_audio":
+                texts.append("(voice message)")
+            case "file":
+                texts.append("(document)")
+            case _:
+                raise MessageRefused(f"'{name}' has a part of an unknown type.")
+    return utf8_safe("\n\n".join(text for text in texts if text))
+
+
+def _find_conversation(
+    headers: Mapping[str, str], user: str | None, model: str, lines: Sequence[ChatLine]
+) -> tuple[str, bool]:
+    """Return the name of the conversation, and whether the client chose it.
+
+    A client that names nothing sends its first message with every request, so that identifies the chat.
+    """
+    named = _name(headers.get(CONVERSATION_HEADER), CONVERSATION_HEADER)
+    if named:
+        return named, True
+    for header in CHAT_ID_HEADERS:
+        if chat := _name(headers.get(header), header):
+            return chat, False
+    if user:
+        return user, True
+    first = next((line.text for line in lines if line.role == "user"), "")
+    return f"chat-{_digest([model, first])}", False
+
+
+def _digest(tree: Any) -> str:
+    return hashlib.sha256(json.dumps(tree).encode()).hexdigest()[:_DIGEST_CHARS]
+
+
+def _name(value: Any, field: str) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARS:
+        raise MessageRefused(f"'{field}' has to be a text of at most {MAX_NAME_CHARS} characters.")
+    return utf8_safe(value)
+
+
+def _flag(body: Mapping[str, Any], field: str) -> bool:
+    value = body.get(field)
+    if value is not None and not isinstance(value, bool):
+        raise MessageRefused(f"'{field}' has to be true or false.")
+    return bool(value)
+
+
+# comparing a request with a transcript
+
+
+@frozen
+class KnownAnswer:
+    """Answer in a transcript, with the message that it answers."""
+
+    entry_id: str
+    question: str
+    reply: str
+
+
+@frozen
+class Continuation:
+    """Place where a request continues a conversation."""
+
+    text: str
+    """Message to answer."""
+    after: str | None = None
+    """Entry to continue after, if it is not the last one."""
+    anew: bool = False
+    """True if the request begins a conversation, though there is one of that name."""
+    unseen: tuple[ChatLine, ...] = ()
+    """Messages of the history that the transcript does not have."""
+
+
+def plan_continuation(call: ChatCall, answers: Sequence[KnownAnswer], open_questions: Sequence[str]) -> Continuation:
+    """Compare the history with the answers of a session. ``open_questions`` are the messages after the last answer."""
+    matched = _find_last_match(call.history, answers)
+    if matched is None:
+        is_other_chat = bool(answers) and not call.continues
+        unseen = call.history
+        return Continuation(_join(call.new, () if is_other_chat else open_questions), anew=is_other_chat, unseen=unseen)
+    index, answer = matched
+    is_last = answer == answers[-1]
+    return Continuation(
+        _join(call.new, open_questions if is_last else ()),
+        after=None if is_last else answer.entry_id,
+        unseen=call.history[index + 1 :],
+    )
+
+
+def _join(texts: Sequence[str], known: Sequence[str]) -> str:
+    """Join the new texts. One that is in the transcript without an answer, because that failed, is left out."""
+    *earlier, last = texts
+    return "\n\n".join((*(text for text in earlier if text not in known), last))
+
+
+def _find_last_match(history: Sequence[ChatLine], answers: Sequence[KnownAnswer]) -> tuple[int, KnownAnswer] | None:
+    """Return the last answer in the history that the transcript has, and its index in the history."""
+    for index in range(len(history) - 1, -1, -1):
+        if history[index].role != "assistant":
+            continue
+        reply = _comparable(history[index].text)
+        same = [answer for answer in answers if _comparable(answer.reply) == reply]
+        if same:
+            question = history[index - 1].text if index and history[index - 1].role == "user" else ""
+            exact = [answer for answer in same if _comparable(answer.question) == _comparable(question)]
+            return index, (exact or same)[-1]
+    return None
+
+
+def _comparable(text: str) -> str:
+    return " ".join(text.split())
