@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from kept.clock import Clock, SystemClock
 from kept.config import Config, load_config
 from kept.config.schema import BuiltInProvider
 from kept.durable import make_private_folder
-from kept.errors import NoteNotFound, PathRefused, UsageError, UsedAfterClose, WorkspaceMissing
-from kept.memory_search import require_number, require_text
-from kept.records import (
-    NearFact,
-    Passage,
-    Progress,
-    ProjectScope,
-    SearchResult,
-    SeenTail,
-    Written,
-    parse_citation,
-)
-from kept.workspace.workspace import Workspace
+from kept.errors import UsageError, UsedAfterClose, WorkspaceMissing
+from kept.memory_search import MemorySearch, require_number, require_text
+from kept.records import NearFact, Passage, Progress, ProjectScope, SearchResult, SeenTail, Written
+from kept.workspace.workspace import Workspace, has_projects
 
 if TYPE_CHECKING:
     from kept.backends.qmd import QmdWithFallback
@@ -40,7 +29,6 @@ if TYPE_CHECKING:
     from kept.indexing.project_scope import ProjectView
     from kept.indexing.service import IndexService
     from kept.listings import BrokenLinks, Listing, NoteLinks, TagList
-    from kept.memory_search import MemorySearch
     from kept.reports import Preview, Status, SyncReport
     from kept.review.review_queue import ReviewQueue
     from kept.search.date_filter import When
@@ -82,7 +70,11 @@ class Memory:
         self.clock = clock or SystemClock()
         self._own_embedder = embedder
         self._limits = limits
-        self._qmd = self._make_qmd() if self.settings.backend == "qmd" else None
+        self._qmd: QmdWithFallback | None = None
+        if self.settings.backend == "qmd":
+            from kept.backends.qmd import open_qmd
+
+            self._qmd = open_qmd(config, self.workspace, self.clock)
         # A misspelt provider is an error from the start. Only providers of other packages have to be loaded to know.
         if not {self.settings.provider, self.settings.fallback} <= set(get_args(BuiltInProvider)):
             self.index_service.require_known_provider()
@@ -117,11 +109,12 @@ class Memory:
             trust_workspace=workspace is not None,
             new_agent=create,
         )
+        opened = Workspace.of(loaded.config)
         if create:
-            Workspace.of(loaded.config).make()
+            opened.make()
             make_private_folder(loaded.config.paths.folder)
         try:
-            Workspace.of(loaded.config).require()
+            opened.require()
         except WorkspaceMissing as exc:
             hint = "Create it with Memory.open(…, create=True) or 'kept init', or open another folder."
             raise WorkspaceMissing(exc.message, hint=hint) from None
@@ -129,16 +122,14 @@ class Memory:
         if project is not None:
             from kept.workspace.projects import get_project
 
-            name = get_project(Workspace.of(loaded.config), os.fspath(project))
+            name = get_project(opened, os.fspath(project))
         return cls(loaded.config, embedder=embedder, clock=clock, project=name)
 
     def __enter__(self) -> Memory:
         self._require_open()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -244,9 +235,13 @@ class Memory:
         """Return the changes of all notes, or of one, newest first. ``by`` is an agent, tool, person or client."""
         from itertools import islice
 
+        from kept.search.date_filter import parse_utc
+
         require_number("max_results", max_results, 1, None, whole=True)
         path = None if note is None else self.workspace.cite(self.workspace.locate(os.fspath(note)))
-        changes = self.history.iter_changes(since=self._utc(since), path=path, by=by, session=session)
+        changes = self.history.iter_changes(
+            since=parse_utc(since, now=self.clock.now()), path=path, by=by, session=session
+        )
         return tuple(islice(changes, max_results))
 
     def diff(self, change: NoteChange) -> str:
@@ -270,33 +265,21 @@ class Memory:
         Kept made. Later changes of other lines stay. Raise UndoConflict, and change nothing, if a later change touched
         the same lines."""
         from kept.history.undo import select_by_id, select_changes, undo_changes
+        from kept.search.date_filter import parse_utc
 
         history = self.history
         if change is None:
-            changes = select_changes(history, since=self._utc(since), by=by, session=session)
+            changes = select_changes(history, since=parse_utc(since, now=self.clock.now()), by=by, session=session)
         else:
-            ids = [change] if isinstance(change, str) else list(change)
-            changes = select_by_id(history, ids)
-        author = author or self._python_author()
-        max_bytes = self.settings.max_file_bytes
-        return undo_changes(history, changes, author=author, max_bytes=max_bytes, why=why, dry_run=dry_run)
-
-    def _utc(self, when: When | None) -> str | None:
-        if when is None or when == "":
-            return None
-        import datetime as dt
-
-        from kept.history.note_change import utc_text
-        from kept.search.date_filter import parse_when
-
-        return utc_text(dt.datetime.fromtimestamp(parse_when(when, now=self.clock.now()) / 1000, dt.UTC))
+            changes = select_by_id(history, [change] if isinstance(change, str) else list(change))
+        by_whom, max_bytes = author or self._python_author(), self.settings.max_file_bytes
+        return undo_changes(history, changes, author=by_whom, max_bytes=max_bytes, why=why, dry_run=dry_run)
 
     def recorder(self, author: Author | None = None, *, why: str = "") -> HistoryRecorder | None:
         """Return the recorder for changes by an author, or None if the history is off."""
         from kept.history.note_history import open_recorder
 
-        author = author or self._python_author()
-        return open_recorder(self.config, self.workspace, self.clock, author, why=why)
+        return open_recorder(self.config, self.workspace, self.clock, author or self._python_author(), why=why)
 
     def _python_author(self) -> Author:
         from kept.workspace.change_recorder import Author
@@ -305,8 +288,6 @@ class Memory:
 
     def find_project(self, folder: str | os.PathLike[str] = ".") -> str | None:
         """Return the name of the project that a folder belongs to, by the remote of its repository, or None."""
-        from kept.workspace.workspace import has_projects
-
         if not has_projects(self.workspace):
             return None
         from kept.workspace.projects import find_project
@@ -319,38 +300,18 @@ class Memory:
         Instead of a path, ``path`` may be a citation (``memory/ideas.md#L3-L9``), a day ("yesterday", "12 November"),
         or the title or file name of a note if only one note has it. ``start`` and ``lines`` override a citation.
         """
+        from kept.indexing.reference import read_reference
+
         self._require_open()
-        path = os.fspath(path)
-        if cited := parse_citation(path):
-            path, first, last = cited
-            start, lines = start or first, lines or max(1, last - first + 1)
-        start = start or 1
-        from kept.sessions.transcript_paths import is_transcript_citation
+        view = self._view() if self.project else None
+        return read_reference(
+            os.fspath(path), self.config, self.workspace, self._find_note, view=view, start=start, lines=lines
+        )
 
-        if is_transcript_citation(path):
-            from kept.sessions.spoken import read_transcript
+    def _find_note(self, name: str) -> str | None:
+        from kept.indexing.browse import find_note
 
-            if self.project:
-                self._view().require_visible(path)
-            return read_transcript(self.config.paths.sessions, path, start=start, lines=lines)
-        from kept.workspace.notes import read_passage
-        from kept.workspace.workspace import is_markdown, may_be_title
-
-        max_bytes = self.settings.max_file_bytes
-        if may_be_title(path):
-            from kept.indexing.browse import find_note
-
-            path = find_note(self.index_service, path, self.clock.now(), scope=self._own_scope()) or path
-            if "." not in path:
-                raise NoteNotFound(f"No note has the path, name or title '{path}'.")
-        if self.project:
-            self._view().require_visible(path)
-        if "/" in path and not is_markdown(path):
-            try:  # memory/ideas is memory/ideas.md
-                return read_passage(self.workspace, f"{path}.md", start=start, lines=lines, max_bytes=max_bytes)
-            except (NoteNotFound, PathRefused):
-                pass
-        return read_passage(self.workspace, path, start=start, lines=lines, max_bytes=max_bytes)
+        return find_note(self.index_service, name, self.clock.now(), scope=self._own_scope())
 
     # forgetting
 
@@ -478,43 +439,30 @@ class Memory:
         """
         from kept.indexing.browse import list_files
 
-        if order not in ("time", "change"):
-            raise UsageError(f"order is {order!r:.80}.", hint="Use 'time' or 'change'.")
         require_number("max_results", max_results, 1, None, whole=True)
         filters = self._searches().make_filter(source, path, since, until, tags=tags)
         return list_files(self.index_service, filters, order=order, max_results=max_results, progress=progress)
 
     def tags(self, *, progress: Progress | None = None) -> TagList:
         """Return the tags of all notes, each with the number of notes that have it or a tag below it."""
-        from kept.listings import TagCount, TagList
+        from kept.indexing.browse import count_tags
 
-        scope = self._own_scope()
-        counts, degraded = self.index_service.read(lambda live: live.count_tags(scope), progress=progress)
-        counts.sort(key=lambda count: count[0].split("/"))
-        return TagList(tuple(TagCount(tag, notes) for _, tag, notes in counts), degraded)
+        return count_tags(self.index_service, self._own_scope(), progress=progress)
 
     def links(self, note: str | os.PathLike[str], *, progress: Progress | None = None) -> NoteLinks:
         """Return the links in a note and those of other notes to it. ``note`` is a path, a title, an alias or the name
         of a file. Raise NoteNotFound if there is no such note."""
-        from kept.search.note_links import read_links
+        from kept.indexing.browse import list_links
 
         name = os.path.expanduser(os.fspath(note))
         require_text(note=name)
-        if os.path.isabs(name):
-            name = self.workspace.cite(os.path.normpath(name))
-        links, degraded = self.index_service.read(lambda live: read_links(live.notes, name), progress=progress)
-        return replace(self._view().visible_links(links) if self.project else links, degraded=degraded)
+        return list_links(self.index_service, name, self._view(), progress=progress)
 
     def broken_links(self, *, progress: Progress | None = None) -> BrokenLinks:
         """Return the links of all notes that lead nowhere, by path and line."""
-        from kept.listings import BrokenLinks
-        from kept.search.note_links import read_broken_links
+        from kept.indexing.browse import list_broken_links
 
-        is_hidden = self._view().is_hidden
-        links, degraded = self.index_service.read(
-            lambda live: read_broken_links(live.notes, is_hidden), progress=progress
-        )
-        return BrokenLinks(links, degraded)
+        return list_broken_links(self.index_service, self._view(), progress=progress)
 
     def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
         """Bring the index up to date with notes and conversations. ``force`` rebuilds it."""
@@ -528,8 +476,6 @@ class Memory:
         """Return the state of the index and its problems. Changes no note and no setting."""
         return self.index_service.status()
 
-    # inside
-
     def _make_service(self) -> IndexService:
         from kept.indexing.service import IndexService
 
@@ -542,21 +488,8 @@ class Memory:
             also_sync=self._qmd.sync if self._qmd else None,
         )
 
-    def _make_qmd(self) -> QmdWithFallback:
-        from kept.backends.qmd import QmdBackend, QmdWithFallback
-
-        def read(path: str, start: int, lines: int) -> Passage:
-            return self.read(path, start=start, lines=lines)
-
-        qmd = QmdBackend(self.config, self.workspace, read)
-        return QmdWithFallback(qmd, self.clock, cooldown_s=self.settings.qmd.cooldown_s)
-
     def _searches(self) -> MemorySearch:
-        from kept.memory_search import MemorySearch
-
-        return MemorySearch(
-            self.config, self.workspace, self.clock, self.index_service, project=self.project, qmd=self._qmd
-        )
+        return MemorySearch(self.config, self.workspace, self.clock, self.index_service, self.project, self._qmd)
 
     def _view(self) -> ProjectView:
         from kept.indexing.project_scope import ProjectView

@@ -36,9 +36,8 @@ class MemorySearch:
         workspace: Workspace,
         clock: Clock,
         service: IndexService,
-        *,
-        project: str | None = None,
-        qmd: QmdWithFallback | None = None,
+        project: str | None,
+        qmd: QmdWithFallback | None,
     ) -> None:
         self.config = config
         self.settings = config.memory_search

@@ -28,11 +28,12 @@ from kept.durable import locked, make_private_folder, write_atomic
 from kept.errors import BackendFailed, KeptError
 from kept.indexing.note_rows import note_timestamp_ms
 from kept.limits import is_amount, one_line, utf8_safe
-from kept.records import Dropped, Filter, Hit, Passage, ScorePart, SearchResult, SourceFile, grade_of
+from kept.records import Dropped, Filter, Hit, ScorePart, SearchResult, SourceFile, grade_of
 from kept.search.query import parse_query
 from kept.search.selection import make_snippet
 from kept.values import frozen
 from kept.workspace.daily import get_daily_notes
+from kept.workspace.notes import read_passage
 from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace
 
 INSTALL = "Install it: npm install -g @tobilu/qmd; or set memory_search.qmd.command."
@@ -47,9 +48,6 @@ _WORD = re.compile(r"\w+")
 _LINE_RANGE = re.compile(r"@@ -(\d{1,9}),(\d{1,9}) @@[^\n]*\n")
 _RESULTS_PER_HIT = 3
 """More results are requested than needed: some may be outdated, and are left out."""
-
-ReadLines = Callable[[str, int, int], Passage]
-"""Function that reads lines of a note, from its path, the first line and the number of lines."""
 
 SearchIndex = Callable[[Filter], SearchResult]
 """Function that searches Kept's own index."""
@@ -70,11 +68,11 @@ class QmdAnswer:
 class QmdBackend:
     """Notes of one workspace in an index of qmd."""
 
-    def __init__(self, config: Config, workspace: Workspace, read: ReadLines) -> None:
+    def __init__(self, config: Config, workspace: Workspace) -> None:
         self.settings = config.memory_search.qmd
         self.workspace = workspace
         self.folder = config.paths.qmd(workspace.root)
-        self._read = read
+        self._max_bytes = config.memory_search.max_file_bytes
         self._bases = {os.path.realpath(path): path for path in (*workspace.extra_paths, workspace.root)}
 
     # updating its index
@@ -175,7 +173,9 @@ class QmdBackend:
         if path is None:
             return None
         try:
-            passage = self._read(path, answer.start, answer.lines)
+            passage = read_passage(
+                self.workspace, path, start=answer.start, lines=answer.lines, max_bytes=self._max_bytes
+            )
             state = os.stat(absolute)
         except (KeptError, OSError):
             return None
@@ -269,6 +269,10 @@ class BackendQuery:
     """Threshold of this query. The configured one is not applied to qmd, which scores on another scale."""
     with_sessions: bool
     """True if conversations are searched too."""
+
+
+def open_qmd(config: Config, workspace: Workspace, clock: Clock) -> QmdWithFallback:
+    return QmdWithFallback(QmdBackend(config, workspace), clock, cooldown_s=config.memory_search.qmd.cooldown_s)
 
 
 class QmdWithFallback:

@@ -1,15 +1,17 @@
-"""Looking without a question: what is from a time, which notes there are, and a note by its day or title."""
+"""Looking without a question: what is from a time, lists of notes, tags and links, and a note by its day or title."""
 
 from __future__ import annotations
 
 import datetime as dt
+import os
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from kept.errors import NoteNotFound, UsageError
-from kept.listings import FileSummary, Listing
+from kept.listings import BrokenLinks, FileSummary, Listing, NoteLinks, TagCount, TagList
 from kept.records import Filter, ListedPeriod, Progress, ProjectScope, SearchResult
 from kept.search.tag_hints import explain_unknown_tags
 from kept.store.file_list import (
@@ -28,6 +30,7 @@ from kept.words.segment import fold, name_key, normalise
 from kept.workspace.daily import daily_name, daily_parts, project_daily_notes
 
 if TYPE_CHECKING:
+    from kept.indexing.project_scope import ProjectView
     from kept.indexing.service import IndexService
     from kept.store.generation import Generation
 
@@ -100,6 +103,8 @@ def list_files(
     service: IndexService, filters: Filter, *, order: Order, max_results: int, progress: Progress | None = None
 ) -> Listing:
     """Return notes and conversations by the time that they are from, or by their last change."""
+    if order not in ("time", "change"):
+        raise UsageError(f"order is {order!r:.80}.", hint="Use 'time' or 'change'.")
 
     def read(live: Generation) -> tuple[tuple[FileSummary, ...], int]:
         select = list_by_change if order == "change" else list_by_time
@@ -146,6 +151,34 @@ def _excerpt(lines: Sequence[str], title: str) -> str:
         if words and not line.startswith("#") and words != title:
             return words if len(words) <= _EXCERPT_CHARS else words[: _EXCERPT_CHARS - 1].rstrip() + "…"
     return ""
+
+
+# tags and links
+
+
+def count_tags(service: IndexService, scope: ProjectScope | None, *, progress: Progress | None = None) -> TagList:
+    """Return the tags of all notes, or of those that a project sees."""
+    counts, degraded = service.read(lambda live: live.count_tags(scope), progress=progress)
+    counts.sort(key=lambda count: count[0].split("/"))
+    return TagList(tuple(TagCount(tag, notes) for _, tag, notes in counts), degraded)
+
+
+def list_links(service: IndexService, name: str, view: ProjectView, *, progress: Progress | None = None) -> NoteLinks:
+    """Return the links in a note and those of other notes to it. ``name`` is its path, title, alias or file name."""
+    from kept.search.note_links import read_links
+
+    if os.path.isabs(name):
+        name = service.workspace.cite(os.path.normpath(name))
+    links, degraded = service.read(lambda live: read_links(live.notes, name), progress=progress)
+    return replace(view.visible_links(links), degraded=degraded)
+
+
+def list_broken_links(service: IndexService, view: ProjectView, *, progress: Progress | None = None) -> BrokenLinks:
+    """Return the links of all notes that lead nowhere, by path and line."""
+    from kept.search.note_links import read_broken_links
+
+    links, degraded = service.read(lambda live: read_broken_links(live.notes, view.is_hidden), progress=progress)
+    return BrokenLinks(links, degraded)
 
 
 # a note by its day or title

@@ -116,6 +116,8 @@ class ProjectView:
 
     def visible_links(self, links: NoteLinks) -> NoteLinks:
         """Return the links of a note without those from notes of other projects; those to them are broken."""
+        if not self.bound_to:
+            return links
         self.require_visible(links.path)
         outgoing = (replace(link, resolved=None) if self.is_hidden(link.resolved) else link for link in links.outgoing)
         incoming = (link for link in links.incoming if not self.is_hidden(link.path))

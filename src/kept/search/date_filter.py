@@ -44,6 +44,15 @@ def parse_when(when: When, *, now: dt.datetime, end: bool = False, locale: DateL
     return moment
 
 
+def parse_utc(when: When | None, *, now: dt.datetime) -> str | None:
+    """Return a moment as the history writes it, in UTC. Return None for none."""
+    from kept.history.note_change import utc_text
+
+    if when is None or when == "":
+        return None
+    return utc_text(dt.datetime.fromtimestamp(parse_when(when, now=now) / 1000, dt.UTC))
+
+
 def check_order(since: When | None, until: When | None, since_ms: int | None, until_ms: int | None) -> None:
     """Raise UsageError if a time to begin with is after the time to end with."""
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
