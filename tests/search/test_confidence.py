@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kept.bench.layout import threshold_score
 from kept.records import LIKELY_FROM, STRONG_FROM, ScorePart
-from kept.search.candidates import Candidate, Evidence, WeightedTerm
+from kept.search.candidates import Candidate, Evidence
 from kept.search.confidence import (
     Signals,
     calibrate,
@@ -20,6 +20,7 @@ from kept.search.confidence import (
     read_signals,
     share_in_runs,
 )
+from kept.search.keywords import WeightedTerm
 from kept.search.query import Term
 from kept.search.scores import FusionWeights, fuse_weighted
 from kept.search.weights import ALL_WORDS_CONFIDENCE

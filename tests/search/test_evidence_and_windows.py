@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from kept import Message, SessionStore
 from kept.embedding.base import Calibration
 from kept.records import Filter
-from kept.search.candidates import Candidate, CandidatePool, Evidence, KeywordHit
+from kept.search.candidates import Candidate, CandidatePool, Evidence
+from kept.search.keywords import KeywordHit
 from kept.search.scores import FusionWeights, fuse_rrf, fuse_weighted
 from kept.search.selection import MAX_CHARS, Windows
 from kept.search.weights import NOTES, UTTERANCES

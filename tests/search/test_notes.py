@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from kept.config import QuerySettings
 from kept.embedding.base import Calibration
-from kept.search.candidates import Candidate, Evidence, QueryVector, WeightedTerm
+from kept.search.candidates import Candidate, Evidence, QueryVector
+from kept.search.keywords import WeightedTerm
 from kept.search.query import Term, parse_query
 from kept.search.scores import FusionWeights, fuse_pool, fuse_weighted
 from kept.search.weights import WHOLE_NOTE_SHARE

@@ -24,7 +24,8 @@ from functools import partial
 from heapq import nlargest
 
 from kept.records import LIKELY_FROM, STRONG_FROM, ScorePart
-from kept.search.candidates import Candidate, WeightedTerm
+from kept.search.candidates import Candidate
+from kept.search.keywords import WeightedTerm
 from kept.search.scores import PARTS_OUTSIDE_THRESHOLD, Scored
 from kept.search.weights import (
     ALL_WORDS_CONFIDENCE,

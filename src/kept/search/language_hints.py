@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kept.embedding.model_catalogue import CATALOGUE
-from kept.search.candidates import share_of_unknown_words
+from kept.search.keywords import share_of_unknown_words
 from kept.store.word_index import WordIndex
 from kept.words.languages import guess_language
 

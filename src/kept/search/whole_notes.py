@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kept.records import ScorePart
-from kept.search.candidates import Candidate, WeightedTerm
+from kept.search.candidates import Candidate
+from kept.search.keywords import WeightedTerm
 from kept.search.scores import Scored, rank
 from kept.search.weights import WHOLE_NOTE_SHARE
 

@@ -1,0 +1,250 @@
+"""Keyword search: the best chunks by word, and how much of a query each of them has.
+
+It is BM25, with scores that can be compared between queries. SQLite finds the best chunks. Their scores are computed
+here, because SQLite's own score depends on the query and vanishes in a small index. A term counts by its rarity (idf).
+Each figure is a share of the most that the query could get: BM25 of the text (a chunk of mean length that has every
+term once is at 1, before that is saturated into the range from 0 to 1), BM25 of its context, the share of the query in
+the text, and the share of it in the text with its context. A term of the query may have other words that stand for it
+(`expansion`). They count less, and of a term and its expansions the best counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from kept.records import Filter
+from kept.search.query import Expansion, ParsedQuery, Term
+from kept.store.word_index import KeywordMatch, WordIndex
+from kept.values import frozen
+from kept.words.equivalents import EQUIVALENTS
+from kept.words.segment import segment
+
+K1 = 1.2
+B = 0.6
+CONTEXT_WEIGHT = 0.5
+"""Weight of a word in the context of a chunk, relative to one in its text, when SQLite picks the best chunks."""
+STEEPNESS = 1.5
+_ONE_PASS = 25_000
+"""Rows with a term of the query, up to which reading them all is faster than looking up each candidate."""
+ROWS_BUDGET = 6_000
+"""With more rows to rank than this, only rows with one of the rarer terms are looked at."""
+_MAX_COUNTED = 10_000
+"""Rows that are counted to weigh a prefix."""
+_MAX_PAIRS = 48
+"""Pairs of characters of an unspaced script that are looked for. Of more, the rarest are: most are in many chunks, and
+a sentence of Thai has fifty."""
+
+
+@frozen
+class WeightedTerm:
+    term: Term
+    idf: float
+    rows: int
+    """Number of chunks that have it."""
+
+
+@frozen
+class _Phrase:
+    """A phrase of the full-text query: a term, or an expansion of it."""
+
+    weighted: WeightedTerm
+    source: WeightedTerm
+    """The term of the query that it stands for: itself, or the one that it expands."""
+    expansion: Expansion | None
+    gain: float
+    """Amount that counts towards the total of the query."""
+
+
+_Counted = tuple[_Phrase, tuple[int, int]]
+"""A phrase, and how often the text and the context of a chunk have it."""
+
+
+@frozen
+class KeywordHit:
+    row: int
+    words: float
+    """BM25 of the text."""
+    around: float
+    """BM25 of the context: headings, the date, neighbouring utterances."""
+    coverage: float
+    """Share of the query, weighted by rarity, in the text."""
+    reach: float
+    """Share of the query, weighted by rarity, in the text and the context together."""
+    matched: tuple[str, ...]
+    """Terms in the text or the context."""
+    expansions: tuple[Expansion, ...] = ()
+    """Words in the text or the context that stand for terms that it lacks."""
+
+
+class KeywordSearch:
+    """One query against the word index. Terms are weighted once, for finding and for scoring."""
+
+    def __init__(self, words: WordIndex, query: ParsedQuery, *, match_all: bool) -> None:
+        self.words = words
+        self.match_all = match_all
+        self.chunk_count = words.chunk_count()
+        weighted = (_weigh(words, term, self.chunk_count) for term in query.terms)
+        self.terms = _rarest_pairs([term for term in weighted if term is not None])
+        expansions = self._weigh_expansions(query)
+        if expansions:
+            self.terms = [_replace_unknown(term, expansions) for term in self.terms]
+        self.total_idf = sum(term.idf for term in self.terms)
+        groups = [_phrases_of(term, expansions) for term in self.terms]
+        self._phrases = [phrase for group in groups for phrase in group]
+        self._has_expansions = bool(expansions)
+        self._rows = sum(phrase.weighted.rows for phrase in self._phrases)
+        self._can_match = bool(groups) and all(groups) if match_all else bool(self._phrases)
+        self._expression = (" AND " if match_all else " OR ").join(map(_either, filter(None, groups)))
+        rare_phrases = self._rare_phrases() if self._rows > ROWS_BUDGET and not match_all else []
+        self._rare_count = len(rare_phrases)
+        """Number of phrases before those that are counted in `_rare_expression`."""
+        rare = " OR ".join(phrase.weighted.term.expression for phrase in rare_phrases)
+        self._rare_expression = f"({rare}) AND ({self._expression})"
+
+    def _weigh_expansions(self, query: ParsedQuery) -> list[tuple[Expansion, WeightedTerm]]:
+        unknown = [term.term.text for term in self.terms if not term.rows and term.term.kind in ("word", "wildcard")]
+        if not (unknown or self._has_other_words(query)):
+            return []
+        from kept.search.expansion import expand  # most queries do not need it
+
+        weighted = [
+            (item, _weigh(self.words, item.term, self.chunk_count)) for item in expand(self.words, query, unknown)
+        ]
+        return [(item, term) for item, term in weighted if term is not None and term.rows]
+
+    def _has_other_words(self, query: ParsedQuery) -> bool:
+        """Return whether a word of the query has equivalents, or the index has two adjacent words as one."""
+        if any(term.term.text.lower() in EQUIVALENTS for term in self.terms):
+            return True
+        joined = " ".join(map("".join, query.pairs))
+        return bool(joined) and bool(self.words.document_frequencies(self.words.stems(joined)))
+
+    def find_best(self, limit: int, filters: Filter) -> list[int]:
+        """Return the best chunks by BM25 of text and context."""
+        if not self._can_match:
+            return []
+        expression = self._expression if self._rare_count == 0 else self._rare_expression
+        return self.words.best_rows(expression, weights=(1.0, CONTEXT_WEIGHT), limit=limit, filters=filters)
+
+    def score_rows(self, best: Sequence[int], others: Iterable[int]) -> list[KeywordHit]:
+        """Return the hits among the ``best`` rows, which `find_best` found, and others: chunks that are near in
+        meaning may have some of the words too."""
+        if not self._can_match:
+            return []
+        others = [row for row in dict.fromkeys(others) if row not in {*best}]
+        if self._rows <= _ONE_PASS:
+            return self._count(self._expression, [*best, *others])
+        if not self._rare_count:
+            return self._count(self._expression, [*best, *others], in_one_pass=False)
+        hits = self._count(self._rare_expression, best, first=self._rare_count)
+        return hits + self._count(self._expression, others, in_one_pass=False)
+
+    def _count(
+        self, expression: str, rows: Sequence[int], *, in_one_pass: bool = True, first: int = 0
+    ) -> list[KeywordHit]:
+        if not rows:
+            return []
+        matches, mean_length = self.words.count_phrases(expression, rows, in_one_pass=in_one_pass, first=first)
+        return [self._hit(match, mean_length) for match in matches]
+
+    def _rare_phrases(self) -> list[_Phrase]:
+        """Return the rarest phrases whose rows fit the budget, or an empty list if these are all phrases."""
+        rare_phrases: list[_Phrase] = []
+        rows = 0
+        for phrase in sorted(self._phrases, key=lambda phrase: phrase.weighted.rows):
+            if rare_phrases and rows + phrase.weighted.rows > ROWS_BUDGET:
+                break
+            rare_phrases.append(phrase)
+            rows += phrase.weighted.rows
+        return rare_phrases if len(rare_phrases) < len(self._phrases) else []
+
+    def _hit(self, match: KeywordMatch, mean_length: float) -> KeywordHit:
+        words = around = coverage = reach = 0.0
+        matched: list[str] = []
+        expansions: dict[Expansion, None] = {}
+        damping = K1 * (1 - B + B * match.length / max(1.0, mean_length))
+        counted = zip(self._phrases, match.counts, strict=True)
+        for phrase, (in_text, in_context) in _best_of_each(counted) if self._has_expansions else counted:
+            gain = phrase.gain
+            if in_text:
+                words += gain * in_text * (K1 + 1) / (in_text + damping)
+                coverage += gain
+            if in_context:
+                around += gain * in_context * (K1 + 1) / (in_context + K1)
+            if in_text or in_context:
+                reach += gain
+                if phrase.expansion is None:
+                    matched.append(phrase.source.term.text)
+                else:
+                    expansions[phrase.expansion] = None
+        total = self.total_idf
+        return KeywordHit(
+            match.row,
+            1 - math.exp(-STEEPNESS * (words / total)),  # saturated: from 0 to 1, in the same order
+            1 - math.exp(-STEEPNESS * (around / total)),
+            coverage / total,
+            reach / total,
+            tuple(matched),
+            tuple(expansions),
+        )
+
+
+def _rarest_pairs(terms: list[WeightedTerm]) -> list[WeightedTerm]:
+    """Return the terms without the most common pairs above `_MAX_PAIRS`."""
+    pairs = [term for term in terms if term.term.kind == "pair"]
+    if len(pairs) <= _MAX_PAIRS:
+        return terms
+    common = {id(term) for term in sorted(pairs, key=lambda term: term.rows)[_MAX_PAIRS:]}
+    return [term for term in terms if id(term) not in common]
+
+
+def _best_of_each(counted: Iterable[_Counted]) -> Iterator[_Counted]:
+    """Yield the best phrase for each term: one in the text before one in the context, then the one that counts most."""
+    for _, group in groupby(counted, key=lambda item: id(item[0].source)):
+        yield max(group, key=lambda item: (item[1][0] > 0, item[1][1] > 0, item[0].gain))
+
+
+def _phrases_of(term: WeightedTerm, expansions: Sequence[tuple[Expansion, WeightedTerm]]) -> list[_Phrase]:
+    phrases = [_Phrase(term, term, None, term.idf)] if term.rows else []
+    for expansion, weighted in expansions:
+        if term.term.text in expansion.sources:
+            phrases.append(_Phrase(weighted, term, expansion, expansion.share * min(term.idf, weighted.idf)))
+    return phrases
+
+
+def _either(phrases: Sequence[_Phrase]) -> str:
+    expression = " OR ".join(phrase.weighted.term.expression for phrase in phrases)
+    return f"({expression})" if len(phrases) > 1 else expression
+
+
+def _replace_unknown(term: WeightedTerm, expansions: Sequence[tuple[Expansion, WeightedTerm]]) -> WeightedTerm:
+    """Return a term that no chunk has with the rarity of the word that certainly stands for it, if there is one."""
+    others = [
+        weighted.idf
+        for expansion, weighted in expansions
+        if expansion.is_certain and term.term.text in expansion.sources
+    ]
+    return term if term.rows or not others else WeightedTerm(term.term, min(term.idf, max(others)), 0)
+
+
+def _weigh(words: WordIndex, term: Term, chunk_count: int) -> WeightedTerm | None:
+    stems = words.stems(term.text)
+    if not stems:
+        return None
+    if term.kind in ("prefix", "wildcard"):
+        rows = words.phrase_frequency(term.expression, cap=_MAX_COUNTED)
+    else:
+        rows = min(words.document_frequency(stem) for stem in stems)
+        if rows and len(stems) > 1:
+            rows = words.phrase_frequency(term.expression, cap=rows)
+    # A word that is nowhere counts like one that is in one chunk: in a few notes its absence says little.
+    known = max(1, rows)
+    return WeightedTerm(term, math.log(1 + (max(chunk_count, known) - known + 0.5) / (known + 0.5)), rows)
+
+
+def share_of_unknown_words(words: WordIndex, text: str) -> float:
+    """Return the share of a text's words that no chunk has. Stopwords count: they tell its language best."""
+    stems = set(words.stems(segment(text)))
+    return 1.0 - len(words.document_frequencies(stems)) / len(stems) if stems else 0.0
