@@ -7,7 +7,8 @@ import re
 import pytest
 
 from kept import errors
-from kept.errors import STATUSES, KeptError, QueueFull, StoreBusy, WriteFailed, status_of
+from kept.error_statuses import STATUSES, status_of
+from kept.errors import KeptError, QueueFull, StoreBusy, WriteFailed
 
 
 def tree(cls: type[KeptError]) -> list[type[KeptError]]:

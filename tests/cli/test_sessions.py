@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from kept.errors import KeptError, SessionError, status_of
+from kept.error_statuses import status_of
+from kept.errors import KeptError, SessionError
 from kept.sessions.entries import (
     Attachment,
     Message,

@@ -12,7 +12,7 @@ import pytest
 from kept.cli.root import COMMANDS, cli
 from kept.config.layers import settings_of
 from kept.config.schema import AgentSettings, GatewaySettings
-from kept.errors import STATUSES
+from kept.error_statuses import STATUSES
 from tests.support.repository import ROOT
 
 DOCS = sorted(ROOT.glob("docs/**/*.md"))

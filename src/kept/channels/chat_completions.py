@@ -27,7 +27,8 @@ from kept.channels.chat_request import (
 from kept.channels.http_messages import EVENT_HEADERS, HEARTBEAT_S, ID, RETRY_AFTER_S, json_response, read_body
 from kept.clock import Clock, new_id
 from kept.config import HttpSettings
-from kept.errors import KeptError, MessageRefused, ModelUnknown, status_of
+from kept.error_statuses import status_of
+from kept.errors import KeptError, MessageRefused, ModelUnknown
 from kept.responder.inbox import AcceptedMessage, AnswerRun, message_status
 from kept.responder.responder import Responder
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 from kept.agent.events import AgentEvent, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
 from kept.clock import Clock, new_id
 from kept.config import HttpSettings
-from kept.errors import KeptError, MessageRefused, status_of
+from kept.error_statuses import status_of
+from kept.errors import KeptError, MessageRefused
 from kept.limits import utf8_safe
 from kept.responder.inbox import AcceptedMessage, AnswerRun, message_status
 from kept.responder.responder import Responder

@@ -13,7 +13,7 @@ import click
 
 from kept.cli.output import echo, json_text, style
 from kept.cli.streams import guard_streams, hide_secrets
-from kept.errors import KeptError, status_of
+from kept.errors import KeptError
 from kept.limits import one_line
 
 INTERRUPTED = 130
@@ -34,6 +34,8 @@ def run() -> NoReturn:
         code = cli.main(prog_name="kept", standalone_mode=False)
         sys.stdout.flush()
     except KeptError as exc:
+        from kept.error_statuses import status_of
+
         _show_traceback(debug=debug)
         fail(exc.code, exc.message, exc.hint, status_of(exc).exit_code, as_json=as_json)
     except click.exceptions.NoArgsIsHelpError as exc:

@@ -27,7 +27,8 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from kept import __version__
-from kept.errors import KeptError, status_of
+from kept.error_statuses import status_of
+from kept.errors import KeptError
 from kept.limits import utf8_safe_tree
 from kept.tools.forget_tool import FORGET_TOOL, run_forget
 from kept.tools.tool_definitions import TOOLS, Tool
