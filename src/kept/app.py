@@ -97,13 +97,14 @@ def open_embedder(config: Config, name: str) -> Embedder | None:
     return make_embedder(name, settings, config.keys, models_folder=config.models_folder)
 
 
-def open_toolbox(loaded: LoadedConfig, *, project: str | None = None) -> Toolbox:
-    """Return the tools for a model, bound to a project if one is named. Without a workspace, each of them answers with
-    an error."""
+def open_toolbox(loaded: LoadedConfig, *, project: str | None = None, person: str | None = None) -> Toolbox:
+    """Return the tools for a model, bound to a project or as a person sees them if one is named. Without a workspace,
+    each of them answers with an error."""
     from kept.memory import Memory
     from kept.tools.toolbox import Toolbox
 
-    return Toolbox(Memory(loaded.config, project=project), open_sessions(loaded))
+    memory = Memory(loaded.config, project=project)
+    return Toolbox(memory if person is None else memory.as_person(person), open_sessions(loaded))
 
 
 def open_sessions(loaded: LoadedConfig) -> SessionStore:

@@ -12,7 +12,7 @@ from kept.config.schema import BuiltInProvider
 from kept.durable import make_private_folder
 from kept.errors import UsageError, UsedAfterClose, WorkspaceMissing
 from kept.memory_search import MemorySearch, require_number, require_text
-from kept.records import NearFact, Passage, Progress, ProjectScope, SearchResult, SeenTail, Written
+from kept.records import Filter, NearFact, Passage, Progress, SearchResult, SeenTail, Viewer, Written
 from kept.workspace.workspace import Workspace, has_projects
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kept.history.note_history import HistoryRecorder, NoteHistory
     from kept.history.undo import UndoResult
     from kept.indexing.index_handle import IndexLimits
-    from kept.indexing.project_scope import ProjectView
+    from kept.indexing.project_scope import MemoryView
     from kept.indexing.service import IndexService
     from kept.listings import BrokenLinks, Listing, NoteLinks, TagList
     from kept.reports import Preview, Status, SyncReport
@@ -55,6 +55,7 @@ class Memory:
         clock: Clock | None = None,
         limits: IndexLimits | None = None,
         project: str | None = None,
+        viewer: Viewer | None = None,
     ) -> None:
         """Use `Memory.open` instead, except with a configuration. ``project`` is the name of a project."""
         if not isinstance(config, Config):
@@ -65,6 +66,8 @@ class Memory:
         self.config = config
         self.project = project
         """Project that this memory is bound to: it writes there, and nothing of other projects is found or read."""
+        self.viewer = viewer
+        """Person or group that this memory is for: nothing private of others is found or read. None for the owner."""
         self.settings = config.memory_search
         self.workspace = Workspace.of(config)
         self.clock = clock or SystemClock()
@@ -92,13 +95,15 @@ class Memory:
         clock: Clock | None = None,
         create: bool = False,
         project: str | os.PathLike[str] | None = None,
+        person: str | None = None,
     ) -> Memory:
         """Open the memory of an agent.
 
         ``settings`` overrides single settings by their dotted name, such as ``{"memory_search.provider": "none"}``.
         ``embedder`` replaces the provider that the settings name. ``create`` creates a missing workspace, and
         the agent if it is new; without it, raise WorkspaceMissing. ``project`` binds the memory to a project, by its
-        name or by a folder of its repository (``"."``); see `Memory.project`.
+        name or by a folder of its repository (``"."``); see `Memory.project`. ``person`` opens it as a person of
+        ``session.identity_links``, an account (``telegram:5054``) or a conversation sees it; see `Memory.as_person`.
         """
         loaded = load_config(
             home=os.fspath(home) if home else None,
@@ -123,7 +128,24 @@ class Memory:
             from kept.workspace.projects import get_project
 
             name = get_project(opened, os.fspath(project))
-        return cls(loaded.config, embedder=embedder, clock=clock, project=name)
+        memory = cls(loaded.config, embedder=embedder, clock=clock, project=name)
+        return memory if person is None else memory.as_person(person)
+
+    def as_person(self, person: str) -> Memory:
+        """Return this memory as a person sees it: without private conversations and notes of others.
+
+        Notes that are added go to the person's folder in memory/private. Both share the index; close this one.
+        """
+        from kept.sessions.people import People
+
+        require_text(person=person)
+        return self.seen_by(People(self.config).find(person))
+
+    def seen_by(self, viewer: Viewer | None) -> Memory:
+        """Return this memory as a viewer sees it. Both share the index; close this one."""
+        view = Memory(self.config, embedder=self._own_embedder, clock=self.clock, project=self.project, viewer=viewer)
+        vars(view)["_service"] = self.index_service
+        return view
 
     def __enter__(self) -> Memory:
         self._require_open()
@@ -181,11 +203,13 @@ class Memory:
         require_text(replaces=replaces)
         target = os.fspath(to) if to is not None else "daily"
         name = self._view().choose(project, to=target) if project or self.project else None
-        if replaces is not None and self.project:
+        if replaces is not None and (self.project or self.viewer):
             from kept.workspace.replacement import FactReference
 
             self._view().require_visible(FactReference.parse(replaces).path)
         addition = Addition(text, None if to is None else target, replaces, again, name)
+        if self.viewer is not None:
+            addition = self._view().make_private(addition)
         near = () if again or replaces is not None else self._find_near(text, name)
         if by_tool:
             from kept.review.agent_writes import write_for_agent
@@ -214,7 +238,7 @@ class Memory:
             return ()
         from kept.indexing.near_facts import find_indexed_near
 
-        return find_indexed_near(service, text, self._view().scope(project) if project else None)
+        return find_indexed_near(service, text, self._view().filter(project))
 
     @property
     def history(self) -> NoteHistory:
@@ -303,7 +327,7 @@ class Memory:
         from kept.indexing.reference import read_reference
 
         self._require_open()
-        view = self._view() if self.project else None
+        view = self._view() if self.project or self.viewer else None
         return read_reference(
             os.fspath(path), self.config, self.workspace, self._find_note, view=view, start=start, lines=lines
         )
@@ -311,7 +335,7 @@ class Memory:
     def _find_note(self, name: str) -> str | None:
         from kept.indexing.browse import find_note
 
-        return find_note(self.index_service, name, self.clock.now(), scope=self._own_scope())
+        return find_note(self.index_service, name, self.clock.now(), self.visible)
 
     # forgetting
 
@@ -350,7 +374,7 @@ class Memory:
         from kept.forgetting.open_forgetter import MemoryParts
 
         self._require_open()
-        return MemoryParts(self.config, self.workspace, self.index_service, self.clock, self.search, self._own_scope())
+        return MemoryParts(self.config, self.workspace, self.index_service, self.clock, self.search, self._view())
 
     # the index
 
@@ -447,7 +471,7 @@ class Memory:
         """Return the tags of all notes, each with the number of notes that have it or a tag below it."""
         from kept.indexing.browse import count_tags
 
-        return count_tags(self.index_service, self._own_scope(), progress=progress)
+        return count_tags(self.index_service, self.visible, progress=progress)
 
     def links(self, note: str | os.PathLike[str], *, progress: Progress | None = None) -> NoteLinks:
         """Return the links in a note and those of other notes to it. ``note`` is a path, a title, an alias or the name
@@ -489,12 +513,16 @@ class Memory:
         )
 
     def _searches(self) -> MemorySearch:
-        return MemorySearch(self.config, self.workspace, self.clock, self.index_service, self.project, self._qmd)
+        return MemorySearch(
+            self.config, self.workspace, self.clock, self.index_service, self.project, self.viewer, self._qmd
+        )
 
-    def _view(self) -> ProjectView:
-        from kept.indexing.project_scope import ProjectView
+    @property
+    def visible(self) -> Filter:
+        """Filter for what this memory sees. Empty unless it is bound to a project or for a person."""
+        return self._view().filter() if self.project or self.viewer else Filter()
 
-        return ProjectView(self.config, self.workspace, self.project)
+    def _view(self) -> MemoryView:
+        from kept.indexing.project_scope import MemoryView
 
-    def _own_scope(self) -> ProjectScope | None:
-        return self._view().scope() if self.project else None
+        return MemoryView(self.config, self.workspace, self.project, self.viewer)

@@ -12,7 +12,7 @@ from kept.clock import Clock
 from kept.config import Config
 from kept.errors import SessionNotFound, UsageError
 from kept.limits import is_utf8
-from kept.records import SOURCES, Filter, Progress, ProjectScope, SearchResult, SeenTail
+from kept.records import SOURCES, Filter, Progress, ProjectScope, SearchResult, SeenTail, Viewer
 from kept.workspace.workspace import Workspace, has_projects
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _LISTED = 20
 
 
 class MemorySearch:
-    """Searches of one memory. ``project`` is the project that the memory is bound to."""
+    """Searches of one memory. ``project`` is the project that it is bound to, ``viewer`` whom it is for."""
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class MemorySearch:
         clock: Clock,
         service: IndexService,
         project: str | None,
+        viewer: Viewer | None,
         qmd: QmdWithFallback | None,
     ) -> None:
         self.config = config
@@ -45,6 +46,7 @@ class MemorySearch:
         self.clock = clock
         self.service = service
         self.project = project
+        self.viewer = viewer
         self.qmd = qmd
 
     # filters
@@ -95,22 +97,24 @@ class MemorySearch:
             channel=channel or None,
             tags=_tag_keys(tags) if tags else (),
             scope=self._scope(project) if project or self.project else None,
+            viewer=self.viewer,
         )
         return filters if session is None else self._within_session(filters, session)
 
     def _scope(self, project: str | None) -> ProjectScope | None:
-        from kept.indexing.project_scope import ProjectView
+        from kept.indexing.project_scope import MemoryView
 
-        return ProjectView(self.config, self.workspace, self.project).scope(project)
+        return MemoryView(self.config, self.workspace, self.project).scope(project)
 
     def _within_session(self, filters: Filter, reference: str) -> Filter:
         """Return the filter for one session, or for all sessions of a conversation if the reference is its key."""
         from kept.sessions.store import SessionStore
+        from kept.sessions.visible import get_visible
 
         if not os.path.isdir(self.config.paths.sessions):
             raise SessionNotFound(f"There is no session '{reference}'.")
         with SessionStore(self.config, clock=self.clock) as sessions:
-            record = sessions.get(reference)
+            record = get_visible(sessions, self.viewer, reference)
         is_key = ":" in reference and reference != record.id
         return replace(
             filters,

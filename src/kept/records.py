@@ -36,6 +36,18 @@ def project_of_path(path: str) -> str | None:
     return name if slash else None
 
 
+PRIVATE_FOLDER = "memory/private"
+"""Folder in the workspace with the notes of single people and groups, each in a folder of its own."""
+
+
+def private_folder_of(path: str) -> str | None:
+    """Return the folder in memory/private that a note is in. Empty for a note directly there; None for a shared one."""
+    if path[: len(PRIVATE_FOLDER) + 1].lower() != f"{PRIVATE_FOLDER}/":  # some file systems ignore case
+        return None
+    name, slash, _ = path[len(PRIVATE_FOLDER) + 1 :].lower().partition("/")
+    return name if slash else ""
+
+
 def is_fact_list(path: str) -> bool:
     """Return whether a note is a list of unrelated facts, as MEMORY.md and USER.md: each item is a passage."""
     return path.rpartition("/")[2].lower() in ("memory.md", "user.md")
@@ -132,6 +144,45 @@ class ProjectScope:
 
 
 @frozen
+class KeyPattern:
+    """Keys of conversations, by their beginning, their end and a text in between. Empty texts fit any key."""
+
+    start: str
+    """Ends with ':', so that the keys that begin with it are a range."""
+    end: str = ""
+    inside: str = ""
+
+    def fits(self, key: str) -> bool:
+        return key.startswith(self.start) and key.endswith(self.end) and self.inside in key
+
+
+@frozen
+class Viewer:
+    """A person or a group that asks. Private conversations and notes of others are left out."""
+
+    name: str
+    folder: str
+    """Folder in memory/private that its notes are written to."""
+    folders: frozenset[str] = frozenset()
+    """Folders in memory/private that it reads, with its own."""
+    keys: tuple[KeyPattern, ...] = ()
+    """Conversations that it reads."""
+    is_owner: bool = False
+    """True if the conversations of the home itself are among them, such as those in the terminal."""
+    writes_shared: bool = False
+    """True if its notes are the shared ones."""
+
+    def sees_note(self, path: str) -> bool:
+        """Return whether a note is shared, or this viewer's."""
+        folder = private_folder_of(path)
+        return folder is None or folder in self.folders
+
+    def sees_key(self, key: str | None) -> bool:
+        """Return whether a conversation is this viewer's. One without a key is nobody's."""
+        return bool(key) and any(pattern.fits(key or "") for pattern in self.keys)
+
+
+@frozen
 class Filter:
     """Limits of a search. Empty fields do not limit."""
 
@@ -145,6 +196,7 @@ class Filter:
     tags: tuple[str, ...] = ()
     """Keys of tags. A passage has to have all of them."""
     scope: ProjectScope | None = None
+    viewer: Viewer | None = None
     transcript: str | None = None
     """Citation of the only transcript to search."""
     as_of_ms: int | None = None
@@ -154,7 +206,19 @@ class Filter:
     def __bool__(self) -> bool:
         named = self.sources or self.path or self.tags or self.is_conversation
         times = (self.since_ms, self.until_ms, self.as_of_ms)
-        return bool(named or self.scope or any(moment is not None for moment in times))
+        return bool(named or self.scope or self.viewer or any(moment is not None for moment in times))
+
+    def sees_note(self, path: str) -> bool:
+        """Return whether a note is neither in another project nor somebody else's."""
+        if self.scope is not None and project_of_path(path) not in (None, self.scope.name):
+            return False
+        return self.viewer is None or self.viewer.sees_note(path)
+
+    @property
+    def own_folders(self) -> list[str]:
+        """Folders with notes of the project and of the viewer, which come before the shared ones."""
+        project = [f"{PROJECTS_FOLDER}/{self.scope.name}"] if self.scope and self.scope.name else []
+        return [*project, *([f"{PRIVATE_FOLDER}/{self.viewer.folder}"] if self.viewer else [])]
 
     @property
     def is_conversation(self) -> bool:

@@ -686,7 +686,7 @@ def test_config_explain_can_be_limited_and_says_when_nothing_is_called_that(kept
     ended = kept("config", "explain", "memory_search.qurey")
     assert ended.code == 2
     assert "memory_search.query" in ended.err
-    assert "Did you mean" not in kept("config", "explain", "nope").err
+    assert "Did you mean" not in kept("config", "explain", "xyzzy").err
 
 
 def test_config_path_says_which_files_are_there(kept, home, workspace):

@@ -306,6 +306,7 @@ class QmdWithFallback:
             filters.path
             or filters.tags
             or filters.scope
+            or filters.viewer
             or filters.since_ms is not None
             or filters.until_ms is not None
             or filters.as_of_ms is not None

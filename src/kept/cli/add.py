@@ -8,7 +8,7 @@ import click
 
 from kept.cli.command_arguments import TextCommand
 from kept.cli.command_author import command_author
-from kept.cli.output import echo, json_option, print_json, printable, style, warn
+from kept.cli.output import echo, json_option, person_option, print_json, printable, style, warn
 from kept.cli.root import Globals
 from kept.cli.streams import read_stdin
 from kept.errors import NoteTooLarge, UsageError
@@ -39,6 +39,7 @@ _RELATIONS = {
     flag_value=".",
     help="Write to the notes of this project, or without NAME to those of the project of the current folder.",
 )
+@person_option
 @json_option
 @click.pass_obj
 def command(
@@ -48,6 +49,7 @@ def command(
     replaces: str | None,
     again: bool,
     project: str | None,
+    person: str | None,
     as_json: bool,
 ) -> None:
     """Write TEXT to a note. Without TEXT, or with '-', read it from standard input.
@@ -57,7 +59,7 @@ def command(
     if project and not text and len(project.split()) > 1:  # --project "We use tabs."
         text, project = (project,), "."
     from_stdin = text == ("-",) or (not text and not sys.stdin.isatty())
-    with options.memory() as memory:
+    with options.memory(person=person) as memory:
         limit = memory.settings.max_file_bytes
         note = read_stdin(limit, refusal=NoteTooLarge) if from_stdin else " ".join(text)
         if not is_utf8(note):

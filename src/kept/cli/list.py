@@ -5,7 +5,17 @@ from __future__ import annotations
 import click
 
 from kept.cli.file_table import file_lines
-from kept.cli.output import echo, json_option, max_results_option, plural, print_json, progress_bar, style, warn
+from kept.cli.output import (
+    echo,
+    json_option,
+    max_results_option,
+    person_option,
+    plural,
+    print_json,
+    progress_bar,
+    style,
+    warn,
+)
 from kept.cli.root import Globals
 from kept.records import SOURCES
 from kept.tools.record_json import listing_json
@@ -23,6 +33,7 @@ from kept.tools.record_json import listing_json
 @click.option("--since", metavar="WHEN", help="Only from this time on: 2026-03-01, 'last Thursday', 7d.")
 @click.option("--until", metavar="WHEN", help="Only up to this time, that day included.")
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only notes with this tag; repeat it for several.")
+@person_option
 @json_option
 @click.pass_obj
 def command(
@@ -33,10 +44,11 @@ def command(
     since: str | None,
     until: str | None,
     tags: tuple[str, ...],
+    person: str | None,
     as_json: bool,
 ) -> None:
     """List notes, newest first, with title, size and first words."""
-    with options.memory() as memory, progress_bar("Indexing") as progress:
+    with options.memory(person=person) as memory, progress_bar("Indexing") as progress:
         listing = memory.list(
             source=None if source == "all" else source,
             path=path,

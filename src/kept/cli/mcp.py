@@ -6,7 +6,7 @@ import os
 
 import click
 
-from kept.cli.output import echo, log_to_stderr
+from kept.cli.output import echo, log_to_stderr, person_option
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
 from kept.mcp.transports import DEFAULT_ADDRESS, load_server, parse_address, require_token, run_http, run_stdio
@@ -30,9 +30,15 @@ from kept.mcp.transports import DEFAULT_ADDRESS, load_server, parse_address, req
     metavar="NAME",
     help="Remember for this project, or for none. (default: the project of the current folder; with --http, none)",
 )
+@person_option
 @click.pass_obj
 def command(
-    options: Globals, address: str | None, token: str | None, hosts: tuple[str, ...], project: str | None
+    options: Globals,
+    address: str | None,
+    token: str | None,
+    hosts: tuple[str, ...],
+    project: str | None,
+    person: str | None,
 ) -> None:
     """Serve the memory to agents over MCP.
 
@@ -44,15 +50,16 @@ def command(
     log_to_stderr()
     loaded = options.load_finished()
     project = _find_project(loaded, project, is_local=address is None)
+    server = load_server(lambda: open_toolbox(loaded, project=project, person=person), project=project)
     if address is None:
-        run_stdio(load_server(lambda: open_toolbox(loaded, project=project), project=project))
+        run_stdio(server)
         return
     settings = loaded.config.gateway.mcp
     token = token or settings.token
     listen_at = parse_address(address)
     require_token(listen_at, token)
     run_http(
-        load_server(lambda: open_toolbox(loaded, project=project), project=project),
+        server,
         listen_at,
         token=token,
         hosts=(*settings.allowed_hosts, *hosts),

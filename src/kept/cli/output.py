@@ -34,6 +34,14 @@ def _read_json(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
 json_option = click.option("--json", "as_json", is_flag=True, callback=_read_json, help="Print JSON for scripts.")
 
 
+person_option = click.option(
+    "--as",
+    "person",
+    metavar="PERSON",
+    help="As this person sees it: a name of session.identity_links, or an account such as telegram:5054.",
+)
+
+
 def max_results_option(default: int | None, most: int, *, note: str = "") -> Callable[[Any], Any]:
     """Return the option for the number of results, which every command calls the same."""
     return click.option(
@@ -236,6 +244,7 @@ __all__ = [
     "local_time",
     "log_to_stderr",
     "max_results_option",
+    "person_option",
     "plural",
     "print_json",
     "printable",

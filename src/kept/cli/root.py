@@ -107,10 +107,12 @@ class Globals:
             new_agent=new_agent,
         )
 
-    def memory(self) -> Memory:
+    def memory(self, *, person: str | None = None) -> Memory:
+        """Open the memory, as a person sees it if one is named."""
         from kept.app import open_memory
 
-        return open_memory(self.load_finished())
+        memory = open_memory(self.load_finished())
+        return memory if person is None else memory.as_person(person)
 
     def load_finished(self, *, workspace: str | None = None, settings: dict[str, Any] | None = None) -> LoadedConfig:
         """Load the settings, and finish a forget that was interrupted."""

@@ -12,6 +12,7 @@ from kept.cli.output import (
     echo,
     json_option,
     max_results_option,
+    person_option,
     plural,
     print_json,
     printable,
@@ -57,6 +58,7 @@ _NOTICEABLE_S = 1.0
     help="Search as in this project: nothing of others. none: only shared notes; all: everything."
     " (default: the project of the current folder, if any)",
 )
+@person_option
 @click.option("--explain", is_flag=True, help="Show the parts of each score, and candidates that were left out.")
 @json_option
 @click.pass_obj
@@ -74,6 +76,7 @@ def command(
     as_of: str | None,
     tags: tuple[str, ...],
     project: str | None,
+    person: str | None,
     explain: bool,
     as_json: bool,
 ) -> None:
@@ -84,7 +87,7 @@ def command(
     """
     words = " ".join(query)
     started = time.perf_counter()
-    with options.memory() as memory, progress_bar("Indexing") as progress:
+    with options.memory(person=person) as memory, progress_bar("Indexing") as progress:
         result = memory.search(
             words,
             max_results=max_results,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import field, replace
 from typing import Any, Literal
 
@@ -266,9 +267,51 @@ class ResetSettings:
     by_chat_type: dict[str, ResetOverrideSettings] = field(default_factory=dict)
 
 
+SessionScope = Literal["per_person", "per_channel", "shared", "per_peer", "per_channel_peer", "main"]
+_SCOPE_ALIASES: dict[str, SessionScope] = {
+    "per_peer": "per_person",
+    "per_channel_peer": "per_channel",
+    "main": "shared",
+}
+_PERSON_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+
+
 @frozen
 class SessionSettings:
+    """Conversations: which messages share one, whose they are, and when a new one starts."""
+
+    scope: SessionScope = "per_person"
+    """`per_person`: one conversation for all accounts of a person. `per_channel`: one on each channel. `shared`: one
+    for everybody, and nothing in it is private. OpenClaw's names for these are aliases."""
+    identity_links: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Accounts of each person, such as `ada: [telegram:5054, http:ada]`."""
+    owner: str = "auto"
+    """Person that the home belongs to: a name, an account, `none`, or `auto` for the only one who writes."""
     reset: ResetSettings = ResetSettings()
+
+    def after_build(self) -> SessionSettings:
+        """Return settings without aliases, and with names in lower case. Raise ConfigError for a contradiction."""
+        persons: dict[str, str] = {}
+        for name, accounts in self.identity_links.items():
+            if not re.fullmatch(_PERSON_NAME, name):
+                hint = "Use up to 64 letters, digits, '-', '_' and '.'."
+                raise ConfigError(f"session.identity_links: '{name}' cannot be the name of a person.", hint=hint)
+            for account in accounts:
+                channel, colon, user = account.partition(":")
+                if not (channel and colon and user):
+                    raise ConfigError(
+                        f"session.identity_links.{name}: '{account}' is not an account.",
+                        hint="Write it as CHANNEL:USER, such as telegram:5054.",
+                    )
+                if persons.setdefault(account, name.lower()) != name.lower():
+                    raise ConfigError(
+                        f"session.identity_links: {account} belongs to {persons[account]} and to {name}.",
+                        hint="Leave it with one of them.",
+                    )
+        links: dict[str, tuple[str, ...]] = {}
+        for name, accounts in self.identity_links.items():
+            links[name.lower()] = (*links.get(name.lower(), ()), *accounts)
+        return replace(self, scope=_SCOPE_ALIASES.get(self.scope, self.scope), identity_links=links)
 
 
 @frozen

@@ -43,7 +43,7 @@ from kept.forgetting.record_files import ExportStore, InboxStore, RecordStore
 from kept.forgetting.transcript_places import TranscriptStore
 from kept.history.note_history import open_history
 from kept.indexing.service import IndexService
-from kept.records import PROJECTS_FOLDER, parse_citation
+from kept.records import PRIVATE_FOLDER, PROJECTS_FOLDER, parse_citation
 from kept.sessions.forgotten_text import LEAST_LINE_CHARS, ForgottenText, normalise_line
 from kept.sessions.store import SessionStore
 from kept.values import frozen
@@ -193,8 +193,9 @@ class Forgetter:
 
     def _make_receipt(self, order: ForgetOrder, results: dict[str, ScrubResult], scan: ByteScan) -> ForgetReceipt:
         unreachable = [reason for result in results.values() for reason in result.unreachable]
-        if order.is_scoped:  # a memory of a project does not learn what other projects have
-            hidden = (os.path.join(self.workspace.root, PROJECTS_FOLDER) + os.sep, self.config.paths.sessions + os.sep)
+        if order.is_scoped:  # who sees a part does not learn what the rest has
+            folders = (os.path.join(self.workspace.root, name) for name in (PROJECTS_FOLDER, PRIVATE_FOLDER, ".kept"))
+            hidden = tuple(folder + os.sep for folder in (*folders, self.config.paths.folder))
             scan = replace(scan, left=tuple(file for file in scan.left if not file.path.startswith(hidden)))
         return make_receipt_of(
             order,

@@ -13,9 +13,8 @@ from kept.forgetting.order import ForgetStore
 from kept.forgetting.places import ForgetPlan, ForgetRequest
 from kept.forgetting.planner import ForgetScope, Search, plan_forget
 from kept.forgetting.receipt import ForgetReceipt
-from kept.indexing.project_scope import hides
+from kept.indexing.project_scope import MemoryView
 from kept.indexing.service import IndexService
-from kept.records import ProjectScope
 from kept.search.date_filter import When, parse_when
 from kept.sessions.store import SessionStore
 from kept.values import frozen
@@ -31,7 +30,7 @@ class MemoryParts:
     service: IndexService
     clock: Clock
     search: Search
-    project: ProjectScope | None = None
+    view: MemoryView
 
     def plan(
         self,
@@ -46,14 +45,14 @@ class MemoryParts:
         before_ms = None if before is None else parse_when(before, now=self.clock.now())
         request = ForgetRequest(query, session, person, before_ms)
         self.workspace.require()
-        project = self.project
+        view = self.view
         with SessionStore(self.config, clock=self.clock) as sessions:
             scope = ForgetScope(
                 self.config,
                 self.workspace,
                 sessions,
                 self.search,
-                is_visible=lambda path: project is None or not hides(project, path),
+                is_visible=view.sees,
                 by_tool=by_tool,
             )
             return plan_forget(scope, request, allow_all=allow_all)
@@ -62,7 +61,7 @@ class MemoryParts:
         self, plan: ForgetPlan, *, inbox: ForgetStore | None = None, on_step: OnStep = ignore_step
     ) -> ForgetReceipt:
         with self._opened(inbox, on_step) as forgetter:
-            return forgetter.forget(plan, is_scoped=self.project is not None)
+            return forgetter.forget(plan, is_scoped=self.view.is_bound)
 
     def finish(self, *, on_step: OnStep = ignore_step) -> ForgetReceipt | None:
         with self._opened(None, on_step) as forgetter:

@@ -131,9 +131,9 @@ def _find_cited(scope: ForgetScope, text: str) -> list[Place]:
     cited = parse_citation(text)
     path, first, last = cited or (text, 1, 1_000_000_000)
     if is_transcript_citation(path):
-        transcript = locate_transcript(scope.config.paths.sessions, path)
         if not scope.is_visible(path):
             raise SessionNotFound(f"{path}: there is no such transcript.")
+        transcript = locate_transcript(scope.config.paths.sessions, path)
         places = find_lines(transcript.path, first, last)
     elif cited or (path.endswith(".md") and not any(map(str.isspace, path))):
         lines = _cited_note(scope, path, first, last, is_whole=cited is None)
@@ -151,15 +151,14 @@ def _cited_note(scope: ForgetScope, path: str, first: int, last: int, *, is_whol
     """Return the lines of a cited note. Return None for a name that is not that of a note."""
     try:
         absolute = scope.workspace.locate(path)
-        if not scope.is_visible(path):
-            raise NoteNotFound(f"{path}: there is no such note.")
+        if not scope.is_visible(cited := scope.workspace.cite(absolute)):
+            raise NoteNotFound(f"{cited}: there is no such note.")
         with OpenWorkspace(scope.workspace) as opened:
             text = opened.read(absolute, max_bytes=_LARGEST_NOTE).text
     except (NoteNotFound, PathRefused):
         if is_whole:
             return None
         raise
-    cited = scope.workspace.cite(absolute)
     if not scope.notes.is_writable(absolute, cited):
         raise PathRefused(f"{cited}: is not changed here.", hint="Change it with an editor.")
     if is_whole:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kept.errors import NoteNotFound, UsageError
 from kept.listings import BrokenLinks, FileSummary, Listing, NoteLinks, TagCount, TagList
-from kept.records import Filter, ListedPeriod, Progress, ProjectScope, SearchResult
+from kept.records import Filter, ListedPeriod, Progress, SearchResult
 from kept.search.tag_hints import explain_unknown_tags
 from kept.store.file_list import (
     ListedRow,
@@ -27,10 +27,10 @@ from kept.store.file_list import (
 )
 from kept.store.note_tables import ALIAS, TITLE
 from kept.words.segment import fold, name_key, normalise
-from kept.workspace.daily import daily_name, daily_parts, project_daily_notes
+from kept.workspace.daily import daily_name, daily_parts, notes_folder_log
 
 if TYPE_CHECKING:
-    from kept.indexing.project_scope import ProjectView
+    from kept.indexing.project_scope import MemoryView
     from kept.indexing.service import IndexService
     from kept.store.generation import Generation
 
@@ -87,10 +87,10 @@ def explain_no_hits(service: IndexService, filters: Filter) -> tuple[str, ...]:
         if filters.tags and (reasons := explain_unknown_tags(index.live, filters)):
             return reasons
         if filters.path and not has_file(index.live, filters):
-            count = len(note_paths(index.live))
+            count = sum(map(filters.sees_note, note_paths(index.live)))
             notes = "1 note is" if count == 1 else f"{count:,} notes are"
             return (f"No note matches '{filters.path}'; {notes} indexed.",)
-        if filters.channel is not None and filters.channel not in (names := channels(index.live)):
+        if filters.channel is not None and filters.channel not in (names := channels(index.live, filters)):
             others = f"There are: {', '.join(names)}." if names else "No conversation is indexed."
             return (f"No conversation is on channel '{filters.channel}'. {others}",)
     return ()
@@ -156,24 +156,24 @@ def _excerpt(lines: Sequence[str], title: str) -> str:
 # tags and links
 
 
-def count_tags(service: IndexService, scope: ProjectScope | None, *, progress: Progress | None = None) -> TagList:
-    """Return the tags of all notes, or of those that a project sees."""
-    counts, degraded = service.read(lambda live: live.count_tags(scope), progress=progress)
+def count_tags(service: IndexService, visible: Filter, *, progress: Progress | None = None) -> TagList:
+    """Return the tags of all notes that are visible."""
+    counts, degraded = service.read(lambda live: live.count_tags(visible), progress=progress)
     counts.sort(key=lambda count: count[0].split("/"))
     return TagList(tuple(TagCount(tag, notes) for _, tag, notes in counts), degraded)
 
 
-def list_links(service: IndexService, name: str, view: ProjectView, *, progress: Progress | None = None) -> NoteLinks:
+def list_links(service: IndexService, name: str, view: MemoryView, *, progress: Progress | None = None) -> NoteLinks:
     """Return the links in a note and those of other notes to it. ``name`` is its path, title, alias or file name."""
     from kept.search.note_links import read_links
 
     if os.path.isabs(name):
         name = service.workspace.cite(os.path.normpath(name))
-    links, degraded = service.read(lambda live: read_links(live.notes, name), progress=progress)
+    links, degraded = service.read(lambda live: read_links(live.notes, name, view.is_hidden), progress=progress)
     return replace(view.visible_links(links), degraded=degraded)
 
 
-def list_broken_links(service: IndexService, view: ProjectView, *, progress: Progress | None = None) -> BrokenLinks:
+def list_broken_links(service: IndexService, view: MemoryView, *, progress: Progress | None = None) -> BrokenLinks:
     """Return the links of all notes that lead nowhere, by path and line."""
     from kept.search.note_links import read_broken_links
 
@@ -184,15 +184,15 @@ def list_broken_links(service: IndexService, view: ProjectView, *, progress: Pro
 # a note by its day or title
 
 
-def find_note(service: IndexService, name: str, now: dt.datetime, *, scope: ProjectScope | None = None) -> str | None:
+def find_note(service: IndexService, name: str, now: dt.datetime, visible: Filter) -> str | None:
     """Return the path of the note that a day, a file name or a title means, or None if it means none.
 
-    With ``scope``, a day means the log of the project, if it has one, and notes of other projects are left out.
+    Hidden notes are left out. In a project, and for a person, a day means their log, if they have one.
 
     Raise UsageError if several notes have the name, and NoteNotFound if nothing was written on the day.
     """
     day = _find_day(name, now)
-    logs = [project_daily_notes(scope.name)] if scope and scope.name else []
+    logs = [notes_folder_log(folder) for folder in visible.own_folders]
     if day:
         for daily in (*logs, None):
             if parts := daily_parts(service.workspace, day, daily):
@@ -201,12 +201,10 @@ def find_note(service: IndexService, name: str, now: dt.datetime, *, scope: Proj
     (paths, headings, named), _ = service.read(
         lambda live: (note_paths(live), note_headings(live), live.notes.paths_named(name_key(name)))
     )
-    if scope is not None:
-        from kept.indexing.project_scope import hides
-
-        paths = [path for path in paths if not hides(scope, path)]
-        headings = {path: heading for path, heading in headings.items() if not hides(scope, path)}
-        named = [(path, kind) for path, kind in named if not hides(scope, path)]
+    if visible:
+        paths = [path for path in paths if visible.sees_note(path)]
+        headings = {path: heading for path, heading in headings.items() if visible.sees_note(path)}
+        named = [(path, kind) for path, kind in named if visible.sees_note(path)]
     for matches in (
         [path for path in paths if _plain(path) == plain_name or _plain(path.rpartition(".")[0]) == plain_name],
         [path for path in paths if _plain(_stem(path)) == plain_name],

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kept.errors import KeptError
-from kept.records import Filter, Hit, NearFact, ProjectScope
+from kept.records import Filter, Hit, NearFact
 from kept.workspace.daily import get_daily_notes
 from kept.workspace.fact_match import match_statements, may_be_fact, sort_near
 from kept.workspace.opened import OpenWorkspace
@@ -28,7 +28,7 @@ _LOCAL_PROVIDERS = ("local",)
 """Embedders that answer at once and cost nothing."""
 
 
-def find_indexed_near(service: IndexService, text: str, scope: ProjectScope | None = None) -> list[NearFact]:
+def find_indexed_near(service: IndexService, text: str, filters: Filter) -> list[NearFact]:
     """Return the lines that a new fact repeats or seems to change. A problem with the index means that there are none:
     it is no reason not to write."""
     if not may_be_fact(text) or not text.strip():
@@ -46,7 +46,7 @@ def find_indexed_near(service: IndexService, text: str, scope: ProjectScope | No
         vector: QueryVector | None = None
         if embedder is not None and embedder.identity.provider in _LOCAL_PROVIDERS:
             vector, _ = embed_query(embedder, query)
-        filters = Filter(sources=("memory",), scope=scope)
+        filters = replace(filters, sources=("memory",))
         with service.inspecting() as (index, planner):
             if vector and vector.identity != planner.stored_identity():
                 vector = None

@@ -1,4 +1,4 @@
-"""Conversations and notes by project: what a search in one project may find."""
+"""What a memory may see: notes and conversations of its project, and of the person or group that it is for."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kept.errors import NoteNotFound, UsageError
+from kept.errors import NoteNotFound, PathRefused, SessionNotFound, UsageError
 from kept.git_remote import normalise_remote, repository_keys
 from kept.listings import NoteLinks
-from kept.records import ProjectScope, SearchResult, project_of_path
+from kept.records import Filter, ProjectScope, SearchResult, Viewer, private_folder_of, project_of_path
+from kept.sessions.spoken import read_key
 from kept.sessions.transcript_paths import is_transcript_citation
+from kept.workspace.addition import Addition
 from kept.workspace.projects import choose_project, get_project, list_projects
-from kept.workspace.workspace import Workspace
+from kept.workspace.replacement import FactReference
+from kept.workspace.workspace import Workspace, show_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,18 +62,22 @@ def _text(metadata: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def hides(scope: ProjectScope, path: str) -> bool:
-    """Return whether a cited note or conversation belongs to another project."""
-    return path in scope.hidden_transcripts or project_of_path(path) not in (None, scope.name)
+class MemoryView:
+    """Notes and conversations as a memory sees them. One that is bound to a project sees no other project, and one that
+    is for a person or a group sees nothing private of others."""
 
-
-class ProjectView:
-    """The projects of a workspace, as a memory sees them. One that is bound to a project sees no other."""
-
-    def __init__(self, config: Config, workspace: Workspace, bound_to: str | None) -> None:
+    def __init__(
+        self, config: Config, workspace: Workspace, bound_to: str | None = None, viewer: Viewer | None = None
+    ) -> None:
         self.config = config
         self.workspace = workspace
         self.bound_to = bound_to
+        self.viewer = viewer
+
+    @property
+    def is_bound(self) -> bool:
+        """True if something may be hidden."""
+        return self.bound_to is not None or self.viewer is not None
 
     def choose(self, project: str | None, *, to: str = "") -> str | None:
         """Return the project to write to, or None for the shared notes. ``to`` is where in it, perhaps a path."""
@@ -94,6 +101,33 @@ class ProjectView:
             hidden_transcripts=frozenset(path for path, owner in transcripts.items() if owner != name),
         )
 
+    def filter(self, project: str | None = None) -> Filter:
+        """Return the filter of a project, or of the one that the memory is bound to, and of the viewer."""
+        return Filter(scope=self.scope(project) if project or self.bound_to else None, viewer=self.viewer)
+
+    def make_private(self, addition: Addition) -> Addition:
+        """Return an addition for the folder of the viewer. Raise PathRefused if it names a note that others read.
+
+        The owner may name any note.
+        """
+        viewer = self.viewer
+        if viewer is None or viewer.writes_shared:
+            return addition
+        named = addition.to or ""
+        if named.lower() == "memory.md":
+            named, addition = "memory", replace(addition, to="memory")
+        paths = [] if named in ("", "daily", "memory") or "/" not in named.replace(os.sep, "/") else [named]
+        if addition.replaces is not None:
+            paths.append(FactReference.parse(addition.replaces).path)
+        for path in paths:
+            cited = self.workspace.cite(os.path.normpath(os.path.join(self.workspace.root, path)))
+            if self.is_hidden(cited) or (private_folder_of(cited) is None and not viewer.is_owner):
+                raise PathRefused(
+                    f"{show_path(path)}: other people read this note, and this conversation is private.",
+                    hint="Write to 'daily' or 'memory', which are this person's own. /share is for everybody.",
+                )
+        return replace(addition, private=viewer.folder)
+
     def _require_own(self, project: str | None) -> None:
         if self.bound_to and project not in (None, "none", self.bound_to):
             raise UsageError(
@@ -102,35 +136,50 @@ class ProjectView:
             )
 
     def require_visible(self, path: str) -> None:
-        """Raise NoteNotFound if a path that a caller named is in another project."""
-        if "\0" in path:
-            return  # refused by whoever opens it
+        """Raise NoteNotFound or SessionNotFound, as for a path that does not exist, if a path that a caller named is in
+        another project or somebody else's."""
+        if not self.is_bound or "\0" in path:
+            return  # what is not a path is refused by whoever opens it
         if is_transcript_citation(path):
-            scope = self.scope()
-            is_hidden = scope is not None and path in scope.hidden_transcripts
-        else:
-            cited = self.workspace.cite(os.path.normpath(os.path.join(self.workspace.root, path)))
-            is_hidden = project_of_path(cited) not in (None, self.bound_to)
-        if is_hidden:
-            raise NoteNotFound(f"{path}: there is no such note.")
+            if self._hides_transcript(path):
+                raise SessionNotFound(f"{path}: there is no such transcript.")
+        elif self.is_hidden(cited := self.workspace.cite(os.path.normpath(os.path.join(self.workspace.root, path)))):
+            raise NoteNotFound(f"{show_path(cited)}: there is no such note.")
+
+    def _hides_transcript(self, citation: str) -> bool:
+        if self.viewer is not None:
+            try:
+                key = read_key(self.config.paths.sessions, citation)
+            except SessionNotFound:
+                key = None
+            if not self.viewer.sees_key(key):
+                return True
+        scope = self.scope() if self.bound_to else None
+        return scope is not None and citation in scope.hidden_transcripts
 
     def visible_links(self, links: NoteLinks) -> NoteLinks:
-        """Return the links of a note without those from notes of other projects; those to them are broken."""
-        if not self.bound_to:
-            return links
+        """Return the links of a note without those from notes that are hidden; those to them are broken."""
         self.require_visible(links.path)
         outgoing = (replace(link, resolved=None) if self.is_hidden(link.resolved) else link for link in links.outgoing)
         incoming = (link for link in links.incoming if not self.is_hidden(link.path))
         return replace(links, outgoing=tuple(outgoing), incoming=tuple(incoming))
 
     def is_hidden(self, path: str | None) -> bool:
-        """Return whether a note is in another project than the one that the memory is bound to."""
-        return bool(self.bound_to) and path is not None and project_of_path(path) not in (None, self.bound_to)
+        """Return whether a note is in another project, or somebody else's."""
+        if path is None:
+            return False
+        if self.viewer is not None and not self.viewer.sees_note(path):
+            return True
+        return bool(self.bound_to) and project_of_path(path) not in (None, self.bound_to)
+
+    def sees(self, path: str) -> bool:
+        """Return whether a cited note or conversation is visible."""
+        return not (self._hides_transcript(path) if is_transcript_citation(path) else self.is_hidden(path))
 
 
 def bound_scope(config: Config, workspace: Workspace, bound_to: str | None) -> ProjectScope | None:
     """Return the scope of a memory that is bound to a project, or None if it is not."""
-    return ProjectView(config, workspace, bound_to).scope() if bound_to else None
+    return MemoryView(config, workspace, bound_to).scope() if bound_to else None
 
 
 def name_projects(result: SearchResult, config: Config, workspace: Workspace) -> SearchResult:

@@ -12,7 +12,7 @@ from kept.workspace.workspace import Workspace, is_markdown, may_be_title
 
 if TYPE_CHECKING:
     from kept.config import Config
-    from kept.indexing.project_scope import ProjectView
+    from kept.indexing.project_scope import MemoryView
 
 
 def read_reference(
@@ -21,7 +21,7 @@ def read_reference(
     workspace: Workspace,
     find_note: Callable[[str], str | None],
     *,
-    view: ProjectView | None = None,
+    view: MemoryView | None = None,
     start: int | None = None,
     lines: int | None = None,
 ) -> Passage:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from kept.errors import NoteNotFound
 from kept.memory import Memory
-from kept.records import SourceFile, project_of_path
+from kept.records import SourceFile
 from kept.tools.tool_text import NOTES, decode, show_name, uri_of
 from kept.values import frozen
 from kept.workspace.daily import DailyNotes, daily_name, daily_parts, get_daily_notes
@@ -37,18 +37,14 @@ def list_notes(memory: Memory, cursor: str | None) -> tuple[list[NoteResource], 
     if not os.path.isdir(memory.workspace.root):
         return [], None
     scan = scan_workspace(memory.workspace, max_bytes=memory.settings.max_file_bytes)
-    visible = (file for file in scan.files if memory.project is None or _is_visible(file, memory.project))
-    files = sorted(visible, key=lambda file: file.path)
+    visible = memory.visible
+    files = sorted((file for file in scan.files if visible.sees_note(file.path)), key=lambda file: file.path)
     after = decode(cursor) if cursor else ""
     rest = [file for file in files if file.path > after]
     page = rest[:PAGE]
     next_cursor = quote(page[-1].path, safe="") if len(rest) > PAGE else None
     daily = get_daily_notes(memory.workspace)
     return [_resource(file, daily) for file in page], next_cursor
-
-
-def _is_visible(file: SourceFile, project: str) -> bool:
-    return project_of_path(file.path) in (None, project)
 
 
 def _resource(file: SourceFile, daily: DailyNotes) -> NoteResource:

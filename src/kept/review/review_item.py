@@ -57,6 +57,7 @@ class ReviewItem:
 def proposal_id(addition: Addition) -> str:
     """Return the id of a proposal: the same text for the same note is the same proposal."""
     fields = [addition.text, addition.to, addition.replaces, addition.project]
+    fields += [addition.private] if addition.private is not None else []
     return digest_bytes(json.dumps(fields).encode())[:ID_CHARS]
 
 
@@ -85,6 +86,7 @@ def format_item(item: ReviewItem) -> bytes:
             "replaces": item.addition.replaces,
             "again": item.addition.again,
             "project": item.addition.project,
+            "private": item.addition.private,
         }
     fields["writes"] = [{"path": write.path, "before": write.before, "after": write.after} for write in item.writes]
     fields["changes"] = list(item.changes)
@@ -120,7 +122,8 @@ def _to_item(fields: dict[str, Any], item_id: str) -> ReviewItem:
 def _to_addition(fields: dict[str, Any]) -> Addition:
     names = ("to", "replaces", "project")
     to, replaces, project = (_text_or_none(fields[name]) for name in names)
-    return Addition(_text(fields["text"]), to, replaces, fields["again"] is True, project)
+    private = _text_or_none(fields.get("private"))
+    return Addition(_text(fields["text"]), to, replaces, fields["again"] is True, project, private)
 
 
 def _to_write(fields: dict[str, Any]) -> NoteWrite:

@@ -14,10 +14,10 @@ from kept.words.segment import name_key
 _MAX_SHOWN = 5
 
 
-def read_links(notes: NoteTables, name: str) -> NoteLinks:
+def read_links(notes: NoteTables, name: str, is_hidden: Callable[[str], bool]) -> NoteLinks:
     """Return the links in a note and those to it. ``name`` is its path, title, alias or file name."""
     resolver = LinkResolver(notes)
-    path = get_path(notes, name)
+    path = get_path(notes, name, is_hidden)
     own_keys = {key.rpartition("/")[2] for key, _ in notes.names_of(path)}
     outgoing = [_to_record(source, link, resolver) for source, link in notes.links_from(path)]
     incoming = [
@@ -96,11 +96,11 @@ def _path_key(path: str) -> str:
     return name_key(posixpath.normpath(path.strip().removesuffix(".md").removesuffix(".markdown")))
 
 
-def get_path(notes: NoteTables, name: str) -> str:
+def get_path(notes: NoteTables, name: str, is_hidden: Callable[[str], bool]) -> str:
     """Return the path of the note that a person means. Raise if there is none, or if several have that name."""
-    if notes.find_title(name) is not None:
+    if notes.find_title(name) is not None and not is_hidden(name):
         return name
-    paths = _paths_meant(notes, name)
+    paths = [path for path in _paths_meant(notes, name) if not is_hidden(path)]
     if not paths:
         raise NoteNotFound(f"There is no note called '{name}'.", hint="Name it by its path, title or alias.")
     if len(paths) > 1:

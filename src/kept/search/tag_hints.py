@@ -11,7 +11,7 @@ _MAX_SHOWN = 3
 def explain_unknown_tags(live: Generation, filters: Filter) -> tuple[str, ...]:
     """Return a message for each tag of a filter that no note has, with tags that look like it. Tags of projects that
     the filter leaves out are not named."""
-    known = {key: tag for key, tag, _ in live.count_tags(filters.scope)}
+    known = {key: tag for key, tag, _ in live.count_tags(filters)}
     unknown = [key for key in filters.tags if key not in known]
     return tuple(f"No note has the tag '{key}'.{_suggestion(key, known)}" for key in unknown)
 

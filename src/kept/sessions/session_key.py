@@ -46,7 +46,7 @@ class SessionKey:
 
     def __str__(self) -> str:
         parts = (self.agent_id, self.channel, self.account_id, self.chat_type, self.user_id)
-        return ":".join((_PREFIX, *(_ESCAPED.sub(_escape, part) for part in parts)))
+        return ":".join((_PREFIX, *map(escape_part, parts)))
 
 
 def conversation_key(text: str, session_id: str, metadata: Mapping[str, Any]) -> SessionKey:
@@ -74,6 +74,11 @@ def parse_key(text: str, *, agent_id: str) -> SessionKey:
     if not colon:
         raise SessionKeyInvalid(f"'{text}' is not the key of a session.")
     return SessionKey(agent_id, _unescape(channel), DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, user_id)
+
+
+def escape_part(part: str) -> str:
+    """Return a part of a key as it stands in the key."""
+    return _ESCAPED.sub(_escape, part)
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Literal
 
-from kept.errors import PathRefused, SessionNotFound
+from kept.errors import PathRefused, SessionKeyInvalid, SessionNotFound
 from kept.limits import clip, is_utf8, one_line, utf8_safe
 from kept.records import Passage
 from kept.redact import redact
@@ -34,6 +34,7 @@ from kept.sessions.entries import (
     ToolCall,
     ToolResult,
 )
+from kept.sessions.session_key import conversation_key
 from kept.sessions.transcript import Damage, Transcript, TranscriptLine, parse_line
 from kept.sessions.transcript_paths import CITED_FOLDER, is_transcript
 from kept.values import frozen
@@ -247,6 +248,21 @@ def read_transcript(folder: str, citation: str, *, start: int = 1, lines: int | 
         truncated=is_truncated,
         next_from=last + 1 if is_truncated else None,
     )
+
+
+def read_key(folder: str, citation: str) -> str | None:
+    """Return the key of the conversation that a cited transcript is from, or None if its first line is lost."""
+    first = next(_iter_from(locate_transcript(folder, citation), 1), None)
+    if first is None or first.number != 1:
+        return None
+    match first.content:
+        case Entry(id=session_id, body=SessionStart() as start):
+            try:
+                return str(conversation_key(start.key, session_id, start.metadata))
+            except SessionKeyInvalid:
+                return None
+        case _:
+            return None
 
 
 def still_says(folder: str, citation: str, *, start: int, end: int, text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from kept.records import Filter, Source
@@ -36,10 +37,10 @@ class Opening:
 def list_by_time(generation: Generation, filters: Filter, limit: int) -> tuple[list[ListedRow], int]:
     """Return the files with a chunk that passes the filter, newest first, and how many there are in all."""
     where, values = filter_sql(filters)
-    file_where, file_values = _file_filter(filters)
+    file_where, file_values = _file_filter(generation, filters)
     moments = f"SELECT source, path, max(timestamp) AS moment FROM {generation.prefix}chunks c WHERE {where}"
     moments += " GROUP BY source, path"
-    if filters == Filter(sources=filters.sources, path=filters.path, scope=filters.scope):  # an empty note has no chunk
+    if filters == _about_files(filters):  # an empty note has no chunk
         moments += (
             f" UNION ALL SELECT source, path, mtime_ns / 1000000 FROM {generation.prefix}files c WHERE {file_where}"
             f" AND NOT EXISTS (SELECT 1 FROM {generation.prefix}chunks t WHERE t.source = c.source AND t.path = c.path)"
@@ -58,7 +59,7 @@ def list_by_change(generation: Generation, filters: Filter, limit: int) -> tuple
 
     A note changes with its file, a conversation with what is said in it: an import writes all files at once.
     """
-    where, values = _file_filter(filters)
+    where, values = _file_filter(generation, filters)
     query = (
         "SELECT c.source, c.path, c.size, c.mtime_ns, coalesce(CASE c.source WHEN 'sessions' THEN"
         f" (SELECT t.timestamp FROM {generation.prefix}chunks t WHERE t.source = c.source AND t.path = c.path"
@@ -71,9 +72,17 @@ def list_by_change(generation: Generation, filters: Filter, limit: int) -> tuple
     return _rows(generation, query, [*values, since, until, limit])
 
 
-def _file_filter(filters: Filter) -> tuple[str, list[Any]]:
-    """Return the condition on files: `files c` has the columns source and path, as chunks have."""
-    return filter_sql(Filter(sources=filters.sources, path=filters.path, scope=filters.scope))
+def _about_files(filters: Filter) -> Filter:
+    """Return the part of a filter that is about whole files."""
+    return Filter(sources=filters.sources, path=filters.path, scope=filters.scope, viewer=filters.viewer)
+
+
+def _file_filter(generation: Generation, filters: Filter) -> tuple[str, list[Any]]:
+    """Return the condition on files: `files c` has the columns source and path, as chunks have, but no key."""
+    key = (
+        f"(SELECT t.session_key FROM {generation.prefix}chunks t WHERE t.source = c.source AND t.path = c.path LIMIT 1)"
+    )
+    return filter_sql(_about_files(filters), key=key)
 
 
 def _rows(generation: Generation, query: str, values: list[Any]) -> tuple[list[ListedRow], int]:
@@ -111,15 +120,19 @@ def note_paths(generation: Generation) -> list[str]:
     return [path for (path,) in generation.db.execute(query)]
 
 
-def channels(generation: Generation) -> list[str]:
-    """Return the channels that conversations are on."""
-    query = f"SELECT DISTINCT channel FROM {generation.prefix}chunks WHERE channel IS NOT NULL ORDER BY channel"
-    return [channel for (channel,) in generation.db.execute(query)]
+def channels(generation: Generation, filters: Filter) -> list[str]:
+    """Return the channels that conversations are on, of those that the viewer sees."""
+    where, values = filter_sql(Filter(viewer=filters.viewer))
+    query = (
+        f"SELECT DISTINCT channel FROM {generation.prefix}chunks c"
+        f" WHERE channel IS NOT NULL AND {where} ORDER BY channel"
+    )
+    return [channel for (channel,) in generation.db.execute(query, values)]
 
 
 def has_file(generation: Generation, filters: Filter) -> bool:
     """Return whether any indexed file passes the filter's path."""
-    where, values = filter_sql(Filter(path=filters.path, scope=filters.scope))
+    where, values = _file_filter(generation, replace(filters, sources=()))
     return (
         generation.db.execute(f"SELECT 1 FROM {generation.prefix}files c WHERE {where} LIMIT 1", values).get is not None
     )

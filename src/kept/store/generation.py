@@ -16,7 +16,7 @@ from typing import Any
 
 import apsw
 
-from kept.records import PROJECTS_FOLDER, Filter, ProjectScope, Source
+from kept.records import PRIVATE_FOLDER, PROJECTS_FOLDER, Filter, ProjectScope, Source, Viewer
 from kept.sqlite import IN_ROWS, pack_rows
 from kept.store.note_tables import NOTE_TABLES, NoteRow, NoteTables
 from kept.store.vectors import VectorLimits, VectorTable
@@ -330,9 +330,9 @@ class Generation:
         where, values = filter_sql(filters)
         return [row for (row,) in self.db.execute(f"SELECT row FROM {self.prefix}chunks c WHERE {where}", values)]
 
-    def count_tags(self, scope: ProjectScope | None = None) -> list[tuple[str, str, int]]:
-        """Return key, spelling and number of notes of each tag, without those of projects outside the scope."""
-        return self.notes.count_tags(*scope_sql(scope)) if scope else self.notes.count_tags()
+    def count_tags(self, filters: Filter) -> list[tuple[str, str, int]]:
+        """Return key, spelling and number of notes of each tag, without those of notes that the filter hides."""
+        return self.notes.count_tags(*_hidden_notes_sql(filters))
 
     def conversation_titles(self, paths: Collection[str]) -> dict[str, str]:
         """Return the titles of transcripts by path, of those that have one."""
@@ -373,8 +373,8 @@ def _content_key(chunk: NewChunk, *, with_time: bool) -> bytes:
     return hashlib.blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=16).digest()
 
 
-def filter_sql(filters: Filter) -> tuple[str, list[Any]]:
-    """Return a condition on `chunks c` and its values."""
+def filter_sql(filters: Filter, *, key: str = "c.session_key") -> tuple[str, list[Any]]:
+    """Return a condition on `chunks c` and its values. ``key`` is the SQL for the key of a conversation."""
     clauses: list[str] = []
     values: list[Any] = []
     if filters.sources:
@@ -409,7 +409,55 @@ def filter_sql(filters: Filter) -> tuple[str, list[Any]]:
         clause, scope_values = scope_sql(filters.scope)
         clauses.append(clause)
         values.extend(scope_values)
+    if filters.viewer is not None:
+        clause, viewer_values = viewer_sql(filters.viewer, key)
+        clauses.append(clause)
+        values.extend(viewer_values)
     return " AND ".join(clauses) or "1", values
+
+
+def viewer_sql(viewer: Viewer, key: str) -> tuple[str, list[Any]]:
+    """Return a condition on `c` and its values: shared notes, and notes and conversations of the viewer.
+
+    Each part of it is a range of an index, so that no other rows are read.
+    """
+    notes, values = _notes_sql(viewer)
+    parts = [f"(c.source = 'memory' AND {notes})"]
+    for pattern in viewer.keys:
+        clause = f"{key} >= ? AND {key} < ?"
+        values += [pattern.start, f"{pattern.start[:-1]};"]  # ';' follows ':'
+        if pattern.end:
+            clause += f" AND substr({key}, ?) = ?"
+            values += [-len(pattern.end), pattern.end]
+        if pattern.inside:
+            clause += f" AND instr({key}, ?) > 0"
+            values.append(pattern.inside)
+        parts.append(f"(c.source = 'sessions' AND {clause})")
+    return f"({' OR '.join(parts)})", values
+
+
+def _notes_sql(viewer: Viewer) -> tuple[str, list[Any]]:
+    """Return a condition on the path of a note and its values: it is shared, or the viewer's."""
+    start = len(PRIVATE_FOLDER) + 2
+    folder = f"substr(lower(c.path), {start}, instr(substr(c.path, {start}), '/') - 1)"
+    clause = f"(substr(lower(c.path), 1, {start - 1}) <> '{PRIVATE_FOLDER}/'"
+    if viewer.folders:
+        clause += f" OR {folder} IN ({', '.join('?' * len(viewer.folders))})"
+    return f"{clause})", sorted(viewer.folders)
+
+
+def _hidden_notes_sql(filters: Filter) -> tuple[str, list[Any]]:
+    """Return a condition on the path of a note and its values, for what a project and a viewer do not see."""
+    clauses = ["1"]
+    values: list[Any] = []
+    if filters.scope is not None:
+        clause, values = scope_sql(filters.scope)
+        clauses.append(clause)
+    if filters.viewer is not None:
+        clause, more = _notes_sql(filters.viewer)
+        clauses.append(clause)
+        values = [*values, *more]
+    return " AND ".join(clauses), values
 
 
 def scope_sql(scope: ProjectScope) -> tuple[str, list[Any]]:

@@ -11,7 +11,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, SessionNotFound, UsageError
-from kept.indexing.project_scope import bound_scope
 from kept.limits import utf8_safe, utf8_safe_tree
 from kept.listings import TagCount
 from kept.memory import Memory
@@ -19,6 +18,7 @@ from kept.records import Hit, Progress, SearchResult, SeenTail
 from kept.redact import redact
 from kept.search.date_filter import check_order, parse_when
 from kept.sessions.transcript_paths import is_transcript_citation
+from kept.sessions.visible import get_visible
 from kept.tools.record_json import (
     hit_json,
     links_json,
@@ -44,7 +44,7 @@ from kept.tools.tool_text import (
 )
 from kept.values import frozen
 from kept.workspace.change_recorder import Author
-from kept.workspace.daily import daily_name, daily_parts, find_next_part, project_daily_notes
+from kept.workspace.daily import daily_name, daily_parts, find_next_part, notes_folder_log
 
 if TYPE_CHECKING:
     from kept.sessions.record import SessionRecord
@@ -172,9 +172,11 @@ class Toolbox:
 
     def _daily_path(self, date: str) -> str:
         """Return the path of a daily log. The date is written as people write it: 2026-03-01, today, yesterday."""
-        day, memory = find_day(date, self.memory.clock.now()), self.memory
-        own = daily_parts(memory.workspace, day, project_daily_notes(memory.project)) if memory.project else []
-        return own[0] if own else daily_name(memory.workspace, day)
+        day, workspace = find_day(date, self.memory.clock.now()), self.memory.workspace
+        for folder in self.memory.visible.own_folders:
+            if parts := daily_parts(workspace, day, notes_folder_log(folder)):
+                return parts[0]
+        return daily_name(workspace, day)
 
     def _with_links(self, outcome: ToolOutcome, path: str) -> ToolOutcome:
         if is_transcript_citation(path):
@@ -200,7 +202,7 @@ class Toolbox:
 
     def _status(self, request: ToolRequest) -> ToolOutcome:
         status = self.memory.status()
-        count = len(self.sessions.recent()) if os.path.isdir(self.sessions.folder) else 0
+        count = len(self._visible_sessions()) if os.path.isdir(self.sessions.folder) else 0
         tags = self._most_used_tags()
         project = self.memory.project
         shape = {**status_json(status), "sessionCount": count, "tags": to_json(tags), "project": project}
@@ -211,9 +213,7 @@ class Toolbox:
         """Return the tags in the index as it is: a status syncs and heals nothing, and reports damage itself."""
         try:
             with self.memory.index_service.inspecting() as (index, _), index.reading():
-                counts = index.live.count_tags(
-                    bound_scope(self.memory.config, self.memory.workspace, self.memory.project)
-                )
+                counts = index.live.count_tags(self.memory.visible)
         except KeptError:
             return []
         counts.sort(key=lambda count: (-count[2], count[0]))
@@ -255,27 +255,30 @@ class Toolbox:
         since = parse_when(arguments["since"], now=now) if "since" in arguments else 0
         until = parse_when(arguments["until"], now=now, end=True) if "until" in arguments else None
         check_order(arguments.get("since"), arguments.get("until"), since or None, until)
-        records = self.sessions.recent(channel=arguments.get("channel"))
+        records = self._visible_sessions(channel=arguments.get("channel"))
         if "session" in arguments:
-            session_id = self.sessions.get(arguments["session"]).id
+            session_id = get_visible(self.sessions, self.memory.viewer, arguments["session"]).id
             records = [record for record in records if record.id == session_id]
-        scope = bound_scope(self.memory.config, self.memory.workspace, self.memory.project)
-        hidden = scope.hidden_transcripts if scope else frozenset()
         in_range = (
             record
             for record in records
-            if record.citation not in hidden
-            and record.active.timestamp() * 1000 >= since
+            if record.active.timestamp() * 1000 >= since
             and (until is None or record.created.timestamp() * 1000 < until)
         )
         return list(islice(in_range, limit))
+
+    def _visible_sessions(self, *, channel: str | None = None) -> list[SessionRecord]:
+        scope, viewer = self.memory.visible.scope, self.memory.viewer
+        hidden = scope.hidden_transcripts if scope else frozenset()
+        records = (record for record in self.sessions.recent(channel=channel) if record.citation not in hidden)
+        return [record for record in records if viewer is None or viewer.sees_key(record.key)]
 
     def _group_by_session(self, hits: tuple[Hit, ...]) -> list[tuple[dict[str, Any], list[Hit]]]:
         """Return conversations with their hits, in the order of their best hit."""
         hits_by_path: dict[str, list[Hit]] = {}
         for hit in hits:
             hits_by_path.setdefault(hit.path, []).append(hit)
-        records = {record.citation: record for record in self.sessions.recent()}
+        records = {record.citation: record for record in self._visible_sessions()}
         # A conversation may have been deleted since the search.
         return [(_session_json(records[path]), group) for path, group in hits_by_path.items() if path in records]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kept.clock import Clock
-from kept.records import NearFact, Written
+from kept.records import PRIVATE_FOLDER, PROJECTS_FOLDER, NearFact, Written
 from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder
 from kept.workspace.workspace import Workspace
@@ -21,6 +21,15 @@ class Addition:
     again: bool = False
     """True to write a line that the notes have already."""
     project: str | None = None
+    private: str | None = None
+    """Folder in memory/private of the person or group that it is for."""
+
+    @property
+    def folder(self) -> str | None:
+        """Folder whose log and MEMORY.md are meant, or None for the shared ones."""
+        if self.private is not None:
+            return f"{PRIVATE_FOLDER}/{self.private}"
+        return f"{PROJECTS_FOLDER}/{self.project}" if self.project else None
 
 
 def write_addition(
@@ -45,7 +54,7 @@ def write_addition(
             clock=clock,
             max_bytes=max_bytes,
             by_tool=by_tool,
-            project=addition.project,
+            folder=addition.folder,
             recorder=recorder,
         )
     from kept.workspace.notes import add_note
@@ -57,7 +66,7 @@ def write_addition(
         clock=clock,
         max_bytes=max_bytes,
         by_tool=by_tool,
-        project=addition.project,
+        folder=addition.folder,
         again=addition.again,
         near=near,
         recorder=recorder,

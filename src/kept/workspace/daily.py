@@ -85,7 +85,12 @@ def get_daily_notes(workspace: Workspace) -> DailyNotes:
 
 def project_daily_notes(project: str) -> DailyNotes:
     """Return where the daily notes of a project are."""
-    return DailyNotes(f"{PROJECTS_FOLDER}/{project}")
+    return notes_folder_log(f"{PROJECTS_FOLDER}/{project}")
+
+
+def notes_folder_log(folder: str) -> DailyNotes:
+    """Return where the daily notes are of a folder that has its own: that of a project, or of a person."""
+    return DailyNotes(folder)
 
 
 def daily_name(workspace: Workspace, day: dt.date) -> str:

@@ -10,9 +10,9 @@ from functools import partial
 from kept.clock import Clock
 from kept.durable import append_durably, locked, write_atomic
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WriteFailed
-from kept.records import PROJECTS_FOLDER, NearFact, Passage, Written, is_fact_list
+from kept.records import NearFact, Passage, Written, is_fact_list
 from kept.workspace.change_recorder import ChangeRecorder, recording
-from kept.workspace.daily import DailyNotes, daily_parts, get_daily_notes, part_name, project_daily_notes
+from kept.workspace.daily import DailyNotes, daily_parts, get_daily_notes, notes_folder_log, part_name
 from kept.workspace.fact_match import find_near_facts, may_be_fact, sort_near
 from kept.workspace.note_entry import blank_lines, plan_entry
 from kept.workspace.opened import OpenWorkspace, decode, require_utf8
@@ -43,16 +43,16 @@ def add_note(
     clock: Clock,
     max_bytes: int,
     by_tool: bool = False,
-    project: str | None = None,
+    folder: str | None = None,
     again: bool = False,
     near: Iterable[NearFact] = (),
     recorder: ChangeRecorder | None = None,
 ) -> Written:
     """Append a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path.
 
-    With ``project``, these are the log and MEMORY.md in the folder of the project, and a name without a folder is a
-    note there. ``by_tool`` refuses the files that belong to the person. A line that the note or MEMORY.md has already
-    is written only with ``again``. ``near`` has further lines that it repeats or seems to change.
+    With ``folder``, that of a project or a person, these are the log and MEMORY.md in it, and a name without a folder
+    is a note there. ``by_tool`` refuses the files that belong to the person. A line that the note or MEMORY.md has
+    already is written only with ``again``. ``near`` has further lines that it repeats or seems to change.
     """
     if by_tool and is_persons_own(to):
         raise refusal(to)
@@ -70,7 +70,7 @@ def add_note(
             clock=clock,
             max_bytes=max_bytes,
             by_tool=by_tool,
-            project=project,
+            folder=folder,
             again=again,
             near=near,
             recorder=recorder,
@@ -85,28 +85,26 @@ def append_entry(
     clock: Clock,
     max_bytes: int,
     by_tool: bool,
-    project: str | None,
+    folder: str | None,
     again: bool = True,
     near: Iterable[NearFact] = (),
     recorder: ChangeRecorder | None = None,
 ) -> Written:
     """Append a text, as `add_note` does. The caller holds the lock of the workspace."""
-    compare = (
-        None if again or not may_be_fact(text) else partial(find_near, workspace, text, project=project, known=near)
-    )
+    compare = None if again or not may_be_fact(text) else partial(find_near, workspace, text, folder=folder, known=near)
     if to == "daily":
         # The date is taken under the lock: two writers around midnight each get the day they wrote on.
-        daily = project_daily_notes(project) if project else get_daily_notes(workspace)
+        daily = notes_folder_log(folder) if folder else get_daily_notes(workspace)
         return _append_daily(
             workspace, daily, text, clock.now(), max_bytes, by_tool=by_tool, recorder=recorder, compare=compare
         )
     if to == "memory":
         text = text if "\n" in text or text.startswith(("-", "*", "#")) else f"- {text}"
-        path = f"{PROJECTS_FOLDER}/{project}/MEMORY.md" if project else _memory_name(workspace)
+        path = f"{folder}/MEMORY.md" if folder else _memory_name(workspace)
         opening = "# Memory\n"
     else:
-        is_plain_name = project and "/" not in to and os.sep not in to
-        path = _writable(workspace, f"{PROJECTS_FOLDER}/{project}/{to}" if is_plain_name else to)
+        is_plain_name = folder and "/" not in to and os.sep not in to
+        path = _writable(workspace, f"{folder}/{to}" if is_plain_name else to)
         opening = ""
     if by_tool:
         require_tool_may_write(workspace, workspace.locate(path), to)
@@ -160,7 +158,7 @@ def find_near(
     before: str,
     max_bytes: int,
     *,
-    project: str | None = None,
+    folder: str | None = None,
     known: Iterable[NearFact] = (),
 ) -> list[NearFact]:
     """Return the lines of a note, and of long-term memory, that a text repeats or seems to change.
@@ -169,7 +167,7 @@ def find_near(
     those that the caller found.
     """
     near = find_near_facts(text, before, path)
-    names = [_memory_name(workspace), *([f"{PROJECTS_FOLDER}/{project}/MEMORY.md"] if project else [])]
+    names = [_memory_name(workspace), *([f"{folder}/MEMORY.md"] if folder else [])]
     for name in names:
         absolute = workspace.locate(name)
         try:

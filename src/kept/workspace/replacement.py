@@ -66,7 +66,7 @@ def replace_fact(
     clock: Clock,
     max_bytes: int,
     by_tool: bool = False,
-    project: str | None = None,
+    folder: str | None = None,
     recorder: ChangeRecorder | None = None,
 ) -> Written:
     """Write a fact in place of the one that is cited. Raise an error, and change nothing, if that is another line.
@@ -109,7 +109,7 @@ def replace_fact(
             clock=clock,
             max_bytes=max_bytes,
             by_tool=by_tool,
-            project=project,
+            folder=folder,
             recorder=recorder,
         )
         # The new text comes first: if the next write fails, the memory has one line too many, and none too few.

@@ -1,0 +1,220 @@
+"""People and groups behind conversations: whose a conversation is, and what somebody in it may see.
+
+A person is known by accounts, such as telegram:5054. ``session.identity_links`` gives a name to several of them. What a
+conversation says is for the person or the group that it is with. Conversations of the home itself, in the terminal or
+imported from programs on this machine, are for its owner.
+
+Everything follows from the key of a conversation and the settings, so a change of the settings holds at once, also for
+what was said before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, replace
+
+from kept.config import Config
+from kept.config.schema import SessionSettings
+from kept.errors import SessionKeyInvalid, UsageError
+from kept.records import KeyPattern, Viewer
+from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, escape_part, parse_key
+from kept.values import frozen
+
+HOME_CHANNELS = frozenset(
+    {"terminal", "cli", "python", "claude-code", "codex", "pi", "chatgpt", "claude-ai", "openclaw", "opencode"}
+)
+"""Channels on this machine, and programs that conversations are imported from. They are the owner's."""
+PEOPLE_CHANNEL = "people"
+"""Channel in the key of a conversation that all accounts of a person share."""
+SHARED_CHANNEL, EVERYBODY = "shared", "everybody"
+"""Channel and user in the key of the conversation that everybody shares."""
+THREAD = "thread"
+"""Type of a chat that is one of several with the same person. Its user's id is PERSON:THREAD, see `thread_id`."""
+_GROUPS = ("group", "channel")
+_PRIVATE = (DEFAULT_CHAT_TYPE, THREAD)
+_PLAIN = r"[a-z0-9_-][a-z0-9._-]{0,63}"
+_NOBODY = "nobody"
+
+
+@frozen
+class Account:
+    """A person or a group on one channel."""
+
+    channel: str
+    name: str
+    is_group: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.channel}:group:{self.name}" if self.is_group else f"{self.channel}:{self.name}"
+
+    @property
+    def folder(self) -> str:
+        """Name of a folder for its notes. Different accounts have different ones, also where case does not count."""
+        place = f"{self.channel}-group" if self.is_group else self.channel
+        if re.fullmatch(_PLAIN, self.name) and re.fullmatch(_PLAIN, place):
+            return f"{self.name}@{place}"
+        digest = hashlib.sha256(str(self).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return f"{_plain_text(self.name)}~{digest}@{_plain_text(place)}"
+
+
+def thread_id(person: str, thread: str) -> str:
+    """Return the user's id in the key of a chat that is one of several with a person."""
+    return f"{_quote(person)}:{thread}"
+
+
+def account_of(key: SessionKey) -> Account | None:
+    """Return the person or group that a conversation is with, or None for one of the home itself."""
+    if key.channel in HOME_CHANNELS:
+        return None
+    if key.chat_type in _GROUPS:
+        return Account(key.channel, _without_topic(key), is_group=True)
+    if key.chat_type == THREAD:
+        return Account(key.channel, _unquote(key.user_id.partition(":")[0]))
+    return Account(key.channel, _without_topic(key)) if key.chat_type in _PRIVATE else None
+
+
+class People:
+    """People of one agent, by its settings."""
+
+    def __init__(self, config: Config) -> None:
+        self.agent_id = config.agent_id
+        self.settings: SessionSettings = config.agent.session
+        self._linked = {account: name for name, listed in self.settings.identity_links.items() for account in listed}
+        self._allowed = frozenset(_allowed_accounts(config))
+
+    def name_of(self, account: Account) -> str:
+        """Return the name of the person behind an account, or else the account."""
+        if account.channel == PEOPLE_CHANNEL and account.name in self.settings.identity_links:
+            return account.name
+        return self._linked.get(str(account), str(account))
+
+    def session_key(self, key: SessionKey) -> SessionKey:
+        """Return the key of the conversation that a message belongs to, which was sent in the chat of another key."""
+        account = account_of(key)
+        if account is None or account.is_group or key.chat_type != DEFAULT_CHAT_TYPE:
+            return key
+        if self.settings.scope == "shared":
+            return SessionKey(self.agent_id, SHARED_CHANNEL, DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, EVERYBODY)
+        name = self._linked.get(str(account))
+        if self.settings.scope == "per_person" and name is not None:
+            return SessionKey(self.agent_id, PEOPLE_CHANNEL, DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, name)
+        return key
+
+    def viewer_of(self, key: str) -> Viewer | None:
+        """Return who may see what is said in a conversation. None for one of the home, which sees everything."""
+        try:
+            account = account_of(SessionKey.parse_full(key))
+        except SessionKeyInvalid:  # the first line of the transcript is lost
+            return Viewer(_NOBODY, _NOBODY)
+        return None if account is None else self.viewer(account)
+
+    def viewer(self, account: Account) -> Viewer:
+        """Return the viewer behind an account, with all other accounts of the same person."""
+        name = self.name_of(account)
+        others = [read_account(text) for text in self.settings.identity_links.get(name, ())]
+        accounts = [account, *others, *([Account(PEOPLE_CHANNEL, name)] if others else [])]
+        is_shared = account.channel == SHARED_CHANNEL
+        folders = {*({name} if others else ()), *(known.folder for known in accounts)}
+        viewer = Viewer(
+            name,
+            name if others else account.folder,
+            frozenset(folders),
+            (*(pattern for known in accounts for pattern in self._patterns(known)), self._all_on(SHARED_CHANNEL)),
+            writes_shared=is_shared,
+        )
+        is_owner = self.settings.owner.lower() in (name.lower(), *(str(known).lower() for known in accounts))
+        return replace(self.as_owner(viewer), writes_shared=True) if is_owner and not account.is_group else viewer
+
+    def as_owner(self, viewer: Viewer) -> Viewer:
+        """Return a viewer that also sees the conversations of the home."""
+        home = (self._all_on(channel) for channel in sorted(HOME_CHANNELS))
+        return replace(viewer, keys=(*viewer.keys, *home), is_owner=True)
+
+    def find(self, reference: str) -> Viewer:
+        """Return a viewer by the name of a person, an account (telegram:5054) or the key of a conversation."""
+        name = reference.strip()
+        if accounts := self.settings.identity_links.get(name.lower()):
+            return self.viewer(read_account(accounts[0]))
+        if ":" not in name:
+            names = ", ".join(sorted(self.settings.identity_links))
+            raise UsageError(
+                f"There is no person '{reference}' in session.identity_links.",
+                hint=f"There are: {names}." if names else "Name an account, such as telegram:5054.",
+            )
+        key = parse_key(name, agent_id=self.agent_id)
+        account = read_account(name) if key.chat_type == DEFAULT_CHAT_TYPE else account_of(key)
+        if account is None or account.channel in HOME_CHANNELS:
+            raise UsageError(f"'{reference}' is a conversation of this machine.", hint="Leave the person out.")
+        return self.viewer(account)
+
+    def is_alone(self, viewer: Viewer, keys: Iterable[str], folders: Iterable[str]) -> bool:
+        """Return whether nobody else writes to the agent: by the keys of all conversations, the folders in
+        memory/private, and the people that the gateway lets in."""
+        if self.settings.owner != "auto":
+            return False
+        if any(name not in viewer.folders for name in folders):
+            return False
+        if len({self.name_of(read_account(account)) for account in self._allowed}) > 1:
+            return False
+        accounts = {account for key in keys if (account := _find_account(key)) is not None}
+        others = (account for account in accounts if account.channel != SHARED_CHANNEL)
+        return all(not account.is_group and self.name_of(account) == viewer.name for account in others)
+
+    def _patterns(self, account: Account) -> Iterator[KeyPattern]:
+        start = f"agent:{escape_part(self.agent_id)}:{escape_part(account.channel)}:"
+        name = escape_part(account.name)
+        for chat_type in _GROUPS if account.is_group else (DEFAULT_CHAT_TYPE,):
+            yield KeyPattern(start, end=f":{chat_type}:{name}")
+            if _has_topics(account.channel, account.name):
+                yield KeyPattern(start, inside=f":{chat_type}:{name}{escape_part(':')}")
+        if not account.is_group:
+            yield KeyPattern(start, inside=f":{THREAD}:{escape_part(thread_id(account.name, ''))}")
+
+    def _all_on(self, channel: str) -> KeyPattern:
+        return KeyPattern(f"agent:{escape_part(self.agent_id)}:{channel}:")
+
+
+def read_account(text: str) -> Account:
+    """Return the account in a text such as telegram:5054, or telegram:group:-1005 for a group."""
+    channel, _, name = text.partition(":")
+    kind, colon, group = name.partition(":")
+    return Account(channel, group, is_group=True) if kind == "group" and colon and group else Account(channel, name)
+
+
+def _allowed_accounts(config: Config) -> Iterator[str]:
+    """Yield the accounts that the channels of the gateway let in."""
+    for channel in fields(config.gateway):
+        for user in getattr(getattr(config.gateway, channel.name), "allow_users", ()):
+            yield f"{channel.name}:{user}"
+
+
+def _find_account(key: str) -> Account | None:
+    try:
+        return account_of(SessionKey.parse_full(key))
+    except SessionKeyInvalid:
+        return None
+
+
+def _without_topic(key: SessionKey) -> str:
+    """Return the id of a chat without the topic in it: what is said in one topic is for the whole chat."""
+    name = key.user_id.partition(":")[0]
+    return name if _has_topics(key.channel, name) else key.user_id
+
+
+def _has_topics(channel: str, name: str) -> bool:
+    """Return whether an id may be followed by a topic. On other channels, a colon may be part of the id itself."""
+    return channel == "telegram" and name.lstrip("-").isdigit()
+
+
+def _plain_text(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower())[:32].strip("-") or "x"
+
+
+def _quote(person: str) -> str:
+    return person.replace("%", "%25").replace(":", "%3A")
+
+
+def _unquote(person: str) -> str:
+    return person.replace("%3A", ":").replace("%25", "%")
