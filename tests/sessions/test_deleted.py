@@ -153,14 +153,14 @@ def test_an_unreadable_record_stops_an_import_instead_of_bringing_things_back(tm
 
 KILLED_AT = """
 import os, signal, sys
-from kept.sessions import store as module, deleted
+from kept.sessions import session_folder, deleted
 from kept.sessions.store import SessionStore
 
 def die(*args):
     os.kill(os.getpid(), signal.SIGKILL)
 
 target, name = sys.argv[2].split(":")
-setattr({"store": module, "lines": deleted.DeletedSessions}[target], name, die)
+setattr({"session_folder": session_folder, "lines": deleted.DeletedSessions}[target], name, die)
 with SessionStore.open(home=sys.argv[1]) as sessions:
     if sys.argv[3] == "restore":
         sessions.restore("walk-1")
@@ -178,11 +178,11 @@ def run_killed(tmp_path, home, at, action):
 @pytest.mark.parametrize(
     ("at", "action", "is_deleted"),
     [
-        ("store:rename_deleted", "delete", False),
+        ("session_folder:rename_deleted", "delete", False),
         ("lines:add", "delete", True),
         ("lines:add", "purge", True),
-        ("store:purge_transcript", "purge", True),
-        ("store:rename_restored", "restore", True),
+        ("session_folder:purge_transcript", "purge", True),
+        ("session_folder:rename_restored", "restore", True),
         ("lines:remove", "restore", False),
     ],
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
@@ -238,6 +238,25 @@ def to_ms(when: dt.datetime) -> int:
 
 
 # branches
+
+
+@frozen
+class LoadedSession:
+    """Entries of a session in order, and the lines among them that cannot be read."""
+
+    entries: tuple[AnyEntry, ...]
+    damage: tuple[Damage, ...] = ()
+
+    def __iter__(self) -> Iterator[AnyEntry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        bodies = (entry.body for entry in self.entries if isinstance(entry, Entry))
+        return tuple(body for body in bodies if isinstance(body, Message))
 
 
 def active_branch(entries: Sequence[AnyEntry]) -> tuple[AnyEntry, ...]:

@@ -5,17 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
-import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 from kept.clock import Clock, SystemClock, new_id
 from kept.config import Config, load_config
-from kept.durable import locked, make_private_folder
 from kept.errors import (
     SessionAmbiguous,
     SessionDeleted,
@@ -24,21 +18,12 @@ from kept.errors import (
     SessionNotFound,
     StoreError,
     TranscriptTooNew,
-    TranscriptUnwritable,
     UsageError,
-    UsedAfterClose,
 )
-from kept.forking import register_forkable
 from kept.records import Problem
-from kept.sessions.catalogue import Catalogue, CatalogueLimits
+from kept.sessions.catalogue import CatalogueLimits
 from kept.sessions.deleted import (
     DeletedSession,
-    DeletedSessions,
-    hash_first_message,
-    original_path,
-    purge_transcript,
-    rename_deleted,
-    rename_restored,
 )
 from kept.sessions.entries import (
     MODEL,
@@ -57,10 +42,10 @@ from kept.sessions.entries import (
     require_body,
     whole_ms,
 )
-from kept.sessions.record import SessionRecord, active_branch, policy_for, staleness
+from kept.sessions.record import LoadedSession, SessionRecord, active_branch, policy_for, staleness
+from kept.sessions.session_folder import SessionFolder
 from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey, parse_key
 from kept.sessions.transcript import (
-    LOCK_WAIT_S,
     Damage,
     Position,
     Transcript,
@@ -70,36 +55,13 @@ from kept.sessions.transcript_paths import (
     CITED_FOLDER,
     is_transcript_citation,
     parse_transcript_name,
-    transcript_name,
 )
-from kept.values import frozen
 
 _CARRIED_OVER = (MODEL, THINKING)
 """States that a person has chosen for a conversation. They outlive a reset."""
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_MAX_REMEMBERED = 1_000
 _SHOWN_CANDIDATES = 4
 
 log = logging.getLogger(__name__)
-
-
-@frozen
-class LoadedSession:
-    """Entries of a session in order, and the lines among them that cannot be read."""
-
-    entries: tuple[AnyEntry, ...]
-    damage: tuple[Damage, ...] = ()
-
-    def __iter__(self) -> Iterator[AnyEntry]:
-        return iter(self.entries)
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        bodies = (entry.body for entry in self.entries if isinstance(entry, Entry))
-        return tuple(body for body in bodies if isinstance(body, Message))
 
 
 class SessionStore:
@@ -119,20 +81,11 @@ class SessionStore:
         if not isinstance(cast("object", config), Config):
             hint = "Open the sessions of an agent with SessionStore.open()."
             raise UsageError(f"SessionStore() takes a Config, not {config!r:.80}.", hint=hint)
-        self._is_closed = False
         self.config = config
         self.agent_id = config.agent_id
         self.clock = clock or SystemClock()
         self.folder = config.paths.sessions
-        self._open_catalogue = Catalogue(config.paths.catalogue, self.folder, catalogue_limits)
-        self._deleted = DeletedSessions(config.paths.deleted_sessions, self.folder)
-        self._transcripts: OrderedDict[str, Transcript] = OrderedDict()
-        self._lock = threading.Lock()
-        register_forkable(self)
-
-    def after_fork(self) -> None:
-        """In a forked child, replace the lock: a thread of the parent may have held it."""
-        self._lock = threading.Lock()
+        self._files = SessionFolder(config.paths, self.clock, catalogue_limits)
 
     @classmethod
     def open(
@@ -158,25 +111,16 @@ class SessionStore:
     def __enter__(self) -> SessionStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Close the catalogue. Every later use raises UsedAfterClose, except another `close`."""
-        self._is_closed = True
-        self._open_catalogue.close()
-
-    @property
-    def _catalogue(self) -> Catalogue:
-        if self._is_closed:
-            raise UsedAfterClose("The sessions are closed.", hint="Open them again with SessionStore.open().")
-        return self._open_catalogue
+        self._files.close()
 
     def take_problems(self) -> tuple[Problem, ...]:
         """Return what was repaired or is damaged. Each problem is returned once."""
-        return self._catalogue.take_problems()
+        return self._files.catalogue.take_problems()
 
     # finding
 
@@ -209,50 +153,50 @@ class SessionStore:
         """
         if is_transcript_citation(reference):
             reference = parse_transcript_name(reference.removeprefix(CITED_FOLDER))[0]
-        self._catalogue.refresh_names()
-        exact = self._catalogue.find(reference)
+        self._files.catalogue.refresh_names()
+        exact = self._files.catalogue.find(reference)
         if exact is not None:
-            return self._catalogue.refresh_one(exact.transcript_path) or exact
+            return self._files.catalogue.refresh_one(exact.transcript_path) or exact
         if ":" in reference:
             key = parse_key(reference, agent_id=self.agent_id)
-            newest = self._find_newest(key) or self._catalogue.find_newest_in(key.channel, key.user_id)
+            newest = self._find_newest(key) or self._files.catalogue.find_newest_in(key.channel, key.user_id)
             if newest is None:
                 raise SessionNotFound(f"There is no session of {reference}.")
             return newest
-        candidates = self._catalogue.find_by_prefix(reference, _SHOWN_CANDIDATES) if reference else []
+        candidates = self._files.catalogue.find_by_prefix(reference, _SHOWN_CANDIDATES) if reference else []
         if not candidates:
             raise SessionNotFound(f"There is no session '{reference}'.")
         if len(candidates) > 1:
             ids = ", ".join(candidate.id for candidate in candidates)
             raise SessionAmbiguous(f"'{reference}' fits more than one session: {ids}.")
-        return self._catalogue.refresh_one(candidates[0].transcript_path) or candidates[0]
+        return self._files.catalogue.refresh_one(candidates[0].transcript_path) or candidates[0]
 
     def find_by_id(self, session_id: str) -> SessionRecord | None:
         """Return the session with exactly this id, or None."""
-        self._catalogue.refresh_listing()
-        record = self._catalogue.find(session_id)
-        return record and (self._catalogue.refresh_one(record.transcript_path) or record)
+        self._files.catalogue.refresh_listing()
+        record = self._files.catalogue.find(session_id)
+        return record and (self._files.catalogue.refresh_one(record.transcript_path) or record)
 
     def session_ids(self) -> set[str]:
         if not os.path.isdir(self.folder):
             return set()
-        self._catalogue.refresh_names()
-        return self._catalogue.session_ids()
+        self._files.catalogue.refresh_names()
+        return self._files.catalogue.session_ids()
 
     def recent(self, *, channel: str | None = None, limit: int | None = None) -> list[SessionRecord]:
         """Return the sessions, most recently used first. Of the transcripts, only additions are read."""
-        self._catalogue.refresh()
-        return self._catalogue.recent(channel=channel, limit=limit)
+        self._files.catalogue.refresh()
+        return self._files.catalogue.recent(channel=channel, limit=limit)
 
     def channels(self) -> list[str]:
         """Return the channels that sessions are on."""
-        self._catalogue.refresh_names()
-        return self._catalogue.channels()
+        self._files.catalogue.refresh_names()
+        return self._files.catalogue.channels()
 
     def _find_newest(self, key: SessionKey) -> SessionRecord | None:
-        self._catalogue.refresh_names()
-        newest = self._catalogue.find_newest(str(key))
-        return newest and (self._catalogue.refresh_one(newest.transcript_path) or newest)
+        self._files.catalogue.refresh_names()
+        newest = self._files.catalogue.find_newest(str(key))
+        return newest and (self._files.catalogue.refresh_one(newest.transcript_path) or newest)
 
     # starting
 
@@ -270,10 +214,10 @@ class SessionStore:
         newest = self._find_newest(key)
         if newest is not None and self._find_end(newest) is None:
             return newest
-        with self._folder_locked():
+        with self._files.locked():
             newest = self._find_newest(key)  # another process may have been faster
             if newest is None:
-                return self._create(SessionStart(str(key), metadata=dict(metadata or {})), new_id())
+                return self._files.create(SessionStart(str(key), metadata=dict(metadata or {})), new_id())
             end_reason = self._find_end(newest)
             return newest if end_reason is None else self._succeed(newest, end_reason, metadata)
 
@@ -289,7 +233,7 @@ class SessionStore:
     ) -> SessionRecord:
         """End a session and start its successor. The old transcript is kept. If the session has ended already, return
         the session that followed."""
-        with self._folder_locked():
+        with self._files.locked():
             record = self.get(session_id)
             if not record.key:
                 raise SessionKeyInvalid(
@@ -309,7 +253,7 @@ class SessionStore:
         successor = new_id()
         if not old.ended:
             self.append(old.id, ResetEntry(reason, successor))
-        elif self._can_be_created(old.successor):
+        elif self._files.can_be_created(old.successor):
             successor = old.successor
         carried = {name: old.state[name] for name in _CARRIED_OVER if name in old.state}
         start = SessionStart(
@@ -319,14 +263,7 @@ class SessionStore:
             state=carried,
             metadata=dict(metadata or old.metadata),
         )
-        return self._create(start, successor)
-
-    def _can_be_created(self, successor: str | None) -> TypeGuard[str]:
-        """Return whether a reset names a session that never existed, by a valid id. A deleted session is not
-        replaced: its transcript could not be restored then."""
-        if not successor or not _ID.fullmatch(successor) or self._catalogue.find(successor) is not None:
-            return False
-        return self._deleted.find(successor) is None
+        return self._files.create(start, successor)
 
     def adopt(
         self,
@@ -341,17 +278,17 @@ class SessionStore:
         Raise SessionDeleted if the user deleted it, and SessionExists if its id belongs to another session.
         """
         entries = tuple(entries)
-        with self._folder_locked():
-            self._catalogue.refresh_listing()
-            if self._catalogue.find(session_id) is not None:
+        with self._files.locked():
+            self._files.catalogue.refresh_listing()
+            if self._files.catalogue.find(session_id) is not None:
                 raise SessionExists(f"There is a session {session_id} already.")
             self.require_not_deleted(session_id, entries)
-            return self._create(start, session_id, created=created, entries=entries)
+            return self._files.create(start, session_id, created=created, entries=entries)
 
     def require_not_deleted(self, session_id: str, entries: Iterable[AnyEntry]) -> None:
         """Raise SessionDeleted if the user deleted the conversation with these entries, and SessionExists if they
         deleted another one that has its id: that can be restored."""
-        deleted = self._deleted.find(session_id)
+        deleted = self._files.deleted.find(session_id)
         if deleted is not None and deleted.is_same(entries):
             raise SessionDeleted(f"Session {session_id} was deleted.")
         if deleted is not None:
@@ -366,33 +303,11 @@ class SessionStore:
         _require_known_version(session_id, record.version)
         if not entries:
             return record
-        with self._transcript(record.transcript_path).appending() as append:
+        with self._files.transcript(record.transcript_path).appending() as append:
             if append.transcript.find_last_id() != after:
                 raise SessionExists(f"Session {session_id} has continued here in the meantime.")
             append.add(entries)
-        return self._catalogue.refresh_one(record.transcript_path) or record
-
-    def _create(
-        self,
-        start: SessionStart,
-        session_id: str,
-        *,
-        created: dt.datetime | None = None,
-        entries: Iterable[AnyEntry] = (),
-    ) -> SessionRecord:
-        if not _ID.fullmatch(session_id):
-            raise UsageError(
-                f"'{session_id}' cannot be the id of a session.",
-                hint="Use up to 128 letters, digits, '-', '_' and '.', starting with a letter or digit.",
-            )
-        created = whole_ms(created or self.clock.now())
-        path = os.path.join(self.folder, transcript_name(session_id, created))
-        transcript = Transcript.create(path, [Entry(session_id, None, created, start), *entries])
-        self._remember(transcript)
-        record = self._catalogue.refresh_one(path)
-        if record is None:
-            raise SessionNotFound(f"{path}: was deleted.")
-        return record
+        return self._files.catalogue.refresh_one(record.transcript_path) or record
 
     # appending
 
@@ -418,14 +333,14 @@ class SessionStore:
             return ()
         for body in bodies:
             require_body(body)
-        located = self._catalogue.locate(session_id)
+        located = self._files.catalogue.locate(session_id)
         if located is None:
             raise SessionNotFound(f"There is no session '{session_id}'.")
         file, version = located
         _require_known_version(session_id, version)
-        with self._transcript(os.path.join(self.folder, file)).appending() as append:
+        with self._files.transcript(os.path.join(self.folder, file)).appending() as append:
             if append.torn:
-                self._catalogue.report(file, str(append.torn))
+                self._files.catalogue.report(file, str(append.torn))
             if only_if is not None and not only_if(append.transcript):
                 return ()
             when = whole_ms(timestamp or self.clock.now())
@@ -436,7 +351,7 @@ class SessionStore:
                 parent = entries[-1].id
             offset, state = append.add(entries)
             try:
-                self._catalogue.advance(file, entries, offset, state)
+                self._files.catalogue.advance(file, entries, offset, state)
             except StoreError as exc:
                 # The entries are on disk. The catalogue catches up when it is next used.
                 log.warning("session %s: the catalogue could not be brought up to date (%s)", session_id, exc.code)
@@ -497,12 +412,12 @@ class SessionStore:
     def tail(self, session_id: str, messages: int) -> list[TranscriptLine]:
         """Return the lines from the Nth-last message on. The file is read from its end."""
         record = self.get(session_id)
-        return self._transcript(record.transcript_path).tail(messages, record.end)
+        return self._files.transcript(record.transcript_path).tail(messages, record.end)
 
     def iter_lines(self, session_id: str, start: Position | None = None) -> Iterator[TranscriptLine]:
         """Yield the lines of a session, from its beginning or from a position on."""
         record = self.get(session_id)
-        return self._transcript(record.transcript_path).iter_lines(start)
+        return self._files.transcript(record.transcript_path).iter_lines(start)
 
     # deleting
 
@@ -512,28 +427,15 @@ class SessionStore:
         It stays deleted: an import of the same conversation leaves it out until it is restored. ``purge`` also
         removes the transcript of a session that was deleted before.
         """
-        with self._folder_locked():
+        with self._files.locked():
             try:
                 record = self.get(session_id)
             except SessionNotFound:
-                if not purge or self._deleted.find(session_id) is None:
+                if not purge or self._files.deleted.find(session_id) is None:
                     raise
-                self._purge(session_id)
+                self._files.purge(session_id)
                 return None
-            path = record.transcript_path
-            with self._transcript(path).appending():
-                first = hash_first_message(line.content for line in Transcript(path).iter_lines())
-                new_path = rename_deleted(path, self.clock.now())
-                self._deleted.add(record.id, first, whole_ms(self.clock.now()))
-                if purge:
-                    self._purge(record.id)
-            self._catalogue.forget(os.path.basename(path))
-        return None if purge else new_path
-
-    def _purge(self, session_id: str) -> None:
-        while (deleted := self._deleted.find(session_id)) and deleted.transcript_path is not None:
-            self._deleted.ensure_added(deleted, whole_ms(self.clock.now()))
-            purge_transcript(deleted.transcript_path)
+            return self._files.delete(record, purge=purge)
 
     def restore(self, reference: str) -> tuple[DeletedSession, SessionRecord | None]:
         """Bring back a deleted session, by its id or the beginning of it. Return what it was and what it is now.
@@ -541,54 +443,19 @@ class SessionStore:
         The record is None if its transcript was purged. Then the next import brings it back, if the other program
         still has the conversation.
         """
-        with self._folder_locked():
-            deleted = self._deleted.get(reference)
-            record = None
-            if deleted.transcript_path is not None:
-                self._require_free(deleted.id, original_path(deleted.transcript_path))
-                record = self._catalogue.refresh_one(rename_restored(deleted.transcript_path))
-            self._deleted.remove(deleted.id, whole_ms(self.clock.now()))
-        return deleted, record
-
-    def _require_free(self, session_id: str, path: str) -> None:
-        self._catalogue.refresh_names()
-        if self._catalogue.find(session_id) is not None or os.path.lexists(path):
-            hint = "Nothing was changed. Delete that one first."
-            raise SessionExists(f"There is a session {session_id} already.", hint=hint)
+        with self._files.locked():
+            return self._files.restore(reference)
 
     def deleted(self) -> list[DeletedSession]:
         """Return the deleted sessions, the last one first."""
         if not os.path.isdir(self.folder):
             return []
-        self._catalogue.refresh_names()
-        return [session for session in self._deleted.all() if self._catalogue.find(session.id) is None]
+        self._files.catalogue.refresh_names()
+        return [session for session in self._files.deleted.all() if self._files.catalogue.find(session.id) is None]
 
     def find_deleted(self, session_id: str) -> DeletedSession | None:
         """Return a session that was deleted and not restored, by its id."""
-        return self._deleted.find(session_id)
-
-    # files
-
-    def _folder_locked(self) -> AbstractContextManager[int]:
-        try:
-            make_private_folder(self.folder)
-        except OSError as exc:
-            raise TranscriptUnwritable(f"{self.folder}: could not be created ({exc.strerror}).") from exc
-        return locked(self.folder, wait_s=LOCK_WAIT_S, purpose="starting or ending a session")
-
-    def _transcript(self, path: str) -> Transcript:
-        with self._lock:
-            transcript = self._transcripts.get(path)
-        return transcript or self._remember(Transcript(path))
-
-    def _remember(self, transcript: Transcript) -> Transcript:
-        """Keep a transcript for the next call: it knows its last entry, so that an append need not look for it."""
-        with self._lock:
-            remembered = self._transcripts.setdefault(transcript.path, transcript)
-            self._transcripts.move_to_end(transcript.path)
-            while len(self._transcripts) > _MAX_REMEMBERED:
-                self._transcripts.popitem(last=False)
-        return remembered
+        return self._files.deleted.find(session_id)
 
 
 def _require_known_version(session_id: str, version: int) -> None:
