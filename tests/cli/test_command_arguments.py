@@ -213,7 +213,7 @@ def test_json_may_be_asked_for_anywhere(kept, args):
     assert isinstance(ended.json, dict)
 
 
-@pytest.mark.parametrize("args", [["mcp"], ["gateway"], ["config", "edit"], ["help"], ["hook", "capture"]])
+@pytest.mark.parametrize("args", [["mcp"], ["gateway"], ["web"], ["config", "edit"], ["help"], ["hook", "capture"]])
 def test_a_command_without_json_refuses_the_option(kept, args):
     for line in (["--json", *args], [*args, "--json"]):
         ended = kept(*line)

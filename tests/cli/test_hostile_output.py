@@ -137,6 +137,7 @@ def runs(hostile: dict[str, Any]) -> list[list[str]]:
         ],
         ("config", "unset"): [["memory_search.local.query_prefix"], [HOSTILE]],
         ("completion",): [["bash"]],
+        ("web",): [["--no-open", "--port", "0"], ["--no-open", "--host", HOSTILE]],
         ("demo",): [],  # has no text but its own
     }
     chosen = [[]]

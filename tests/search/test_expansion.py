@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.cli.hit_text import is_match, query_words
 from kept.search.expansion import edit_distance, iter_edits
+from kept.search.hit_display import is_match, query_words
 from kept.search.query import parse_query
 from kept.words.equivalents import EQUIVALENTS
 from kept.words.segment import fold

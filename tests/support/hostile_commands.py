@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 
-SERVING = {"watch": b" chunks", "gateway": b"/v1/messages"}
+SERVING = {"watch": b" chunks", "gateway": b"/v1/messages", "web": b"Stop with Ctrl-C"}
 """What a command that serves says once it does."""
 PATIENCE_S = 60
 LIBRARIES = (

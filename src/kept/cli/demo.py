@@ -13,11 +13,12 @@ from typing import Any
 import click
 
 from kept.app import open_memory
-from kept.cli.hit_text import hit_text, parts_text, query_words
+from kept.cli.hit_text import hit_text, parts_text
 from kept.cli.output import bars, echo, json_option, plural, print_json, style
 from kept.config import load_config
 from kept.memory import Memory
 from kept.reports import SyncReport
+from kept.search.hit_display import query_words
 
 SAMPLE = os.path.join(os.path.dirname(__file__), "sample")
 QUESTIONS = (

@@ -14,7 +14,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "index", "watch",
     ),
     "Conversations": ("sessions", "import", "forget"),
-    "Agents and clients": ("agents", "projects", "chat", "gateway", "service", "mcp", "connect", "hook"),
+    "Agents and clients": ("agents", "projects", "chat", "gateway", "web", "service", "mcp", "connect", "hook"),
     "Maintenance": (
         "status", "doctor", "export", "restore", "verify", "config", "providers", "models", "bench",
     ),
@@ -66,6 +66,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "projects remove": ("kept projects remove otter",),
     "chat": ("kept chat", "kept chat -m 'What did we decide about backups?'"),
     "gateway": ("kept gateway",),
+    "web": ("kept web", "kept web --no-open --port 8741"),
     "service": ("kept service watch", "kept service gateway --install"),
     "mcp": ("kept mcp", "kept mcp --http 127.0.0.1:8738"),
     "connect": ("kept connect claude-code", "kept connect cursor --scope project --project"),

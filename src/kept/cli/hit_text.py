@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -10,13 +9,13 @@ from typing import Any
 from kept.cli.output import plural, printable, style, use_colour
 from kept.cli.terminal_layout import columns, cut, link, text_width, wrap
 from kept.records import Grade, Hit, Occurrence, cite
+from kept.search.hit_display import day_and_time, hit_headings, is_match, snippet_lines, split_matches, time_text
 
 LINES_SHOWN = 8
 _INDENT = 6
 _MOST_OCCURRENCES = 3
 _LINES_BEFORE = 2
 """Lines shown before the first match of a long text."""
-_MIN_STEM, _ENDING = 4, 3
 
 _LEAD_STYLES: dict[Grade, dict[str, Any]] = {
     "strong": {"fg": "green", "bold": True},
@@ -31,7 +30,7 @@ Locate = Callable[[Hit], str]
 def hit_text(hit: Hit, words: Iterable[str], *, locate: Locate | None = None, max_lines: int = LINES_SHOWN) -> str:
     """Return a hit with the words of the query highlighted, and linked to its file if the terminal has links."""
     stems = [*words, *hit.other_words] if use_colour() else []
-    lines = [row for line in _snippet_lines(hit) for row in wrap(_plain(line), indent=_INDENT)]
+    lines = [row for line in snippet_lines(hit) for row in wrap(_plain(line), indent=_INDENT)]
     first, shown = _around_match(lines, stems, max_lines)
     more = len(lines) - first - len(shown)
     return "\n".join(
@@ -75,10 +74,10 @@ def _further_line(passage: Hit, stems: list[str], locate: Locate | None) -> str:
     """Return one line for a further passage of the note: its lines, score, last heading and first line that matches."""
     lines = cite("", passage.start_line, passage.end_line).removeprefix("#")
     shown = link(lines, locate(passage), passage.start_line) if locate else lines
-    rows = [_plain(line).strip() for line in _snippet_lines(passage)]
+    rows = [_plain(line).strip() for line in snippet_lines(passage)]
     matching = (row for row in rows if any(is_match(word, stems) for word in re.findall(r"\w+", row)))
     text = next(matching, rows[0] if rows else "") if stems else (rows[0] if rows else "")
-    heading = _headings(passage)[-1:]
+    heading = hit_headings(passage)[-1:]
     about = ": ".join([*(_plain(name) for name in heading), text])
     lead = f"also {lines}  {passage.score:.2f}  "
     room = max(10, columns() - _INDENT - text_width(lead))
@@ -108,47 +107,10 @@ def parts_text(hit: Hit) -> str:
     return style("\n".join([*lines, f"{'':<{_INDENT}}{'score':<{width}} {hit.score:+.3f}"]), dim=True)
 
 
-def query_words(query: str) -> list[str]:
-    """Return the folded words of a query that a text is searched for, without stop words. A wildcard ends with '*'."""
-    from kept.search.query import parse_query
-
-    if not query.strip():
-        return []
-    terms = parse_query(query).terms
-    words = {word for term in terms for word in re.findall(r"\w+", term.text.lower()) if term.kind != "wildcard"}
-    words.update(f"{term.text.lower()}*" for term in terms if term.kind == "wildcard")
-    return sorted(words, key=len, reverse=True)
-
-
 def highlight(line: str, words: list[str]) -> str:
     """Return a line with the words highlighted, in any case, with any accents and usual endings."""
-    if not words:
-        return line
-    from kept.words.segment import is_unspaced
-
-    runs = [re.escape(word) for word in words if is_unspaced(word)]
-    pattern = "|".join([*runs, r"\w+"])
-
-    def mark(match: re.Match[str]) -> str:
-        word = match.group()
-        return style(word, fg="yellow", bold=True) if is_match(word, words) else word
-
-    return re.sub(pattern, mark, line)
-
-
-def is_match(word: str, words: Iterable[str]) -> bool:
-    """Return whether a word is one of the folded words, or differs from it by its ending."""
-    from kept.words.segment import fold
-
-    folded = fold(word).lower()
-    return any(folded == other or _same_stem(folded, other) for other in words)
-
-
-def _same_stem(word: str, other: str) -> bool:
-    if other.endswith("*"):
-        return word.startswith(other[:-1])
-    stem = other[: max(_MIN_STEM, len(other) - _ENDING + 1)]
-    return len(stem) >= _MIN_STEM and word.startswith(stem) and abs(len(word) - len(other)) <= _ENDING
+    pieces = split_matches(line, words)
+    return "".join(style(piece, fg="yellow", bold=True) if matches else piece for piece, matches in pieces)
 
 
 def _around_match(lines: list[str], words: list[str], max_lines: int) -> tuple[int, list[str]]:
@@ -164,7 +126,7 @@ def _around_match(lines: list[str], words: list[str], max_lines: int) -> tuple[i
 def _header(hit: Hit, locate: Locate | None) -> str:
     lead = time_text(str(hit.timestamp)) if hit.listed else f"{hit.score:.2f}"
     where = _plain(hit.citation)
-    about = "  ".join(part for part in (_project(hit), " > ".join(_headings(hit)), _when(hit)) if part)
+    about = "  ".join(part for part in (_project(hit), " > ".join(hit_headings(hit)), _when(hit)) if part)
     room = columns() - text_width(lead) - text_width(where) - 4
     shown = style(where, fg="cyan", bold=True)
     if locate:
@@ -185,38 +147,10 @@ def _when(hit: Hit) -> str:
     """Return date and time, as far as the rest of the header lacks them."""
     if hit.listed:
         return ""
-    day, time = _day_and_time(hit)
+    day, time = day_and_time(hit)
     has_time = hit.source == "sessions" or time in hit.heading.split(" > ")
     return " ".join(part for part in ("" if day in hit.path else day, time if has_time else "") if part)
 
 
-def _day_and_time(hit: Hit) -> tuple[str, str]:
-    text = str(hit.timestamp)
-    return text[:10], text[11:16]
-
-
-def _headings(hit: Hit) -> list[str]:
-    """Return the headings above a hit, without those that repeat its file's name or its time; or a conversation's
-    title."""
-    if hit.title:
-        return [hit.title]
-    name = os.path.splitext(os.path.basename(hit.path))[0]
-    known = {*_day_and_time(hit), name}
-    return [heading for heading in hit.heading.split(" > ") if heading and heading not in known]
-
-
-def _snippet_lines(hit: Hit) -> list[str]:
-    """Return the lines of the text without its headings, which are in the header, unless it has nothing else."""
-    lines = [line for line in hit.snippet.split("\n") if line.strip()]
-    headings = {*hit.heading.split(" > "), *_day_and_time(hit)}
-    below = [line for line in lines if not (line.startswith("#") and line.lstrip("#").strip() in headings)]
-    return below or lines
-
-
 def _plain(text: str) -> str:
     return printable(text).replace("\t", "    ").replace("\n", " ").replace("\r", "")
-
-
-def time_text(timestamp: str) -> str:
-    """Return date and time. Midnight is the time of a note that has only a date."""
-    return timestamp[:10] if timestamp[11:16] == "00:00" else f"{timestamp[:10]} {timestamp[11:16]}"

@@ -48,6 +48,7 @@ COMMANDS = {
     "hook": "kept.cli.hook",
     "chat": "kept.cli.chat",
     "gateway": "kept.cli.gateway",
+    "web": "kept.cli.web",
     "service": "kept.cli.service_command",
     "status": "kept.cli.status",
     "doctor": "kept.cli.doctor",

@@ -136,7 +136,8 @@ def hits_line(hits: int, search_ms: float, took_s: float) -> str:
 
 def _show_hits(result: SearchResult, query: str, config: Config, *, explain: bool) -> None:
     """Print the hits, those that are weak after the others."""
-    from kept.cli.hit_text import LINES_SHOWN, hit_text, parts_text, query_words
+    from kept.cli.hit_text import LINES_SHOWN, hit_text, parts_text
+    from kept.search.hit_display import query_words
 
     words = query_words(query) if use_colour() and result.hits and not result.period else []
     certain = [hit for hit in result.hits if hit.grade != "weak"]

@@ -58,6 +58,11 @@ class AgentPaths:
         return os.path.join(self.folder, "fence.key")
 
     @property
+    def web_key(self) -> str:
+        """Key that signs the cookies and links of the web pages."""
+        return os.path.join(self.folder, "web.key")
+
+    @property
     def forgotten(self) -> str:
         """Copies of passages that earlier versions removed by /forget."""
         return os.path.join(self.folder, "forgotten.jsonl")

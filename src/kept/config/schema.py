@@ -408,10 +408,25 @@ class McpSettings:
 
 
 @frozen
+class WebSettings:
+    """The pages of `kept web`."""
+
+    host: str = "127.0.0.1"
+    port: int = bounded(8740, 0, 65_535)
+    token: str | None = secret()
+    """Token that opens the pages without a link of `kept web`. Required on any address but loopback."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further host names under which the pages are reached, as in the Host header."""
+    remote_images: bool = False
+    """True to load images of other servers that notes name. Those servers see when a note is read."""
+
+
+@frozen
 class GatewaySettings:
     auto_responder: ResponderSettings = ResponderSettings()
     mcp: McpSettings = McpSettings()
     http: HttpSettings = HttpSettings()
+    web: WebSettings = WebSettings()
     telegram: TelegramSettings = TelegramSettings()
     shutdown_timeout_s: float = bounded(30.0, 0, 3_600)
 

@@ -1,0 +1,74 @@
+"""Templates of the pages: Jinja with escaping always on, and the functions that they may call."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from kept import __version__
+from kept.clock import Clock
+from kept.web.page_links import citation_url, day_url, note_url, place_url
+
+
+class PageTemplates:
+    """Renders templates. ``navigation`` are the screens in its order."""
+
+    def __init__(self, clock: Clock, navigation: Sequence[Any]) -> None:
+        folder = str(files("kept.web").joinpath("templates"))
+        self._environment = Environment(
+            loader=FileSystemLoader(folder),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+            cache_size=-1,
+        )
+        self._environment.globals.update(
+            citation_url=citation_url,
+            day_url=day_url,
+            navigation=tuple(navigation),
+            note_url=note_url,
+            place_url=place_url,
+            version=__version__,
+        )
+        self._environment.filters.update(
+            ago=lambda when: describe_time(when, clock.now()),
+            count=lambda number: f"{number:,}",
+            plural=plural,
+            size=size_text,
+        )
+
+    def render(self, template: str, **values: Any) -> str:
+        return self._environment.get_template(template).render(**values)
+
+
+def plural(count: int, noun: str, plural_noun: str | None = None) -> str:
+    return f"{count:,} {noun if count == 1 else plural_noun or noun + 's'}"
+
+
+def size_text(size: int) -> str:
+    amount = float(size)
+    for unit in ("bytes", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
+
+
+def describe_time(when: dt.datetime, now: dt.datetime) -> str:
+    """Return a time as people say it: 15:09 today, a weekday within a week, else the date."""
+    when, now = when.astimezone(), now.astimezone()
+    days = (now.date() - when.date()).days
+    clock_time = "" if (when.hour, when.minute, when.second) == (0, 0, 0) else f" {when:%H:%M}"
+    if days == 0:
+        return f"today{clock_time}"
+    if days == 1:
+        return f"yesterday{clock_time}"
+    if 1 < days < 7:
+        return f"{when:%A}{clock_time}"
+    return f"{when.day} {when:%b}{'' if when.year == now.year else f' {when.year}'}"

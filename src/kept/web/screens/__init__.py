@@ -1,0 +1,9 @@
+"""The screens, in the order of the navigation. To add one, write a module with a `Screen` and list it here."""
+
+from __future__ import annotations
+
+from kept.web.screens.search_screen import SCREEN as SEARCH
+from kept.web.screens.theme_switch import SCREEN as THEME
+from kept.web.visit import Screen
+
+SCREENS: tuple[Screen, ...] = (SEARCH, THEME)

@@ -1,0 +1,193 @@
+"""Search: hits as you type, with their grades, the words that matched, and why each was found or left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from kept.errors import KeptError, UsageError
+from kept.memory import Memory
+from kept.records import Dropped, Hit, Occurrence, SearchResult, Status
+from kept.search.hit_display import hit_headings, query_words, snippet_lines, split_matches
+from kept.values import frozen
+from kept.web.page_links import citation_url
+from kept.web.score_bar import ScoreBar, make_score_bar
+from kept.web.visit import Page, Screen, Visit
+
+PER_PAGE = 20
+_MOST_DROPPED = 40
+_LINES_SHOWN = 6
+_RECENT = 8
+TIMES = (("", "Any time"), ("today", "Today"), ("7d", "Last 7 days"), ("30d", "Last 30 days"), ("365d", "Last year"))
+SOURCES = (("", "Notes and conversations"), ("memory", "Notes"), ("sessions", "Conversations"))
+
+MatchedLine = tuple[tuple[str, bool], ...]
+
+
+@frozen
+class SearchForm:
+    """The query and its filters, as the form has them."""
+
+    q: str = ""
+    source: str = ""
+    since: str = ""
+    until: str = ""
+    as_of: str = ""
+    tag: str = ""
+    channel: str = ""
+    person: str = ""
+    project: str = ""
+
+    @classmethod
+    def read(cls, query: Mapping[str, str]) -> SearchForm:
+        return cls(**{name: query.get(name, "").strip()[:1_000] for name in cls.__annotations__})
+
+    def fields(self) -> dict[str, str]:
+        return {name: value for name in type(self).__annotations__ if (value := getattr(self, name))}
+
+    @property
+    def filters(self) -> dict[str, str]:
+        return {name: value for name, value in self.fields().items() if name != "q"}
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.q or self.since or self.until)
+
+    def url(self, **changes: Any) -> str:
+        fields = {name: value for name, value in {**self.fields(), **changes}.items() if value}
+        return f"/?{urlencode(fields)}" if fields else "/"
+
+
+@frozen
+class HitView:
+    """A hit as the page shows it."""
+
+    hit: Hit
+    url: str
+    title: str
+    lines: tuple[MatchedLine, ...]
+    more_lines: int
+    bar: ScoreBar
+    further: tuple[HitView, ...] = ()
+
+    @property
+    def percent(self) -> int:
+        return round(100 * self.hit.score)
+
+
+def show_search(visit: Visit) -> Response:
+    form = SearchForm.read(visit.query)
+    choices = find_choices(visit)
+    if form.is_empty:
+        return visit.render("search.html", form=form, **choices, **_overview(visit.memory))
+    limit = visit.number("show", PER_PAGE, least=1, most=200)
+    problem: KeptError | None = None
+    result = SearchResult(())
+    try:
+        result = run_search(visit.memory, form, limit)
+    except UsageError as exc:
+        problem = exc
+    views = view_hits(result, form.q)
+    return visit.render(
+        "search.html",
+        form=form,
+        **choices,
+        result=result,
+        problem=problem,
+        certain=[view for view in views if view.hit.grade != "weak"],
+        weak=[view for view in views if view.hit.grade == "weak"],
+        dropped=group_dropped(result.dropped),
+        more_url=form.url(show=limit + PER_PAGE) if has_more(result, limit) else None,
+        recent=(),
+        index_status=None,
+    )
+
+
+def run_search(memory: Memory, form: SearchForm, limit: int) -> SearchResult:
+    """Search with the filters of the form, as the command line does."""
+    return memory.search(
+        form.q,
+        max_results=limit,
+        source=form.source or None,
+        since=form.since or None,
+        until=form.until or None,
+        as_of=form.as_of or None,
+        tags=[form.tag] if form.tag else (),
+        channel=form.channel or None,
+        session_key=form.person or None,
+        project=form.project or None,
+    )
+
+
+def has_more(result: SearchResult, limit: int) -> bool:
+    if result.period:
+        return result.period.total > len(result.hits)
+    return len(result.hits) >= limit and any(dropped.reason == "beyond max_results" for dropped in result.dropped)
+
+
+def view_hits(result: SearchResult, query: str) -> list[HitView]:
+    words = [] if result.period else query_words(query)
+    return [_view(hit, words) for hit in result.hits]
+
+
+def _view(hit: Hit, words: list[str]) -> HitView:
+    lines = snippet_lines(hit)
+    also = [*words, *(word.lower() for word in hit.other_words)]
+    matched = tuple(tuple(split_matches(line, also)) for line in lines[:_LINES_SHOWN])
+    return HitView(
+        hit,
+        citation_url(hit.path, hit.start_line, hit.end_line),
+        " › ".join(hit_headings(hit)),
+        matched,
+        max(0, len(lines) - _LINES_SHOWN),
+        make_score_bar(hit.parts, hit.score),
+        tuple(_view(passage, words) for passage in hit.further),
+    )
+
+
+def group_dropped(dropped: tuple[Dropped, ...]) -> list[tuple[str, int, list[tuple[Dropped, str]]]]:
+    """Return what was left out by reason: the reason, how many, and the best of them with their addresses."""
+    ordered = sorted(dropped, key=lambda entry: (entry.reason, -entry.score))
+    groups = []
+    for reason, entries in groupby(ordered, key=lambda entry: entry.reason):
+        every = list(entries)
+        groups.append((reason, len(every), [(entry, _dropped_url(entry)) for entry in every[:_MOST_DROPPED]]))
+    return groups
+
+
+def _dropped_url(entry: Dropped) -> str:
+    from kept.records import parse_citation
+
+    cited = parse_citation(entry.citation)
+    return citation_url(*cited) if cited else citation_url(entry.citation)
+
+
+def occurrence_url(occurrence: Occurrence) -> str:
+    return citation_url(occurrence.path, occurrence.start_line, occurrence.end_line)
+
+
+def find_choices(visit: Visit) -> dict[str, Any]:
+    """Return what the filters offer: tags, channels, people and projects."""
+    from kept.web.filter_choices import load_choices
+
+    return {"choices": load_choices(visit.site), "times": TIMES, "sources": SOURCES}
+
+
+def _overview(memory: Memory) -> dict[str, Any]:
+    """Return what the page shows before a search: the state of the memory, and what changed last."""
+    recent = memory.list(source=None, order="change", max_results=_RECENT)
+    status: Status = memory.status()
+    return {"recent": recent.files, "index_status": status, "result": None, "problem": None, "certain": (), "weak": ()}
+
+
+SCREEN = Screen(
+    name="search",
+    label="Search",
+    home="/",
+    pages=(Page("/", show_search),),
+    key="s",
+)

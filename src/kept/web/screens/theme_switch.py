@@ -1,0 +1,19 @@
+"""The switch between light and dark. It is in no navigation, but on every page."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from kept.web.visit import THEME_COOKIE, THEMES, Page, Screen, Visit
+
+
+def switch_theme(visit: Visit) -> Response:
+    theme, back = visit.form.get("theme", "auto"), visit.form.get("back", "/")
+    is_own_page = back.startswith("/") and not back.startswith(("//", "/\\"))
+    response = visit.redirect(back if is_own_page else "/")
+    if theme in THEMES:
+        response.set_cookie(THEME_COOKIE, theme, max_age=31_536_000, httponly=True, samesite="strict")
+    return response
+
+
+SCREEN = Screen(name="theme", label="", home="", pages=(Page("/theme", switch_theme, ("POST",)),))

@@ -1,0 +1,83 @@
+"""Site: the memory and the conversations that the pages show, and the live index behind them."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from kept.config import LoadedConfig
+from kept.memory import Memory
+from kept.sessions.store import SessionStore
+from kept.values import frozen
+from kept.workspace.change_recorder import Author
+
+if TYPE_CHECKING:
+    from kept.live import LiveIndex
+
+
+@frozen
+class IndexingState:
+    """Progress of the index, for pages."""
+
+    completed: int
+    total: int
+
+    @property
+    def percent(self) -> int:
+        return 100 * self.completed // self.total if self.total else 0
+
+
+class Site:
+    """Everything that the pages of one agent need. Safe to share between threads."""
+
+    def __init__(self, loaded: LoadedConfig, memory: Memory, sessions: SessionStore) -> None:
+        self.loaded = loaded
+        self.memory = memory
+        self.sessions = sessions
+        self.config = memory.config
+        self.settings = memory.config.gateway.web
+        self.live: LiveIndex | None = None
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, loaded: LoadedConfig) -> Site:
+        from kept.app import open_memory, open_sessions
+
+        return cls(loaded, open_memory(loaded), open_sessions(loaded))
+
+    def keep_current(self) -> None:
+        """Keep the index current in the background from now on."""
+        from kept.live import LiveIndex
+
+        with self._lock:
+            if self.live is None:
+                self.live = LiveIndex(self.memory).start()
+
+    def close(self) -> None:
+        with self._lock:
+            if self.live is not None:
+                self.live.stop()
+                self.live = None
+        self.memory.close()
+        self.sessions.close()
+
+    @property
+    def author(self) -> Author:
+        """The author of changes that a person makes on a page."""
+        return Author(self.config.agent_id, tool="kept web")
+
+    def indexing(self) -> IndexingState | None:
+        """Return the progress of the running sync if it is a long one, or None."""
+        state = self.live.state() if self.live else None
+        if state is None or not state.syncing or state.total < _LONG_SYNC:
+            return None
+        return IndexingState(state.completed, state.total)
+
+    def problem(self) -> str | None:
+        """Return why the index could not be brought up to date, or None."""
+        state = self.live.state() if self.live else None
+        return state.problem if state else None
+
+
+_LONG_SYNC = 20
+"""Files from which the progress of a sync is shown."""

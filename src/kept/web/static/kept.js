@@ -1,0 +1,3 @@
+// Entry: each module improves pages that work without it.
+import "./keys.js";
+import "./live.js";

@@ -1,0 +1,113 @@
+"""A visit: one request of a browser, and what a page needs to answer it. And the list of pages that a screen has."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import quote, unquote
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from kept.memory import Memory
+from kept.values import frozen
+from kept.web.browser_guard import policy
+from kept.web.page_templates import PageTemplates
+from kept.web.site import Site
+
+NOTICE_COOKIE = "kept-notice"
+THEME_COOKIE = "kept-theme"
+THEMES = ("auto", "light", "dark")
+_MAX_NOTICE = 300
+
+
+class Visit:
+    """One request. ``form`` has the fields of a form whose token was checked; it is empty for other requests."""
+
+    def __init__(
+        self, site: Site, templates: PageTemplates, request: Request, *, form: Mapping[str, str], form_token: str
+    ) -> None:
+        self.site = site
+        self.request = request
+        self.form = form
+        self.form_token = form_token
+        self.query: Mapping[str, str] = request.query_params
+        self.path: Mapping[str, str] = request.path_params
+        self._templates = templates
+
+    @property
+    def memory(self) -> Memory:
+        return self.site.memory
+
+    @property
+    def url(self) -> str:
+        """Path and query of this request."""
+        query = self.request.url.query
+        return self.request.url.path + (f"?{query}" if query else "")
+
+    @property
+    def theme(self) -> str:
+        theme = self.request.cookies.get(THEME_COOKIE, "auto")
+        return theme if theme in THEMES else "auto"
+
+    def number(self, name: str, default: int, *, least: int = 0, most: int = 1_000_000) -> int:
+        """Return a number of the query, or the default if it is none. It is moved into the range."""
+        text = self.query.get(name, "")
+        is_number = text.isascii() and text.isdigit() and len(text) < 12
+        return max(least, min(int(text), most)) if is_number else default
+
+    def render(self, template: str, *, status: int = 200, images: str = "", **values: Any) -> Response:
+        """Return a page. ``images`` are further sources that it may load images from."""
+        notice = unquote(self.request.cookies.get(NOTICE_COOKIE, ""))[:_MAX_NOTICE]
+        text = self._templates.render(
+            template,
+            **values,
+            agent=self.site.config.agent_id,
+            form_token=self.form_token,
+            here=self.request.url.path,
+            indexing=self.site.indexing(),
+            notice=notice,
+            theme=self.theme,
+            url=self.url,
+        )
+        headers = {"Content-Security-Policy": policy(f"'self' {images}".strip())}
+        response = HTMLResponse(text, status, headers)
+        if notice:
+            response.delete_cookie(NOTICE_COOKIE)
+        return response
+
+    def redirect(self, url: str, *, notice: str = "") -> Response:
+        """Send the browser to another page after a change. ``notice`` is shown there once."""
+        response = RedirectResponse(url, 303)
+        if notice:
+            value = quote(notice[:_MAX_NOTICE])
+            response.set_cookie(NOTICE_COOKIE, value, max_age=60, httponly=True, samesite="strict")
+        return response
+
+
+Handler = Callable[[Visit], Response | Awaitable[Response]]
+"""Function behind a page. A plain function runs in a thread; a coroutine function runs in the event loop and must not
+block it."""
+
+
+@frozen
+class Page:
+    """A path and the function that answers it. ``POST`` is for changes: the token of the form is checked before."""
+
+    path: str
+    handler: Handler
+    methods: tuple[str, ...] = ("GET",)
+
+
+@frozen
+class Screen:
+    """Pages about one thing, and their entry in the navigation."""
+
+    name: str
+    """Name of its icon, and of its entry in the navigation."""
+    label: str
+    home: str
+    """Path that the navigation leads to."""
+    pages: tuple[Page, ...]
+    key: str = ""
+    """Letter that opens it after 'g'."""

@@ -1,0 +1,114 @@
+"""Who may use the pages: one-time links, cookies, the token for other addresses, and tokens against forged forms.
+
+Everything is signed with a key of the agent (``web.key``), so a tab survives a restart of the server, and a second
+`kept web` can make a link for the server that runs already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from threading import Lock
+
+from kept.clock import Clock
+
+LINK_MINUTES = 15
+COOKIE_DAYS = 30
+_FAILURES_PER_MINUTE = 10
+_MINUTE_MS = 60_000
+_DAY_MS = 86_400_000
+
+
+class WebAccess:
+    """Makes and checks everything that proves who a browser is. Safe to share between threads."""
+
+    def __init__(self, key: bytes, clock: Clock, *, token: str | None = None) -> None:
+        self._key = key
+        self._clock = clock
+        self._token = token
+        self._started_ms = self._now_ms()
+        self._used: set[str] = set()
+        self._failures: list[int] = []
+        self._lock = Lock()
+
+    @property
+    def has_token(self) -> bool:
+        return bool(self._token)
+
+    # one-time links
+
+    def make_link_key(self) -> str:
+        """Return a key that opens the pages once, within a quarter of an hour."""
+        return self._sealed("link", f"{self._now_ms():x}.{secrets.token_urlsafe(12)}")
+
+    def take_link_key(self, key: str) -> bool:
+        """Return whether a key opens the pages, and use it up.
+
+        A key from before this server started may have been used with the server before it, so it is not accepted.
+        """
+        body = self._unsealed("link", key)
+        if body is None:
+            return False
+        issued_ms = int(body.partition(".")[0], 16)
+        if not self._started_ms <= issued_ms <= self._now_ms() < issued_ms + LINK_MINUTES * _MINUTE_MS:
+            return False
+        with self._lock:
+            if body in self._used:
+                return False
+            self._used.add(body)
+        return True
+
+    # the token
+
+    def accepts_token(self, token: str) -> bool:
+        """Compare a token with that of the settings. After ten wrong ones in a minute, every token is refused."""
+        now_ms = self._now_ms()
+        with self._lock:
+            self._failures = [moment for moment in self._failures if now_ms - moment < _MINUTE_MS]
+            if not self._token or len(self._failures) >= _FAILURES_PER_MINUTE:
+                return False
+            if hmac.compare_digest(token.strip().encode("utf-8", "replace"), self._token.encode()):
+                return True
+            self._failures.append(now_ms)
+            return False
+
+    # cookies and forms
+
+    def make_cookie(self) -> str:
+        return self._sealed("cookie", f"{self._now_ms() + COOKIE_DAYS * _DAY_MS:x}.{secrets.token_urlsafe(12)}")
+
+    def knows_cookie(self, cookie: str) -> bool:
+        body = self._unsealed("cookie", cookie)
+        return body is not None and self._now_ms() < int(body.partition(".")[0], 16)
+
+    def form_token(self, cookie: str) -> str:
+        """Return the token that every form of this browser has to send back."""
+        return self._sign("form", cookie)
+
+    def knows_form_token(self, cookie: str, token: str) -> bool:
+        return hmac.compare_digest(token.encode("utf-8", "replace"), self.form_token(cookie).encode())
+
+    # recognising another server of this agent
+
+    def answer(self, challenge: str) -> str:
+        """Return the proof that this process has the key of the agent."""
+        return self._sign("hello", challenge)
+
+    # signatures
+
+    def _sealed(self, purpose: str, body: str) -> str:
+        return f"{body}.{self._sign(purpose, body)}"
+
+    def _unsealed(self, purpose: str, sealed: str) -> str | None:
+        body, _, signature = sealed.rpartition(".")
+        is_ours = hmac.compare_digest(signature.encode("utf-8", "replace"), self._sign(purpose, body).encode())
+        return body if is_ours else None
+
+    def _sign(self, purpose: str, body: str) -> str:
+        # A token that is changed in the settings ends every visit.
+        message = f"{purpose}\0{self._token or ''}\0{body}".encode("utf-8", "replace")
+        return hmac.new(self._key, message, hashlib.sha256).hexdigest()
+
+    def _now_ms(self) -> int:
+        return self._clock.time_ns() // 1_000_000

@@ -1,0 +1,105 @@
+"""The web pages of a memory below tmp_path: called in this process, or served on a free port for a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bs4 import BeautifulSoup, Tag
+from starlette.testclient import TestClient
+
+from kept import SessionStore
+from kept.clock import Clock
+from kept.config import load_config
+from kept.memory import Memory
+from kept.net import serving
+from kept.net.serving import ServerLimits
+from kept.testing import FakeEmbedder
+from kept.web.site import Site
+from kept.web.web_access import WebAccess
+from kept.web.web_app import make_web_app
+from kept.web.web_server import cookie_name
+
+ORIGIN = "http://127.0.0.1:8740"
+KEY = b"k" * 32
+
+
+def open_site(tmp_path: Path, *, clock: Clock | None = None, **settings: Any) -> Site:
+    """Open the site of the workspace and home below tmp_path. ``settings`` have '__' for '.'."""
+    dotted = {name.replace("__", "."): value for name, value in settings.items()}
+    (tmp_path / "workspace").mkdir(exist_ok=True)
+    loaded = load_config(home=str(tmp_path / "home"), workspace=str(tmp_path / "workspace"), settings=dotted)
+    embedder = None if "memory_search.provider" in dotted else FakeEmbedder()
+    memory = Memory(loaded.config, embedder=embedder, clock=clock)
+    return Site(loaded, memory, SessionStore(loaded.config, clock=memory.clock))
+
+
+class PageClient:
+    """A browser without scripts. It is signed in, and sends what a browser sends."""
+
+    def __init__(self, site: Site, *, signed_in: bool = True) -> None:
+        self.site = site
+        self.access = WebAccess(KEY, site.memory.clock, token=site.settings.token)
+        app: Any = make_web_app(site, self.access, hosts=site.settings.allowed_hosts, cookie_name="kept")
+        self.http = TestClient(app, base_url=ORIGIN, follow_redirects=False)
+        self.cookie = ""
+        if signed_in:
+            self.cookie = self.access.make_cookie()
+            self.http.cookies.set("kept", self.cookie)
+
+    def get(self, url: str, **headers: str) -> Any:
+        return self.http.get(url, headers={name.replace("_", "-"): value for name, value in headers.items()})
+
+    def page(self, url: str, *, status: int = 200) -> BeautifulSoup:
+        """Return a page, parsed."""
+        response = self.get(url)
+        assert response.status_code == status, response.text[:2_000]
+        return BeautifulSoup(response.text, "html.parser")
+
+    def post(self, url: str, **fields: str) -> Any:
+        """Send a form with the token of a page."""
+        fields.setdefault("form_token", self.access.form_token(self.cookie))
+        return self.http.post(url, data=fields, headers={"Origin": ORIGIN, "Sec-Fetch-Site": "same-origin"})
+
+    def follow(self, response: Any) -> BeautifulSoup:
+        """Return the page that an answer redirects to."""
+        assert response.status_code == 303, response.text[:2_000]
+        return self.page(response.headers["location"])
+
+
+@contextmanager
+def visiting(tmp_path: Path, *, signed_in: bool = True, **options: Any) -> Iterator[PageClient]:
+    site = open_site(tmp_path, **options)
+    client = PageClient(site, signed_in=signed_in)
+    try:
+        yield client
+    finally:
+        client.http.close()
+        site.close()
+
+
+@contextmanager
+def served(site: Site) -> Iterator[str]:
+    """Serve a site on a free port. Yield a link that opens its pages."""
+    bound = serving.listen("127.0.0.1", 0, error=AssertionError, hint="")  # type: ignore[arg-type]
+    port = bound.getsockname()[1]
+    access = WebAccess(KEY, site.memory.clock)
+    server = serving.make_server(make_web_app(site, access, cookie_name=cookie_name(port)), ServerLimits())
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{port}/open?key={access.make_link_key()}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        bound.close()
+        site.close()
+
+
+def texts(page: BeautifulSoup | Tag, selector: str) -> list[str]:
+    """Return the text of every element that a CSS selector finds, with single spaces."""
+    return [" ".join(element.get_text(" ").split()) for element in page.select(selector)]

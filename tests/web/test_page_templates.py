@@ -1,0 +1,50 @@
+"""What holds for every template, and how times and sizes are written."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+import pytest
+
+from kept.web.page_templates import describe_time, size_text
+from tests.support.repository import SOURCE
+
+TEMPLATES = sorted((SOURCE / "web/templates").glob("*.html"))
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_no_template_has_script_or_style_of_its_own(template):
+    text = template.read_text(encoding="utf-8")
+    assert re.search(r"<script(?! type=\"module\" src=\"/static/)|<style|\son\w+=|\sstyle=|javascript:", text) is None
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_no_template_loads_anything_from_elsewhere(template):
+    text = template.read_text(encoding="utf-8")
+    assert re.search(r"(?:src|href|action)=\"(?:https?:)?//", text) is None
+
+
+NOW = dt.datetime(2026, 3, 14, 15, 9).astimezone()
+
+
+@pytest.mark.parametrize(
+    ("when", "text"),
+    [
+        (dt.datetime(2026, 3, 14, 9, 5), "today 09:05"),
+        (dt.datetime(2026, 3, 14), "today"),
+        (dt.datetime(2026, 3, 13, 23, 59), "yesterday 23:59"),
+        (dt.datetime(2026, 3, 10, 8, 0), "Tuesday 08:00"),
+        (dt.datetime(2026, 3, 7, 8, 0), "7 Mar"),
+        (dt.datetime(2025, 12, 31), "31 Dec 2025"),
+        (dt.datetime(2026, 3, 15, 8, 0), "15 Mar"),
+    ],
+)
+def test_times_are_written_as_people_say_them(when, text):
+    assert describe_time(when.astimezone(), NOW) == text
+
+
+def test_sizes_are_written_in_decimal_units():
+    assert [size_text(size) for size in (0, 999, 1_000, 1_500_000, 2_000_000_000)] == [
+        "0 bytes", "999 bytes", "1.0 kB", "1.5 MB", "2.0 GB",
+    ]  # fmt: skip

@@ -1,0 +1,125 @@
+"""The search page."""
+
+from __future__ import annotations
+
+import pytest
+
+from kept import Message
+from kept.records import ScorePart
+from kept.web.score_bar import make_score_bar
+from tests.support.files import write_file
+from tests.support.web_site import texts, visiting
+from tests.support.workspaces import write_note
+
+
+@pytest.fixture
+def notes(workspace):
+    write_note(workspace, "MEMORY.md", "# Memory\n\n- The gate code is 4711. #home\n- Ada likes tea.\n")
+    write_note(workspace, "memory/2026-03-02.md", "# 2026-03-02\n\n## 09:00\n\nThe nightly backup failed.\n")
+    write_note(workspace, "memory/ideas.md", "# Ideas\n\nA gate for the garden. #garden\n")
+
+
+def test_hits_come_with_grade_citation_and_marked_words(pages, notes):
+    page = pages.page("/?q=gate+code")
+    first = page.select(".hit")[0]
+    assert texts(first, ".where") == ["MEMORY.md#L1-L3"]
+    assert texts(first, ".grade") == ["strong"]
+    assert {mark.lower() for mark in texts(first, "mark")} == {"gate", "code"}
+    assert first.select_one("a.title")["href"] == "/note/MEMORY.md?lines=1-3#L1"
+    assert page.select_one("input[name=q]")["value"] == "gate code"
+
+
+def test_why_shows_the_parts_that_add_up_to_the_score(pages, notes):
+    hit = pages.page("/?q=gate+code").select(".hit")[0]
+    values = [float(cell) for cell in texts(hit, ".why tbody .figure")]
+    assert abs(sum(values) - float(texts(hit, ".why tfoot .figure")[0])) < 0.01
+    assert hit.select(".bar rect:not(.rail)")
+
+
+def test_what_was_left_out_is_listed_with_its_reason(pages, workspace):
+    for number in range(30):
+        write_note(workspace, f"memory/n{number}.md", f"# Note {number}\n\nThe backup number {number} failed.\n")
+    page = pages.page("/?q=backup")
+    assert len(page.select(".hit")) == 20
+    assert "Beyond max_results" in " ".join(texts(page, ".dropped h3"))
+    assert page.select(".dropped a[href^='/note/memory/n']")
+    more = page.select_one(".more a")["href"]
+    assert len(pages.page(more).select(".hit")) == 30
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ("source=memory", {"MEMORY.md#L1-L3", "memory/ideas.md#L1-L3"}),
+        ("tag=garden", {"memory/ideas.md#L1-L3"}),
+        ("source=sessions", set()),
+        ("since=2031-01-01", set()),
+    ],
+)
+def test_filters_narrow_the_search(pages, notes, filters, found):
+    page = pages.page(f"/?q=gate&{filters}")
+    assert set(texts(page, ".hit .where")) == found
+    if not found:
+        assert "Nothing passes the filters" in page.text
+
+
+def test_a_conversation_is_found_and_can_be_filtered_by_person(pages, notes):
+    session = pages.site.sessions.get_or_create("telegram", "5054")
+    pages.site.sessions.append(session.id, Message.of("user", "The gate squeaks again."))
+    page = pages.page("/?q=gate+squeaks&source=sessions")
+    assert page.select_one(".hit a.title")["href"].startswith("/conversations/")
+    people = page.select("select[name=person] option")
+    assert [option.text for option in people] == ["Anybody", "5054 (telegram)"]
+    assert texts(pages.page(f"/?q=gate&person={people[1]['value']}"), ".hit .meta")
+    assert not pages.page("/?q=gate&person=telegram:77").select(".hit")
+
+
+def test_a_time_is_listed_in_order(pages, notes):
+    page = pages.page("/?q=2026-03-02")
+    assert "1 entry" in texts(page, ".tally-line")[0]
+    assert not page.select(".hit .grade")
+
+
+def test_a_filter_that_makes_no_sense_is_explained_beside_the_form(pages, notes):
+    page = pages.page("/?q=gate&since=not+a+time")
+    assert "not a time" in texts(page, ".notice.warn")[0]
+    assert page.select_one("input[name=q]")["value"] == "gate"
+
+
+def test_markup_in_a_note_or_a_query_is_text(pages, workspace):
+    write_note(workspace, "memory/x.md", "# <b>Title</b>\n\n<script>alert(1)</script> zebra\n")
+    page = pages.page("/?q=zebra+%3Cscript%3Ealert(2)%3C/script%3E")
+    assert [script.get("src") for script in page.select("script")] == ["/static/kept.js"]
+    assert "<script>alert(1)</script>" in page.select_one(".snippet").text
+
+
+def test_without_a_query_the_latest_notes_are_shown(pages, notes):
+    page = pages.page("/")
+    assert set(texts(page, ".list .title")) == {"Memory", "2026-03-02", "Ideas"}
+    assert "3 notes, 0 conversations" in page.text
+
+
+def test_an_empty_memory_says_how_to_begin(pages):
+    page = pages.page("/")
+    assert texts(page, "h2")[:1] == ["No notes yet"]
+    assert "kept add" in page.text
+
+
+def test_a_missing_embedder_is_reported_above_the_hits(tmp_path, notes):
+    settings = {"memory_search__provider": "openai", "memory_search__fallback": "none"}
+    with visiting(tmp_path, **settings) as pages:
+        page = pages.page("/?q=gate+code")
+        assert "Searching by word only" in texts(page, ".notice.warn")[0]
+        assert texts(page, ".hit .where")[0] == "MEMORY.md#L1-L3"
+
+
+def test_a_note_that_is_not_utf_8_is_found(pages, workspace):
+    write_file(workspace / "memory/old.md", "Café at the harbour\n".encode("latin-1"))
+    assert texts(pages.page("/?q=harbour"), ".hit .where") == ["memory/old.md#L1"]
+
+
+def test_what_a_part_takes_away_is_drawn_back():
+    bar = make_score_bar([ScorePart("words", 0.6, ""), ScorePart("fit", -0.2, ""), ScorePart("recency", 0.1, "")], 0.5)
+    assert [(segment.x, segment.width, segment.hue) for segment in bar.segments] == [
+        (0.0, 60.0, "words"), (40.0, 20.0, "loss"), (40.0, 10.0, "time"),
+    ]  # fmt: skip

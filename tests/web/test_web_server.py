@@ -1,0 +1,104 @@
+"""`kept web` as people run it: the link, the address, a second process, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from tests.support.commands import start_kept
+from tests.support.workspaces import write_note
+
+
+@pytest.fixture
+def start(tmp_path, workspace):
+    """Start `kept web` on a free port, and return the process and its link."""
+    write_note(workspace, "MEMORY.md", "The gate code is 4711.\n")
+    running: list[subprocess.Popen[str]] = []
+
+    def run(*args: str) -> tuple[subprocess.Popen[str], str]:
+        process = start_kept(tmp_path, "--set", "memory_search.provider=none", "web", "--no-open", *args)
+        running.append(process)
+        line = process.stdout.readline()
+        link = re.fullmatch(r"Open (http://127\.0\.0\.1:\d+/open\?key=\S+)\n", line)
+        assert link, line + process.stderr.read()
+        return process, link[1]
+
+    yield run
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_the_link_opens_the_pages_and_a_signal_ends_them(start):
+    process, link = start("--port", "0")
+    with httpx.Client() as browser:
+        assert browser.get(link).status_code == 200
+        home = link.partition("open?")[0]
+        assert "/note/MEMORY.md" in browser.get(home).text
+        assert "4711" in browser.get(home, params={"q": "gate"}).text
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) in (0, -signal.SIGINT, 130)
+
+
+def test_a_tab_survives_a_restart_of_the_server(start):
+    process, link = start("--port", "0")
+    port = link.split(":")[2].partition("/")[0]
+    with httpx.Client() as browser:
+        browser.get(link)
+        process.kill()
+        process.wait()
+        _, again = start("--port", port)
+        home = again.partition("open?")[0]
+        assert "4711" in browser.get(home, params={"q": "gate"}).text
+        assert browser.get(link).status_code == 303, "signed in already"
+    assert httpx.get(link).status_code == 401, "used with the server before"
+
+
+def test_a_second_process_prints_a_link_for_the_first(start):
+    first, link = start("--port", "0")
+    port = link.split(":")[2].partition("/")[0]
+    second, other = start("--port", port)
+    assert second.wait(30) == 0
+    assert "another process" in second.stderr.read()
+    assert other != link
+    assert httpx.get(other).status_code == 200
+    assert first.poll() is None
+
+
+def test_a_port_of_another_program_is_refused(kept):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        ended = kept("web", "--no-open", "--port", str(taken.getsockname()[1]))
+    assert ended.code == 2
+    assert "--port" in ended.err
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.7", "::"])
+def test_another_address_needs_a_token_and_says_how_to_use_tls(kept, host):
+    ended = kept("web", "--no-open", "--host", host)
+    assert ended.code == 2
+    assert "token" in ended.err
+    assert "TLS" in ended.err
+
+
+def test_a_missing_workspace_is_reported_before_anything_is_served(kept, tmp_path):
+    ended = kept("--workspace", tmp_path / "nowhere", "web", "--no-open", "--port", "0")
+    assert ended.code == 3
+    assert "There is no workspace" in ended.err
+
+
+def test_no_other_command_imports_the_pages():
+    script = (
+        "import sys, kept.cli.root as root, importlib\n"
+        "for name in root.COMMANDS.values():\n    importlib.import_module(name)\n"
+        "print([name for name in sys.modules if name.split('.')[:2] == ['kept', 'web'] or name in ('jinja2', 'nh3')])"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "[]"
