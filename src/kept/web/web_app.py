@@ -15,7 +15,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kept.errors import KeptError, UsageError, status_of
+from kept.error_statuses import status_of
+from kept.errors import KeptError, UsageError
 from kept.net.serving import App, Guard
 from kept.web.browser_guard import BrowserGuard, PolicyHeaders
 from kept.web.page_templates import PageTemplates

@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from kept.errors import KeptError, UsageError
 from kept.memory import Memory
-from kept.records import Dropped, Hit, Occurrence, SearchResult, Status
+from kept.records import Dropped, Hit, Occurrence, SearchResult
+from kept.reports import Status
 from kept.search.hit_display import hit_headings, query_words, snippet_lines, split_matches
 from kept.values import frozen
 from kept.web.page_links import citation_url
