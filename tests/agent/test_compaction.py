@@ -624,7 +624,7 @@ def test_dates_are_what_the_model_is_told(tmp_path):
     with open_agent(tmp_path, chat()) as at:
         at.clock.move(days=1)
         at.say("Hello.")
-        assert "Sunday, 15 March 2026 (2026-03-15)" in at.model.requests[0].system
+        assert "[Sunday 2026-03-15 15:09]\nHello." in shown(at.model.requests[0])
         assert dt.date(2026, 3, 15).weekday() == 6
 
 

@@ -11,10 +11,9 @@ import pytest
 from kept.agent.agent import GAVE_UP, LAST_STEP, Agent
 from kept.agent.events import GroupLine, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
 from kept.agent.flush import Fact, select_new_facts
-from kept.agent.material import recall
+from kept.agent.material import KnownText, recall
 from kept.agent.session_log import SessionLog
-from kept.config.schema import CompactionSettings, ContextSettings
-from kept.context.context import NO_RESULT, plan_budget
+from kept.context.context import NO_RESULT
 from kept.durable import locked
 from kept.errors import (
     BudgetExhausted,
@@ -557,7 +556,12 @@ def test_several_messages_are_one_turn(tmp_path):
         assert (first.sender, first.metadata["sent"]) == ("Ann", "2026-03-14T15:00:00.000+00:00")
         assert second.metadata == {"chat": 5, "inbound": "2"}
         assert answer.metadata["answers"] == ["1", "2"]
-        assert [part.text for part in at.model.requests[0].turns[-1].parts] == ["Ann: One.", "Two."]
+        assert [part.text for part in at.model.requests[0].turns[-1].parts] == [
+            "[Saturday 2026-03-14 16:00]",
+            "Ann: One.",
+            "[Saturday 2026-03-14 15:09]",
+            "Two.",
+        ]
 
 
 def test_what_a_channel_says_by_our_names_and_what_a_transcript_from_elsewhere_holds_does_no_harm(tmp_path):
@@ -627,8 +631,7 @@ def write_walrus(workspace: Path, *, notes: int) -> None:
 def test_recall_takes_other_notes_first_and_then_further_passages(tmp_path, notes, recalled_notes):
     write_walrus(tmp_path / "workspace", notes=notes)
     with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
-        budget = plan_budget(100_000, CompactionSettings(), ContextSettings())
-        material = recall(memory, ["walrus ledger"], (), seen=SeenTail("", 1), budget=budget, limit=3)
+        material = recall(memory, ["walrus ledger"], KnownText((), ()), seen=SeenTail("", 1), limit=3)
     paths = [passage.citation.partition("#")[0] for passage in material.recalled]
     assert (len(paths), len(set(paths))) == (3, recalled_notes)
 

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from kept.workspace.templates import FULL_TEMPLATES
 from tests.support.chat_exports import claude_talk, claude_zip, gpt_talk, gpt_zip, write_zip
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import (
@@ -73,18 +74,36 @@ def test_openclaw_comes_with_its_notes(kept, tmp_path, workspace):
     )
     write_file(tmp_path / "oc" / "workspace" / "MEMORY.md", "- The spade is in the shed.\n")
     write_file(tmp_path / "oc" / "workspace" / "TOOLS.md", "hammer\n")
+    write_file(tmp_path / "oc" / "workspace" / "README.md", "# Read me\n")
     done = kept("import", "openclaw", tmp_path / "oc", "--json").json
     assert done["notes"] == {
         "copied": ["MEMORY.md"],
         "same": [],
         "conflicts": [],
-        "leftOut": ["TOOLS.md"],
-        "heldBack": [],
+        "leftOut": ["README.md"],
+        "heldBack": ["TOOLS.md"],
     }
     assert (workspace / "MEMORY.md").read_text() == "- The spade is in the shed.\n"
     again = kept("import", "openclaw", tmp_path / "oc")
     assert "Notes: 0 copied, 1 here already, 0 in conflict." in again.out
-    assert "left out: TOOLS.md" in again.err
+    assert "left out: README.md" in again.err
+    assert "not copied without --instructions: TOOLS.md" in again.err
+
+
+def test_openclaw_s_files_of_the_prompt_come_on_request_and_take_the_place_of_templates(kept, tmp_path, workspace):
+    kept("init", "--full")
+    theirs = {name: f"# Theirs\n\nText of {name}.\n" for name in FULL_TEMPLATES}
+    for name, text in theirs.items():
+        write_file(tmp_path / "oc" / "workspace" / name, text)
+    write_file(workspace / "SOUL.md", "Mine.\n")
+    held = kept("import", "openclaw", tmp_path / "oc", "--json").json["notes"]
+    assert held["copied"] == ["MEMORY.md"]
+    assert sorted((*held["heldBack"], *held["conflicts"])) == sorted(set(theirs) - {"MEMORY.md"})
+    done = kept("import", "openclaw", tmp_path / "oc", "--instructions", "--json").json["notes"]
+    assert done["conflicts"] == ["SOUL.md"]
+    for name in set(theirs) - {"SOUL.md"}:
+        assert (workspace / name).read_text() == theirs[name]
+    assert (workspace / "SOUL.md").read_text() == "Mine.\n"
 
 
 def test_an_empty_template_gives_way_to_a_real_memory(kept, tmp_path, workspace):

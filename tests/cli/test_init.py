@@ -193,3 +193,25 @@ def test_a_folder_that_cannot_be_one_leaves_no_home(kept, home, workspace):
     write_file(workspace / "file", "x")
     assert kept("init", workspace / "file", env=ALONE).code == 8
     assert not home.exists()
+
+
+FULL = {"AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md", "USER.md", "HEARTBEAT.md", "BOOTSTRAP.md", "MEMORY.md"}
+
+
+def test_a_full_workspace_has_the_files_of_an_agent_and_keeps_those_that_exist(kept, tmp_path):
+    folder = tmp_path / "notes"
+    write_file(folder / "SOUL.md", "Mine.\n")
+    created = kept("init", "--layout", "kept", "--full", folder, "--json", env=ALONE).json["created"]
+    assert FULL - {*created} == {"SOUL.md"}
+    assert (folder / "SOUL.md").read_text() == "Mine.\n"
+    assert kept("search", "first conversation", "--json", env=ALONE).json["results"][0]["path"] == "BOOTSTRAP.md"
+    assert kept("doctor", env=ALONE).code == 0
+    again = kept("init", "--full", folder, env=ALONE)
+    assert "Everything exists already." in again.out
+
+
+def test_a_vault_gets_the_files_of_an_agent_only_on_request(kept, vault):
+    assert kept("init", vault, "--json", env=ALONE).json["created"] != []
+    assert not (vault / "AGENTS.md").exists()
+    created = kept("init", "--full", vault, "--json", env=ALONE).json["created"]
+    assert {*created} == FULL

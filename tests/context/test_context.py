@@ -14,14 +14,13 @@ from kept.context.context import (
     ContextMaterial,
     RecalledPassage,
     TurnOptions,
-    WorkspaceFile,
     build_context,
     make_turns,
     plan_budget,
-    shorten,
-    shorten_lines,
 )
 from kept.context.fence import Fence
+from kept.context.prompt_files import WorkspaceFile
+from kept.context.shortening import shorten, shorten_lines
 from kept.context.view import build_view
 from kept.limits import estimate_tokens
 from kept.llm.base import ToolOutput, ToolSpec, ToolUse, turn_text
@@ -180,10 +179,41 @@ def test_a_file_that_is_too_long_is_cut_and_both_the_prompt_and_the_result_say_s
     (cut,) = context.cuts
     assert cut.name == "MEMORY.md"
     assert cut.shown_tokens <= BUDGET.file < cut.total_tokens
-    assert str(cut) in context.request.system
-    assert f"lines {cut.from_line} to" in context.request.system
+    assert cut.place in context.request.system
     assert "fact 0 about" in context.request.system
-    assert "fact 2999 about" in context.request.system  # what was added last
+    grown = build(files=(WorkspaceFile("MEMORY.md", f"{long}\n- fact 3000"), WorkspaceFile("SOUL.md", "Be kind.")))
+    assert grown.request.system == context.request.system, "the cached prompt outlives a line that is added"
+
+
+def test_of_instructions_that_are_too_long_the_beginning_and_the_end_are_shown():
+    long = "\n".join(f"- rule {number} about the garden" for number in range(3_000))
+    context = build(files=(WorkspaceFile("AGENTS.md", long),))
+    (cut,) = context.cuts
+    assert f"lines {cut.from_line} to" in context.request.system
+    assert "rule 0 about" in context.request.system
+    assert "rule 2999 about" in context.request.system
+
+
+def test_files_stand_in_their_order_and_long_instructions_leave_room_for_facts():
+    names = ("MEMORY.md", "USER.md", "BOOTSTRAP.md", "TOOLS.md", "IDENTITY.md", "SOUL.md", "AGENTS.md")
+    system = build(files=tuple(WorkspaceFile(name, "word " * 5_800) for name in names)).request.system
+    headings = [system.index(f"\n# {name}\n") for name in reversed(names[2:])]
+    assert headings == sorted(headings)
+    assert system.index("\n# USER.md") > headings[-1]
+    facts = system[system.index("\n# USER.md") :]
+    assert estimate_tokens(facts) > BUDGET.files // 3
+    assert estimate_tokens(system) < BUDGET.files + 1_000
+
+
+def test_messages_have_their_times_and_those_that_came_late_say_so():
+    sent = Message.of("user", "Hello?", metadata={"sent": "2026-03-14T09:30:00.000+00:00"})
+    nonsense = Message.of("user", "Hm.", metadata={"sent": "soon"})
+    text = text_of(build(view=view([sent, Message.of("assistant", "Yes?"), nonsense])))
+    assert "[Saturday 2026-03-14 09:30, received 2026-03-14 15:09]\nHello?" in text
+    assert text.endswith("Hm.")
+    assert "UTC+00:00" in text
+    plain = text_of(build(view=view([Message.of("user", "Hello?")]), fenced=False))
+    assert "[Saturday" not in plain
 
 
 def test_all_files_together_have_a_budget_too():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,10 +22,13 @@ from kept.sessions.session_key import SessionKey
 from kept.testing import FakeEmbedder, ScriptedChat
 from tests.support.waiting import PATIENCE_S
 
+TIME_LINE = re.compile(r"\[[A-Z][a-z]+day \d{4}-\d\d-\d\d \d\d:\d\d(?:, received [-\d: ]+)?\]")
+
 
 def asked(request: ChatRequest) -> str:
-    """Return the text of the last turn that the model was sent."""
-    return "\n".join(part.text for part in request.turns[-1].parts if hasattr(part, "text"))
+    """Return the text of the last turn that the model was sent, without the times of its messages."""
+    texts = (part.text for part in request.turns[-1].parts if hasattr(part, "text"))
+    return "\n".join(text for text in texts if not TIME_LINE.fullmatch(text))
 
 
 class RecordingChannel:

@@ -98,6 +98,20 @@ def test_a_proposal_tells_the_model_that_nothing_was_written(toolbox, workspace)
     assert (item.by.session, item.by.tool) == ("5054", "memory_write")
 
 
+@pytest.mark.parametrize("layout", ["kept", "vault"])
+@pytest.mark.parametrize("name", [*INSTRUCTING, "USER.md"])
+def test_every_file_of_a_prompt_is_proposed_and_written_once_a_person_accepts(memory, home, workspace, layout, name):
+    notes = memory(settings={"workspace_layout": layout})
+    with SessionStore.open(home=home) as sessions:
+        outcome = Toolbox(notes, sessions).run("memory_write", {"text": "Be kind.", "to": name.lower()})
+        assert outcome.is_error or outcome.data["isProposed"]
+        outcome = Toolbox(notes, sessions).run("memory_write", {"text": "Be kind.", "to": name})
+    assert outcome.data["isProposed"]
+    assert not (workspace / name).exists()
+    notes.review.accept(outcome.data["review"])
+    assert (workspace / name).read_text() == "Be kind.\n"
+
+
 def test_the_refusal_is_one_sentence_that_says_what_to_do_instead(toolbox):
     text = toolbox.run("memory_write", {"text": "Obey.", "to": "CLAUDE.md"}).text
     assert text == (

@@ -31,7 +31,7 @@ from kept.agent.events import (
     ToolStarted,
 )
 from kept.agent.flush import flush_and_record, is_early_flush_due
-from kept.agent.material import TurnMaterial, gather_material
+from kept.agent.material import TurnMaterial, find_day_notes, gather_material
 from kept.agent.services import ATTEMPTS, AgentServices, ModelLimits, add_usage, load_secret, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.clock import Clock
@@ -237,7 +237,8 @@ class AgentTurn:
             return [read_reply(answer.entry) for answer in answers[-1:]]
         self._texts = list(_texts_beside_calls(view, self._ids))
         new = [message for message in self.messages if message.id in self._ids]
-        await run_to_end(self.log.receive, new, self.group)
+        day_notes = await asyncio.to_thread(find_day_notes, self.services, view)
+        await run_to_end(self.log.receive, new, self.group, day_notes)
         self._material = await asyncio.to_thread(gather_material, self.services, self.log, self.messages)
         context = await asyncio.to_thread(self._build_context)
         problems = (*self._material.problems, *map(str, context.cuts))
@@ -259,6 +260,7 @@ class AgentTurn:
             files=self._material.files,
             recalled=self._material.recalled,
             recalled_for=answered[0] if answered else None,
+            days=self._material.days,
             tools=self.services.tool_specs(),
             remark=remark,
             trusts_files=self.services.config.trusts_workspace,

@@ -20,8 +20,8 @@ from kept.agent.flush import FlushResult, flush_and_record, is_flush_due
 from kept.agent.services import AgentServices, add_usage, ask, read_in_pieces, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.context.compaction_plan import CompactionPlan, NothingToCompact, TranscriptPiece, plan_compaction
-from kept.context.context import shorten
 from kept.context.fence import make_fence
+from kept.context.shortening import shorten
 from kept.context.view import ConversationView, LoggedMessage
 from kept.durable import claimed
 from kept.errors import KeptError, ModelError, ModelFailed

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from itertools import chain, zip_longest
 
+from kept.agent.day_notes import plan_day_notes, read_day_notes
 from kept.agent.events import Inbound
 from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog
-from kept.context.context import Budget, RecalledPassage, WorkspaceFile
+from kept.context.context import DayExcerpt, RecalledPassage
 from kept.context.context_parts import read_recalled
+from kept.context.prompt_files import ShownFile, WorkspaceFile, choose_shown
 from kept.context.view import ConversationView
 from kept.errors import EmptyQuery, KeptError
-from kept.limits import clip, estimate_tokens
+from kept.limits import clip
 from kept.memory import Memory
 from kept.memory_search import MOST_RESULTS
 from kept.records import Hit, SeenTail, parse_citation
 from kept.values import frozen
 from kept.words.stopwords import content_words
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.workspace import INFORMING, INSTRUCTING
+from kept.workspace.workspace import INFORMING, INSTRUCTING, LONG_TERM
 
 QUERY_CHARS = 1_000
 _SPARE_HITS = 8
@@ -38,17 +41,45 @@ _CARRIED, _CARRIED_CHARS = 2, 700
 """Memories recalled for the previous message that a follow-up gets again, and the size of each."""
 _SOURCE = re.compile(r"\(from (sessions/[^()\s]+#L\d+(?:-L\d+)?)\)")
 UNTRUSTED = (
-    "SOUL.md and AGENTS.md of {workspace} are data for the model, not instructions: only --workspace or KEPT_WORKSPACE "
+    "{names} of {workspace} are data for the model, not instructions: only --workspace or KEPT_WORKSPACE "
     "names that workspace. Name it in config.yaml to make them instructions."
 )
+
+
+_REST_HITS = 4
+"""Passages of long-term memory that a message gets from the part which is not in the system prompt."""
 
 
 @frozen
 class TurnMaterial:
     files: tuple[WorkspaceFile, ...] = ()
+    days: Mapping[str, tuple[DayExcerpt, ...]] = field(default_factory=dict)
+    """Daily notes that go before messages, by the ids of their entries."""
     recalled: tuple[RecalledPassage, ...] = ()
     problems: tuple[str, ...] = ()
     """Notices for the person about what failed."""
+
+
+@frozen
+class KnownText:
+    """Lines of notes that are in the context without being recalled."""
+
+    files: tuple[ShownFile, ...]
+    days: tuple[DayExcerpt, ...]
+
+    def has(self, hit: Hit) -> bool:
+        in_file = any(hit.path == file.name and file.shows(hit.end_line) for file in self.files)
+        return in_file or any(
+            hit.path == day.path and day.first_line <= hit.start_line and hit.end_line <= day.last_line
+            for day in self.days
+        )
+
+
+def find_day_notes(services: AgentServices, view: ConversationView) -> dict[str, object] | None:
+    """Return which lines of daily notes to show before the next message, or None."""
+    if not services.model.writes:
+        return None
+    return plan_day_notes(services.memory, view, limit_tokens=services.budget.days)
 
 
 def gather_material(services: AgentServices, log: SessionLog, messages: Sequence[Inbound]) -> TurnMaterial:
@@ -61,17 +92,23 @@ def gather_material(services: AgentServices, log: SessionLog, messages: Sequence
         except KeptError as exc:
             problems.append(f"The index could not be updated: {exc.message}")
     loaded = read_files(memory)
+    days = read_day_notes(memory, view)
+    budget = services.budget
+    shown = choose_shown(loaded.files, file_tokens=budget.file, files_tokens=budget.files)
+    known = KnownText(shown, tuple(chain(*days.values())))
     question = "\n".join(message.text for message in messages)
     previous = _previous_question(view, [message.id for message in messages])
     # The extractive model searches for the question itself and answers with the results.
     limit = services.config.gateway.auto_responder.memory_search_max_results if services.model.writes else 0
     seen = SeenTail(log.path, view.messages[0].line if view.messages else 0)
     queries = plan_queries(question, previous)
-    memories = recall(memory, queries, loaded.files, seen=seen, budget=services.budget, limit=limit)
+    memories = recall(memory, queries, known, seen=seen, limit=limit)
+    recalled = memories.recalled
+    if limit:
+        recalled += _recall_rest(memory, queries, known, recalled)
     if len(queries) > 1 and limit:
-        carried = _carry_over(memory, view, {passage.citation for passage in memories.recalled})
-        memories = TurnMaterial(recalled=(*memories.recalled, *carried), problems=memories.problems)
-    return TurnMaterial(loaded.files, memories.recalled, (*problems, *loaded.problems, *memories.problems))
+        recalled += tuple(_carry_over(memory, view, {passage.citation for passage in recalled}))
+    return TurnMaterial(loaded.files, days, recalled, (*problems, *loaded.problems, *memories.problems))
 
 
 def read_files(memory: Memory) -> TurnMaterial:
@@ -89,8 +126,9 @@ def read_files(memory: Memory) -> TurnMaterial:
                     files.append(WorkspaceFile(name, note.text))
             except KeptError as exc:
                 problems.append(f"{name} is left out: {exc.message}")
-    if not memory.config.trusts_workspace and any(file.name in INSTRUCTING for file in files):
-        problems.append(UNTRUSTED.format(workspace=memory.workspace.root))
+    instructing = [file.name for file in files if file.name in INSTRUCTING]
+    if instructing and not memory.config.trusts_workspace:
+        problems.append(UNTRUSTED.format(names=" and ".join(instructing), workspace=memory.workspace.root))
     return TurnMaterial(tuple(files), problems=tuple(problems))
 
 
@@ -111,15 +149,7 @@ def _previous_question(view: ConversationView, ids: Sequence[str]) -> str:
     return next((text for text in earlier if len(content_words(text)) > 1), "")
 
 
-def recall(
-    memory: Memory,
-    queries: Sequence[str],
-    files: Sequence[WorkspaceFile],
-    *,
-    seen: SeenTail,
-    budget: Budget,
-    limit: int,
-) -> TurnMaterial:
+def recall(memory: Memory, queries: Sequence[str], known: KnownText, *, seen: SeenTail, limit: int) -> TurnMaterial:
     """Search for memories that are relevant and not in the context already. Hits of several queries take turns."""
     if limit == 0 or not memory.settings.enabled:
         return TurnMaterial()
@@ -131,18 +161,37 @@ def recall(
         return TurnMaterial()
     except KeptError as exc:
         return TurnMaterial(problems=(f"Nothing was recalled: {exc.message}",))
-    sizes = {file.name: estimate_tokens(file.text) for file in files}
-    all_fit = sum(sizes.values()) <= budget.files
-    shown = {name for name, size in sizes.items() if all_fit and size <= budget.file}  # those that are shown whole
     hits = {hit.citation: hit for hit in filter(None, chain(*zip_longest(*(result.hits for result in results))))}
     # A weak hit is probably about something else. A model that wants to see it can search.
-    relevant = [hit for hit in hits.values() if hit.grade != "weak" and hit.path not in shown]
-    passages = (
-        RecalledPassage(hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source, round(hit.score, 3), hit.grade)
-        for hit in _with_further(_without_sources(relevant)[:limit], limit)
-    )
+    relevant = [hit for hit in hits.values() if hit.grade != "weak" and not known.has(hit)]
+    passages = map(_passage, _with_further(_without_sources(relevant)[:limit], limit))
     problems = dict.fromkeys(problem for result in results for problem in result.degraded)
     return TurnMaterial(recalled=tuple(passages), problems=tuple(problems))
+
+
+def _passage(hit: Hit) -> RecalledPassage:
+    return RecalledPassage(
+        hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source, round(hit.score, 3), hit.grade
+    )
+
+
+def _recall_rest(
+    memory: Memory, queries: Sequence[str], known: KnownText, recalled: Iterable[RecalledPassage]
+) -> tuple[RecalledPassage, ...]:
+    """Return the passages of long-term memory that fit the message best, from the part that the prompt leaves out."""
+    citations = {passage.citation for passage in recalled}
+    cut = next((file for file in known.files if file.name in LONG_TERM and file.cut), None)
+    if cut is None or not memory.settings.enabled:
+        return ()
+    hits: dict[str, Hit] = {}
+    for query in queries:
+        try:
+            result = memory.search(query, path=cut.name, max_results=_SPARE_HITS)
+        except KeptError:
+            continue  # the search before this one has reported it
+        hits |= {hit.citation: hit for hit in result.passages if hit.citation not in hits}
+    fitting = [hit for hit in hits.values() if not known.has(hit) and hit.citation not in citations]
+    return tuple(map(_passage, fitting[:_REST_HITS]))
 
 
 def _with_further(hits: Sequence[Hit], limit: int) -> list[Hit]:

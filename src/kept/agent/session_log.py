@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from kept.agent.events import GroupLine, Inbound
 from kept.context.context import NO_RESULT
-from kept.context.view import ANSWERS, GROUP, INBOUND, ConversationView, build_view
-from kept.sessions.entries import Body, CompactionEntry, Entry, Message, Text, ToolCall, ToolResult, format_time
+from kept.context.view import ANSWERS, DAY_NOTES, GROUP, INBOUND, ConversationView, build_view
+from kept.sessions.entries import SENT, Body, CompactionEntry, Entry, Message, Text, ToolCall, ToolResult, format_time
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Transcript, TranscriptLine
 
 AFTER = "after"
 """Metadata of a message of a channel: entry that it follows, if not the last one. What came after that is left."""
-_RESERVED_METADATA = (INBOUND, ANSWERS, GROUP)
+_RESERVED_METADATA = (INBOUND, ANSWERS, GROUP, DAY_NOTES)
 """Names with a meaning in transcripts. A channel cannot set them."""
 
 P = ParamSpec("P")
@@ -87,10 +87,16 @@ class SessionLog:
     def add(self, *bodies: Body) -> tuple[Entry, ...]:
         return self.sessions.append_all(self.session_id, bodies)
 
-    def receive(self, inbound: Sequence[Inbound], group: Sequence[GroupLine] = ()) -> None:
+    def receive(
+        self,
+        inbound: Sequence[Inbound],
+        group: Sequence[GroupLine] = (),
+        day_notes: Mapping[str, object] | None = None,
+    ) -> None:
         """Add messages of a channel, except those whose channel id is in the transcript.
 
-        Tool calls without a result get one first. The lines of the group are stored with the first message.
+        Tool calls without a result get one first. The lines of the group and the daily notes that go before the
+        messages are stored with the first one.
         """
         open_calls = find_open_calls(self.view())
         if open_calls:
@@ -104,7 +110,9 @@ class SessionLog:
             metadata[INBOUND] = message.id
             after = metadata.pop(AFTER, after)
             if message.timestamp:
-                metadata["sent"] = format_time(message.timestamp)
+                metadata[SENT] = format_time(message.timestamp)
+            if day_notes is not None and not messages:
+                metadata[DAY_NOTES] = dict(day_notes)
             if group and not messages:
                 metadata[GROUP] = [
                     {"sender": line.sender, "text": line.text, "timestamp": format_time(line.timestamp)}

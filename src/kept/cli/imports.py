@@ -60,7 +60,9 @@ def _export_options(function: Callable[..., None]) -> Callable[..., None]:
 
 @command.command("openclaw")
 @_program_options
-@click.option("--instructions", is_flag=True, help="Copy SOUL.md, AGENTS.md and USER.md too.")
+@click.option(
+    "--instructions", is_flag=True, help="Copy files of a system prompt too, such as SOUL.md, AGENTS.md and USER.md."
+)
 def openclaw(
     options: Globals, path: str | None, instructions: bool, dry_run: bool, verbose: bool, as_json: bool
 ) -> None:

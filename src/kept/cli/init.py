@@ -18,7 +18,7 @@ from kept.limits import is_utf8
 from kept.values import frozen
 from kept.workspace.notes import create_note
 from kept.workspace.survey import find_layout, survey_workspace
-from kept.workspace.templates import TEMPLATES
+from kept.workspace.templates import FULL_TEMPLATES, TEMPLATES
 from kept.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -39,19 +39,25 @@ _MAX_NAMES = 6
     type=click.Choice(["kept", "vault"]),
     help="vault: all Markdown in FOLDER is notes. kept: MEMORY.md and memory/. Default: vault if it has Markdown.",
 )
+@click.option(
+    "--full", is_flag=True, help="Create the files of an agent too: AGENTS.md, SOUL.md, IDENTITY.md and others."
+)
 @click.option("--no-index", is_flag=True, help="Do not index the notes of a vault now; the first search does it.")
 @json_option
 @click.pass_obj
 def command(
-    options: Globals, folder: str | None, layout: WorkspaceLayout | None, no_index: bool, as_json: bool
+    options: Globals, folder: str | None, layout: WorkspaceLayout | None, full: bool, no_index: bool, as_json: bool
 ) -> None:
     """Create a workspace, or adopt a folder of Markdown as it is.
 
     FOLDER is the folder of the notes (default: ~/.kept/workspace). If it has Markdown, such as an Obsidian or Logseq
     vault, all of it is indexed, in all folders, and nothing is added. If the settings name another workspace, they are
     changed. Files that exist are not changed.
+
+    With --full, the files that tell an agent who it is and how to work are created too: AGENTS.md, SOUL.md,
+    IDENTITY.md, TOOLS.md, HEARTBEAT.md and BOOTSTRAP.md, also in a vault.
     """
-    outcome = initialise(options, folder, layout)
+    outcome = initialise(options, folder, layout, full=full)
     if as_json:
         report = index_adopted(options, outcome, no_index=no_index)
         print_json(_outcome_json(outcome, report))
@@ -65,8 +71,13 @@ def command(
     _show_next(outcome)
 
 
-def initialise(options: Globals, folder: str | None, layout: WorkspaceLayout | None = None) -> InitOutcome:
-    """Make the workspace of an agent, and the agent itself if it is new. ``folder`` is None for the configured one."""
+def initialise(
+    options: Globals, folder: str | None, layout: WorkspaceLayout | None = None, *, full: bool = False
+) -> InitOutcome:
+    """Make the workspace of an agent, and the agent itself if it is new. ``folder`` is None for the configured one.
+
+    ``full`` creates the instructions of the agent too.
+    """
     loaded = options.load(workspace=folder, new_agent=True)
     config = loaded.config
     is_new_agent = not has_agent(config.home, loaded.user_file.path, config.agent_id)
@@ -81,7 +92,7 @@ def initialise(options: Globals, folder: str | None, layout: WorkspaceLayout | N
     with locked_settings(loaded.user_file.path):
         # Read again: another command may have changed the settings before this one got the lock.
         loaded = options.load(workspace=folder, new_agent=True)
-        plan, created = _apply(loaded, layout, is_named=is_named, is_new_agent=is_new_agent)
+        plan, created = _apply(loaded, layout, is_named=is_named, is_new_agent=is_new_agent, full=full)
     if config.agent_id != MAIN_AGENT:
         from kept.agent_admin import make_agent_folder
 
@@ -103,7 +114,7 @@ class InitPlan:
 
 
 def _apply(
-    loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: bool, is_new_agent: bool
+    loaded: LoadedConfig, layout: WorkspaceLayout | None, *, is_named: bool, is_new_agent: bool, full: bool
 ) -> tuple[InitPlan, list[str]]:
     """Create the workspace and name it in the settings. Return the plan and the files that were created."""
     root = loaded.config.workspace
@@ -113,7 +124,8 @@ def _apply(
     is_vault = plan.layout == "vault" or (is_foreign and find_layout(root) == "vault")
     notes = Workspace.at(root, layout="vault" if is_vault else "kept")
     notes.make()
-    created = [] if is_vault else [name for name, text in TEMPLATES.items() if create_note(notes, name, text)]
+    templates = FULL_TEMPLATES if full else {} if is_vault else TEMPLATES
+    created = [name for name, text in templates.items() if create_note(notes, name, text)]
     if plan.content is not None:
         write_atomic(plan.file, plan.content)
         created += [] if loaded.user_file.exists else [loaded.user_file.path]

@@ -238,6 +238,8 @@ class ContextSettings:
     file_tokens: int = bounded(5_000, 0, 10_000_000)
     files_tokens: int = bounded(15_000, 0, 10_000_000)
     recalled_tokens: int = bounded(3_000, 0, 10_000_000)
+    days_tokens: int = bounded(3_000, 0, 10_000_000)
+    """Notes of today and yesterday, before the first message of a day."""
 
 
 @frozen

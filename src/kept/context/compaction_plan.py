@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from kept.context.context import shorten
+from kept.context.shortening import shorten
 from kept.context.view import ConversationView, LoggedMessage
 from kept.limits import estimate_tokens, one_line
 from kept.llm.base import Part, TextPart, ToolOutput, ToolUse, Turn, turn_text

@@ -37,6 +37,8 @@ had in the other program; ``userTitle`` is the one that the user gave it here, w
 
 FORWARDED = "forwardedFrom"
 """Metadata of a message: who wrote it, if the sender forwarded it."""
+SENT = "sent"
+"""Metadata of a message: when its channel says that it was sent."""
 QUOTED = "quoted"
 """Metadata of a message: the message it quotes, and the author of that."""
 

@@ -16,10 +16,11 @@ from kept.values import frozen
 from kept.workspace.change_recorder import ChangeRecorder, recording
 from kept.workspace.notes import LOCK_WAIT_S
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.templates import is_untouched_template
+from kept.workspace.templates import LONGEST_TEMPLATE, is_untouched_template
 from kept.workspace.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace, is_indexed_name, is_markdown, is_persons_own
 
-_LONGEST_TEMPLATE = 100
+_BLANK_BYTES = 100
+"""Blank lines that a template may have got."""
 _LONG_TERM_NAMES = ("MEMORY.md", "memory.md")
 
 
@@ -53,7 +54,7 @@ def adopt_notes(
 ) -> NotesAdopted:
     """Copy the notes of a folder, byte for byte and with their times. Create the workspace if it is missing.
 
-    ``instructions`` copies SOUL.md, AGENTS.md and USER.md too.
+    ``instructions`` copies the files of a system prompt too, such as SOUL.md and USER.md.
     """
     outcomes: dict[str, list[str]] = {"copied": [], "same": [], "conflicts": [], "left_out": [], "held_back": []}
     problems: list[Problem] = []
@@ -113,7 +114,7 @@ class _Copying:
         state = self.target.find_state(absolute)
         if state is None:
             return None
-        if state.st_size > max(len(raw), _LONGEST_TEMPLATE):
+        if state.st_size > max(len(raw), LONGEST_TEMPLATE + _BLANK_BYTES):
             return "conflicts"
         present = self.target.read(absolute, max_bytes=self.max_bytes).raw
         if present == raw:

@@ -30,17 +30,14 @@ if TYPE_CHECKING:
 
 # files of a prompt
 
-INSTRUCTING = ("SOUL.md", "AGENTS.md")
-"""Shown verbatim: the person's own instructions."""
+INSTRUCTING = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md", "HEARTBEAT.md", "BOOTSTRAP.md")
+"""Shown verbatim and in this order: the person's own instructions."""
 LONG_TERM = ("MEMORY.md", "memory.md")
 INFORMING = ("USER.md", *LONG_TERM)
 """Shown as data."""
 MEMORY_FOLDER = "memory"
 
-_OTHERS = (
-    *("IDENTITY.md", "TOOLS.md", "HEARTBEAT.md", "BOOTSTRAP.md"),
-    *("AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md"),
-)
+_OTHERS = ("AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md")
 """Instructions for other agents that work in the same folder."""
 PERSONS_OWN = (*INSTRUCTING, "USER.md", *_OTHERS)
 

@@ -1,0 +1,99 @@
+"""Shorten texts that exceed their part of the window, and record what was left out. Pure."""
+
+from __future__ import annotations
+
+from kept.limits import CHARS_PER_TOKEN, estimate_tokens, weigh
+from kept.values import frozen
+
+_HEAD_SHARE = 0.7
+
+
+@frozen
+class TrimmedText:
+    """Record of a text that is shown in part."""
+
+    name: str
+    shown_tokens: int
+    total_tokens: int
+    from_line: int | None = None
+    """First missing line, if whole lines are missing."""
+
+    def __str__(self) -> str:
+        position = f", cut from line {self.from_line} on" if self.from_line else ""
+        return f"{self.name}: {self.shown_tokens:,} of {self.total_tokens:,} tokens are in the context{position}."
+
+    @property
+    def place(self) -> str:
+        """What is missing, without figures that change with every line that is added to the end."""
+        return f"{self.name}, from line {self.from_line:,} on" if self.from_line else f"parts of {self.name}"
+
+
+def shorten(text: str, limit_tokens: int, note: str) -> str:
+    """Return the beginning and the end of a text that is too long, with a remark between them.
+
+    ``note`` is part of that remark, such as where to find the whole text.
+    """
+    if weigh(text) <= limit_tokens * CHARS_PER_TOKEN:
+        return text
+    remark = f"\n[… {estimate_tokens(text) - limit_tokens:,} tokens left out here; {note} …]\n"
+    room = max(0, limit_tokens - estimate_tokens(remark))
+    head_tokens = round(room * _HEAD_SHARE)
+    head_chars = _count_fitting_chars(text, head_tokens)
+    tail_chars = _count_fitting_chars(text[::-1], room - head_tokens)
+    return f"{text[:head_chars]}{remark}{text[len(text) - tail_chars :]}"
+
+
+def shorten_lines(name: str, text: str, limit_tokens: int) -> tuple[str, TrimmedText | None]:
+    """Shorten a note by whole lines, and report what was left out.
+
+    The beginning says what the note is about, and the end was added last, so both are kept.
+    """
+    total = estimate_tokens(text)
+    if total <= limit_tokens:
+        return text, None
+    lines = text.split("\n")
+    head = _count_fitting(lines, round(limit_tokens * _HEAD_SHARE))
+    tail = _count_fitting(lines[head:][::-1], limit_tokens - round(limit_tokens * _HEAD_SHARE))
+    shown = (*lines[:head], *(lines[-tail:] if tail else ()))
+    if not shown:  # not even one line fits
+        kept = shorten(text, limit_tokens, f"the full text is in {name}")
+        return kept, TrimmedText(name, min(limit_tokens, estimate_tokens(kept)), total)
+    remark = f"[… lines {head + 1} to {len(lines) - tail} of {name} are left out here …]"
+    kept = "\n".join((*shown[:head], remark, *shown[head:]))
+    return kept, TrimmedText(name, estimate_tokens("\n".join(shown)), total, head + 1)
+
+
+def keep_head(name: str, text: str, limit_tokens: int) -> tuple[str, TrimmedText | None]:
+    """Return the first lines of a note, as many as fit, and a record of what was left out.
+
+    They stay the same while lines are added to the end, so a provider's cache of the prompt stays valid.
+    """
+    total = estimate_tokens(text)
+    if total <= limit_tokens:
+        return text, None
+    remark = f"[… the rest of {name} is left out here; what fits a message is put before it …]"
+    lines = text.split("\n")
+    count = _count_fitting(lines, max(0, limit_tokens - estimate_tokens(remark)))
+    shown = "\n".join(lines[:count])
+    return "\n".join((*lines[:count], remark)), TrimmedText(name, estimate_tokens(shown), total, count + 1)
+
+
+def _count_fitting(lines: list[str], limit_tokens: int) -> int:
+    left = limit_tokens * CHARS_PER_TOKEN
+    for count, line in enumerate(lines):
+        left -= weigh(line) + 1
+        if left < 0:
+            return count
+    return len(lines)
+
+
+def _count_fitting_chars(text: str, limit_tokens: int) -> int:
+    """Return how many leading characters fit. Binary search, because characters of some scripts count more."""
+    low, high = 0, min(len(text), limit_tokens * CHARS_PER_TOKEN)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if weigh(text[:middle]) <= limit_tokens * CHARS_PER_TOKEN:
+            low = middle
+        else:
+            high = middle - 1
+    return low
