@@ -15,7 +15,7 @@ from kept.errors import PathRefused, SessionKeyInvalid, SessionNotFound
 from kept.indexing.index_handle import IndexLimits
 from kept.indexing.note_rows import PreparedFile
 from kept.indexing.sources import scan_transcripts
-from kept.indexing.sync import _LEAST_MESSAGE_BYTES
+from kept.indexing.sync_planner import _LEAST_MESSAGE_BYTES
 from kept.indexing.transcripts import read_chunks
 from kept.records import SeenTail
 from kept.sessions.entries import (

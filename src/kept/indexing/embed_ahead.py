@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from kept.errors import EmbeddingFailed
 from kept.indexing.service import IndexService
-from kept.indexing.sync import SyncPlanner
+from kept.indexing.sync_planner import SyncPlanner
 from kept.values import frozen
 
 _SLICE_CHARS = 24_000

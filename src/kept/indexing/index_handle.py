@@ -13,13 +13,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kept.clock import Clock
-from kept.config import Config
+from kept.config import Config, QuerySettings
 from kept.embedding.base import Embedder
 from kept.embedding.registry import EmbedderChain, chain_of, choose_chain, find_embedder_of
 from kept.errors import KeptError
 from kept.forking import forget_connection
 from kept.indexing.sources import BATCH_CHARS, BATCH_FILES, STEP_BYTES, SourceReader
-from kept.indexing.sync import META_EMBEDDER_SINCE, SEEN_BYTES, SyncPlanner
+from kept.indexing.sync import META_EMBEDDER_SINCE
+from kept.indexing.sync_planner import SEEN_BYTES, SyncPlanner
 from kept.indexing.vectorise import Vectoriser
 from kept.records import Dropped, Hit, SourceFile
 from kept.store.index import Index, find_index_path, open_index
@@ -111,6 +112,28 @@ class IndexHandle:
     def embedder(self) -> Embedder | None:
         """The embedder in use: the preferred one, or its fallback while the index holds the fallback's vectors."""
         return self._embedder if self.chain.embedders else None
+
+    def embedder_warnings(self) -> tuple[str, ...]:
+        """Return the reasons why embedders that the settings name cannot be used."""
+        chain = self.chain
+        if not chain.problems:
+            return ()
+        instead = f"Using {chain.embedders[0].identity.model}" if chain.embedders else "Searching by word only"
+        return tuple(f"{instead}: {problem}" for problem in chain.problems)
+
+    def embedder_for_search(self, settings: QuerySettings) -> tuple[Embedder | None, tuple[str, ...]]:
+        """Return the embedder for a query, or None, with the reasons if meaning should count and does not."""
+        embedder, warnings = self.embedder, self.embedder_warnings()
+        if embedder is None or not settings.hybrid.enabled:
+            return None, warnings
+        model = embedder.identity.model
+        if not self.planner().vectors_match():
+            return None, (f"Searching by word only: the index does not hold vectors of {model} yet.",)
+        chosen = self.chain.embedders[0]
+        if embedder in self.chain.embedders or not getattr(chosen, "is_slow", False):
+            return embedder, warnings
+        notice = f"{model} answers until the index is embedded with {chosen.identity.model}: run 'kept index'."
+        return embedder, (*warnings, notice)
 
     def share_embedders(self, other: IndexHandle) -> None:
         """Use the embedders of another handle, with the models that it has loaded."""

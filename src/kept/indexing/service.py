@@ -13,15 +13,16 @@ from kept.clock import Clock
 from kept.config import Config, QuerySettings
 from kept.durable import locked
 from kept.embedding.base import Embedder, usage_of
-from kept.embedding.registry import find_price
 from kept.errors import ConfigError, EmbeddingError, LockBusy, StoreDamaged, StoreError, WriteFailed
 from kept.forking import DatabaseLock, register_forkable
 from kept.indexing.history_sync import HistorySync
 from kept.indexing.index_handle import Freshness, IndexHandle, IndexLimits, drop_outdated
-from kept.indexing.sync import SyncPlanner, SyncRun
+from kept.indexing.sync import SyncRun
+from kept.indexing.sync_planner import SyncPlanner
+from kept.indexing.vectorise import measure_spending
 from kept.ledger import open_embedding_ledger, open_heal_ledger
 from kept.records import Filter, Progress, SearchResult, SourceFile
-from kept.reports import Preview, Spending, Status, SyncReport, Usage
+from kept.reports import Preview, Status, SyncReport, Usage
 from kept.sqlite import file_number, heal_and_retry
 from kept.store.generation import Generation
 from kept.store.index import Index
@@ -129,9 +130,7 @@ class IndexService:
     def embedder_warnings(self) -> tuple[str, ...]:
         """Reasons why embedders that the settings name cannot be used."""
         with self._lock:
-            chain = self._handle.chain
-        instead = f"Using {chain.embedders[0].identity.model}" if chain.embedders else "Searching by word only"
-        return tuple(f"{instead}: {problem}" for problem in chain.problems)
+            return self._handle.embedder_warnings()
 
     @contextmanager
     def inspecting(self) -> Iterator[tuple[Index, SyncPlanner]]:
@@ -168,7 +167,7 @@ class IndexService:
         with self._lock:
             warnings, is_fresh = self._healing(self._sync_for_search, progress, growing)
             started = time.perf_counter()  # how long the index took says nothing about the search
-            embedder, reasons = self._embedder_for_search(settings)
+            embedder, reasons = self._handle.embedder_for_search(settings)
             usage = usage_of(embedder)
         # Outside the lock: a provider on the network may be slow, and other threads need not wait for it.
         vector, problems = embed_query(embedder, query) if embedder else (None, ())
@@ -189,18 +188,41 @@ class IndexService:
 
     def read(self, action: Callable[[Generation], T], *, progress: Progress | None = None) -> tuple[T, tuple[str, ...]]:
         """Bring the index up to date as a search does, and read from it. Return the value, and what did not work."""
+        value, reasons, _ = self._sync_and_read(lambda index: action(index.live), progress)
+        return value, reasons
+
+    def list_time(
+        self, filters: Filter, *, max_results: int, progress: Progress | None = None
+    ) -> tuple[IndexSearchResult, int]:
+        """Bring the index up to date as a search does. Return what is from the time of the filter, oldest first, and
+        how many entries there are in all."""
+        from kept.search.pipeline import list_hits
+        from kept.workspace.daily import get_daily_notes
+
+        daily = get_daily_notes(self.workspace)
+        (result, total), reasons, is_fresh = self._sync_and_read(
+            lambda index: list_hits(index, filters, daily, max_results=max_results), progress
+        )
+        if not is_fresh:
+            result = drop_outdated(result, self.workspace, self.config)
+        return replace(result, degraded=tuple(dict.fromkeys((*reasons, *result.degraded)))), total
+
+    def _sync_and_read(
+        self, action: Callable[[Index], T], progress: Progress | None
+    ) -> tuple[T, tuple[str, ...], bool]:
+        """Return the value of an action, what did not work, and whether the index is as new as the files."""
         self.require_usable()
         with self._lock:
-            warnings, _ = self._healing(self._sync_for_search, progress)
+            warnings, is_fresh = self._healing(self._sync_for_search, progress)
             value = self._healing(self._read, action)
-            return value, tuple(dict.fromkeys((*self._take_reasons(), *warnings)))
+            return value, tuple(dict.fromkeys((*self._take_reasons(), *warnings))), is_fresh
 
-    def _read(self, action: Callable[[Generation], T]) -> T:
+    def _read(self, action: Callable[[Index], T]) -> T:
         if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
             self._sync_for_search(None)
         index = self._handle.index()
         with index.reading():
-            return action(index.live)
+            return action(index)
 
     def _sync_for_search(self, progress: Progress | None, growing: str | None = None) -> tuple[tuple[str, ...], bool]:
         """Return warnings about the index, and whether it is as new as the files."""
@@ -210,7 +232,8 @@ class IndexService:
         if not self.settings.sync.on_search:
             return (), False
         if index.why_read_only:
-            return self._compare_with_files(index.why_read_only)
+            warning = self._handle.planner().describe_age(index.why_read_only.message)
+            return ((warning,), False) if warning else ((), True)
         if self._freshness.is_fresh(growing):
             return (), True
         if reason := self._handle.planner().why_rebuild_for_run(self.config.run_settings):
@@ -225,41 +248,11 @@ class IndexService:
         except StoreDamaged:
             raise
         except (StoreError, WriteFailed) as exc:
-            return (
-                f"The index could not be brought up to date, so the newest changes may be missing: {exc.message}",
-            ), False
+            warning = f"The index could not be brought up to date, so the newest changes may be missing: {exc.message}"
+            return (warning,), False
         if report.rebuilt:
             self._handle.notices.append(f"The index was rebuilt: {report.rebuilt}.")
         return report.failures, True
-
-    def _compare_with_files(self, reason: StoreError) -> tuple[tuple[str, ...], bool]:
-        """Return the same for an index that cannot be written."""
-        planner = self._handle.planner()
-        if planner.why_rebuild():
-            return (f"The index may be old, because it cannot be written: {reason.message}",), False
-        changed = planner.count_changed(planner.scan())
-        if not changed:
-            return (), True
-        files = "1 file has" if changed == 1 else f"{changed:,} files have"
-        warning = f"{files} changed since the index was written, and it cannot be written now: {reason.message}"
-        return (warning,), False
-
-    def _embedder_for_search(self, settings: QuerySettings) -> tuple[Embedder | None, tuple[str, ...]]:
-        """Return the embedder for a query, or None, with the reasons if meaning should count and does not."""
-        embedder = self.embedder
-        if embedder is None or not settings.hybrid.enabled:
-            return None, self.embedder_warnings
-        if not self._handle.planner().vectors_match():
-            model = embedder.identity.model
-            return None, (f"Searching by word only: the index does not hold vectors of {model} yet.",)
-        return embedder, (*self.embedder_warnings, *self._switch_notice(embedder))
-
-    def _switch_notice(self, embedder: Embedder) -> tuple[str, ...]:
-        chosen = self._handle.chain.embedders[0]
-        if embedder in self._handle.chain.embedders or not getattr(chosen, "is_slow", False):
-            return ()
-        names = f"{embedder.identity.model} answers until the index is embedded with {chosen.identity.model}"
-        return (f"{names}: run 'kept index'.",)
 
     def _search_index(
         self,
@@ -293,30 +286,6 @@ class IndexService:
         except EmbeddingError as exc:
             return (f"Not reranked: {exc.message}",)
         return ()
-
-    def list_time(
-        self, filters: Filter, *, max_results: int, progress: Progress | None = None
-    ) -> tuple[IndexSearchResult, int]:
-        """Bring the index up to date as a search does. Return what is from the time of the filter, oldest first, and
-        how many entries there are in all."""
-        self.require_usable()
-        with self._lock:
-            warnings, is_fresh = self._healing(self._sync_for_search, progress)
-            result, total = self._healing(self._list_time, filters, max_results)
-            if not is_fresh:
-                result = drop_outdated(result, self.workspace, self.config)
-            degraded = dict.fromkeys((*self._take_reasons(), *warnings, *result.degraded))
-            return replace(result, degraded=tuple(degraded)), total
-
-    def _list_time(self, filters: Filter, max_results: int) -> tuple[IndexSearchResult, int]:
-        from kept.search.pipeline import list_hits
-        from kept.workspace.daily import get_daily_notes
-
-        if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
-            self._sync_for_search(None)
-        index = self._handle.index()
-        with index.reading():
-            return list_hits(index, filters, get_daily_notes(self.workspace), max_results=max_results)
 
     def import_search(self) -> None:
         """Import all modules of a search under the lock, for a thread.
@@ -425,26 +394,8 @@ class IndexService:
     def _record_usage(self, before: Usage, *, cached: int = 0, texts: int = 0) -> None:
         """Record the usage since ``before``. ``texts`` is the number of embedded texts, for an embedder that does not
         count them."""
-        embedder = self._handle.embedder
-        if embedder is None:
-            return
-        now, identity = usage_of(embedder), embedder.identity
-        if now == before and not cached and not texts:
-            return
-        tokens = now.tokens - before.tokens
-        price = find_price(identity.provider, identity.model, self.settings)
-        spending = Spending(
-            provider=identity.provider,
-            model=identity.model,
-            calls=now.calls - before.calls,
-            texts=(now.texts - before.texts) or texts,
-            tokens=tokens,
-            cached=cached,
-            retries=now.retries - before.retries,
-            cost_usd=None if price is None else price * tokens / 1_000_000,
-        )
-        problem = open_embedding_ledger(self.config, self.clock).record(spending)
-        if problem:
+        spending = measure_spending(self._handle.embedder, before, self.settings, cached=cached, texts=texts)
+        if spending and (problem := open_embedding_ledger(self.config, self.clock).record(spending)):
             self._handle.notices.append(problem)
 
     # reading its state

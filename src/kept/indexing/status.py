@@ -11,7 +11,8 @@ from kept.config import Config
 from kept.embedding.base import Identity
 from kept.indexing.batch_book import jobs_under_way
 from kept.indexing.sources import find_copies
-from kept.indexing.sync import META_SYNCED, SyncPlanner
+from kept.indexing.sync import META_SYNCED
+from kept.indexing.sync_planner import SyncPlanner
 from kept.ledger import open_embedding_ledger, open_heal_ledger, open_model_ledger, tokens_of_day
 from kept.records import Problem
 from kept.reports import BatchUnderWay, Status

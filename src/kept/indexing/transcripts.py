@@ -14,7 +14,7 @@ from dataclasses import replace
 from kept.chunking.utterances import UtteranceChunk, chunk_utterances, find_settled
 from kept.errors import SessionError, SessionKeyInvalid
 from kept.indexing.note_rows import DATE_IN_WORDS, PreparedFile, Recipe, chunk_id, sha256
-from kept.indexing.sync import Growth
+from kept.indexing.sync_planner import Growth
 from kept.limits import int64
 from kept.records import Problem, SourceFile
 from kept.redact import redact

@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping
 
 from kept.clock import Clock
 from kept.config import CacheSettings, MemorySearchSettings
-from kept.embedding.base import Embedder
+from kept.embedding.base import Embedder, usage_of
 from kept.embedding.registry import find_price
 from kept.errors import EmbeddingError
 from kept.limits import estimate_tokens
 from kept.redact import redact
-from kept.reports import Preview
+from kept.reports import Preview, Spending, Usage
 from kept.store.index import Index
 from kept.values import frozen
 
@@ -133,6 +133,28 @@ class Vectoriser:
 
 
 # usage and cost
+
+
+def measure_spending(
+    embedder: Embedder | None, before: Usage, settings: MemorySearchSettings, *, cached: int, texts: int
+) -> Spending | None:
+    """Return what an embedder was used for since ``before``, or None. ``texts`` is the number of embedded texts, for an
+    embedder that does not count them."""
+    now = usage_of(embedder)
+    if embedder is None or (now == before and not cached and not texts):
+        return None
+    identity, tokens = embedder.identity, now.tokens - before.tokens
+    price = find_price(identity.provider, identity.model, settings)
+    return Spending(
+        provider=identity.provider,
+        model=identity.model,
+        calls=now.calls - before.calls,
+        texts=(now.texts - before.texts) or texts,
+        tokens=tokens,
+        cached=cached,
+        retries=now.retries - before.retries,
+        cost_usd=None if price is None else price * tokens / 1_000_000,
+    )
 
 
 def price_texts(
