@@ -15,6 +15,7 @@
     │   ├── NoteNotFound
     │   ├── PathRefused         a path outside the workspace, or not a note
     │   ├── NoteTooLarge
+    │   ├── NoteConflict        the note has changed since it was opened to edit; nothing was changed
     │   ├── WriteFailed         a file could not be written; it is unchanged
     │   ├── HistoryDamaged      an old version of a note is missing or damaged; notes are not
     │   ├── ChangeNotFound      no change has this id
@@ -168,6 +169,11 @@ class PathRefused(WorkspaceError):
 class NoteTooLarge(WorkspaceError):
     code = "note_too_large"
     default_hint = "Split the note into smaller files."
+
+
+class NoteConflict(WorkspaceError):
+    code = "note_conflict"
+    default_hint = "Compare your text with the note as it is now, and save again."
 
 
 class WriteFailed(WorkspaceError):

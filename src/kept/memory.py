@@ -454,18 +454,22 @@ class Memory:
         tags: str | Iterable[str] = (),
         order: Literal["time", "change"] = "time",
         max_results: int = 50,
+        offset: int = 0,
         progress: Progress | None = None,
     ) -> Listing:
         """Return notes, or with ``source=None`` notes and conversations, newest first.
 
         ``order="time"`` goes by the time that they are from, such as the date of a daily note; ``order="change"`` by
-        their last change.
+        their last change. ``offset`` leaves out the first ones, for the next page of a long list.
         """
         from kept.indexing.browse import list_files
 
         require_number("max_results", max_results, 1, None, whole=True)
+        require_number("offset", offset, 0, None, whole=True)
         filters = self._searches().make_filter(source, path, since, until, tags=tags)
-        return list_files(self.index_service, filters, order=order, max_results=max_results, progress=progress)
+        return list_files(
+            self.index_service, filters, order=order, max_results=max_results, offset=offset, progress=progress
+        )
 
     def tags(self, *, progress: Progress | None = None) -> TagList:
         """Return the tags of all notes, each with the number of notes that have it or a tag below it."""

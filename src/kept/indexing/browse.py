@@ -100,7 +100,13 @@ def explain_no_hits(service: IndexService, filters: Filter) -> tuple[str, ...]:
 
 
 def list_files(
-    service: IndexService, filters: Filter, *, order: Order, max_results: int, progress: Progress | None = None
+    service: IndexService,
+    filters: Filter,
+    *,
+    order: Order,
+    max_results: int,
+    offset: int = 0,
+    progress: Progress | None = None,
 ) -> Listing:
     """Return notes and conversations by the time that they are from, or by their last change."""
     if order not in ("time", "change"):
@@ -108,7 +114,7 @@ def list_files(
 
     def read(live: Generation) -> tuple[tuple[FileSummary, ...], int]:
         select = list_by_change if order == "change" else list_by_time
-        rows, total = select(live, filters, max_results)
+        rows, total = select(live, filters, max_results, offset)
         titles = live.conversation_titles([row.path for row in rows if row.source == "sessions"])
         summaries = (
             _summary(row, find_opening(live, row), titles.get(row.path) or live.notes.find_title(row.path))
@@ -117,7 +123,7 @@ def list_files(
         return tuple(summaries), total
 
     (files, total), degraded = service.read(read, progress=progress)
-    reasons = explain_no_hits(service, filters) if not files else ()
+    reasons = explain_no_hits(service, filters) if not files and not offset else ()
     return Listing(files, total, (*degraded, *reasons))
 
 

@@ -34,7 +34,7 @@ class Opening:
     channel: str | None
 
 
-def list_by_time(generation: Generation, filters: Filter, limit: int) -> tuple[list[ListedRow], int]:
+def list_by_time(generation: Generation, filters: Filter, limit: int, offset: int = 0) -> tuple[list[ListedRow], int]:
     """Return the files with a chunk that passes the filter, newest first, and how many there are in all."""
     where, values = filter_sql(filters)
     file_where, file_values = _file_filter(generation, filters)
@@ -46,15 +46,15 @@ def list_by_time(generation: Generation, filters: Filter, limit: int) -> tuple[l
             f" AND NOT EXISTS (SELECT 1 FROM {generation.prefix}chunks t WHERE t.source = c.source AND t.path = c.path)"
         )
         values = [*values, *file_values]
-    newest = f"SELECT *, count(*) OVER () AS total FROM ({moments}) ORDER BY moment DESC, path LIMIT ?"
+    newest = f"SELECT *, count(*) OVER () AS total FROM ({moments}) ORDER BY moment DESC, path LIMIT ? OFFSET ?"
     query = (
         f"SELECT f.source, f.path, f.size, f.mtime_ns, moment, total FROM ({newest})"
         f" JOIN {generation.prefix}files f USING (source, path) ORDER BY moment DESC, path"
     )
-    return _rows(generation, query, [*values, limit])
+    return _rows(generation, query, [*values, limit, offset])
 
 
-def list_by_change(generation: Generation, filters: Filter, limit: int) -> tuple[list[ListedRow], int]:
+def list_by_change(generation: Generation, filters: Filter, limit: int, offset: int = 0) -> tuple[list[ListedRow], int]:
     """Return the files that changed in a time, the last change first, and how many there are in all.
 
     A note changes with its file, a conversation with what is said in it: an import writes all files at once.
@@ -65,11 +65,11 @@ def list_by_change(generation: Generation, filters: Filter, limit: int) -> tuple
         f" (SELECT t.timestamp FROM {generation.prefix}chunks t WHERE t.source = c.source AND t.path = c.path"
         " ORDER BY t.start_line DESC LIMIT 1) END, c.mtime_ns / 1000000) AS moment, count(*) OVER ()"
         f" FROM {generation.prefix}files c WHERE {where} AND moment >= ? AND moment < ?"
-        " ORDER BY moment DESC, c.path LIMIT ?"
+        " ORDER BY moment DESC, c.path LIMIT ? OFFSET ?"
     )
     since = filters.since_ms if filters.since_ms is not None else -(2**62)
     until = filters.until_ms if filters.until_ms is not None else 2**62
-    return _rows(generation, query, [*values, since, until, limit])
+    return _rows(generation, query, [*values, since, until, limit, offset])
 
 
 def _about_files(filters: Filter) -> Filter:

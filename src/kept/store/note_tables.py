@@ -133,6 +133,11 @@ class NoteTables:
         query = f"SELECT key, min(tag), count(DISTINCT path) FROM {self.prefix}note_tags c WHERE {where} GROUP BY key"
         return self.db.execute(query, values).fetchall()  # type: ignore[return-value]
 
+    def tags_of(self, path: str) -> list[str]:
+        """Return the tags of a note, as it writes them."""
+        query = f"SELECT min(tag) FROM {self.prefix}note_tags WHERE path = ? GROUP BY key ORDER BY key"
+        return [str(tag) for (tag,) in self.db.execute(query, (path,))]
+
     # links
 
     def links_from(self, path: str) -> list[tuple[str, LinkRow]]:

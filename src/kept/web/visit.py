@@ -56,6 +56,11 @@ class Visit:
         is_number = text.isascii() and text.isdigit() and len(text) < 12
         return max(least, min(int(text), most)) if is_number else default
 
+    def back(self, default: str) -> str:
+        """Return the page of ours that the form names in ``back``, or the default."""
+        url = self.form.get("back", "")
+        return url if url.startswith("/") and not url.startswith(("//", "/\\")) else default
+
     def render(self, template: str, *, status: int = 200, images: str = "", **values: Any) -> Response:
         """Return a page. ``images`` are further sources that it may load images from."""
         notice = unquote(self.request.cookies.get(NOTICE_COOKIE, ""))[:_MAX_NOTICE]

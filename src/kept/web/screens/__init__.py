@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from kept.web.screens.changes_screen import SCREEN as CHANGES
+from kept.web.screens.note_screen import SCREEN as NOTES
 from kept.web.screens.search_screen import SCREEN as SEARCH
 from kept.web.screens.theme_switch import SCREEN as THEME
 from kept.web.visit import Screen
 
-SCREENS: tuple[Screen, ...] = (SEARCH, THEME)
+SCREENS: tuple[Screen, ...] = (SEARCH, NOTES, CHANGES, THEME)

@@ -8,9 +8,8 @@ from kept.web.visit import THEME_COOKIE, THEMES, Page, Screen, Visit
 
 
 def switch_theme(visit: Visit) -> Response:
-    theme, back = visit.form.get("theme", "auto"), visit.form.get("back", "/")
-    is_own_page = back.startswith("/") and not back.startswith(("//", "/\\"))
-    response = visit.redirect(back if is_own_page else "/")
+    theme = visit.form.get("theme", "auto")
+    response = visit.redirect(visit.back("/"))
     if theme in THEMES:
         response.set_cookie(THEME_COOKIE, theme, max_age=31_536_000, httponly=True, samesite="strict")
     return response

@@ -1,0 +1,75 @@
+"""Diffs and changes of notes, as pages show them."""
+
+from __future__ import annotations
+
+from kept.history.note_change import NoteChange
+from kept.values import frozen
+
+MOST_LINES = 400
+_KINDS = {"+": "added", "-": "removed", "@": "hunk", "\\": "aside"}
+_VERBS = {
+    "baseline": "first seen",
+    "add": "added to",
+    "edit": "edited",
+    "remove": "removed",
+    "rename": "renamed",
+    "import": "imported",
+    "undo": "taken back",
+    "review": "accepted",
+    "forget": "forgotten",
+}
+
+
+@frozen
+class DiffLine:
+    kind: str
+    """Class of the line: added, removed, hunk, aside or same."""
+    text: str
+
+
+@frozen
+class ChangeView:
+    """A change with its diff, in words for people."""
+
+    change: NoteChange
+    diff: tuple[DiffLine, ...]
+    more_lines: int
+
+    @property
+    def verb(self) -> str:
+        change = self.change
+        if change.kind != "by_hand":
+            return _VERBS.get(change.kind, change.kind)
+        return "added" if change.before is None else "removed" if change.after is None else "edited"
+
+    @property
+    def author(self) -> str:
+        by = self.change.by
+        names = [name for name in (by.person or by.client, by.tool) if name] or ([by.agent] if by.agent else [])
+        return ", ".join(names) or "another program"
+
+    @property
+    def can_undo(self) -> bool:
+        change = self.change
+        return not change.is_undone and not change.is_forgotten and change.kind not in ("baseline", "forget")
+
+
+def view_change(change: NoteChange, diff: str) -> ChangeView:
+    lines = split_diff(diff)
+    return ChangeView(change, tuple(lines[:MOST_LINES]), max(0, len(lines) - MOST_LINES))
+
+
+def split_diff(diff: str) -> list[DiffLine]:
+    """Return the lines of a unified diff without its head, each with its class."""
+    lines = diff.split("\n")
+    if lines and lines[-1] == "":
+        lines.pop()
+    body = lines[2:] if lines[:1] and lines[0].startswith("--- ") else lines
+    return [_line(line.removesuffix("\r")) for line in body]
+
+
+def _line(line: str) -> DiffLine:
+    kind = _KINDS.get(line[:1], "same")
+    if kind == "hunk":
+        return DiffLine(kind, line.partition("@@")[2].partition("@@")[0].strip())
+    return DiffLine(kind, line[1:] if line[:1] in "+- \\" else line)

@@ -1,0 +1,72 @@
+"""Changes: who changed which note, when and why, as diffs, with undo."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from kept.history.note_diff import diff_change
+from kept.web.diff_view import ChangeView, view_change
+from kept.web.visit import Page, Screen, Visit
+
+PER_PAGE = 20
+
+
+def show_changes(visit: Visit) -> Response:
+    """Show the changes of all notes, newest first."""
+    return _show(visit, None)
+
+
+def show_note_changes(visit: Visit) -> Response:
+    """Show the changes of one note."""
+    memory = visit.memory
+    return _show(visit, memory.workspace.cite(memory.workspace.locate(visit.path["path"])))
+
+
+def _show(visit: Visit, path: str | None) -> Response:
+    page = visit.number("page", 1, least=1, most=10_000)
+    by, session = visit.query.get("by", "").strip(), visit.query.get("session", "").strip()
+    views, has_next = load_changes(visit, path, page, by=by or None, session=session or None)
+    filters = urlencode({name: value for name, value in (("by", by), ("session", session)) if value})
+    return visit.render(
+        "changes.html",
+        path=path,
+        views=views,
+        page=page,
+        has_next=has_next,
+        by=by,
+        session=session,
+        filters=f"&{filters}" if filters else "",
+        is_recorded=visit.site.config.agent.history.enabled,
+    )
+
+
+def load_changes(visit: Visit, path: str | None, page: int, **filters: Any) -> tuple[list[ChangeView], bool]:
+    """Return the changes of a page with their diffs, and whether there are more."""
+    history = visit.memory.history  # one for all versions: it keeps those that were read
+    first = (page - 1) * PER_PAGE
+    changes = list(islice(history.iter_changes(path=path, **filters), first, first + PER_PAGE + 1))
+    return [view_change(change, diff_change(history, change)) for change in changes[:PER_PAGE]], len(changes) > PER_PAGE
+
+
+def undo_change(visit: Visit) -> Response:
+    """Take a change back. Later changes of other lines stay."""
+    result = visit.memory.undo(visit.form.get("change", ""), author=visit.site.author, why="")
+    paths = ", ".join(dict.fromkeys(step.path for step in result.steps))
+    return visit.redirect(visit.back("/changes"), notice=f"Taken back: {paths}")
+
+
+SCREEN = Screen(
+    name="history",
+    label="Changes",
+    home="/changes",
+    pages=(
+        Page("/changes", show_changes),
+        Page("/changes/{path:path}", show_note_changes),
+        Page("/undo", undo_change, ("POST",)),
+    ),
+    key="h",
+)

@@ -1,0 +1,230 @@
+"""A note: its text with links and tags, what links to it, and an editor that keeps every byte that is not changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from kept.chunking.properties import read_properties
+from kept.errors import KeptError, NoteConflict
+from kept.history.note_diff import diff_versions
+from kept.listings import NoteLink, NoteLinks
+from kept.memory import Memory
+from kept.values import frozen
+from kept.web.diff_view import split_diff
+from kept.web.note_html import NoteSetting, render_note
+from kept.web.page_links import place_url
+from kept.web.visit import Page, Screen, Visit
+from kept.web.workspace_files import show_file
+from kept.workspace.note_edit import EditableNote, read_whole, replace_text, save_text
+from kept.workspace.workspace import may_be_title
+
+LINES_PER_PAGE = 2_000
+_CHARS_PER_PAGE = 200_000
+NOTES_PER_PAGE = 50
+_REMOTE = "http: https:"
+
+
+@frozen
+class NotePart:
+    """Lines of a note that fit on a page."""
+
+    text: str
+    first: int
+    last: int
+    total: int
+
+    @property
+    def next(self) -> int | None:
+        return self.last + 1 if self.last < self.total else None
+
+
+@frozen
+class NoteContext:
+    """What the index knows about a note. Empty for a note that is not indexed."""
+
+    links: NoteLinks
+    tags: tuple[str, ...] = ()
+    degraded: tuple[str, ...] = ()
+
+    @property
+    def resolved(self) -> dict[str, str]:
+        return {link.target: link.resolved for link in self.links.outgoing if link.resolved}
+
+
+# reading
+
+
+def show_note(visit: Visit) -> Response:
+    path = visit.path["path"]
+    if may_be_title(path):
+        return visit.redirect(place_url("note", visit.memory.read(path, lines=1).path))
+    return _show(visit, path, loads_images=visit.site.settings.remote_images)
+
+
+def show_with_images(visit: Visit) -> Response:
+    """Show a note with the images of other servers, this time."""
+    return _show(visit, visit.path["path"], loads_images=True)
+
+
+def _show(visit: Visit, path: str, *, loads_images: bool) -> Response:
+    opened = load_note(visit.memory, path)
+    context = load_context(visit.memory, opened.path)
+    lines = opened.note.text.split("\n")
+    properties = read_properties(lines)
+    skipped = 0 if properties.is_text else properties.lines
+    cited = parse_lines(visit.query.get("lines", ""))
+    start = visit.number("from", cited[0] if cited and cited[0] > LINES_PER_PAGE else 1, least=1)
+    part = cut_part(lines, max(start, skipped + 1))
+    html = render_note(part.text, NoteSetting(opened.path, context.resolved, part.first, cited, loads_images))
+    return visit.render(
+        "note.html",
+        images=_REMOTE if loads_images else "",
+        opened=opened,
+        title=context.links.title or opened.path,
+        part=part,
+        html=html,
+        context=context,
+        backlinks=group_links(context.links.incoming),
+        properties="\n".join(lines[:skipped]) if start <= 1 else "",
+        newest=next(iter(visit.memory.changes(opened.path, max_results=1)), None),
+        can_edit=visit.memory.workspace.is_own_note(visit.memory.workspace.locate(opened.path)),
+    )
+
+
+def load_note(memory: Memory, path: str) -> EditableNote:
+    return read_whole(memory.workspace, path, max_bytes=memory.settings.max_file_bytes)
+
+
+def load_context(memory: Memory, path: str) -> NoteContext:
+    try:
+        links = memory.links(path)
+        tags, degraded = memory.index_service.read(lambda live: live.notes.tags_of(path))
+    except KeptError as exc:
+        return NoteContext(NoteLinks(path, ""), degraded=(exc.message,))
+    return NoteContext(links, tuple(tags), tuple(dict.fromkeys((*links.degraded, *degraded))))
+
+
+def group_links(links: tuple[NoteLink, ...]) -> list[tuple[str, list[int]]]:
+    """Return the notes that links are in, each with the lines of its links."""
+    lines: dict[str, list[int]] = {}
+    for link in links:
+        lines.setdefault(link.path, []).append(link.line)
+    return list(lines.items())
+
+
+def parse_lines(text: str) -> tuple[int, int] | None:
+    """Return first and last line of a range such as 3-9, or None."""
+    first, _, last = text.partition("-")
+    if not (first.isascii() and first.isdigit() and len(first) < 10):
+        return None
+    is_range = last.isascii() and last.isdigit() and len(last) < 10
+    return int(first), int(last) if is_range else int(first)
+
+
+def cut_part(lines: list[str], first: int) -> NotePart:
+    """Return the lines from ``first`` on that fit on a page, at least one."""
+    total = len(lines) - (1 if lines and lines[-1] == "" else 0)
+    part: list[str] = []
+    chars = 0
+    for line in lines[first - 1 : first - 1 + LINES_PER_PAGE]:
+        chars += len(line) + 1
+        if part and chars > _CHARS_PER_PAGE:
+            break
+        part.append(line[:_CHARS_PER_PAGE])
+    return NotePart("\n".join(part), first, min(total, first - 1 + len(part)), total)
+
+
+# a list
+
+
+def list_notes(visit: Visit) -> Response:
+    """List the notes, all or with a tag, newest first."""
+    tag, page = visit.query.get("tag", "").strip(), visit.number("page", 1, least=1)
+    listing = visit.memory.list(
+        tags=[tag] if tag else (), max_results=NOTES_PER_PAGE, offset=(page - 1) * NOTES_PER_PAGE
+    )
+    return visit.render(
+        "notes.html",
+        listing=listing,
+        tag=tag,
+        page=page,
+        has_next=len(listing) == NOTES_PER_PAGE,
+        tags=() if tag else visit.memory.tags().tags,
+    )
+
+
+# editing
+
+
+def edit_note(visit: Visit) -> Response:
+    opened = load_note(visit.memory, visit.path["path"])
+    replace_text(opened.note.raw, opened.note.text, opened.path)  # refuses a note that cannot be edited exactly
+    return _editor(visit, opened, opened.note.text)
+
+
+def save_note(visit: Visit) -> Response:
+    """Save the text of the form; or show it, if only a preview is asked for or the note has changed meanwhile."""
+    memory, path = visit.memory, visit.path["path"]
+    text = visit.form.get("text", "").replace("\r\n", "\n").replace("\r", "\n")
+    if visit.form.get("do") == "preview":
+        return _editor(visit, load_note(memory, path), text, digest=visit.form.get("digest", ""), shows_preview=True)
+    try:
+        is_new = save_text(
+            memory.workspace,
+            path,
+            text,
+            digest=visit.form.get("digest", ""),
+            max_bytes=memory.settings.max_file_bytes,
+            recorder=memory.recorder(visit.site.author, why=visit.form.get("why", "").strip()),
+        )
+    except NoteConflict:
+        return _editor(visit, load_note(memory, path), text, status=409)
+    return visit.redirect(place_url("note", path), notice="Saved." if is_new else "Nothing was changed.")
+
+
+def _editor(
+    visit: Visit,
+    opened: EditableNote,
+    text: str,
+    *,
+    digest: str | None = None,
+    shows_preview: bool = False,
+    status: int = 200,
+) -> Response:
+    values: dict[str, Any] = {"conflict": None, "preview": None}
+    if status == 409:
+        mine = replace_text(opened.note.raw, text, opened.path)
+        values["conflict"] = split_diff(diff_versions(opened.note.raw, mine, opened.path, opened.path))
+    if shows_preview:
+        context = load_context(visit.memory, opened.path)
+        properties = read_properties(text.split("\n"))
+        skipped = 0 if properties.is_text else properties.lines
+        part = cut_part(text.split("\n"), skipped + 1)
+        values["preview"] = render_note(part.text, NoteSetting(opened.path, context.resolved, part.first)).html
+    return visit.render(
+        "edit.html",
+        status=status,
+        opened=opened,
+        text=text,
+        digest=opened.digest if digest is None else digest,
+        why=visit.form.get("why", ""),
+        **values,
+    )
+
+
+SCREEN = Screen(
+    name="note",
+    label="Notes",
+    home="/notes",
+    pages=(
+        Page("/notes", list_notes),
+        Page("/note/{path:path}", show_note),
+        Page("/note/{path:path}", show_with_images, ("POST",)),
+        Page("/edit/{path:path}", edit_note),
+        Page("/edit/{path:path}", save_note, ("POST",)),
+        Page("/file/{path:path}", show_file),
+    ),
+    key="n",
+)

@@ -1,0 +1,177 @@
+"""Replaces the text of a whole note as a person edited it, and keeps every byte of the lines that stay.
+
+A form of a browser has only '\\n' line ends, no byte order mark and no bytes that are not text. So the new text is
+compared with the note line by line: lines that are the same keep their bytes and line ends, and new lines get the line
+end of their neighbours and the encoding of the note.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from collections.abc import Sequence
+
+from kept.durable import locked, write_atomic
+from kept.errors import NoteConflict, NoteTooLarge, PathRefused
+from kept.values import frozen
+from kept.workspace.change_recorder import ChangeRecorder, recording
+from kept.workspace.line_edit import require_editable
+from kept.workspace.notes import LOCK_WAIT_S
+from kept.workspace.opened import NoteText, OpenWorkspace
+from kept.workspace.workspace import Workspace
+
+_BOMS = (
+    (b"\xff\xfe\0\0", "utf-32-le"),  # before UTF-16, whose mark it begins with
+    (b"\0\0\xfe\xff", "utf-32-be"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xfe\xff", "utf-16-be"),
+)
+_UTF8_BOM = b"\xef\xbb\xbf"
+_LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n)|([^\r\n]+)\Z")
+
+
+@frozen
+class EditableNote:
+    """A note and the digest of its bytes, which has to be the same when it is saved."""
+
+    path: str
+    note: NoteText
+    digest: str
+
+
+def read_whole(workspace: Workspace, path: str, *, max_bytes: int) -> EditableNote:
+    absolute = workspace.locate(path)
+    with OpenWorkspace(workspace) as opened:
+        note = opened.read(absolute, max_bytes=max_bytes)
+    return EditableNote(workspace.cite(absolute), note, digest_of(note.raw))
+
+
+def digest_of(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+def save_text(
+    workspace: Workspace,
+    path: str,
+    text: str,
+    *,
+    digest: str,
+    max_bytes: int,
+    recorder: ChangeRecorder | None = None,
+) -> bool:
+    """Write the text of a note in one atomic write. Return False if it is the same already.
+
+    Raise NoteConflict, and change nothing, if the note is not the one with that digest any more.
+    """
+    workspace.require()
+    with (
+        locked(workspace.root, wait_s=LOCK_WAIT_S, purpose="writing to this workspace"),
+        OpenWorkspace(workspace) as opened,
+    ):
+        absolute = require_editable(workspace, path, by_tool=False)
+        before = opened.read(absolute, max_bytes=max_bytes).raw
+        if digest_of(before) != digest:
+            raise NoteConflict(f"{path} has changed since you opened it, so nothing was written.")
+        data = replace_text(before, text, path)
+        if len(data) > max_bytes:
+            raise NoteTooLarge(f"{path}: with this it would have more than the limit of {max_bytes:,} bytes.")
+        if data == before:
+            return False
+        with recording(recorder, workspace.cite(absolute), before, data, kind="edit"):
+            write_atomic(absolute, data, dir_fd=opened.folder_of(absolute))
+    return True
+
+
+@frozen
+class _RawLine:
+    """A line of a note: exactly as it is stored, as it is shown, and its line end, which may be empty."""
+
+    exact: str
+    shown: str
+    end: str
+
+
+def replace_text(raw: bytes, text: str, path: str) -> bytes:
+    """Return the bytes of a note with a new text. Raise PathRefused if bytes that cannot be shown would be lost."""
+    mark, codec = _encoding_of(raw)
+    errors = "surrogateescape" if codec == "utf-8" else "strict"
+    try:
+        exact = raw[len(mark) :].decode(codec, errors)
+        is_exact = mark + exact.encode(codec, errors) == raw
+    except UnicodeError:
+        is_exact = False
+    if not is_exact:
+        raise PathRefused(f"{path}: is not valid {codec.upper()}, so it cannot be edited.", hint="Save it as UTF-8.")
+    lines = [_raw_line(match) for match in _LINE.finditer(exact)]
+    merged = _merge(lines, text.replace("\r\n", "\n").replace("\r", "\n"), path)
+    return mark + merged.encode(codec, errors)
+
+
+def _encoding_of(raw: bytes) -> tuple[bytes, str]:
+    """Return the byte order mark and the encoding of a note, as `decode` reads it."""
+    if raw.startswith(_UTF8_BOM):
+        return _UTF8_BOM, "utf-8"
+    for mark, codec in _BOMS:
+        if raw.startswith(mark):
+            return mark, codec
+    return b"", "utf-8"
+
+
+def _raw_line(match: re.Match[str]) -> _RawLine:
+    exact = match[1] if match[3] is None else match[3]
+    shown = exact.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("\0", "�")
+    return _RawLine(exact, shown, match[2] or "")
+
+
+def _merge(old: Sequence[_RawLine], text: str, path: str) -> str:
+    new = text.split("\n")
+    ends_line = new[-1] == ""
+    if ends_line:
+        new.pop()
+    merged = [
+        line
+        for start, end, first, last in _matching(old, new)
+        for line in _block(old[start:end], old[max(0, start - 1) : end + 1], new[first:last], path)
+    ]
+    usual = next((line.end for line in old if line.end), "\n")
+    parts = [line.exact + (line.end or usual) for line in merged[:-1]]
+    parts += [line.exact + ((line.end or usual) if ends_line else "") for line in merged[-1:]]
+    return "".join(parts)
+
+
+def _matching(old: Sequence[_RawLine], new: Sequence[str]) -> list[tuple[int, int, int, int]]:
+    """Return ranges of old lines and of the new lines in their place. In equal ranges, both have one line."""
+    shown = [line.shown for line in old]
+    head = 0
+    while head < min(len(shown), len(new)) and shown[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(shown), len(new)) - head and shown[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    middle = difflib.SequenceMatcher(
+        None, shown[head : len(shown) - tail], new[head : len(new) - tail], autojunk=len(new) > 2_000
+    )
+    ranges = [(at, at + 1, at, at + 1) for at in range(head)]
+    for kind, start, end, first, last in middle.get_opcodes():
+        if kind == "equal":
+            ranges += [
+                (head + start + at, head + start + at + 1, head + first + at, head + first + at + 1)
+                for at in range(end - start)
+            ]
+        else:
+            ranges.append((head + start, head + end, head + first, head + last))
+    ranges += [(len(shown) - at, len(shown) - at + 1, len(new) - at, len(new) - at + 1) for at in range(tail, 0, -1)]
+    return ranges
+
+
+def _block(old: Sequence[_RawLine], around: Sequence[_RawLine], new: Sequence[str], path: str) -> list[_RawLine]:
+    if [line.shown for line in old] == list(new):
+        return list(old)
+    if any(line.shown != line.exact for line in old) and any("�" in line for line in new):
+        raise PathRefused(
+            f"{path}: a line with bytes that cannot be shown (�) was changed, and they would be lost.",
+            hint="Leave that line as it is, or save the note as UTF-8 first.",
+        )
+    end = next((line.end for line in (*old, *around) if line.end), "")
+    return [_RawLine(line, line, end) for line in new]

@@ -1,0 +1,243 @@
+"""The page of a note, its editor, and files of the workspace."""
+
+from __future__ import annotations
+
+import pytest
+
+from kept.workspace.note_edit import digest_of
+from tests.support.files import write_file
+from tests.support.web_site import texts, visiting
+from tests.support.workspaces import write_note
+
+PICTURE = b"\x89PNG\r\n\x1a\n picture"
+
+
+@pytest.fixture
+def notes(workspace):
+    write_note(workspace, "MEMORY.md", "# Memory\n\n- The gate code is 4711. #home\n- See [[ideas]] and [[nothing]].\n")
+    write_note(workspace, "memory/ideas.md", "---\ntitle: Big ideas\ntags: [garden]\n---\n\nA gate, see [[MEMORY]].\n")
+
+
+def test_a_note_is_shown_with_links_backlinks_and_tags(pages, notes):
+    page = pages.page("/note/MEMORY.md?lines=3-3")
+    assert texts(page, ".prose h1") == ["Memory"]
+    assert texts(page, ".prose .cited") == ["The gate code is 4711. #home"]
+    assert texts(page, "aside .tags a") == ["#home"]
+    assert texts(page, "aside li a") == ["memory/ideas.md", "ideas"]
+    assert texts(page, "aside .broken") == ["nothing"]
+    assert page.select_one(".prose a.wiki")["href"] == "/note/memory/ideas.md"
+
+
+def test_properties_are_apart_from_the_text(pages, notes):
+    page = pages.page("/note/memory/ideas.md")
+    assert "title: Big ideas" in page.select_one(".properties").text
+    assert "title" not in page.select_one(".prose").text
+    assert page.title.text.startswith("Big ideas")
+
+
+def test_a_note_can_be_asked_for_by_its_title_or_day(pages, notes, workspace):
+    write_note(workspace, "memory/2026-03-02.md", "# 2026-03-02\n\nx\n")
+    assert pages.get("/note/Big%20ideas").headers["location"] == "/note/memory/ideas.md"
+    assert pages.get("/note/2026-03-02").headers["location"] == "/note/memory/2026-03-02.md"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("memory/none.md", 404),
+        ("%2e%2e/secret.md", 403),
+        ("/etc/passwd.md", 403),
+        ("memory/x.txt", 403),
+        (".kept/x.md", 404),
+    ],
+)
+def test_what_is_not_a_note_is_refused(pages, notes, tmp_path, path, status):
+    write_file(tmp_path / "secret.md", "secret")
+    page = pages.page(f"/note/{path}", status=status)
+    assert "secret" not in page.select_one("main").text.replace("secret.md", "")
+
+
+def test_a_link_in_the_workspace_is_not_followed(pages, workspace, tmp_path):
+    write_file(tmp_path / "secret.md", "secret text")
+    (workspace / "memory").mkdir()
+    (workspace / "memory/link.md").symlink_to(tmp_path / "secret.md")
+    assert "secret text" not in pages.page("/note/memory/link.md", status=403).text
+
+
+def test_a_long_note_is_shown_in_parts(pages, workspace):
+    write_note(workspace, "memory/long.md", "".join(f"line {number}\n\n" for number in range(1, 3_001)))
+    page = pages.page("/note/memory/long.md")
+    assert "Lines 1–2,000 of 6,000" in page.select_one(".pager").text
+    following = page.select_one(".pager a")["href"]
+    assert pages.page(following).select_one("#L2001").text == "line 1001"
+    cited = pages.page("/note/memory/long.md?lines=5001-5001")
+    assert texts(cited, ".cited") == ["line 2501"]
+
+
+def test_a_note_that_is_not_utf_8_is_shown_with_a_warning(pages, workspace):
+    write_file(workspace / "memory/old.md", b"caf\xe9\n")
+    page = pages.page("/note/memory/old.md")
+    assert "not valid UTF-8" in texts(page, ".notice.warn")[0]
+    assert "caf�" in page.select_one(".prose").text
+
+
+def test_an_empty_note_says_so(pages, workspace):
+    write_note(workspace, "memory/empty.md", "")
+    assert "This note is empty" in pages.page("/note/memory/empty.md").text
+
+
+def test_remote_images_are_loaded_only_when_asked_for(pages, workspace):
+    write_note(workspace, "memory/n.md", "![cat](https://pictures.example/cat.png)\n")
+    answer = pages.get("/note/memory/n.md")
+    assert "img-src 'self';" in answer.headers["content-security-policy"]
+    assert "<img" not in answer.text
+    loaded = pages.post("/note/memory/n.md")
+    assert "img-src 'self' http: https:;" in loaded.headers["content-security-policy"]
+    assert '<img src="https://pictures.example/cat.png"' in loaded.text
+
+
+def test_the_settings_can_allow_remote_images(tmp_path, workspace):
+    write_note(workspace, "memory/n.md", "![cat](https://pictures.example/cat.png)\n")
+    with visiting(tmp_path, gateway__web__remote_images=True) as pages:
+        assert pages.page("/note/memory/n.md").select("img")
+
+
+# lists
+
+
+def test_all_notes_are_listed_on_pages(pages, workspace):
+    for number in range(60):
+        write_note(workspace, f"memory/n{number:02}.md", f"# Note {number}\n\nText.\n")
+    first = pages.page("/notes")
+    assert len(first.select(".list li")) == 50
+    rest = pages.page(first.select_one(".pager a[rel=next]")["href"])
+    titles = {*texts(first, ".list .title"), *texts(rest, ".list .title")}
+    assert titles == {f"Note {number}" for number in range(60)}
+    assert not rest.select(".pager a[rel=next]")
+    assert "ended before" in pages.page("/notes?page=99").text
+
+
+def test_notes_with_a_tag_are_listed(pages, notes):
+    assert texts(pages.page("/notes"), ".tags a") == ["#garden 1", "#home 1"]
+    assert texts(pages.page("/notes?tag=garden"), ".list .title") == ["Big ideas"]
+
+
+# files
+
+
+def test_an_image_of_the_workspace_is_sent(pages, workspace):
+    write_file(workspace / "memory/img/a b.png", PICTURE)
+    answer = pages.get("/file/memory/img/a%20b.png")
+    assert (answer.status_code, answer.headers["content-type"], answer.content) == (200, "image/png", PICTURE)
+
+
+def test_an_attachment_is_found_in_its_folder(pages, workspace):
+    write_file(workspace / "attachments/photo.jpg", PICTURE)
+    assert pages.get("/file/memory/photo.jpg").content == PICTURE
+
+
+def test_a_page_or_a_program_is_only_downloaded(pages, workspace):
+    write_file(workspace / "memory/x.html", b"<script>alert(1)</script>")
+    write_file(workspace / "memory/x.svg", b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>")
+    page = pages.get("/file/memory/x.html")
+    assert page.headers["content-type"] == "application/octet-stream"
+    assert page.headers["content-disposition"].startswith("attachment")
+    picture = pages.get("/file/memory/x.svg")
+    assert picture.headers["content-type"] == "image/svg+xml"
+    assert "sandbox" in picture.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    "path", [".git/config", "memory/.hidden.png", "%2e%2e/secret.png", "memory//x.png", "memory/link.png", "memory", ""]
+)
+def test_other_files_are_refused(pages, workspace, tmp_path, path):
+    write_file(tmp_path / "secret.png", PICTURE)
+    write_file(workspace / ".git/config", PICTURE)
+    write_file(workspace / "memory/.hidden.png", PICTURE)
+    (workspace / "memory/link.png").symlink_to(tmp_path / "secret.png")
+    answer = pages.get(f"/file/{path}")
+    assert answer.status_code in (403, 404)
+    assert PICTURE not in answer.content
+
+
+# editing
+
+
+def edit(pages, path: str, text: str, **fields: str):
+    digest = pages.page(f"/edit/{path}").select_one("input[name=digest]")["value"]
+    return pages.post(f"/edit/{path}", text=text, **{"digest": digest, "do": "save", **fields})
+
+
+def test_an_edit_is_saved_recorded_and_found(pages, notes, workspace):
+    answer = edit(pages, "MEMORY.md", "# Memory\r\n\r\n- The gate code is 9922.\r\n", why="new lock")
+    page = pages.follow(answer)
+    assert texts(page, ".notice.good") == ["Saved."]
+    assert (workspace / "MEMORY.md").read_bytes() == b"# Memory\n\n- The gate code is 9922.\n"
+    assert "9922" in pages.page("/?q=gate+code").select_one(".hit").text
+    change = pages.page("/changes").select_one(".change")
+    assert "kept web" in change.text
+    assert "new lock" in change.text
+    assert "9922" in change.select_one(".diff .added").text
+
+
+def test_line_ends_mark_and_foreign_bytes_are_kept(pages, workspace):
+    file = write_file(workspace / "memory/dos.md", b"\xef\xbb\xbfone\r\ncaf\xe9\r\nthree\r\n")
+    text = pages.page("/edit/memory/dos.md").select_one("textarea").text.removeprefix("\n")
+    assert text == "one\ncaf�\nthree\n"
+    assert edit(pages, "memory/dos.md", text.replace("three", "3")).status_code == 303
+    assert file.read_bytes() == b"\xef\xbb\xbfone\r\ncaf\xe9\r\n3\r\n"
+
+
+@pytest.mark.parametrize("raw", [b"\n\ntext\n", b"text", b"", b"a\n\n\n", "水\r\n".encode(), b"<b>&amp;</b>\n"])
+def test_saving_without_a_change_changes_nothing(pages, workspace, raw):
+    file = write_file(workspace / "memory/n.md", raw)
+    before = file.stat().st_mtime_ns
+    text = pages.page("/edit/memory/n.md").select_one("textarea").text.removeprefix("\n")
+    page = pages.follow(edit(pages, "memory/n.md", text))
+    assert texts(page, ".notice.good") == ["Nothing was changed."]
+    assert (file.read_bytes(), file.stat().st_mtime_ns) == (raw, before)
+
+
+def test_a_change_on_disk_is_shown_and_never_overwritten(pages, notes, workspace):
+    file = workspace / "MEMORY.md"
+    digest = pages.page("/edit/MEMORY.md").select_one("input[name=digest]")["value"]
+    file.write_bytes(b"# Memory\n\n- Changed by an editor.\n")
+    answer = pages.post("/edit/MEMORY.md", text="# Memory\n\n- Mine.\n", digest=digest, do="save")
+    assert answer.status_code == 409
+    assert file.read_bytes() == b"# Memory\n\n- Changed by an editor.\n"
+    assert "Changed by an editor." in answer.text
+    assert "- Mine." in answer.text
+    assert digest_of(file.read_bytes()) in answer.text, "saving again is about the note as it is now"
+
+
+def test_a_preview_saves_nothing(pages, notes, workspace):
+    before = (workspace / "MEMORY.md").read_bytes()
+    answer = edit(pages, "MEMORY.md", "# New <script>x</script>\n\n[[ideas]]\n", do="preview")
+    assert answer.status_code == 200
+    assert '<h1 id="L1">New &lt;script&gt;x&lt;/script&gt;</h1>' in answer.text
+    assert 'href="/note/memory/ideas.md"' in answer.text
+    assert (workspace / "MEMORY.md").read_bytes() == before
+
+
+def test_a_note_that_cannot_be_edited_exactly_is_refused(pages, workspace):
+    write_file(workspace / "memory/odd.md", b"\xff\xfea\0b")
+    assert "cannot be edited" in pages.page("/edit/memory/odd.md", status=403).text
+
+
+def test_a_note_of_an_extra_path_has_no_editor(tmp_path, workspace):
+    write_file(tmp_path / "extra/n.md", "extra text\n")
+    with visiting(tmp_path, memory_search__extra_paths=[str(tmp_path / "extra")]) as pages:
+        url = pages.page("/?q=extra").select_one(".hit a.title")["href"]
+        page = pages.page(url)
+        assert "extra text" in page.select_one(".prose").text
+        assert not page.select("[data-edit]")
+        path = str(tmp_path / "extra/n.md")
+        answer = pages.post(f"/edit/{path}", text="x", digest=digest_of(b"extra text\n"), do="save")
+        assert answer.status_code == 403
+
+
+def test_a_note_that_is_too_long_is_not_saved(tmp_path, workspace):
+    write_note(workspace, "memory/n.md", "short\n")
+    with visiting(tmp_path, memory_search__max_file_bytes=1_000) as pages:
+        assert edit(pages, "memory/n.md", "x" * 2_000).status_code == 413
+        assert (workspace / "memory/n.md").read_text() == "short\n"

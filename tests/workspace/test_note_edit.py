@@ -1,0 +1,97 @@
+"""A whole note is edited, and every byte of the lines that stay is kept."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kept.errors import NoteConflict, NoteTooLarge, PathRefused
+from kept.workspace.note_edit import digest_of, read_whole, replace_text, save_text
+from kept.workspace.opened import decode
+from kept.workspace.workspace import Workspace
+from tests.support.files import write_file
+
+
+@pytest.mark.parametrize(
+    ("raw", "text", "result"),
+    [
+        (b"a\nb\n", "a\nc\n", b"a\nc\n"),
+        (b"a\r\nb\r\n", "a\nc\n", b"a\r\nc\r\n"),
+        (b"a\r\nb\n", "a\nx\nb\n", b"a\r\nx\r\nb\n"),
+        (b"a\rb\r", "a\nx\nb\n", b"a\rx\rb\r"),
+        (b"\xef\xbb\xbfa\nb\n", "a\nc\n", b"\xef\xbb\xbfa\nc\n"),
+        (b"a\nb", "a\nb\nc", b"a\nb\nc"),
+        (b"a\r\nb", "a\nb\nc\n", b"a\r\nb\r\nc\r\n"),
+        (b"a\nb\n", "a\nb", b"a\nb"),
+        (b"a\nb\n", "", b""),
+        (b"", "a\n", b"a\n"),
+        (b"\n\n", "\n\n\n", b"\n\n\n"),
+        (b"caf\xe9\nb\n", "caf\ufffd\nc\n", b"caf\xe9\nc\n"),
+        (b"caf\xe9\nb\n", "café\nb\n", "café\nb\n".encode()),
+        (b"x\0y\nb\n", "x\ufffdy\nc\n", b"x\0y\nc\n"),
+    ],
+)
+def test_lines_that_stay_keep_their_bytes(raw, text, result):
+    assert replace_text(raw, text, "n.md") == result
+
+
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_an_encoding_with_a_mark_is_kept(codec):
+    raw = "\ufeffa\r\nß\r\n".encode(codec)
+    assert replace_text(raw, "a\nß\n水\n", "n.md") == "\ufeffa\r\nß\r\n水\r\n".encode(codec)
+
+
+def test_a_line_whose_bytes_cannot_be_shown_is_not_lost():
+    with pytest.raises(PathRefused, match="cannot be shown"):
+        replace_text(b"caf\xe9 one\nb\n", "caf\ufffd two\nb\n", "n.md")
+    with pytest.raises(PathRefused, match="UTF-16"):
+        replace_text(b"\xff\xfea\0b", "ab", "n.md")
+
+
+LINES = st.lists(
+    st.tuples(
+        st.sampled_from([b"", b"a", b"b", b"caf\xe9", "ü".encode(), b"\0"]), st.sampled_from([b"\n", b"\r\n", b"\r"])
+    ),
+    max_size=8,
+)
+
+
+@given(LINES, st.booleans(), st.sampled_from([b"", b"\xef\xbb\xbf"]))
+def test_a_note_that_is_saved_as_it_was_shown_does_not_change(lines, ended, mark):
+    raw = b"".join(text + end for text, end in lines)
+    raw = mark + (raw if ended else raw.rstrip(b"\r\n"))
+    text, _ = decode(raw)
+    assert replace_text(raw, text.replace("\n", "\r\n"), "n.md") == raw
+
+
+@given(LINES, st.lists(st.sampled_from(["", "a", "b", "new", "水"]), max_size=8))
+def test_the_note_reads_as_the_text_that_was_saved(lines, new):
+    raw = b"".join(text + end for text, end in lines)
+    text = "\n".join(new)
+    assert decode(replace_text(raw, text, "n.md"))[0] == text
+
+
+def test_a_note_is_saved_only_if_it_is_the_one_that_was_opened(tmp_path):
+    workspace = Workspace.at(str(tmp_path))
+    file = write_file(tmp_path / "memory/n.md", b"a\r\nb\r\n")
+    opened = read_whole(workspace, "memory/n.md", max_bytes=1_000)
+    assert opened.digest == digest_of(b"a\r\nb\r\n")
+    assert save_text(workspace, "memory/n.md", "a\nc\n", digest=opened.digest, max_bytes=1_000)
+    assert file.read_bytes() == b"a\r\nc\r\n"
+    with pytest.raises(NoteConflict):
+        save_text(workspace, "memory/n.md", "a\nd\n", digest=opened.digest, max_bytes=1_000)
+    assert file.read_bytes() == b"a\r\nc\r\n"
+    again = read_whole(workspace, "memory/n.md", max_bytes=1_000)
+    assert not save_text(workspace, "memory/n.md", "a\nc\n", digest=again.digest, max_bytes=1_000)
+    with pytest.raises(NoteTooLarge):
+        save_text(workspace, "memory/n.md", "x" * 2_000, digest=again.digest, max_bytes=1_000)
+
+
+def test_an_extra_path_is_not_edited(tmp_path):
+    extra = write_file(tmp_path / "extra/n.md", b"a\n")
+    (tmp_path / "ws").mkdir()
+    workspace = Workspace.at(str(tmp_path / "ws"), (str(tmp_path / "extra"),))
+    opened = read_whole(workspace, str(extra), max_bytes=1_000)
+    with pytest.raises(PathRefused, match="never written"):
+        save_text(workspace, str(extra), "b\n", digest=opened.digest, max_bytes=1_000)
