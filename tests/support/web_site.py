@@ -32,7 +32,9 @@ def open_site(tmp_path: Path, *, clock: Clock | None = None, **settings: Any) ->
     """Open the site of the workspace and home below tmp_path. ``settings`` have '__' for '.'."""
     dotted = {name.replace("__", "."): value for name, value in settings.items()}
     (tmp_path / "workspace").mkdir(exist_ok=True)
-    loaded = load_config(home=str(tmp_path / "home"), workspace=str(tmp_path / "workspace"), settings=dotted, trust_workspace=True)
+    loaded = load_config(
+        home=str(tmp_path / "home"), workspace=str(tmp_path / "workspace"), settings=dotted, trust_workspace=True
+    )
     embedder = None if "memory_search.provider" in dotted else FakeEmbedder()
     memory = Memory(loaded.config, embedder=embedder, clock=clock)
     return Site(loaded, memory, SessionStore(loaded.config, clock=memory.clock))
