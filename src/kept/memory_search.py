@@ -48,6 +48,7 @@ class MemorySearch:
         self.project = project
         self.viewer = viewer
         self.qmd = qmd
+        self._is_imported = False
 
     # filters
 
@@ -127,8 +128,9 @@ class MemorySearch:
     def prepare(self) -> None:
         """Raise an error if nothing can be searched. In a thread, import what a search needs."""
         self.service.require_usable()
-        if threading.current_thread() is not threading.main_thread():
+        if not self._is_imported and threading.current_thread() is not threading.main_thread():
             self.service.import_search()
+            self._is_imported = True
 
     def search(
         self,

@@ -127,7 +127,7 @@ class IndexHandle:
         if embedder is None or not settings.hybrid.enabled:
             return None, warnings
         model = embedder.identity.model
-        if not self.planner().vectors_match():
+        if self.index().stored_identity() != embedder.identity.key:
             return None, (f"Searching by word only: the index does not hold vectors of {model} yet.",)
         chosen = self.chain.embedders[0]
         if embedder in self.chain.embedders or not getattr(chosen, "is_slow", False):
@@ -150,7 +150,7 @@ class IndexHandle:
         embedders = self.chain.embedders
         if not embedders:
             return
-        stored = self.planner().stored_identity()
+        stored = self.index().stored_identity()
         for embedder in embedders:
             if embedder.identity.key == stored:
                 self.use(embedder)
@@ -160,7 +160,7 @@ class IndexHandle:
     def embedders_for_sync(self) -> tuple[Embedder | None, ...]:
         """Return the embedders to sync with, in order. A newer choice of another process counts more than our own."""
         if self.chain.embedders and self._is_outdated():
-            stored = self.planner().stored_identity()
+            stored = self.index().stored_identity()
             if all(embedder.identity.key != stored for embedder in self.chain.embedders):
                 return (self._find_former(stored) or self.chain.embedders[0],)
         return self.chain.embedders or (None,)

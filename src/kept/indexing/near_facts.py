@@ -47,8 +47,8 @@ def find_indexed_near(service: IndexService, text: str, filters: Filter) -> list
         if embedder is not None and embedder.identity.provider in _LOCAL_PROVIDERS:
             vector, _ = embed_query(embedder, query)
         filters = replace(filters, sources=("memory",))
-        with service.inspecting() as (index, planner):
-            if vector and vector.identity != planner.stored_identity():
+        with service.inspecting() as (index, _):
+            if vector and vector.identity != index.stored_identity():
                 vector = None
             now_ms = service.clock.time_ns() // 1_000_000
             hits = search_index(index, vector, query, settings, filters, now_ms=now_ms).hits

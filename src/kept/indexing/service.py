@@ -267,11 +267,11 @@ class IndexService:
 
         if self._handle.opened_index is None:  # closed by healing, and perhaps empty now
             _, is_fresh = self._sync_for_search(None)
-        if vector and vector.identity != self._handle.planner().stored_identity():
+        index, now_ms = self._handle.index(), self.clock.time_ns() // 1_000_000
+        if vector and vector.identity != index.stored_identity():
             vector = None  # rebuilt with another embedder while the query was embedded
         model_path = self.settings.query.rerank.model_path
         problems = self._load_reranker(model_path) if model_path and self._reranker is None else ()
-        index, now_ms = self._handle.index(), self.clock.time_ns() // 1_000_000
         result = search_index(index, vector, query, settings, filters, now_ms=now_ms, reranker=self._reranker)
         if problems:
             result = replace(result, degraded=(*problems, *result.degraded))
@@ -394,8 +394,11 @@ class IndexService:
     def _record_usage(self, before: Usage, *, cached: int = 0, texts: int = 0) -> None:
         """Record the usage since ``before``. ``texts`` is the number of embedded texts, for an embedder that does not
         count them."""
-        spending = measure_spending(self._handle.embedder, before, self.settings, cached=cached, texts=texts)
-        if spending and (problem := open_embedding_ledger(self.config, self.clock).record(spending)):
+        embedder = self._handle.embedder
+        if embedder is None or (usage_of(embedder) == before and not cached and not texts):
+            return
+        spending = measure_spending(embedder, before, self.settings, cached=cached, texts=texts)
+        if problem := open_embedding_ledger(self.config, self.clock).record(spending):
             self._handle.notices.append(problem)
 
     # reading its state

@@ -172,7 +172,7 @@ class SyncRun:
             return False
         with self.index.writing():
             self.index.switch_to(building)
-            if self.planner.stored_identity() != recipe.identity:
+            if self.index.stored_identity() != recipe.identity:
                 self.index.put_meta(META_EMBEDDER_SINCE, self.clock.time_ns())
             self.index.put_meta(META_RECIPE, recipe.fingerprint())
             self._finish()

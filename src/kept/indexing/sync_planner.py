@@ -218,14 +218,9 @@ class SyncPlanner:
             file for file in waiting if any(key not in vectors.refused for _, key in live.rows_awaiting_vector(*file))
         }
 
-    def stored_identity(self) -> str | None:
-        """Return the embedder whose vectors the index holds."""
-        stored = self.index.get_meta(META_RECIPE) or {}
-        return stored.get("identity")
-
     def vectors_match(self) -> bool:
         """Return whether the vectors in the index come from the embedder in use."""
-        return self.vectors is not None and self.stored_identity() == self.vectors.embedder.identity.key
+        return self.vectors is not None and self.index.stored_identity() == self.vectors.embedder.identity.key
 
     # rebuilding
 

@@ -136,14 +136,12 @@ class Vectoriser:
 
 
 def measure_spending(
-    embedder: Embedder | None, before: Usage, settings: MemorySearchSettings, *, cached: int, texts: int
-) -> Spending | None:
-    """Return what an embedder was used for since ``before``, or None. ``texts`` is the number of embedded texts, for an
-    embedder that does not count them."""
-    now = usage_of(embedder)
-    if embedder is None or (now == before and not cached and not texts):
-        return None
-    identity, tokens = embedder.identity, now.tokens - before.tokens
+    embedder: Embedder, before: Usage, settings: MemorySearchSettings, *, cached: int, texts: int
+) -> Spending:
+    """Return what an embedder was used for since ``before``. ``texts`` is the number of embedded texts, for an embedder
+    that does not count them."""
+    now, identity = usage_of(embedder), embedder.identity
+    tokens = now.tokens - before.tokens
     price = find_price(identity.provider, identity.model, settings)
     return Spending(
         provider=identity.provider,

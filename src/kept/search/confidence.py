@@ -221,7 +221,8 @@ def estimate_right(signals: Signals, models: ConfidenceModels) -> float:
 
 
 def _logit(model: ConfidenceModel, signals: Signals) -> float:
-    return model.base + sum(weight * figure for weight, figure in zip(model.weights, signals.features, strict=True))
+    base, *weights = model
+    return base + sum(weight * figure for weight, figure in zip(weights, signals.features, strict=True))
 
 
 def _unspaced_chance(signals: Signals, weights: tuple[float, float, float]) -> float:

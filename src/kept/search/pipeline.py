@@ -202,7 +202,8 @@ def _rank(
         given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
         ranked = lift_exact(ranked, exact.compare(exact_chunks, given_titles))
     certain = max(settings.min_score, LIKELY_FROM)
-    ranked = move_last(ranked, questions - left_out, min_score=certain)
+    if asking := questions - left_out:
+        ranked = move_last(ranked, asking, min_score=certain)
     copies: frozenset[int] = frozenset()
     if any(may_be_copy(pool.chunks[scored.candidate.row].path) for scored in ranked):
         from kept.search.conflict_order import put_copies_last

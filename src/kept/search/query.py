@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kept.errors import EmptyQuery
 from kept.values import frozen
@@ -36,8 +36,9 @@ _PARTICLES = frozenset({"down", "in", "off", "on", "out", "over", "up"})
 _MIN_COMPOUND = 5
 
 
-@frozen
-class Term:
+class Term(NamedTuple):
+    """A part of a query that is looked up as a whole. A tuple, because terms are compared and looked up often."""
+
     text: str
     kind: TermKind
 

@@ -176,7 +176,8 @@ def arrange(
     rows = {scored.candidate.row for scored in best}
     ordered = [*best, *(scored for scored in rest if scored.candidate.row not in rows)]
     ordered.sort(key=lambda scored: -round(scored.score, 9))  # rounding errors must not undo the order
-    return Arrangement(ordered, repeats, newer_than, find_bystanders(pool, frozenset(repeats)))
+    bystanders = find_bystanders(pool, frozenset(repeats)) if repeats else frozenset[int]()
+    return Arrangement(ordered, repeats, newer_than, bystanders)
 
 
 def _yield_to_notes(ranked: Sequence[Scored], chunks: Mapping[int, ChunkRow]) -> list[Scored]:

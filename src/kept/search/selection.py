@@ -114,7 +114,8 @@ class _Choice:
             if any(_are_alike(words, others) for others in self._words):
                 self._duplicates.append(scored)
             else:
-                self._add_better_duplicates(scored)
+                if self._duplicates:
+                    self._add_better_duplicates(scored)
                 self._add(scored, words)
 
     def _is_full(self, chunk: ChunkRow) -> bool:
@@ -140,10 +141,8 @@ class _Choice:
 
     def _add_better_duplicates(self, scored: Scored) -> None:
         """Add the near-duplicates of a better grade than this candidate: it must not push them out."""
-        if self._duplicates:
-            rank = GRADES.index(grade_of(scored.relevance))
-            better = [other for other in self._duplicates if GRADES.index(grade_of(other.relevance)) < rank]
-            self._add_duplicates(better)
+        rank = GRADES.index(grade_of(scored.relevance))
+        self._add_duplicates([other for other in self._duplicates if GRADES.index(grade_of(other.relevance)) < rank])
 
     def _add_duplicates(self, duplicates: Sequence[Scored]) -> None:
         for scored in duplicates:

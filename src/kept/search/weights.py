@@ -8,6 +8,8 @@ were learned by `python -m benchmarks.calibration`, and rounded.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from kept.values import frozen
 
 # weight of each figure
@@ -93,9 +95,8 @@ is too little for a hit of one word to be likely (`ONE_OF_TWO_SHARE`)."""
 # confidence in the hits, see `confidence`
 
 
-@frozen
-class ConfidenceModel:
-    """Coefficients of a logistic model of `confidence.Signals`."""
+class ConfidenceModel(NamedTuple):
+    """Coefficients of a logistic model of `confidence.Signals`: the constant, and one for each of its features."""
 
     base: float
     share: float
@@ -109,10 +110,6 @@ class ConfidenceModel:
     """Of the logarithm of the number of words that no passage has: they say less against a passage than words that
     others have."""
     lead: float
-
-    @property
-    def weights(self) -> tuple[float, ...]:
-        return (self.share, self.further, self.brevity, self.meaning, self.unknown, self.lead)
 
 
 @frozen

@@ -124,6 +124,12 @@ class Index:
         """Store a value, inside the caller's transaction."""
         self.db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, json.dumps(value)))
 
+    def stored_identity(self) -> str | None:
+        """Return the identity of the embedder whose vectors the index holds."""
+        recipe = self.get_meta(META_RECIPE) or {}
+        identity: str | None = recipe.get("identity")
+        return identity
+
     def generation_number(self) -> int:
         return int(self.get_meta(_META_GENERATION) or 0)
 

@@ -5,6 +5,7 @@ Descriptions are written for a model: when to use a tool, and what it returns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ from kept.tools.tool_outputs import (
     STATUS_OUTPUT,
     WRITE_OUTPUT,
 )
-from kept.tools.tool_schema import Schema, check_value, closed, number, text, whole
+from kept.tools.tool_schema import Schema, closed, number, text, whole
 from kept.values import frozen
 
 MAX_QUERY_CHARS = 4_000
@@ -29,6 +30,8 @@ MAX_RESULTS = 50
 MAX_LINES = 2_000
 DEFAULT_LISTED = 20
 MAX_LISTED = 200
+_TYPES: dict[str, Any] = {"string": str, "integer": int, "number": int | float, "boolean": bool}
+_TYPE_WORDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
 
 @frozen
@@ -288,7 +291,27 @@ def check_arguments(tool: Tool, arguments: object) -> dict[str, Any]:
     for name in tool.parameters["required"]:
         if name not in present:
             raise UsageError(f"{tool.name}: '{name}' is missing.", hint=str(properties[name]["description"]))
-    return {name: check_value(f"{tool.name}: '{name}'", properties[name], value) for name, value in present.items()}
+    return {name: _checked(f"{tool.name}: '{name}'", properties[name], value) for name, value in present.items()}
+
+
+def _checked(where: str, schema: Schema, value: Any) -> Any:
+    type_name = schema["type"]
+    hint = str(schema["description"])
+    if type_name == "integer" and isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON has one type for all numbers
+    is_type = isinstance(value, _TYPES[type_name]) and isinstance(value, bool) == (type_name == "boolean")
+    if not is_type or (isinstance(value, float) and not math.isfinite(value)):
+        raise UsageError(f"{where} has to be {_TYPE_WORDS[type_name]}.", hint=hint)
+    if "enum" in schema and value not in schema["enum"]:
+        raise UsageError(f"{where} has to be one of: {', '.join(schema['enum'])}.", hint=hint)
+    if isinstance(value, str):
+        if not value.strip() and schema.get("minLength"):
+            raise UsageError(f"{where} is empty.", hint=hint)
+        if len(value) > schema.get("maxLength", len(value)):
+            raise UsageError(f"{where} is too long: at most {schema['maxLength']:,} characters.", hint=hint)
+    elif "minimum" in schema and not schema["minimum"] <= value <= schema["maximum"]:
+        raise UsageError(f"{where} has to be from {schema['minimum']} to {schema['maximum']:,}.", hint=hint)
+    return value
 
 
 def _near(name: object, properties: dict[str, Schema]) -> str:
