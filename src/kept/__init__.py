@@ -16,7 +16,18 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from kept.agent.agent import Agent
-    from kept.agent.events import CompactionResult, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
+    from kept.agent.events import (
+        ApprovalAsked,
+        ApprovalDecided,
+        CompactionResult,
+        Inbound,
+        Notice,
+        Reply,
+        ReplyDelta,
+        ToolEnded,
+        ToolStarted,
+    )
+    from kept.agent.function_tool import FunctionTool
     from kept.app import open_model
     from kept.config import LoadedConfig, load_config
     from kept.errors import KeptError
@@ -38,6 +49,8 @@ if TYPE_CHECKING:
 __all__ = [
     "TOOLS",
     "Agent",
+    "ApprovalAsked",
+    "ApprovalDecided",
     "Author",
     "BrokenLinks",
     "CompactionResult",
@@ -45,6 +58,7 @@ __all__ = [
     "FileSummary",
     "ForgetPlan",
     "ForgetReceipt",
+    "FunctionTool",
     "Hit",
     "Inbound",
     "KeptError",
@@ -88,7 +102,10 @@ __all__ = [
 
 _HOMES = {
     "Agent": "kept.agent.agent",
+    "ApprovalAsked": "kept.agent.events",
+    "ApprovalDecided": "kept.agent.events",
     "CompactionResult": "kept.agent.events",
+    "FunctionTool": "kept.agent.function_tool",
     "Inbound": "kept.agent.events",
     "Notice": "kept.agent.events",
     "Reply": "kept.agent.events",

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.support.chat_server import ModelServer, Says, Stalls
+from tests.support.chat_server import Call, ModelServer, Says, Stalls
 from tests.support.commands import KEPT
+from tests.support.files import write_file
+from tests.support.toy_mcp import SERVER
 from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow
@@ -151,3 +155,36 @@ def test_a_conversation_at_a_terminal(environment, workspace, options, model, ho
     history = home / "chat_history"
     assert "Are you there?" in history.read_text()
     assert history.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_terminal_asks_before_a_tool_of_a_server_is_called(environment, workspace, options, model, home):
+    server = {"command": sys.executable, "args": [SERVER]}
+    write_file(home / "config.yaml", json.dumps({"agents": {"defaults": {"mcp_servers": {"toy": server}}}}))
+    call = Call("toy__add", {"a": 2, "b": 3})
+    model.script(Says("", call), Says("It is five."), Says("", call), Says("As you wish."))
+    terminal = Terminal({**environment, "KEPT_WORKSPACE": str(workspace)}, *options, "chat")
+    terminal.read_until("> ")
+    terminal.type("Add.\r")
+    terminal.read_until('The agent wants to call toy__add with {"a": 2, "b": 3}')
+    terminal.read_until("Allow it? [y/N] ")
+    terminal.type("y\r")
+    terminal.read_until("It is five.")
+    terminal.read_until("> ")
+    terminal.type("Again.\r")
+    terminal.read_until("Allow it? [y/N] ")
+    terminal.type("\r")
+    terminal.read_until("toy__add was not allowed")
+    terminal.read_until("As you wish.")
+    terminal.read_until("> ")
+    assert terminal.leave() == 0
+    sent = [json.dumps(request.body) for request in model.chats]
+    assert "2 + 3 = 5" in sent[1]
+    assert "did not allow this call" in sent[3]
+
+
+def test_in_a_pipe_nobody_can_be_asked(kept, options, model, home):
+    server = {"command": sys.executable, "args": [SERVER]}
+    write_file(home / "config.yaml", json.dumps({"agents": {"defaults": {"mcp_servers": {"toy": server}}}}))
+    model.script(Says("", Call("toy__add", {"a": 2, "b": 3})), Says("I may not."))
+    assert kept(*options, "chat", "-m", "Add.").out == "I may not.\n"
+    assert "nobody can be asked here" in json.dumps(model.chats[1].body)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kept import Memory
+from kept.archive.settings_copy import copy_settings
 from kept.config import Config, load_config
 from kept.errors import ConfigError
 from tests.support.files import tree_of, write_file
@@ -620,6 +621,9 @@ agents:
         api_key: hunter2-search
         headers: {Authorization: Bearer hunter2-header}
     model: {api_key: hunter2-model, base_url: "https://hunter2-token@example.org"}
+    mcp_servers:
+      program: {command: npx, env: {TOKEN: hunter2-env}}
+      address: {url: "https://example.org/mcp?key=hunter2-mcp", headers: {Authorization: hunter2-mcp-header}}
 """
 
 
@@ -632,6 +636,12 @@ def test_secrets_are_never_shown(kept, home, args, form):
     assert "hunter2" not in ended.out + ended.err
     if args[1:] == ("show",):
         assert ended.out.count("(set)") == len(re.findall("hunter2", SECRETS))
+
+
+def test_an_export_of_the_settings_has_no_secrets_of_servers():
+    copy = copy_settings("config.yaml", SECRETS.encode())
+    assert b"hunter2" not in copy.content
+    assert b"npx" in copy.content
 
 
 def test_a_secret_in_the_wrong_place_is_not_repeated_by_the_error(kept):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.timezone(dt.timedelta(hours=
 class AgentHarness:
     """An agent and everything that it needs."""
 
-    def __init__(self, tmp_path: Path, model: ChatModel, **settings: Any) -> None:
+    def __init__(self, tmp_path: Path, model: ChatModel, *, tools: Sequence[Any] = (), **settings: Any) -> None:
         self.clock = FrozenClock(NOW)
         self.workspace = tmp_path / "workspace"
         self.memory = Memory.open(
@@ -36,7 +36,7 @@ class AgentHarness:
         )
         self.sessions = SessionStore(self.memory.config, clock=self.clock)
         self.model = model
-        self.agent = Agent(self.memory, self.sessions, model, retry_wait_s=0.0)
+        self.agent = Agent(self.memory, self.sessions, model, tools=tools, retry_wait_s=0.0)
 
     def session(self, user: str = "me") -> SessionRecord:
         return self.sessions.get_or_create("terminal", user)
@@ -76,8 +76,10 @@ class AgentHarness:
 
 
 @contextmanager
-def open_agent(tmp_path: Path, model: ChatModel | None = None, **settings: Any) -> Iterator[AgentHarness]:
-    opened = AgentHarness(tmp_path, model or ScriptedChat(lambda request: "All right."), **settings)
+def open_agent(
+    tmp_path: Path, model: ChatModel | None = None, *, tools: Sequence[Any] = (), **settings: Any
+) -> Iterator[AgentHarness]:
+    opened = AgentHarness(tmp_path, model or ScriptedChat(lambda request: "All right."), tools=tools, **settings)
     try:
         yield opened
     finally:

@@ -42,13 +42,17 @@ def read_events(raw: bytes) -> list[tuple[str, dict]]:
 
 
 @asynccontextmanager
-async def serving(tmp_path, model=None, *, headers=None, limits=None, **settings):
+async def serving(tmp_path, model=None, *, headers=None, limits=None, agent_settings=None, **settings):
     memory = Memory.open(
         tmp_path / "workspace",
         home=tmp_path / "home",
         embedder=FakeEmbedder(),
         create=True,
-        settings={"gateway.http.port": 0, **{f"gateway.{name}": value for name, value in settings.items()}},
+        settings={
+            "gateway.http.port": 0,
+            **{f"gateway.{name}": value for name, value in settings.items()},
+            **(agent_settings or {}),
+        },
     )
     sessions = SessionStore(memory.config)
     lines: list[str] = []

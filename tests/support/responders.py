@@ -11,9 +11,9 @@ from typing import Any
 
 from kept import Memory, SessionStore
 from kept.agent.agent import Agent
-from kept.agent.events import Inbound
+from kept.agent.events import ApprovalAsked, Inbound
 from kept.llm.base import ChatRequest
-from kept.responder.channel import Channel, PullChannel, ResponderTiming
+from kept.responder.channel import Channel, PullChannel, ResponderTiming, approval_question
 from kept.responder.dispatcher import Commands, Dispatcher, PeriodicIndexer
 from kept.responder.inbox import AnswerRun, Inbox
 from kept.responder.responder import Responder
@@ -52,6 +52,9 @@ class RecordingChannel:
             raise self.faults.pop(0)
         self.sent.append((to.get("chat"), text))
         self.arrived.set()
+
+    async def ask(self, to: Mapping[str, Any], asked: ApprovalAsked) -> None:
+        await self.send(to, approval_question(asked))
 
     async def show_typing(self, to: Mapping[str, Any]) -> None:
         self.typing += 1

@@ -27,7 +27,7 @@ class Bot:
 
 
 @asynccontextmanager
-async def bot(tmp_path, api: BotApi, model=None, *, token=TOKEN, **settings):
+async def bot(tmp_path, api: BotApi, model=None, *, token=TOKEN, agent_settings=None, **settings):
     """Run a gateway that talks to the Bot API server. ``settings`` are those below `gateway`."""
     settings = {
         "gateway.http.enabled": False,
@@ -36,6 +36,7 @@ async def bot(tmp_path, api: BotApi, model=None, *, token=TOKEN, **settings):
         "gateway.telegram.allow_users": "7,@grace",
         "gateway.auto_responder.debounce_ms": 0,
         **{f"gateway.{name}": value for name, value in settings.items()},
+        **(agent_settings or {}),
     }
     memory = open_memory(tmp_path, settings=settings)
     sessions = SessionStore(memory.config)

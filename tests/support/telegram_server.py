@@ -38,6 +38,8 @@ class BotApi:
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
         self.actions: list[dict[str, Any]] = []
+        self.pressed: list[dict[str, Any]] = []
+        self.edits: list[dict[str, Any]] = []
         self.calls: list[str] = []
         self.offsets: list[int] = []
         self.faults: dict[str, deque[Fault]] = defaultdict(deque)
@@ -92,6 +94,26 @@ class BotApi:
             self._changed.notify_all()
         return number
 
+    def press(self, data: str, *, user: int = 7) -> None:
+        """Press a button below the bot's last message."""
+        with self._changed:
+            self._next += 1
+            message = {
+                "message_id": len(self.sent),
+                "date": int(time.time()),
+                "chat": {"id": user, "type": "private"},
+                "text": self.sent[-1]["text"],
+            }
+            query = {
+                "id": str(self._next),
+                "from": {"id": user, "is_bot": False, "first_name": "Ada"},
+                "chat_instance": "1",
+                "message": message,
+                "data": data,
+            }
+            self._updates.append({"update_id": self._next, "callback_query": query})
+            self._changed.notify_all()
+
     def redeliver(self, update: dict[str, Any]) -> None:
         with self._changed:
             self._updates.append(update)
@@ -122,6 +144,12 @@ class BotApi:
                 return self._get_updates(int(fields.get("offset", 0)), float(fields.get("timeout", 0)))
             case "sendMessage":
                 return self._send(fields)
+            case "editMessageText":
+                self.edits.append(fields)
+                return {**self.written(fields), "text": fields["text"]}
+            case "answerCallbackQuery":
+                self.pressed.append(fields)
+                return True
             case "sendChatAction":
                 self.actions.append(fields)
                 return True
@@ -143,6 +171,10 @@ class BotApi:
             self._changed.notify_all()
             chat = {"id": int(fields["chat_id"]), "type": "private"}
             return {"message_id": len(self.sent), "date": int(time.time()), "chat": chat, "text": fields["text"]}
+
+    def written(self, fields: dict[str, Any]) -> dict[str, Any]:
+        chat = {"id": int(fields["chat_id"]), "type": "private"}
+        return {"message_id": int(fields["message_id"]), "date": int(time.time()), "chat": chat}
 
     def wait_for_sent(self, count: int, *, patience_s: float = 30.0) -> list[str]:
         with self._changed:

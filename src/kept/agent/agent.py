@@ -18,45 +18,42 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kept.agent.answer import ModelAnswer, is_no_reply, strip_no_reply
+from kept.agent.approvals import ApprovalDesk
 from kept.agent.compaction import CompactionRequest, compact
 from kept.agent.events import (
     AgentEvent,
+    ApprovalAsked,
     CompactionResult,
     GroupLine,
     Inbound,
     Notice,
     Reply,
     ReplyDelta,
-    ToolEnded,
-    ToolStarted,
 )
+from kept.agent.extra_tools import ExtraTools
 from kept.agent.flush import flush_and_record, is_early_flush_due
+from kept.agent.function_tool import FunctionTool
 from kept.agent.material import TurnMaterial, find_day_notes, gather_material
 from kept.agent.services import ATTEMPTS, AgentServices, ModelLimits, add_usage, load_secret, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
+from kept.agent.tool_step import LAST_STEP, ToolStep
 from kept.clock import Clock
-from kept.context.context import (
-    NO_RESULT,
-    Context,
-    ContextMaterial,
-    build_context,
-)
+from kept.context.context import Context, ContextMaterial, build_context
 from kept.context.context_parts import CONTEXT, read_context
 from kept.context.view import ANSWERS, ConversationView
 from kept.errors import ContextOverflow, KeptError, ModelError
 from kept.limits import estimate_tokens
-from kept.llm.base import NO_REPLY, ChatModel, ModelUsage, ToolUse
+from kept.llm.base import NO_REPLY, ChatModel, ModelUsage
 from kept.memory import Memory
 from kept.prompts import get_prompt
-from kept.records import SeenTail
 from kept.sessions.echoes import RECALLED
-from kept.sessions.entries import Block, Entry, Message, Text, Thinking, TokenUsage, ToolCall, ToolResult
+from kept.sessions.entries import Block, Entry, Message, Text, Thinking, TokenUsage, ToolCall
 from kept.sessions.store import SessionStore
-from kept.tools.toolbox import Toolbox, ToolOutcome
+from kept.tools.tool_definitions import TOOLS
+from kept.tools.toolbox import Toolbox
 
 MAX_COMPACTIONS = 2
 """Compactions per turn because the model refused a request as too long, before the turn is given up."""
-LAST_STEP = "(No more tools can be used in this turn. Answer now with what you have.)"
 GAVE_UP = "I stopped here: I had used all the steps that one turn may take and have not come to an answer."
 _REPLY = "reply"
 """Metadata of an answer whose own text is not the whole reply: the reply, with what the model wrote beside its tool
@@ -94,10 +91,13 @@ class Agent:
         sessions: SessionStore,
         model: ChatModel,
         *,
+        tools: Sequence[Callable[..., Any] | FunctionTool] = (),
         toolbox: Toolbox | None = None,
         clock: Clock | None = None,
         retry_wait_s: float = 1.0,
     ) -> None:
+        """``tools`` are functions that the model may call. See `FunctionTool` for those that need permission."""
+        settings = memory.config.agent.tools
         self.services = AgentServices(
             config=memory.config,
             memory=memory,
@@ -106,6 +106,14 @@ class Agent:
             toolbox=toolbox or Toolbox(memory, sessions),
             clock=clock or memory.clock,
             limits=ModelLimits(model, clock=clock or memory.clock),
+            extra=ExtraTools(
+                tools,
+                memory.config.agent.mcp_servers,
+                reserved=[tool.name for tool in TOOLS],
+                max_result_chars=settings.max_result_chars,
+                clock=clock or memory.clock,
+            ),
+            approvals=ApprovalDesk(timeout_s=settings.ask_timeout_s),
             retry_wait_s=retry_wait_s,
             secret=load_secret(memory.config.paths.fence_key),
         )
@@ -142,6 +150,18 @@ class Agent:
     async def compact(self, session_id: str, *, instructions: str | None = None) -> CompactionResult:
         async with self._session(session_id) as log:
             return await compact(self.services, log, CompactionRequest("asked for", instructions=instructions))
+
+    def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
+        """Decide about a call of a tool that waits. Return False if it does not wait any more."""
+        return self.services.approvals.decide(approval_id, allow=allow, by=by)
+
+    def waiting_approvals(self, session_id: str | None = None) -> list[ApprovalAsked]:
+        """Return the calls that wait for a decision, oldest first."""
+        return self.services.approvals.waiting(session_id)
+
+    async def close(self) -> None:
+        """End the MCP servers that the agent has started."""
+        await self.services.extra.close()
 
     @asynccontextmanager
     async def _session(self, session_id: str) -> AsyncIterator[SessionLog]:
@@ -239,9 +259,10 @@ class AgentTurn:
         new = [message for message in self.messages if message.id in self._ids]
         day_notes = await asyncio.to_thread(find_day_notes, self.services, view)
         await run_to_end(self.log.receive, new, self.group, day_notes)
+        unavailable = await self.services.extra.prepare() if self.services.model.runs_tools else []
         self._material = await asyncio.to_thread(gather_material, self.services, self.log, self.messages)
         context = await asyncio.to_thread(self._build_context)
-        problems = (*self._material.problems, *map(str, context.cuts))
+        problems = (*self._material.problems, *map(str, context.cuts), *unavailable)
         notices = [Notice(problem) for problem in problems if self.log.is_new_notice(problem)]
         if self._is_too_long(context.tokens):
             result = await compact(self.services, self.log, CompactionRequest("threshold", context.fixed_tokens))
@@ -328,22 +349,17 @@ class AgentTurn:
     # tools
 
     async def _use_tools(self, *, refuse: bool) -> AsyncGenerator[AgentEvent, None]:
-        """Run tools one after the other: a model may search for what it has just written."""
         uses, text = self._answer.uses, self._answer.text
         self._texts.append(text)
         calls = (ToolCall(use.id, use.name, dict(use.arguments)) for use in uses)
         await run_to_end(self._record, (*_text_blocks(self._answer), *calls), self._answer.end.usage, {})
-        results: list[ToolResult] = []
-        try:
-            for use in () if refuse else uses:
-                yield ToolStarted(use.name, use.arguments)
-                outcome = await asyncio.to_thread(run_tool, self.services, use, self.log, self._ids)
-                results.append(ToolResult(use.id, outcome.text, use.name, outcome.is_error))
-                yield ToolEnded(use.name, not outcome.is_error)
-        finally:  # even if the turn is cancelled, no call stays without a result
-            reason = LAST_STEP if refuse else NO_RESULT
-            missing = [ToolResult(use.id, reason, use.name, is_error=True) for use in uses[len(results) :]]
-            await run_to_end(self.log.add, Message("tool", (*results, *missing)))
+        step = ToolStep(self.services, self.log, self._ids, uses)
+        if refuse:
+            await run_to_end(step.refuse)
+            return
+        async with aclosing(step.run()) as events:
+            async for event in events:
+                yield event
 
     # the reply
 
@@ -435,21 +451,3 @@ def read_reply(answer: Entry) -> Reply:
         tokens_out=tokens.get("output", 0),
         context=read_context(answer.body),
     )
-
-
-def run_tool(services: AgentServices, use: ToolUse, log: SessionLog, ids: Collection[str]) -> ToolOutcome:
-    """Run a tool. Every failure is an outcome, so that the model learns about it and can react."""
-    names = [spec.name for spec in services.tool_specs()]
-    if use.name not in names:
-        return _failed_outcome(f"There is no tool '{use.name}'. There are: {', '.join(names)}.")
-    lines = (logged.line for logged in log.view().inbound if logged.inbound_id in ids)
-    seen = SeenTail(log.path, min(lines, default=1))
-    try:
-        return services.toolbox.run(use.name, use.arguments, seen=seen, session=log.session_id)
-    except Exception as exc:  # noqa: BLE001 - a defect of a tool must not end the turn
-        return _failed_outcome(f"{use.name} failed: {type(exc).__name__}: {exc}")
-
-
-def _failed_outcome(message: str) -> ToolOutcome:
-    data = {"error": {"code": "tool_failed", "message": message, "hint": ""}}
-    return ToolOutcome(message, lambda: data, is_error=True)

@@ -50,6 +50,27 @@ class ToolEnded:
 
 
 @frozen
+class ApprovalAsked:
+    """Call of a tool that waits for a person's decision: `Agent.decide`. Without one in time, it counts as denied."""
+
+    id: str
+    session_id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    timeout_s: float
+
+
+@frozen
+class ApprovalDecided:
+    id: str
+    tool: str
+    allowed: bool
+    by: str
+    """Who decided, such as telegram:5054; "nobody" if no one could be asked or no one answered."""
+    timed_out: bool = False
+
+
+@frozen
 class Notice:
     """Information for the person that is not part of the reply, such as a compaction or a degraded recall."""
 
@@ -71,7 +92,7 @@ class Reply:
     """Memories that were recalled, and the size of each part of the last request. None for a command."""
 
 
-AgentEvent = ReplyDelta | ToolStarted | ToolEnded | Notice | Reply
+AgentEvent = ReplyDelta | ToolStarted | ToolEnded | ApprovalAsked | ApprovalDecided | Notice | Reply
 
 
 @frozen
@@ -108,4 +129,16 @@ class AnsweringAgent(Protocol):
 
     async def stop(self, session_id: str, message_ids: Sequence[str]) -> None:
         """Record that messages are not to be answered any more."""
+        ...
+
+    def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
+        """Decide about a call of a tool that waits. Return False if it does not wait any more."""
+        ...
+
+    def waiting_approvals(self, session_id: str | None = None) -> list[ApprovalAsked]:
+        """Return the calls that wait for a decision, oldest first."""
+        ...
+
+    async def close(self) -> None:
+        """End what the agent has started, such as MCP servers."""
         ...

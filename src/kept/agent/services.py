@@ -14,6 +14,8 @@ from dataclasses import field
 from typing import TypeVar
 
 from kept.agent.answer import ModelAnswer
+from kept.agent.approvals import ApprovalDesk
+from kept.agent.extra_tools import ExtraTools
 from kept.clock import Backoff, Clock, new_id
 from kept.config import Config
 from kept.context.compaction_plan import TranscriptPiece, split_transcript
@@ -129,6 +131,8 @@ class AgentServices:
     toolbox: Toolbox
     clock: Clock
     limits: ModelLimits
+    extra: ExtraTools
+    approvals: ApprovalDesk
     retry_wait_s: float
     """Delay before a failed call is retried; it doubles with each attempt."""
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
@@ -148,10 +152,11 @@ class AgentServices:
 
     def tool_specs(self) -> tuple[ToolSpec, ...]:
         """Return the tools that a request offers to the model."""
-        if not self.model.runs_tools or self.config.agent.tools.max_steps == 0 or not self.memory.settings.enabled:
+        if not self.model.runs_tools or self.config.agent.tools.max_steps == 0:
             return ()
-        tools = (get_tool(name) for name in OFFERED_TOOLS)
-        return tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools)
+        tools = (get_tool(name) for name in (OFFERED_TOOLS if self.memory.settings.enabled else ()))
+        own = (ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools)
+        return (*own, *self.extra.specs())
 
 
 # calls outside of a reply

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
+from kept.agent.approvals import UNDECIDED
 from kept.agent.events import GroupLine, Inbound
 from kept.context.context import NO_RESULT
 from kept.context.view import ANSWERS, DAY_NOTES, GROUP, INBOUND, ConversationView, build_view
@@ -98,9 +99,13 @@ class SessionLog:
         Tool calls without a result get one first. The lines of the group and the daily notes that go before the
         messages are stored with the first one.
         """
-        open_calls = find_open_calls(self.view())
+        view = self.view()
+        open_calls = find_open_calls(view)
         if open_calls:
-            results = (ToolResult(call.id, NO_RESULT, call.name, is_error=True) for call in open_calls)
+            reasons = dict.fromkeys(view.undecided, UNDECIDED)
+            results = (
+                ToolResult(call.id, reasons.get(call.id, NO_RESULT), call.name, is_error=True) for call in open_calls
+            )
             self.add(Message("tool", tuple(results)))
         messages: list[Message] = []
         after: str | None = None

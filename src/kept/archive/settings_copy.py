@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from kept.config.layers import settings_of
+from kept.config.layers import secret_names
 from kept.config.read import snake
 from kept.config.schema import AgentSettings, GatewaySettings
 from kept.config.settings_edit import find_value, remove_value
@@ -104,8 +104,7 @@ def _removed(tree: Any, key_path: Path) -> Any:
 
 
 def _secret_names() -> frozenset[str]:
-    parts = (AgentSettings(), GatewaySettings())
-    return frozenset(name.rpartition(".")[2] for part in parts for name, _, secret in settings_of(part) if secret)
+    return frozenset(name for part in (AgentSettings, GatewaySettings) for name in secret_names(part))
 
 
 def _iter_secret(tree: Any, at: Path) -> Iterator[Path]:

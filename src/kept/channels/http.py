@@ -45,6 +45,7 @@ def make_app(
         Route("/v1/chat/completions", chat.complete, methods=["POST"]),
         Route("/v1/models", chat.list_models, methods=["GET"]),
         Route("/v1/models/{name:path}", chat.get_model, methods=["GET"]),
+        Route("/v1/approvals/{id}", endpoints.decide, methods=["POST"]),
         Route("/healthz", endpoints.health, methods=["GET"]),
     ]
     hosts = () if settings.host in ("0.0.0.0", "::") else (settings.host,)

@@ -7,11 +7,22 @@ import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, assert_never
 
-from kept.agent.events import AgentEvent, Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
+from kept.agent.approvals import approval_json
+from kept.agent.events import (
+    AgentEvent,
+    ApprovalAsked,
+    ApprovalDecided,
+    Inbound,
+    Notice,
+    Reply,
+    ReplyDelta,
+    ToolEnded,
+    ToolStarted,
+)
 from kept.clock import Clock, new_id
 from kept.config import HttpSettings
 from kept.error_statuses import status_of
-from kept.errors import KeptError, MessageRefused
+from kept.errors import KeptError, MessageNotFound, MessageRefused
 from kept.limits import utf8_safe
 from kept.responder.inbox import AcceptedMessage, AnswerRun, message_status
 from kept.responder.responder import Responder
@@ -80,6 +91,21 @@ class HttpEndpoints:
         except KeptError as exc:
             return _error(exc)
 
+    async def decide(self, request: Request) -> Response:
+        """Allow or deny a call of a tool that waits for a person."""
+        approval_id = request.path_params["id"]
+        try:
+            body = await read_body(request, self._settings.max_body_bytes)
+            if not isinstance(body, dict) or not isinstance(body.get("allow"), bool) or len(body) > 1:
+                raise MessageRefused("The body has to say whether to allow it.", hint='Such as {"allow": true}.')
+            if not self._responder.decide(approval_id, allow=body["allow"], by=NAME):
+                raise MessageNotFound(
+                    f"No call waits for permission under '{approval_id}'.", hint="It was decided, or it timed out."
+                )
+        except KeptError as exc:
+            return _error(exc)
+        return json_response({"id": approval_id, "allowed": body["allow"]})
+
     async def health(self, request: Request) -> Response:
         return json_response({"status": "ok"})
 
@@ -107,7 +133,10 @@ class HttpEndpoints:
         )
 
     def _state(self, message_id: str) -> dict[str, Any]:
-        return message_json(*self._responder.get(NAME, message_id))
+        message, run = self._responder.get(NAME, message_id)
+        state = message_json(message, run)
+        waiting = self._responder.waiting_approvals(run.session_id) if run and state["status"] == "answering" else []
+        return {**state, "approvals": [approval_json(asked) for asked in waiting]} if waiting else state
 
     async def _events(self, message: AcceptedMessage) -> AsyncIterator[bytes]:
         """Yield server-sent events. The heartbeat keeps proxies from closing a silent connection."""
@@ -169,6 +198,10 @@ def _encode_event(event: AgentEvent) -> bytes:
             return _event("tool", {"name": event.name, "status": "done" if event.ok else "failed"})
         case Notice():
             return _event("notice", {"text": event.text})
+        case ApprovalAsked():
+            return _event("approval", approval_json(event))
+        case ApprovalDecided():
+            return _event("decision", {"id": event.id, "tool": event.tool, "allowed": event.allowed, "by": event.by})
         case Reply():
             return b""  # sent as the last event, once it is in the inbox
         case _:

@@ -12,7 +12,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kept.agent.events import Inbound
+from kept.agent.events import ApprovalAsked, Inbound
+from kept.channels.telegram_approvals import read_press, send_question
 from kept.channels.telegram_bot import make_bot
 from kept.channels.telegram_messages import (
     AddressedMessage,
@@ -116,7 +117,7 @@ class TelegramChannel:
         while True:
             try:
                 updates = await self._bot.get_updates(
-                    offset=offset, timeout=self._settings.poll_timeout_s, allowed_updates=["message"]
+                    offset=offset, timeout=self._settings.poll_timeout_s, allowed_updates=["message", "callback_query"]
                 )
             except InvalidToken as exc:
                 raise ChannelUnavailable("Telegram does not accept this token any more.") from exc
@@ -155,6 +156,9 @@ class TelegramChannel:
             log.warning("telegram: an update could not be read; it is kept in %s", beside)
 
     async def _handle(self, responder: Responder, update: telegram.Update) -> None:
+        if update.callback_query is not None:
+            await self._read_press(responder, update.callback_query)
+            return
         match self._read(update):
             case OverheardMessage(key, line) if line.timestamp:  # the library does not require one
                 responder.add_group_line(key, line)
@@ -186,6 +190,12 @@ class TelegramChannel:
         except Exception as exc:  # noqa: BLE001 - it must not stop the messages after it
             log.warning("telegram: could not answer that only text is read (%s)", type(exc).__name__)
 
+    async def _read_press(self, responder: Responder, query: telegram.CallbackQuery) -> None:
+        try:
+            await read_press(query, self.allowed, lambda name, allow, by: responder.decide(name, allow=allow, by=by))
+        except Exception as exc:  # noqa: BLE001 - it must not stop the messages after it
+            log.warning("telegram: a button could not be read (%s)", type(exc).__name__)
+
     async def close(self) -> None:
         await self._bot.shutdown()
 
@@ -215,6 +225,12 @@ class TelegramChannel:
 
     async def _send(self, chat: int, thread: int | None, text: str) -> None:
         await self._bot.send_message(chat, text, message_thread_id=thread, read_timeout=_SEND_TIMEOUT_S)
+
+    async def ask(self, to: Mapping[str, Any], asked: ApprovalAsked) -> None:
+        chat = to.get("chat")
+        if not isinstance(chat, int):
+            raise DeliveryRefused("The message does not say which chat it came from.")
+        await send_question(self._bot, chat, to.get("thread"), asked)
 
     async def show_typing(self, to: Mapping[str, Any]) -> None:
         from telegram.error import TelegramError

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Protocol
 
-from kept.agent.events import AgentEvent, Inbound, Reply
+from kept.agent.approvals import NOBODY
+from kept.agent.events import AgentEvent, ApprovalAsked, Inbound, Reply
 from kept.clock import Clock, new_id
 from kept.errors import SessionNotFound, UsageError
 from kept.responder.dispatcher import Dispatcher, find_command
@@ -37,8 +38,18 @@ class TerminalConversation:
     id of a session stays in that session until it ends.
     """
 
-    def __init__(self, dispatcher: Dispatcher, sessions: SessionStore, clock: Clock, *, name: str | None) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        sessions: SessionStore,
+        clock: Clock,
+        *,
+        name: str | None,
+        ask: Callable[[ApprovalAsked], Awaitable[bool]] | None = None,
+    ) -> None:
+        """``ask`` returns whether the person allows a call of a tool. Without it, nobody can be asked."""
         self._dispatcher = dispatcher
+        self._ask = ask
         self._clock = clock
         self._key, self._pinned = find_conversation(sessions, name or DEFAULT_CONVERSATION)
         self._sessions = sessions
@@ -69,10 +80,16 @@ class TerminalConversation:
         async with aclosing(answer) as events:
             async for event in events:
                 show(event)
+                if isinstance(event, ApprovalAsked):
+                    await self._decide(event)
                 reply = event if isinstance(event, Reply) else reply
         if command is None:
             self._dispatcher.indexer.add(2)
         return reply
+
+    async def _decide(self, asked: ApprovalAsked) -> None:
+        allow = self._ask is not None and await self._ask(asked)
+        self._dispatcher.agent.decide(asked.id, allow=allow, by=NAME if self._ask else NOBODY)
 
     async def stop(self) -> None:
         """Record that the last message is not to be answered any more."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import click
 
+from kept.cli.approval_prompt import ask_at_terminal
 from kept.cli.output import echo, json_option, print_json, style, warn
 from kept.cli.root import Globals
 from kept.cli.streams import read_stdin
@@ -55,8 +56,9 @@ def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[Term
     dispatcher = open_dispatcher(memory, sessions, model)
     runner = stack.enter_context(asyncio.Runner())
     stack.callback(lambda: runner.run(model.close()))
-    stack.callback(lambda: runner.run(dispatcher.indexer.close()))
-    return TerminalConversation(dispatcher, sessions, memory.clock, name=session), runner
+    stack.callback(lambda: runner.run(dispatcher.close()))
+    ask = ask_at_terminal if sys.stdin.isatty() else None
+    return TerminalConversation(dispatcher, sessions, memory.clock, name=session, ask=ask), runner
 
 
 # a single message
@@ -157,7 +159,15 @@ class ChatScreen:
         self._streamed = False
 
     def show(self, event: AgentEvent) -> None:
-        from kept.agent.events import Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
+        from kept.agent.events import (
+            ApprovalAsked,
+            ApprovalDecided,
+            Notice,
+            Reply,
+            ReplyDelta,
+            ToolEnded,
+            ToolStarted,
+        )
 
         match event:
             case ReplyDelta():
@@ -169,6 +179,11 @@ class ChatScreen:
                     self._show_aside(f"… {event.name} did not work")
             case Notice():
                 self._show_aside(event.text)
+            case ApprovalAsked():
+                self._break_line()  # the question follows
+            case ApprovalDecided():
+                if not event.allowed:
+                    self._show_aside(f"… {event.tool} was not allowed")
             case Reply():
                 self._finish(event)
             case _:

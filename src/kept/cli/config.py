@@ -207,7 +207,8 @@ def _settings(loaded: LoadedConfig) -> list[SettingRow]:
     parts = ((loaded.config.agent, ""), (loaded.config.gateway, "gateway"))
     for part, at in parts:
         for name, value, is_secret in settings_of(part, at):
-            shown = "(set)" if is_secret and value else _without_secrets(value) if name.endswith("_url") else value
+            is_url = name.endswith(("_url", ".url"))
+            shown = "(set)" if is_secret and value else _without_secrets(value) if is_url else value
             rows.append(SettingRow(name, shown, _origin(loaded.origins, name)))
     return rows
 

@@ -333,8 +333,22 @@ def settings_of(value: Any, at: str = "") -> Iterator[tuple[str, Any, bool]]:
         inner = getattr(value, spec.name)
         if is_dataclass(inner):
             yield from settings_of(inner, where)
+        elif inner and group_by_name(hints(type(value))[spec.name]):
+            for name, group in inner.items():
+                yield from settings_of(group, f"{where}.{name}")
         else:
             yield where, inner, bool(spec.metadata.get("secret"))
+
+
+def secret_names(kind: Any) -> Iterator[str]:
+    """Yield the names of the secret settings of a schema class, also those in groups that users name."""
+    for spec in fields(kind):
+        inner = hints(kind)[spec.name]
+        inner = group_by_name(inner) or inner
+        if is_dataclass(inner):
+            yield from secret_names(inner)
+        elif spec.metadata.get("secret"):
+            yield spec.name
 
 
 def _in_file(path: str, exc: ConfigError) -> ConfigError:

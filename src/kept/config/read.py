@@ -153,8 +153,8 @@ def _mapping(item: Any, value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         # The value is not shown: headers carry keys.
         raise ConfigError(f"{where}: expected names and values, got {describe(value, hide=True)}.")
-    if typing.get_origin(item) is tuple:
-        return {str(key): coerce(item, listed, f"{where}.{key}") for key, listed in value.items()}
+    if typing.get_origin(item) in (tuple, Literal):
+        return {str(key): coerce(item, given, f"{where}.{key}") for key, given in value.items()}
     if not dataclasses.is_dataclass(item):
         return {str(key): str(text) for key, text in value.items()}
     return {str(key): _group(item, group, f"{where}.{key}") for key, group in value.items()}

@@ -246,6 +246,40 @@ class ContextSettings:
 class ToolSettings:
     max_steps: int = bounded(12, 0, 1_000)
     """Number of times per turn that the model may call tools."""
+    max_result_chars: int = bounded(50_000, 1_000, 10_000_000)
+    """Longest result of a tool of your own or of an MCP server. A longer one is cut."""
+    ask_timeout_s: float = bounded(300.0, 0.1, 86_400)
+    """How long a call that needs permission waits for a person. Then it counts as denied."""
+
+
+ToolPermission = Literal["allow", "ask", "deny"]
+
+
+@frozen
+class McpServerSettings:
+    """An MCP server whose tools the agent's model may call: a program that is started, or an address."""
+
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict, repr=False, metadata={"secret": True})
+    """Environment of the program, besides PATH, HOME and the like."""
+    cwd: str | None = None
+    url: str | None = None
+    headers: dict[str, str] = field(default_factory=dict, repr=False, metadata={"secret": True})
+    permission: ToolPermission = "ask"
+    """For all tools of the server that `tools` does not name."""
+    tools: dict[str, ToolPermission] = field(default_factory=dict)
+    timeout_s: float = bounded(60.0, 0.1, 86_400)
+
+    def after_build(self) -> McpServerSettings:
+        if bool(self.command) == bool(self.url):
+            raise ConfigError(
+                "mcp_servers: a server needs a command or a url, and not both.",
+                hint="For example command: npx, args: [-y, some-server].",
+            )
+        if self.url and not self.url.startswith(("https://", "http://")):
+            raise ConfigError("mcp_servers: a url begins with https:// or http://.")
+        return self
 
 
 ResetMode = Literal["idle", "daily", "none"]
@@ -357,6 +391,8 @@ class AgentSettings:
     compaction: CompactionSettings = CompactionSettings()
     context: ContextSettings = ContextSettings()
     tools: ToolSettings = ToolSettings()
+    mcp_servers: dict[str, McpServerSettings] = field(default_factory=dict)
+    """MCP servers whose tools the model may call, by a name of your choice."""
     session: SessionSettings = SessionSettings()
     history: HistorySettings = HistorySettings()
     review: ReviewSettings = ReviewSettings()

@@ -18,7 +18,7 @@ def secrets_of(config: Config) -> Iterator[str]:
         for name, value, is_secret in settings_of(part):
             if is_secret and value:
                 yield from value.values() if isinstance(value, dict) else (str(value),)
-            elif name.endswith("_url") and value:
+            elif name.endswith(("_url", ".url")) and value:
                 yield from _secrets_in_url(str(value))
     for provider in KEY_VARIABLES:
         yield config.keys.find(provider) or ""

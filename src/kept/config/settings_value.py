@@ -8,7 +8,7 @@ from dataclasses import is_dataclass
 from typing import Any
 
 from kept.config.bounds import find_outside
-from kept.config.layers import Layer, put_setting, settings_of
+from kept.config.layers import Layer, put_setting, secret_names, settings_of
 from kept.config.read import group_by_name, hints, snake
 from kept.config.schema import AgentSettings, GatewaySettings
 from kept.errors import ConfigError, UsageError
@@ -98,5 +98,5 @@ def _nearest_name(name: str) -> str:
 
 
 def is_secret(name: str) -> bool:
-    parts = ((AgentSettings(), ""), (GatewaySettings(), "gateway"))
-    return any(secret and known == name for part, at in parts for known, _, secret in settings_of(part, at))
+    last = snake(name.rpartition(".")[2])
+    return any(last == known for part in (AgentSettings, GatewaySettings) for known in secret_names(part))

@@ -402,7 +402,7 @@ def _system_prompt(
         # Without sizes, so that the prompt stays the same while a file grows beyond what is shown of it.
         names = "".join(f"- {cut.place}\n" for cut in cuts)
         informing += f"\nNot shown here; to be read with `memory_get` where it is offered:\n{names}"
-    memory = get_prompt("memory_with_tools" if material.tools else "memory_without_tools")
+    memory = get_prompt("memory_with_tools" if _offers_memory(material) else "memory_without_tools")
     system = get_prompt("system").fill(
         offset=material.now.isoformat()[-len("+00:00") :],
         agent="a personal assistant" if material.agent == "main" else f"{material.agent}, a personal assistant",
@@ -412,6 +412,10 @@ def _system_prompt(
         files=informing,
     )
     return system, sizes, cuts
+
+
+def _offers_memory(material: ContextMaterial) -> bool:
+    return any(tool.name == "memory_search" for tool in material.tools)
 
 
 def _recalled_block(

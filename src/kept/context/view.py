@@ -18,6 +18,9 @@ GROUP = "group"
 DAY_NOTES = "dayNotes"
 """Metadata of a message: lines of daily notes that go before it."""
 
+APPROVAL, ASKED = "approval", "asked"
+"""Name of the states about calls of tools that need permission, and the decision before there is one."""
+
 
 @frozen
 class LoggedMessage:
@@ -58,6 +61,8 @@ class ConversationView:
     """Complete answers of the whole session that name the messages they answer."""
     inbound: tuple[LoggedMessage, ...]
     """Messages of the whole session that have a channel id."""
+    undecided: frozenset[str] = frozenset()
+    """Ids of tool calls that a person was asked about and that were not decided."""
     summary: str = ""
     """Summary of the last compaction. Empty if there is none."""
     end: Position = Position()
@@ -94,9 +99,18 @@ def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
         flushed_line=max((_flushed_line(flush) for _, flush in flushes), default=0),
         answers=tuple(logged for logged in messages if logged.message.role == "assistant" and logged.answered_ids),
         inbound=tuple(logged for logged in messages if logged.message.role == "user" and logged.inbound_id is not None),
+        undecided=_find_undecided(entries),
         summary=compaction.body.summary if compaction and isinstance(compaction.body, CompactionEntry) else "",
         end=Position(lines[-1].end, lines[-1].number) if lines else Position(),
     )
+
+
+def _find_undecided(entries: Sequence[Entry]) -> frozenset[str]:
+    decisions: dict[str, object] = {}
+    for entry in entries:
+        if isinstance(entry.body, StateEntry) and entry.body.name == APPROVAL and isinstance(entry.body.value, dict):
+            decisions[str(entry.body.value.get("call"))] = entry.body.value.get("decision")
+    return frozenset(call for call, decision in decisions.items() if decision == ASKED)
 
 
 def _first_kept(entries: Sequence[Entry], at: int) -> int:

@@ -9,11 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from kept.agent.events import AgentEvent, Notice, Reply, ToolEnded
+from kept.agent.approvals import NOBODY
+from kept.agent.events import AgentEvent, ApprovalAsked, ApprovalDecided, Notice, Reply, ToolEnded
 from kept.clock import Backoff
 from kept.errors import BudgetExhausted, ContextOverflow, KeptError, ModelError, ModelRefused, WriteFailed
 from kept.responder.channel import Channel, ResponderTiming, split_reply
-from kept.responder.conversation_queue import EventReplay, GroupHistory
+from kept.responder.conversation_queue import AnswerSlot, EventReplay, GroupHistory
 from kept.responder.dispatcher import Command, Dispatcher
 from kept.responder.inbox import AcceptedMessage, AnswerRun, Inbox
 from kept.values import frozen
@@ -60,6 +61,7 @@ class AnswerJob:
     channel: Channel
     replay: EventReplay | None
     """Events of the run, for clients that follow its last message."""
+    slot: AnswerSlot
 
 
 class AnswerDetails:
@@ -161,6 +163,7 @@ class AnswerRunner:
                         details.add(event)
                         if job.replay is not None:
                             job.replay.add(event)
+                        await self._handle_approval(job, event)
                     elif not reply.done():  # it is done if the caller was cancelled
                         reply.set_result(event)
             if job.command is None:
@@ -172,6 +175,20 @@ class AnswerRunner:
                 log.exception("%s: the work after a reply failed", run.channel)
             else:
                 reply.set_exception(exc)
+
+    async def _handle_approval(self, job: AnswerJob, event: AgentEvent) -> None:
+        """Ask the person, who may take minutes. Other conversations are answered meanwhile."""
+        if isinstance(event, ApprovalDecided):
+            await job.slot.take()
+        elif isinstance(event, ApprovalAsked):
+            job.slot.leave()
+            if job.channel.pushes:
+                to = job.messages[-1].inbound.metadata or {}
+                try:
+                    await job.channel.ask(to, event)
+                except Exception as exc:  # noqa: BLE001 - a channel's library may raise anything; unasked, it is denied
+                    log.warning("%s: a person could not be asked (%s)", job.run.channel, type(exc).__name__)
+                    self._dispatcher.agent.decide(event.id, allow=False, by=NOBODY)
 
     async def _keep_typing(self, job: AnswerJob) -> None:
         to = job.messages[-1].inbound.metadata or {}

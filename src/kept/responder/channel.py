@@ -15,6 +15,8 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from kept.agent.approvals import describe_approval
+from kept.agent.events import ApprovalAsked
 from kept.clock import Backoff
 from kept.errors import DeliveryRefused, NotSent
 from kept.responder.inbox import AnswerRun
@@ -55,6 +57,10 @@ class Channel(Protocol):
         """
         ...
 
+    async def ask(self, to: Mapping[str, Any], asked: ApprovalAsked) -> None:
+        """Ask a person whether a tool may be called. The answer arrives as `Responder.decide`, or as a command."""
+        ...
+
     async def show_typing(self, to: Mapping[str, Any]) -> None:
         """Show for a few seconds that an answer is being written. Never raise."""
         ...
@@ -75,8 +81,17 @@ class PullChannel:
     async def send(self, to: Mapping[str, Any], text: str) -> None:
         raise AssertionError("a pull channel sends nothing")
 
+    async def ask(self, to: Mapping[str, Any], asked: ApprovalAsked) -> None:
+        return  # a client sees the question among the events, and in the state of its message
+
     async def show_typing(self, to: Mapping[str, Any]) -> None:
         return
+
+
+def approval_question(asked: ApprovalAsked) -> str:
+    """Return the question for channels without buttons."""
+    minutes = max(1, round(asked.timeout_s / 60))
+    return f"{describe_approval(asked)}\n\n/approve allows it, /deny does not. After {minutes} min it counts as denied."
 
 
 Mark = Callable[..., Awaitable[AnswerRun]]

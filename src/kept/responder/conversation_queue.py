@@ -86,6 +86,31 @@ class ConversationQueue:
         return batch
 
 
+class AnswerSlot:
+    """Place among the answers that are being written at the same time. An answer that waits for a person leaves it."""
+
+    def __init__(self, slots: asyncio.Semaphore) -> None:
+        self._slots = slots
+        self._is_held = False
+
+    async def __aenter__(self) -> AnswerSlot:
+        await self.take()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.leave()
+
+    async def take(self) -> None:
+        if not self._is_held:
+            await self._slots.acquire()
+            self._is_held = True
+
+    def leave(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._slots.release()
+
+
 class QueueLimits:
     """Number of messages that wait for an answer, in total and by conversation."""
 

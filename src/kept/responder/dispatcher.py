@@ -46,6 +46,8 @@ HELP = """\
 /memory QUERY – search the memory
 /remember TEXT – add it to long-term memory
 /forget QUERY – show where notes and conversations have it, and forget it after you confirm
+/approve – allow what the agent asks for
+/deny – do not allow it
 /stop – stop answering
 /help – this list"""
 NAMES = tuple(line.split()[0].lstrip("/") for line in HELP.splitlines())
@@ -93,6 +95,8 @@ class Commands:
         self._sessions = sessions
         self._more_status = more_status
         self._inbox: ForgetStore | None = None
+        self._decided: dict[str, str] = {}
+        """Replies to /approve and /deny that were carried out before their turn came, by the id of the message."""
 
     def use_inbox(self, inbox: Inbox) -> None:
         """Let /forget scrub the inbox of this process too."""
@@ -108,6 +112,8 @@ class Commands:
             "memory": self._search,
             "remember": self._remember,
             "forget": self._forget,
+            "approve": self._decide,
+            "deny": self._decide,
             "stop": self._stop,
             "help": self._help,
         }
@@ -220,6 +226,16 @@ class Commands:
         receipt = self._memory.forget(plan, inbox=self._inbox)
         return forget.describe_receipt(receipt, changed, len(plan.choices))
 
+    def decide_now(self, call: CommandCall, *, by: str) -> None:
+        """Carry out /approve or /deny while an answer waits for it: the command itself waits behind that answer."""
+        waiting = self._agent.waiting_approvals(call.session_id)
+        allow = call.command.name == "approve"
+        if waiting and self._agent.decide(waiting[0].id, allow=allow, by=by):
+            self._decided[call.message_id] = f"{waiting[0].tool}: {'allowed' if allow else 'not allowed'}."
+
+    async def _decide(self, call: CommandCall) -> str:
+        return self._decided.pop(call.message_id, "Nothing waits for your permission.")
+
     async def _stop(self, call: CommandCall) -> str:
         return "Stopped."  # the responder has cancelled what came before
 
@@ -261,6 +277,11 @@ class Dispatcher:
         self.sessions = sessions
         self.commands = commands
         self.indexer = indexer
+
+    async def close(self) -> None:
+        """Finish indexing, and end what the agent has started."""
+        await self.indexer.close()
+        await self.agent.close()
 
     async def current_session_id(self, key: SessionKey) -> str:
         """Return the id of the session that a conversation is in now. Begin one if it has none."""

@@ -17,14 +17,14 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
 
-from kept.agent.events import AgentEvent, GroupLine, Inbound
+from kept.agent.events import AgentEvent, ApprovalAsked, GroupLine, Inbound
 from kept.clock import Backoff
 from kept.config import ResponderSettings
 from kept.errors import KeptError, MessageConflict, MessageNotFound
 from kept.responder.answer_runner import AnswerJob, AnswerRunner, InboxWriter
 from kept.responder.channel import Channel, ResponderTiming, deliver
-from kept.responder.conversation_queue import ConversationQueue, EventReplay, GroupHistory, QueueLimits
-from kept.responder.dispatcher import Dispatcher, find_command
+from kept.responder.conversation_queue import AnswerSlot, ConversationQueue, EventReplay, GroupHistory, QueueLimits
+from kept.responder.dispatcher import CommandCall, Dispatcher, find_command
 from kept.responder.inbox import AcceptedMessage, AnswerRun, Inbox, Name, check_same
 from kept.sessions.session_key import SessionKey, parse_key
 
@@ -109,7 +109,7 @@ class Responder:
             replay.end()
         self._replays.clear()
         await self._runner.finish(0.0 if left else max(0.0, deadline - loop.time()))
-        await self._dispatcher.indexer.close()
+        await self._dispatcher.close()
         self._writer.close()
         return not left
 
@@ -141,6 +141,9 @@ class Responder:
         command = queue.add(message).command
         if command is not None and command.name == "stop":
             self._stop_before(queue, message)
+        elif command is not None and command.name in ("approve", "deny") and queue.current is not None:
+            call = CommandCall(command, queue.current.session_id, message.id)
+            self._dispatcher.commands.decide_now(call, by=f"{message.channel}:{message.inbound.sender or ''}")
 
     def add_group_line(self, key: SessionKey, line: GroupLine) -> None:
         """Remember a message of a group that needs no answer, as context for the next answer there."""
@@ -181,6 +184,16 @@ class Responder:
         if unsure:
             lines.append(f"Replies that may not have arrived, and are not sent again: {unsure}.")
         return lines
+
+    # permission
+
+    def waiting_approvals(self, session_id: str) -> list[ApprovalAsked]:
+        """Return the calls of tools in a session that wait for a decision."""
+        return self._dispatcher.agent.waiting_approvals(session_id)
+
+    def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
+        """Decide about a call of a tool that waits. Return False if it does not wait any more."""
+        return self._dispatcher.agent.decide(approval_id, allow=allow, by=by)
 
     # cancelling
 
@@ -231,8 +244,8 @@ class Responder:
         try:
             while queue.waiting or queue.interrupted:
                 await queue.wait_for_debounce()
-                async with self._slots:
-                    run = await self._answer_next(queue)
+                async with AnswerSlot(self._slots) as slot:
+                    run = await self._answer_next(queue, slot)
                 if run is not None:
                     messages = self.inbox.messages_of(run)
                     self._end_replays(messages)
@@ -248,14 +261,14 @@ class Responder:
         finally:
             del self._queues[queue.key], self._workers[queue.key]
 
-    async def _answer_next(self, queue: ConversationQueue) -> AnswerRun | None:
+    async def _answer_next(self, queue: ConversationQueue, slot: AnswerSlot) -> AnswerRun | None:
         """Return the next run with its reply, or cancelled. Return None if all messages were cancelled meanwhile.
 
         There are two cancellations. If ``answering`` alone is cancelled, the answer is no longer wanted, and the run
         is recorded as cancelled. If this task is cancelled, the process ends: the run stays unfinished in the inbox,
         and the next start resumes it.
         """
-        job = await self._begin_next(queue)
+        job = await self._begin_next(queue, slot)
         if job is None:
             return None
         if job.run.parts is not None:
@@ -279,7 +292,7 @@ class Responder:
             return run
         return answering.result()
 
-    async def _begin_next(self, queue: ConversationQueue) -> AnswerJob | None:
+    async def _begin_next(self, queue: ConversationQueue, slot: AnswerSlot) -> AnswerJob | None:
         """Record the beginning of the next run. Return None if there are no messages left.
 
         An interrupted run that has its reply is returned as it is: only its delivery is left.
@@ -306,7 +319,7 @@ class Responder:
             messages, command = [queued.message for queued in batch], batch[0].command
             run = await self._writer.write_until_done(partial(self.inbox.begin, messages, session_id))
         replay = self._replays.get((run.channel, messages[-1].id))
-        return AnswerJob(run, messages, command, self._channels[run.channel], replay)
+        return AnswerJob(run, messages, command, self._channels[run.channel], replay, slot)
 
     async def _mark(self, run: AnswerRun, state: str, *, reason: str | None = None) -> AnswerRun:
         return await self._writer.write_until_done(partial(self.inbox.mark, run, state, reason=reason))

@@ -1,0 +1,108 @@
+"""Calls of tools that wait for a person's decision.
+
+A call is recorded in the transcript before anybody is asked, and so is the decision. If the program ends in between,
+the next turn finds a call that was asked about and not decided: it was not carried out, and counts as denied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kept.agent.events import ApprovalAsked, ApprovalDecided
+from kept.clock import new_id
+from kept.context.view import APPROVAL, ASKED
+from kept.limits import clip, one_line
+from kept.llm.base import ToolUse
+from kept.sessions.entries import StateEntry
+
+NOBODY = "nobody"
+"""Author of a decision that was made because nobody could be asked or nobody answered."""
+
+_SHOWN_CHARS = 700
+
+UNDECIDED = "The program ended before anybody had allowed this call. It was not carried out."
+_DENIED: Mapping[str, str] = {
+    "denied": "The person did not allow this call, so it was not carried out. Do not try it again unless they ask.",
+    "timeout": "Nobody allowed this call in time, which counts as no. It was not carried out.",
+}
+
+
+def denied_text(decided: ApprovalDecided) -> str:
+    """Return the result of a call that was not allowed, for the model."""
+    if decided.by == NOBODY and not decided.timed_out:
+        return "This call needs the permission of a person, and nobody can be asked here. It was not carried out."
+    return _DENIED[_word(decided)]
+
+
+def asked_state(use: ToolUse) -> StateEntry:
+    """Return the entry that records that a person is asked about a call."""
+    return StateEntry(APPROVAL, {"call": use.id, "tool": use.name, "decision": ASKED})
+
+
+def decided_state(use: ToolUse, decided: ApprovalDecided) -> StateEntry:
+    """Return the entry that records a decision."""
+    value = {"call": use.id, "tool": use.name, "decision": _word(decided), "by": decided.by}
+    return StateEntry(APPROVAL, value)
+
+
+def _word(decided: ApprovalDecided) -> str:
+    return "allowed" if decided.allowed else "timeout" if decided.timed_out else "denied"
+
+
+class ApprovalDesk:
+    """Calls that wait for a decision, in this process. Used from the event loop only."""
+
+    def __init__(self, *, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._waiting: dict[str, tuple[ApprovalAsked, asyncio.Future[tuple[bool, str]]]] = {}
+
+    def open(self, session_id: str, use: ToolUse) -> ApprovalAsked:
+        """Add a call. Whoever shows it to a person calls `decide` with its id."""
+        asked = ApprovalAsked(new_id(), session_id, use.name, use.arguments, self._timeout_s)
+        self._waiting[asked.id] = (asked, asyncio.get_running_loop().create_future())
+        return asked
+
+    async def wait(self, asked: ApprovalAsked) -> ApprovalDecided:
+        """Return the decision. Without one in time, the call is denied."""
+        _, decided = self._waiting[asked.id]
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                allowed, by = await decided
+        except TimeoutError:
+            return ApprovalDecided(asked.id, asked.tool, False, NOBODY, timed_out=True)
+        finally:
+            self.drop(asked)
+        return ApprovalDecided(asked.id, asked.tool, allowed, by)
+
+    def drop(self, asked: ApprovalAsked) -> None:
+        """Forget a call that no longer waits, because its turn was stopped for instance."""
+        self._waiting.pop(asked.id, None)
+
+    def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
+        """Decide about a call. Return False if it does not wait: it was decided, it timed out, or it never was."""
+        _, decided = self._waiting.get(approval_id, (None, None))
+        if decided is None or decided.done():
+            return False
+        decided.set_result((allow, by))
+        return True
+
+    def waiting(self, session_id: str | None = None) -> list[ApprovalAsked]:
+        """Return the calls that wait, oldest first."""
+        return [
+            asked
+            for asked, decided in self._waiting.values()
+            if not decided.done() and session_id in (None, asked.session_id)
+        ]
+
+
+def approval_json(asked: ApprovalAsked) -> dict[str, Any]:
+    return {"id": asked.id, "tool": asked.tool, "arguments": dict(asked.arguments), "timeoutS": asked.timeout_s}
+
+
+def describe_approval(asked: ApprovalAsked) -> str:
+    """Return the question for a person, on one line."""
+    arguments = json.dumps(dict(asked.arguments), ensure_ascii=False, default=str)
+    return f"The agent wants to call {asked.tool} with {clip(one_line(arguments), _SHOWN_CHARS)}"
