@@ -10,7 +10,7 @@ from kept.agent.function_tool import AgentTool, FunctionTool, ToolAnswer, as_too
 from kept.agent.mcp_tools import McpServer
 from kept.clock import Clock
 from kept.config import McpServerSettings
-from kept.context.context import shorten
+from kept.context.shortening import shorten
 from kept.errors import UsageError
 from kept.limits import CHARS_PER_TOKEN, utf8_safe
 from kept.llm.base import ToolSpec

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, is_dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from kept.config.bounds import notices_of
 from kept.config.keys import read_keys
@@ -333,7 +333,7 @@ def settings_of(value: Any, at: str = "") -> Iterator[tuple[str, Any, bool]]:
         inner = getattr(value, spec.name)
         if is_dataclass(inner):
             yield from settings_of(inner, where)
-        elif inner and group_by_name(hints(type(value))[spec.name]):
+        elif inner and group_by_name(hints(cast("type", type(value)))[spec.name]):
             for name, group in inner.items():
                 yield from settings_of(group, f"{where}.{name}")
         else:
