@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kept.clock import Clock
@@ -25,6 +26,7 @@ from kept.ledger import Ledger, open_embedding_ledger, open_model_ledger
 from kept.memory import Memory
 from kept.records import Progress
 from kept.responder.inbox import Inbox
+from kept.schedules.schedule_book import ScheduleBookFile
 from kept.sessions.transcript import Transcript, faults_of
 from kept.sqlite import checksum_vfs, database_files
 from kept.store.integrity import check_index
@@ -290,7 +292,7 @@ def _records(memory: Memory) -> Iterator[Check]:
     if not faults:
         quarantined = count_quarantined(memory.config)
         set_aside = "; ".join(f"{count} lines were moved to {path}" for path, count in quarantined.items())
-        yield Check("records", True, set_aside or "inbox, ledgers and batches, all readable")
+        yield Check("records", True, set_aside or "inbox, ledgers, batches and schedules, all readable")
 
 
 def _forgetting(memory: Memory) -> Iterator[Check]:
@@ -363,6 +365,8 @@ def find_faults(config: Config, clock: Clock) -> list[Fault]:
         faults += _read(ledger.path, ledger.faults)
     book = BatchBookFile(config.paths.batches)
     faults += _read(book.path, lambda: _book_faults(book))
+    schedules = ScheduleBookFile(config.paths.schedules)
+    faults += _read(schedules.path, lambda: _book_faults(schedules))
     return faults
 
 
@@ -370,7 +374,8 @@ def mend_faults(config: Config, clock: Clock) -> None:
     """Move unreadable records into quarantine. A record that cannot be moved now is found again the next time."""
     for ledger in _ledgers(config, clock):
         _try(ledger.mend)
-    _try(lambda: _mend_book(BatchBookFile(config.paths.batches)))
+    for book in (BatchBookFile(config.paths.batches), ScheduleBookFile(config.paths.schedules)):
+        _try(partial(_mend_book, book))
     _try(lambda: _mend_inbox(config, clock))
 
 
@@ -392,12 +397,12 @@ def _inbox_faults(config: Config, clock: Clock) -> list[Fault]:
     return Inbox(config.paths.inbox, clock=clock, read_only=True).faults
 
 
-def _book_faults(book: BatchBookFile) -> list[Fault]:
+def _book_faults(book: BatchBookFile | ScheduleBookFile) -> list[Fault]:
     book.read()
     return book.faults
 
 
-def _mend_book(book: BatchBookFile) -> None:
+def _mend_book(book: BatchBookFile | ScheduleBookFile) -> None:
     if _book_faults(book):
         book.change(lambda unchanged: unchanged)
 

@@ -42,6 +42,7 @@ from kept.errors import (
     ReviewConflict,
     ReviewFull,
     ReviewItemNotFound,
+    ScheduleNotFound,
     ServiceError,
     SessionAmbiguous,
     SessionError,
@@ -75,6 +76,7 @@ STATUSES: dict[type[KeptError], ErrorStatus] = {
     # An error without a row takes the row of its nearest ancestor. HTTP 503 means: the same request may work later.
     KeptError: ErrorStatus(1, 500, _INTERNAL_ERROR),
     UsageError: ErrorStatus(2, 400, _INVALID_PARAMS),
+    ScheduleNotFound: ErrorStatus(3, 404, _INVALID_PARAMS),
     ConfigError: ErrorStatus(2, 500, _INTERNAL_ERROR),
     AgentNotFound: ErrorStatus(3, 500, _INTERNAL_ERROR),
     WorkspaceError: ErrorStatus(8, 500, _INTERNAL_ERROR),

@@ -5,6 +5,8 @@
     │   ├── EmptyQuery
     │   ├── EmptyNote
     │   ├── CitationMismatch    a citation whose lines are not what the caller means
+    │   ├── ScheduleInvalid     a time, a time zone or an address of a schedule that cannot be read
+    │   ├── ScheduleNotFound    no schedule has this id
     │   ├── UsedAfterClose
     │   └── BenchSetInvalid     a folder that is not a benchmark set, or a malformed line in one
     ├── ConfigError             a setting is unknown, misplaced or of the wrong type
@@ -121,6 +123,16 @@ class EmptyNote(UsageError):
 class CitationMismatch(UsageError):
     code = "citation_mismatch"
     default_hint = "Search again, and cite the line as it is now."
+
+
+class ScheduleInvalid(UsageError):
+    code = "schedule_invalid"
+    default_hint = "'kept schedule add --help' shows what can be written."
+
+
+class ScheduleNotFound(UsageError):
+    code = "schedule_not_found"
+    default_hint = "'kept schedule list' shows the schedules with their ids."
 
 
 class UsedAfterClose(UsageError):

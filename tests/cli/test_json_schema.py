@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ from jsonschema import Draft202012Validator
 
 from kept import Author, Memory
 from kept.cli.root import COMMANDS, cli
+from kept.schedules.schedule_book import Schedule, ScheduleBookFile
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
 from tests.support.chat_exports import gpt_talk, gpt_zip
@@ -44,12 +46,17 @@ SHARED = {
         "author",
         "reviewItem",
         "reviewDecisions",
+        "schedule",
+        "changedSchedule",
         "settingRow",
         "settingChange",
     ),
     *("syncReport", "error", "agent", "problem", "originSession", "forgetReceipt"),
 }
 """Parts of the output of several commands."""
+
+
+SCHEDULE = "b2c3d4"
 
 
 def commands_with_json() -> list[str]:
@@ -85,6 +92,9 @@ def session(home: Path, workspace: Path) -> str:
         sessions.append(record.id, Message.of("user", "Where is the lighthouse?"))
         sessions.append(record.id, Message.of("assistant", "At Skerry."))
     with Memory.open(home=home, workspace=workspace) as memory:
+        created = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
+        schedule = Schedule(SCHEDULE, "every day 8:00", "UTC", "What is due?", "", created)
+        ScheduleBookFile(memory.config.paths.schedules).change(lambda book: book.with_schedule(schedule))
         for name in ("aaaa", "bbbb"):
             memory.add(f"Be {name}.", to="SOUL.md", by_tool=True, author=Author(session=name))
     return record.id
@@ -127,6 +137,10 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("projects add", ["projects", "add", "otter", str(tmp / "fresh")]),
         ("projects list", ["projects", "list"]),
         ("projects remove", ["projects", "remove", "otter"]),
+        ("schedule add", ["schedule", "add", "every weekday 8:00", "What is due today?"]),
+        ("schedule list", ["schedule", "list"]),
+        *((f"schedule {name}", ["schedule", name, SCHEDULE]) for name in ("pause", "resume", "run", "remove")),
+        ("schedule add", ["schedule", "add", "tomorrow 9:00", "Call Ada.", "--to", "telegram:5054"]),
         ("status", ["status"]),
         ("doctor", ["doctor"]),
         ("why", ["why", "memory/bees.md#L1"]),

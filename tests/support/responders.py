@@ -47,6 +47,9 @@ class RecordingChannel:
     def measure(self, text: str) -> int:
         return len(text)
 
+    def address(self, user_id: str) -> Mapping[str, Any]:
+        return {"chat": user_id}
+
     async def send(self, to: Mapping[str, Any], text: str) -> None:
         if self.faults:
             raise self.faults.pop(0)

@@ -119,6 +119,8 @@ def read_files(memory: Memory) -> TurnMaterial:
         for name in (*INSTRUCTING, *INFORMING):
             if name == "memory.md" and any(file.name == "MEMORY.md" for file in files):
                 continue
+            if name == "HEARTBEAT.md" and not memory.config.agent.heartbeat.every:
+                continue
             try:
                 absolute = memory.workspace.locate(name)
                 if opened.find_state(absolute) is not None:
@@ -130,6 +132,14 @@ def read_files(memory: Memory) -> TurnMaterial:
     if instructing and not memory.config.trusts_workspace:
         problems.append(UNTRUSTED.format(names=" and ".join(instructing), workspace=memory.workspace.root))
     return TurnMaterial(tuple(files), problems=tuple(problems))
+
+
+def read_checklist(memory: Memory) -> str:
+    """Return what HEARTBEAT.md says, or an empty text."""
+    try:
+        return memory.read("HEARTBEAT.md").text
+    except KeptError:
+        return ""
 
 
 def plan_queries(question: str, previous: str) -> list[str]:

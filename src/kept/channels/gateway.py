@@ -9,8 +9,10 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from kept.agent.material import read_checklist
 from kept.app import open_dispatcher, open_memory, open_sessions
 from kept.channels import chat_completions, http, http_messages
 from kept.channels.telegram import TelegramChannel, find_token
@@ -23,6 +25,7 @@ from kept.net.serving import ServerLimits
 from kept.responder.channel import Channel, PullChannel, ResponderTiming
 from kept.responder.inbox import Inbox
 from kept.responder.responder import Responder
+from kept.responder.scheduler import OWN_CHANNEL, Scheduler
 from kept.sessions.store import SessionStore
 
 if TYPE_CHECKING:
@@ -124,9 +127,13 @@ class Gateway:
             channels["telegram"] = self._telegram
         if not channels:
             raise ConfigError("No channel is configured.", hint="Set gateway.http.enabled or gateway.telegram.token.")
+        channels[OWN_CHANNEL] = PullChannel()
         dispatcher = open_dispatcher(memory, sessions, model, more_status=lambda: self.responder.status_lines())
         inbox = Inbox(config.paths.inbox, clock=memory.clock)
         self.responder = Responder(dispatcher, inbox, self._settings.auto_responder, channels, timing=timing)
+        self._scheduler = Scheduler(
+            self.responder, config, channels, clock=memory.clock, read_checklist=partial(read_checklist, memory)
+        )
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -136,6 +143,7 @@ class Gateway:
         tasks = [serving] if serving else []
         try:
             await self.responder.start()
+            tasks.append(asyncio.create_task(self._scheduler.run()))
             if self._telegram:
                 tasks.append(asyncio.create_task(self._serve_telegram(self._telegram)))
             await self._wait_for_stop(tasks)

@@ -33,6 +33,7 @@ from kept.errors import (
     MessageConflict,
     NotSent,
     QueueFull,
+    ScheduleInvalid,
 )
 from kept.responder.channel import ResponderTiming, utf16_length
 from kept.responder.responder import Responder
@@ -203,6 +204,16 @@ class TelegramChannel:
 
     def measure(self, text: str) -> int:
         return utf16_length(text)
+
+    def address(self, user_id: str) -> Mapping[str, Any]:
+        chat, _, thread = user_id.partition(":")
+        try:
+            number, topic = int(chat), int(thread) if thread else None
+        except ValueError:
+            raise ScheduleInvalid(f"telegram:{user_id} is not the number of a person or a group.") from None
+        if number > 0 and number not in self.allowed.ids and not self.allowed.names:
+            raise ScheduleInvalid(f"telegram:{number} is not in gateway.telegram.allow_users.")
+        return {"chat": number, "thread": topic}
 
     async def send(self, to: Mapping[str, Any], text: str) -> None:
         from telegram.error import BadRequest, ChatMigrated, Forbidden, InvalidToken, NetworkError, RetryAfter

@@ -14,7 +14,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "index", "watch",
     ),
     "Conversations": ("sessions", "import", "forget"),
-    "Agents and clients": ("agents", "projects", "chat", "gateway", "web", "service", "mcp", "connect", "hook"),
+    "Agents and clients": (
+        "agents", "projects", "chat", "gateway", "schedule", "web", "service", "mcp", "connect", "hook",
+    ),
     "Maintenance": (
         "status", "doctor", "export", "restore", "verify", "config", "providers", "models", "bench",
     ),
@@ -66,6 +68,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "projects remove": ("kept projects remove otter",),
     "chat": ("kept chat", "kept chat -m 'What did we decide about backups?'"),
     "gateway": ("kept gateway",),
+    "schedule": ("kept schedule list",),
+    "schedule add": (
+        "kept schedule add 'every weekday 8:00' 'What is due today?' --to telegram:5054",
+        "kept schedule add 'tomorrow 9:30' 'Remind me to call Ada.' --to telegram:5054",
+    ),
+    "schedule list": ("kept schedule list --json",),
+    "schedule remove": ("kept schedule remove 3f2a91",),
+    "schedule pause": ("kept schedule pause 3f2a91",),
+    "schedule resume": ("kept schedule resume 3f2a91",),
+    "schedule run": ("kept schedule run 3f2a91",),
     "web": ("kept web", "kept web --no-open --port 8741"),
     "service": ("kept service watch", "kept service gateway --install"),
     "mcp": ("kept mcp", "kept mcp --http 127.0.0.1:8738"),

@@ -49,6 +49,7 @@ COMMANDS = {
     "chat": "kept.cli.chat",
     "gateway": "kept.cli.gateway",
     "web": "kept.cli.web",
+    "schedule": "kept.cli.schedule_command",
     "service": "kept.cli.service_command",
     "status": "kept.cli.status",
     "doctor": "kept.cli.doctor",

@@ -15,6 +15,7 @@ from kept.tools.record_json import status_json, to_json
 
 if TYPE_CHECKING:
     from kept.responder.inbox import InboxState
+    from kept.schedules.schedule_state import ScheduleState
 
 _DAYS_SHOWN = 5
 
@@ -28,6 +29,7 @@ def command(options: Globals, as_json: bool) -> None:
     from kept.config.agents import agents_sharing_workspace
     from kept.live import find_watcher
     from kept.responder.inbox import find_inbox_state
+    from kept.schedules.schedule_state import find_schedule_state
 
     loaded = options.load()
     sharing = agents_sharing_workspace(loaded)
@@ -36,11 +38,12 @@ def command(options: Globals, as_json: bool) -> None:
         watcher = find_watcher(memory.config)
         inbox = find_inbox_state(memory.config)
         waiting = memory.review.count()
+        schedules = find_schedule_state(memory.config, memory.clock)
     if as_json:
         shape = {**status_json(status), "sharedWith": sharing, "watcher": watcher, "inbox": to_json(inbox)}
-        print_json({**shape, "review": {"waiting": waiting}})
+        print_json({**shape, "review": {"waiting": waiting}, "schedules": to_json(schedules)})
     else:
-        show_status(status, watcher, inbox, sharing=sharing, waiting=waiting)
+        show_status(status, watcher, inbox, sharing=sharing, waiting=waiting, schedules=schedules)
 
 
 def inbox_rows(inbox: InboxState | None) -> list[tuple[str, str]]:
@@ -51,6 +54,18 @@ def inbox_rows(inbox: InboxState | None) -> list[tuple[str, str]]:
     parts += [f"{plural(inbox.unsure, 'reply', 'replies')} that may not have arrived"] if inbox.unsure else []
     parts += [f"{plural(inbox.damaged, 'damaged line')} (see 'kept doctor')"] if inbox.damaged else []
     return [("Inbox", ", ".join(parts) or "every message is answered")]
+
+
+def schedule_rows(state: ScheduleState | None) -> list[tuple[str, str]]:
+    if state is None:
+        return []
+    parts = [plural(state.count, "schedule")] if state.count else []
+    parts += [f"{state.paused:,} paused"] if state.paused else []
+    parts += [f"{state.failed:,} failed (see 'kept schedule list')"] if state.failed else []
+    parts += [f"next {local_time(state.next)}: {state.next_text}"] if state.next else []
+    parts += [f"heartbeat every {state.heartbeat_every}"] if state.heartbeat_every else []
+    parts += [f"last heartbeat {local_time(state.last_heartbeat)}"] if state.last_heartbeat else []
+    return [("Schedules", ", ".join(parts))]
 
 
 def ledger_rows(status: Status) -> list[tuple[str, str]]:
@@ -110,6 +125,7 @@ def show_status(
     *,
     sharing: Sequence[str] = (),
     waiting: int = 0,
+    schedules: ScheduleState | None = None,
 ) -> None:
     from rich.table import Table
     from rich.text import Text
@@ -141,6 +157,7 @@ def show_status(
         *rows,
         *inbox_rows(inbox),
         *([("Review", f"{plural(waiting, 'change')} by agents to review: see 'kept review'")] if waiting else []),
+        *schedule_rows(schedules),
         *batch_rows(status),
         *heal_rows(status),
         *ledger_rows(status),

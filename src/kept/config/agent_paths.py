@@ -53,6 +53,10 @@ class AgentPaths:
         return os.path.join(self.folder, "proposals.json")
 
     @property
+    def schedules(self) -> str:
+        return os.path.join(self.folder, "schedules.json")
+
+    @property
     def fence_key(self) -> str:
         """Key of the markers around data in requests to the model."""
         return os.path.join(self.folder, "fence.key")

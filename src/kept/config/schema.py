@@ -379,6 +379,26 @@ class ReviewSettings:
 
 
 @frozen
+class HeartbeatSettings:
+    """Regular looks at HEARTBEAT.md. Off unless an interval is set."""
+
+    every: str | None = None
+    """Interval, such as 30m or 2h."""
+    active_hours: str | None = None
+    """Hours of the day, such as 08:00-22:00; null is the whole day."""
+    target: str | None = None
+    """Conversation that is told what needs attention, such as telegram:5054; null tells nobody."""
+    timezone: str | None = None
+    """Time zone of the hours; null is that of the machine."""
+
+
+@frozen
+class ScheduleSettings:
+    catch_up_minutes: int = bounded(720, 0, 10_000_000)
+    """How late a schedule may run that was missed while no gateway ran."""
+
+
+@frozen
 class AgentSettings:
     """Settings of one agent. An entry of ``agents.list`` overrides ``agents.defaults`` key by key."""
 
@@ -396,6 +416,8 @@ class AgentSettings:
     session: SessionSettings = SessionSettings()
     history: HistorySettings = HistorySettings()
     review: ReviewSettings = ReviewSettings()
+    heartbeat: HeartbeatSettings = HeartbeatSettings()
+    schedules: ScheduleSettings = ScheduleSettings()
 
 
 @frozen

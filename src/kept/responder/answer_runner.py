@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from kept.agent.approvals import NOBODY
@@ -17,7 +19,10 @@ from kept.responder.channel import Channel, ResponderTiming, split_reply
 from kept.responder.conversation_queue import AnswerSlot, EventReplay, GroupHistory
 from kept.responder.dispatcher import Command, Dispatcher
 from kept.responder.inbox import AcceptedMessage, AnswerRun, Inbox
+from kept.sessions.entries import HEARTBEAT
 from kept.values import frozen
+
+_HEARTBEAT_OK = re.compile(r"\bHEARTBEAT_OK\b[.!]?")
 
 T = TypeVar("T")
 
@@ -96,6 +101,20 @@ def explain_failure(error: KeptError) -> str:
     return next((text for kind, text in _FAILURES.items() if isinstance(error, kind)), "That did not work.")
 
 
+def is_heartbeat(messages: Sequence[AcceptedMessage]) -> bool:
+    return all((message.inbound.metadata or {}).get(HEARTBEAT) is True for message in messages)
+
+
+def quiet_heartbeat(reply: Reply, *, is_failure: bool) -> Reply:
+    """Return a reply to a heartbeat as it is sent: nobody asked, so a failure is for the log alone.
+
+    Checklists that were written for OpenClaw ask for HEARTBEAT_OK if there is nothing to say.
+    """
+    text = _HEARTBEAT_OK.sub("", reply.text)
+    is_silent = reply.silent or is_failure or not text.strip(" \n*_`.!")
+    return replace(reply, text="" if is_silent else text.strip(), silent=is_silent)
+
+
 class AnswerRunner:
     """Answers runs. ``groups`` has the messages of each group since the last reply there."""
 
@@ -141,6 +160,8 @@ class AnswerRunner:
             finally:
                 if typing:
                     typing.cancel()
+        if is_heartbeat(job.messages):
+            reply = quiet_heartbeat(reply, is_failure=error is not None)
         parts = [] if reply.silent else split_reply(reply.text, channel.limit, measure=channel.measure)
         entry_id = reply.entry_id or None
         return await self._writer.write_until_done(

@@ -49,6 +49,13 @@ class Channel(Protocol):
 
     def measure(self, text: str) -> int: ...
 
+    def address(self, user_id: str) -> Mapping[str, Any]:
+        """Return what `send` needs to write first to the user or chat of a session key.
+
+        Raise ScheduleInvalid if the channel cannot do that.
+        """
+        ...
+
     async def send(self, to: Mapping[str, Any], text: str) -> None:
         """Send one part. ``to`` is the metadata of the message that is answered.
 
@@ -77,6 +84,9 @@ class PullChannel:
 
     def measure(self, text: str) -> int:
         return len(text)
+
+    def address(self, user_id: str) -> Mapping[str, Any]:
+        return {}
 
     async def send(self, to: Mapping[str, Any], text: str) -> None:
         raise AssertionError("a pull channel sends nothing")

@@ -15,7 +15,7 @@ import re
 from functools import cache
 from typing import Any
 
-from kept.sessions.entries import Block, Message, Text, ToolCall, ToolResult
+from kept.sessions.entries import HEARTBEAT, Block, Message, Text, ToolCall, ToolResult
 from kept.values import frozen
 
 RECALLED = "recalled"
@@ -122,6 +122,8 @@ class EchoFilter:
 
     def read(self, message: Message) -> tuple[tuple[Block, ...], bool]:
         """Return the blocks that say something, and whether an agent answers from memory with them."""
+        if message.metadata.get(HEARTBEAT):  # the same words every half hour
+            return (), False
         is_recalled = message.role == "assistant" and (
             self.state.answers_from_memory or bool(message.metadata.get(RECALLED)) or _has_citation(message)
         )

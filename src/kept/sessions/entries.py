@@ -37,6 +37,8 @@ had in the other program; ``userTitle`` is the one that the user gave it here, w
 
 FORWARDED = "forwardedFrom"
 """Metadata of a message: who wrote it, if the sender forwarded it."""
+HEARTBEAT = "heartbeat"
+"""Metadata of a message that nobody wrote: the agent is to look whether something needs attention."""
 SENT = "sent"
 """Metadata of a message: when its channel says that it was sent."""
 QUOTED = "quoted"

@@ -23,7 +23,19 @@ from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, Sessio
 from kept.values import frozen
 
 HOME_CHANNELS = frozenset(
-    {"terminal", "cli", "python", "claude-code", "codex", "pi", "chatgpt", "claude-ai", "openclaw", "opencode"}
+    {
+        "terminal",
+        "cli",
+        "python",
+        "claude-code",
+        "codex",
+        "pi",
+        "chatgpt",
+        "claude-ai",
+        "openclaw",
+        "opencode",
+        "schedule",
+    }
 )
 """Channels on this machine, and programs that conversations are imported from. They are the owner's."""
 PEOPLE_CHANNEL = "people"

@@ -1,0 +1,123 @@
+"""Read a rule that a person wrote: in plain words, or in the five fields of cron. Pure.
+
+every weekday 8:00 · every monday and friday at 7:30am · daily at 8:00 and 18:00 · every 30 minutes
+every month on the 1st at 9:00 · tomorrow 9:00 · in 2 hours · 2026-12-24 18:00 · 0 8 * * 1-5
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from zoneinfo import ZoneInfo
+
+from kept.errors import ScheduleInvalid
+from kept.schedules.time_rule import CronRule, TimeRule, make_interval, make_once
+
+EXAMPLES = "'every weekday 8:00', 'every 2 hours', 'tomorrow 9:30', '2026-12-24 18:00' or '0 8 * * 1-5'"
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_DAY_NAMES = {
+    **{day: str(number) for number, day in enumerate(_WEEKDAYS)},
+    **{"weekday": "1-5", "workday": "1-5", "weekend": "0,6", "day": "*", "daily": "*"},
+}
+_FULL_DAYS = re.compile(r"\b(sun|mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|satur|sat)(?:day)?s?\b")
+_TIME = re.compile(
+    r"\b(?:at\s+)?(?P<hour>\d{1,2})(?:[:.](?P<minute>\d\d))?\s*(?P<half>[ap])\.?m\b\.?|\b(?:at\s+)?(?P<h24>\d{1,2}):(?P<m24>\d\d)\b"
+)
+_NAMED_TIMES = {"noon": "12:00", "midnight": "0:00"}
+_INTERVAL = re.compile(r"every\s+(?:(?P<count>\d{1,5})\s+)?(?P<unit>minute|min|hour|hr|day|week)s?")
+_AFTER = re.compile(r"in\s+(?:(?P<count>\d{1,5}|an?)\s+)(?P<unit>minute|min|hour|hr|day|week)s?")
+_ORDINAL = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)\b")
+_DATE = re.compile(r"(?:on\s+)?(?P<date>\d{4}-\d\d-\d\d)(?:\s+|t)(?P<rest>.+)")
+_RELATIVE = re.compile(r"(?P<day>today|tomorrow)\b\s*(?P<rest>.*)")
+_SECONDS = {"minute": 60, "min": 60, "hour": 3600, "hr": 3600, "day": 86_400, "week": 604_800}
+_MINUTES_A_DAY = 1440
+
+
+def parse_rule(text: str, zone: ZoneInfo, *, now: dt.datetime) -> TimeRule:
+    """Return the rule of a text, which is read at ``now``. Raise ScheduleInvalid if it cannot be read."""
+    plain = " ".join(text.lower().split())
+    for word, time in _NAMED_TIMES.items():
+        plain = re.sub(rf"\b{word}\b", time, plain)
+    fields = plain.split()
+    is_cron = len(fields) == 5 and all(re.fullmatch(r"[\d*][\d*/,-]*", field) for field in fields[:3])
+    if is_cron or plain.startswith("@"):
+        return CronRule.parse(plain, zone)
+    rule = _parse_once(plain, zone, now) or _parse_interval(plain, zone, now) or _parse_calendar(plain, zone)
+    if rule is None:
+        raise ScheduleInvalid(f"'{text}' is not a time.", hint=f"Write it like {EXAMPLES}.")
+    return rule
+
+
+def _parse_once(text: str, zone: ZoneInfo, now: dt.datetime) -> TimeRule | None:
+    if match := _AFTER.fullmatch(text):
+        count = int(match["count"]) if match["count"].isdigit() else 1
+        return make_once(now + dt.timedelta(seconds=count * _SECONDS[match["unit"]]))
+    local = now.astimezone(zone)
+    if match := _RELATIVE.fullmatch(text):
+        day = local.date() + dt.timedelta(days=match["day"] == "tomorrow")
+    elif match := _DATE.fullmatch(text):
+        try:
+            day = dt.date.fromisoformat(match["date"])
+        except ValueError:
+            raise ScheduleInvalid(f"{match['date']} is not a date.") from None
+    else:
+        return None
+    times, rest = _take_times(match["rest"])
+    if len(times) != 1 or rest:
+        return None
+    at = dt.datetime(day.year, day.month, day.day, *times[0], tzinfo=zone)
+    if at <= now:
+        raise ScheduleInvalid(f"{at:%Y-%m-%d %H:%M} is over.")
+    return make_once(at)
+
+
+def _parse_interval(text: str, zone: ZoneInfo, now: dt.datetime) -> TimeRule | None:
+    match = {"hourly": _INTERVAL.fullmatch("every hour")}.get(text) or _INTERVAL.fullmatch(text)
+    if match is None or (match["unit"] in ("day", "week") and match["count"] is None):
+        return None
+    every_s = int(match["count"] or 1) * _SECONDS[match["unit"]]
+    minutes = every_s // 60
+    # Round figures follow the clock: every 30 minutes is at :00 and :30.
+    if minutes and 60 % minutes == 0:
+        return CronRule.parse(f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *", zone)
+    if minutes and minutes % 60 == 0 and _MINUTES_A_DAY % minutes == 0 and minutes < _MINUTES_A_DAY:
+        return CronRule.parse(f"0 */{minutes // 60} * * *", zone)
+    return make_interval(now, every_s)
+
+
+def _parse_calendar(text: str, zone: ZoneInfo) -> TimeRule | None:
+    times, rest = _take_times(text)
+    if not times:
+        return None
+    rest = _FULL_DAYS.sub(lambda match: match[1][:3], rest)
+    days = _ORDINAL.findall(rest)
+    words = re.findall(r"[a-z]+|\d+", _ORDINAL.sub(" ", rest))
+    weekdays: list[str] = []
+    for word in words:
+        name = word.rstrip("s") if word not in _WEEKDAYS else word
+        if name in _DAY_NAMES:
+            weekdays.append(_DAY_NAMES[name])
+        elif word not in ("every", "each", "on", "and", "at", "the", "of", "month", "monthly"):
+            return None
+    if bool(days) == bool(weekdays):
+        return None
+    minutes = sorted({minute for _, minute in times})
+    if len(minutes) > 1:
+        raise ScheduleInvalid("The times of one schedule have the same minute.", hint="Add a schedule for each.")
+    hours = ",".join(str(hour) for hour, _ in times)
+    return CronRule.parse(f"{minutes[0]} {hours} {','.join(days) or '*'} * {','.join(weekdays) or '*'}", zone)
+
+
+def _take_times(text: str) -> tuple[list[tuple[int, int]], str]:
+    """Return the times of day in a text as hour and minute, and the rest of the text."""
+    times = []
+    for match in _TIME.finditer(text):
+        hour, minute = int(match["hour"] or match["h24"]), int(match["minute"] or match["m24"] or 0)
+        if match["half"]:
+            if not 1 <= hour <= 12:
+                raise ScheduleInvalid(f"'{match[0].strip()}' is not a time of day.")
+            hour = hour % 12 + (12 if match["half"] == "p" else 0)
+        if hour > 23 or minute > 59:
+            raise ScheduleInvalid(f"'{match[0].strip()}' is not a time of day.")
+        times.append((hour, minute))
+    return times, " ".join(_TIME.sub(" ", text).split())

@@ -1,0 +1,215 @@
+"""The schedules of an agent, in `schedules.json`: what to ask, when, and what was run last.
+
+The file is not derived from anything. Every change locks and reads it first, since commands and the gateway both write
+it. A schedule is marked as run under the time at which it was due, after the message is in the inbox under a name with
+that time; so a process that is killed in between neither loses nor repeats it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from kept.durable import Fault, locked, make_private_folder, set_file_aside, write_atomic
+from kept.errors import KeptError, ScheduleInvalid, ScheduleNotFound, WriteFailed
+from kept.limits import is_time, is_utf8, strict_json
+from kept.schedules.plain_times import parse_rule
+from kept.schedules.time_rule import TimeRule
+from kept.schedules.zones import get_zone
+from kept.values import frozen
+
+VERSION = 1
+MAX_SCHEDULES = 500
+MAX_TEXT_CHARS = 20_000
+_LOCK_WAIT_S = 10.0
+
+
+@frozen
+class Schedule:
+    """A message to the agent at set times. All times are in UTC."""
+
+    id: str
+    when: str
+    """Rule as the person wrote it, read at ``created``."""
+    timezone: str
+    text: str
+    to: str
+    """Key of the conversation that it belongs to and is answered in. Empty for one of its own, which nobody is sent."""
+    created: dt.datetime
+    paused: bool = False
+    last_due: dt.datetime | None = None
+    """Time of the last run, as the rule names it."""
+    asked_for: dt.datetime | None = None
+    """Time at which a person asked for a run out of turn that has not begun."""
+    problem: str = ""
+    """Reason why the last run did not begin."""
+
+    @property
+    def rule(self) -> TimeRule:
+        return parse_rule(self.when, get_zone(self.timezone), now=self.created)
+
+    def find_next(self, now: dt.datetime) -> dt.datetime | None:
+        """Return the time of the next run, or None if there is none."""
+        return None if self.paused else self.rule.find_next(now)
+
+
+@frozen
+class ScheduleBook:
+    schedules: tuple[Schedule, ...] = ()
+    heartbeat: dt.datetime | None = None
+    """Time of the last heartbeat."""
+
+    def find(self, schedule_id: str) -> Schedule:
+        """Return the schedule with this id, or with the only id that begins so. Raise ScheduleNotFound."""
+        matches = [item for item in self.schedules if schedule_id and item.id.startswith(schedule_id)]
+        exact = [item for item in matches if item.id == schedule_id]
+        if len(exact or matches) != 1:
+            reason = "More than one schedule has an id that begins with" if matches else "No schedule has the id"
+            raise ScheduleNotFound(f"{reason} '{schedule_id[:40]}'.")
+        return (exact or matches)[0]
+
+    def with_schedule(self, schedule: Schedule) -> ScheduleBook:
+        """Return the book with a schedule added, or changed if it has one of that id."""
+        if any(item.id == schedule.id for item in self.schedules):
+            changed = tuple(schedule if item.id == schedule.id else item for item in self.schedules)
+            return replace(self, schedules=changed)
+        if len(self.schedules) >= MAX_SCHEDULES:
+            raise ScheduleInvalid(f"There are {MAX_SCHEDULES} schedules already.", hint="Remove some of them.")
+        return replace(self, schedules=(*self.schedules, schedule))
+
+    def without(self, schedule: Schedule) -> ScheduleBook:
+        return replace(self, schedules=tuple(item for item in self.schedules if item.id != schedule.id))
+
+
+class ScheduleBookFile:
+    """File of a book."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.faults: list[Fault] = []
+        """What the last reading left out, and why."""
+
+    def read(self) -> ScheduleBook:
+        """Return the schedules that can be read. The next change copies a damaged file; reading changes nothing."""
+        return self._parse(self._content())
+
+    def change(self, change: Callable[[ScheduleBook], ScheduleBook]) -> ScheduleBook:
+        make_private_folder(os.path.dirname(self.path))
+        with locked(f"{self.path}.lock", wait_s=_LOCK_WAIT_S, purpose="changing the schedules"):
+            content = self._content()
+            before = self._parse(content)
+            after = change(before)
+            if self.faults:
+                set_file_aside(self.path, content or b"")
+            if after != before or self.faults:
+                write_atomic(self.path, dump_schedules(after))
+            return after
+
+    def _content(self) -> bytes | None:
+        try:
+            with open(self.path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            raise WriteFailed(f"{self.path}: cannot be read ({exc.strerror}).", hint="Check its permissions.") from exc
+
+    def _parse(self, content: bytes | None) -> ScheduleBook:
+        self.faults = []
+        if content is None:
+            return ScheduleBook()
+        book, reasons = parse_schedules(content)
+        self.faults = [Fault(self.path, None, reason) for reason in reasons]
+        return book
+
+
+def dump_schedules(book: ScheduleBook) -> bytes:
+    schedules = [schedule_fields(schedule) for schedule in book.schedules]
+    tree = {"version": VERSION, "heartbeat": time_text(book.heartbeat), "schedules": schedules}
+    return json.dumps(tree, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
+
+
+def schedule_fields(schedule: Schedule) -> dict[str, Any]:
+    return {
+        "id": schedule.id,
+        "when": schedule.when,
+        "timezone": schedule.timezone,
+        "text": schedule.text,
+        "to": schedule.to or None,
+        "created": time_text(schedule.created),
+        "paused": schedule.paused,
+        "lastDue": time_text(schedule.last_due),
+        "askedFor": time_text(schedule.asked_for),
+        "problem": schedule.problem or None,
+    }
+
+
+def time_text(time: dt.datetime | None) -> str | None:
+    return time.astimezone(dt.UTC).isoformat(timespec="seconds") if time else None
+
+
+def parse_schedules(raw: bytes) -> tuple[ScheduleBook, list[str]]:
+    """Return the readable part of the file, and the reasons why other parts are not."""
+    try:
+        tree = strict_json.decode(raw.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return ScheduleBook(), ["it is not JSON"]
+    if not isinstance(tree, dict) or tree.get("version") != VERSION or not isinstance(tree.get("schedules"), list):
+        return ScheduleBook(), ["it is not a list of schedules"]
+    reasons: list[str] = []
+    schedules: dict[str, Schedule] = {}
+    for number, fields in enumerate(tree["schedules"], 1):
+        try:
+            schedule = _parse_schedule(fields)
+            schedules.setdefault(schedule.id, schedule)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            reasons.append(f"schedule {number} cannot be read")
+        except KeptError as exc:
+            reasons.append(f"schedule {number} cannot be read: {exc.message}")
+    try:
+        heartbeat = _parse_time(tree.get("heartbeat"))
+    except (TypeError, ValueError):
+        heartbeat = None
+        reasons.append("the time of the last heartbeat cannot be read")
+    return ScheduleBook(tuple(schedules.values()), heartbeat), reasons
+
+
+def _parse_schedule(fields: dict[str, Any]) -> Schedule:
+    created = _parse_time(fields["created"])
+    if created is None:
+        raise ValueError("no time")
+    schedule = Schedule(
+        id=_parse_text(fields["id"]),
+        when=_parse_text(fields["when"]),
+        timezone=_parse_text(fields["timezone"]),
+        text=_parse_text(fields["text"]),
+        to=_parse_text(fields.get("to") or ""),
+        created=created,
+        paused=fields.get("paused") is True,
+        last_due=_parse_time(fields.get("lastDue")),
+        asked_for=_parse_time(fields.get("askedFor")),
+        problem=_parse_text(fields.get("problem") or ""),
+    )
+    if not schedule.id.isalnum():
+        raise ValueError("no id")
+    schedule.rule  # noqa: B018 - raises if it cannot be read
+    return schedule
+
+
+def _parse_text(value: Any) -> str:
+    if not isinstance(value, str) or not is_utf8(value) or len(value) > MAX_TEXT_CHARS:
+        raise ValueError("not a text")
+    return value
+
+
+def _parse_time(value: Any) -> dt.datetime | None:
+    if value is None:
+        return None
+    time = dt.datetime.fromisoformat(value)
+    if time.tzinfo is None or not is_time(time):
+        raise ValueError("not a time")
+    return time.astimezone(dt.UTC)
