@@ -68,6 +68,6 @@ def test_markup_in_a_diff_is_text(pages):
 def test_a_diff_is_split_into_lines_with_classes():
     diff = "--- a\n+++ b\n@@ -1,2 +1,2 @@\n same\n-old\n+new\r\n\\ No newline at end of file\n"
     assert [(line.kind, line.text) for line in split_diff(diff)] == [
-        ("hunk", "-1,2 +1,2"), ("same", "same"), ("removed", "old"), ("added", "new"),
+        ("hunk", "line 1"), ("same", "same"), ("removed", "old"), ("added", "new"),
         ("aside", " No newline at end of file"),
     ]  # fmt: skip

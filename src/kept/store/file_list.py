@@ -106,6 +106,17 @@ def find_opening(generation: Generation, row: ListedRow) -> Opening | None:
     return Opening(heading, tuple(chunk[1] for chunk in chunks), session_key, channel)
 
 
+def count_days(generation: Generation, filters: Filter) -> list[tuple[str, Source, int]]:
+    """Return how many passages of each source are from each day of the local time zone, by day."""
+    where, values = filter_sql(filters)
+    query = (
+        "SELECT date(c.timestamp / 1000, 'unixepoch', 'localtime') AS day, c.source, count(*)"
+        f" FROM {generation.prefix}chunks c WHERE {where} GROUP BY day, c.source ORDER BY day, c.source"
+    )
+    rows: list[Any] = generation.db.execute(query, values).fetchall()
+    return rows
+
+
 def note_headings(generation: Generation) -> dict[str, str]:
     """Return the headings above the first chunk of every note that has some, by path."""
     query = (

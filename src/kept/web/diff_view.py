@@ -9,7 +9,7 @@ MOST_LINES = 400
 _KINDS = {"+": "added", "-": "removed", "@": "hunk", "\\": "aside"}
 _VERBS = {
     "baseline": "first seen",
-    "add": "added to",
+    "add": "extended",
     "edit": "edited",
     "remove": "removed",
     "rename": "renamed",
@@ -38,9 +38,11 @@ class ChangeView:
     @property
     def verb(self) -> str:
         change = self.change
+        if change.before is None and change.kind in ("add", "edit", "by_hand"):
+            return "created"
         if change.kind != "by_hand":
             return _VERBS.get(change.kind, change.kind)
-        return "added" if change.before is None else "removed" if change.after is None else "edited"
+        return "removed" if change.after is None else "edited"
 
     @property
     def author(self) -> str:
@@ -71,5 +73,6 @@ def split_diff(diff: str) -> list[DiffLine]:
 def _line(line: str) -> DiffLine:
     kind = _KINDS.get(line[:1], "same")
     if kind == "hunk":
-        return DiffLine(kind, line.partition("@@")[2].partition("@@")[0].strip())
+        first = line.partition("+")[2].partition(",")[0].partition(" ")[0]
+        return DiffLine(kind, f"line {first}")
     return DiffLine(kind, line[1:] if line[:1] in "+- \\" else line)

@@ -53,6 +53,8 @@ class NoteSetting:
     cited: tuple[int, int] | None = None
     """First and last line to mark."""
     loads_remote_images: bool = False
+    has_anchors: bool = True
+    """False for a text whose lines are not those of a note."""
 
 
 @frozen
@@ -70,7 +72,8 @@ def render_note(text: str, setting: NoteSetting) -> NoteHtml:
         if token.type == "inline":
             token.children = writer.rewrite(token.children or [])
     _mark_tasks(tokens)
-    _anchor(tokens, setting)
+    if setting.has_anchors:
+        _anchor(tokens, setting)
     html = _parser().renderer.render(tokens, _parser().options, {})
     return NoteHtml(clean(html), writer.remote_images)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from urllib.parse import quote
 
-from kept.sessions.transcript_paths import is_transcript_citation
+from kept.records import parse_citation
+from kept.sessions.transcript_paths import is_transcript_citation, parse_transcript_name
 
 _SAFE = "/"
 
@@ -24,11 +25,21 @@ def citation_url(path: str, start_line: int | None = None, end_line: int | None 
     """Return the address of lines of a note or of a conversation."""
     fragment = f"#L{start_line}" if start_line else ""
     if is_transcript_citation(path):
-        name = path.rpartition("/")[2].removesuffix(".jsonl")
+        session_id, _ = parse_transcript_name(path.rpartition("/")[2])
         query = f"?line={start_line}" if start_line else ""
-        return f"/conversations/{quote(name, safe='')}{query}{fragment}"
+        return f"{conversation_url(session_id)}{query}{fragment}"
     marked = f"?lines={start_line}-{end_line}" if start_line and end_line else ""
     return f"{place_url('note', path)}{marked}{fragment}"
+
+
+def reference_url(citation: str) -> str:
+    """Return the address of a citation as it is written, with or without lines."""
+    cited = parse_citation(citation)
+    return citation_url(*cited) if cited else citation_url(citation)
+
+
+def conversation_url(session_id: str) -> str:
+    return f"/conversations/{quote(session_id, safe='')}"
 
 
 def day_url(day: dt.date) -> str:

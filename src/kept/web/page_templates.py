@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from kept import __version__
 from kept.clock import Clock
-from kept.web.page_links import citation_url, day_url, note_url, place_url
+from kept.web.page_links import citation_url, conversation_url, day_url, note_url, place_url, reference_url
 
 
 class PageTemplates:
@@ -30,10 +30,12 @@ class PageTemplates:
         )
         self._environment.globals.update(
             citation_url=citation_url,
+            conversation_url=conversation_url,
             day_url=day_url,
             navigation=tuple(navigation),
             note_url=note_url,
             place_url=place_url,
+            reference_url=reference_url,
             version=__version__,
         )
         self._environment.filters.update(

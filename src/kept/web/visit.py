@@ -25,7 +25,14 @@ class Visit:
     """One request. ``form`` has the fields of a form whose token was checked; it is empty for other requests."""
 
     def __init__(
-        self, site: Site, templates: PageTemplates, request: Request, *, form: Mapping[str, str], form_token: str
+        self,
+        site: Site,
+        templates: PageTemplates,
+        request: Request,
+        *,
+        form: Mapping[str, str],
+        form_token: str,
+        screen: str = "",
     ) -> None:
         self.site = site
         self.request = request
@@ -34,6 +41,7 @@ class Visit:
         self.query: Mapping[str, str] = request.query_params
         self.path: Mapping[str, str] = request.path_params
         self._templates = templates
+        self._screen = screen
 
     @property
     def memory(self) -> Memory:
@@ -69,7 +77,7 @@ class Visit:
             **values,
             agent=self.site.config.agent_id,
             form_token=self.form_token,
-            here=self.request.url.path,
+            current_screen=self._screen,
             indexing=self.site.indexing(),
             notice=notice,
             theme=self.theme,

@@ -53,7 +53,7 @@ def make_web_app(
         *(Route(f"/static/{file.name}", partial(_static, file)) for file in load_static_files()),
         *sign_in.routes,
         *(
-            Route(page.path, pages.endpoint(page), methods=[*page.methods])
+            Route(page.path, pages.endpoint(page, screen.name), methods=[*page.methods])
             for screen in screens
             for page in screen.pages
         ),
@@ -76,13 +76,13 @@ class PageRunner:
         self._access = access
         self._limiter: anyio.CapacityLimiter | None = None
 
-    def endpoint(self, page: Page) -> Endpoint:
+    def endpoint(self, page: Page, screen: str) -> Endpoint:
         async def answer(request: Request) -> Response:
             cookie: str = request.scope["kept.cookie"]
-            visit = self._visit(request, {})
+            visit = self._visit(request, {}, screen)
             try:
                 if request.method == "POST":
-                    visit = self._visit(request, await self._read_form(request, cookie))
+                    visit = self._visit(request, await self._read_form(request, cookie), screen)
                 return await self._run(page, visit)
             except ClientDisconnect:
                 return Response(status_code=400)  # the browser is gone, and does not read it
@@ -106,9 +106,9 @@ class PageRunner:
         response: Response = await anyio.to_thread.run_sync(action, limiter=self._limiter)
         return response
 
-    def _visit(self, request: Request, form: dict[str, str]) -> Visit:
+    def _visit(self, request: Request, form: dict[str, str], screen: str = "") -> Visit:
         token = self._access.form_token(request.scope["kept.cookie"])
-        return Visit(self._site, self._templates, request, form=form, form_token=token)
+        return Visit(self._site, self._templates, request, form=form, form_token=token, screen=screen)
 
     async def _read_form(self, request: Request, cookie: str) -> dict[str, str]:
         """Return the fields of a form. Raise UsageError unless it is a form of a page that this browser got."""

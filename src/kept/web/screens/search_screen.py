@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
@@ -11,11 +12,11 @@ from starlette.responses import Response
 
 from kept.errors import KeptError, UsageError
 from kept.memory import Memory
-from kept.records import Dropped, Hit, Occurrence, SearchResult
+from kept.records import Dropped, Hit, SearchResult
 from kept.reports import Status
 from kept.search.hit_display import hit_headings, query_words, snippet_lines, split_matches
 from kept.values import frozen
-from kept.web.page_links import citation_url
+from kept.web.page_links import citation_url, reference_url
 from kept.web.score_bar import ScoreBar, make_score_bar
 from kept.web.visit import Page, Screen, Visit
 
@@ -142,7 +143,7 @@ def _view(hit: Hit, words: list[str]) -> HitView:
     return HitView(
         hit,
         citation_url(hit.path, hit.start_line, hit.end_line),
-        " › ".join(hit_headings(hit)),
+        " › ".join(hit_headings(hit)) or posixpath.splitext(posixpath.basename(hit.path))[0],
         matched,
         max(0, len(lines) - _LINES_SHOWN),
         make_score_bar(hit.parts, hit.score),
@@ -156,19 +157,8 @@ def group_dropped(dropped: tuple[Dropped, ...]) -> list[tuple[str, int, list[tup
     groups = []
     for reason, entries in groupby(ordered, key=lambda entry: entry.reason):
         every = list(entries)
-        groups.append((reason, len(every), [(entry, _dropped_url(entry)) for entry in every[:_MOST_DROPPED]]))
+        groups.append((reason, len(every), [(entry, reference_url(entry.citation)) for entry in every[:_MOST_DROPPED]]))
     return groups
-
-
-def _dropped_url(entry: Dropped) -> str:
-    from kept.records import parse_citation
-
-    cited = parse_citation(entry.citation)
-    return citation_url(*cited) if cited else citation_url(entry.citation)
-
-
-def occurrence_url(occurrence: Occurrence) -> str:
-    return citation_url(occurrence.path, occurrence.start_line, occurrence.end_line)
 
 
 def find_choices(visit: Visit) -> dict[str, Any]:

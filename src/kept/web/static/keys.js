@@ -7,7 +7,7 @@ if (opener) {
   opener.addEventListener("click", () => help.showModal());
 }
 
-const items = () => [...document.querySelectorAll("[data-item]")];
+const items = () => [...document.querySelectorAll("[data-item]")].filter((item) => item.checkVisibility());
 const current = () => document.querySelector("[data-item].at");
 
 function move(step) {

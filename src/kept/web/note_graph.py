@@ -1,0 +1,123 @@
+"""The neighbourhood of a note: notes that it links to or that link to it, and notes with the same rare tags. Pure.
+
+Never all notes: the nearest few dozen. The note is in the middle; what links is on the inner ring, what shares a tag on
+the outer one. Positions depend only on the notes, so the picture is the same every time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from kept.values import frozen
+
+MOST_LINKED, MOST_SHARING = 24, 16
+WIDTH = 960
+_SMALL, _LARGE = (420, ((230.0, 120.0), (340.0, 165.0))), (680, ((200.0, 150.0), (395.0, 285.0)))
+"""Height, and the radii of both rings: for up to a dozen neighbours, and for more."""
+_FEW = 12
+_TURNS = (0.08, 0.21)
+"""How far each ring is turned, in parts of a circle: titles of dots in one line would be hard to read."""
+_TITLE_CHARS = 26
+_RARE_NOTES = 30
+"""A tag of more notes says little about any two of them."""
+
+Relation = Literal["links to", "linked from", "both", "tag"]
+
+
+@frozen
+class Neighbour:
+    path: str
+    title: str
+    relation: Relation
+    detail: str = ""
+    """Tags that both have."""
+
+
+@frozen
+class GraphNode:
+    neighbour: Neighbour
+    x: float
+    y: float
+    anchor: str
+    """Side of the dot that its title is on: start, middle or end, as SVG names it."""
+    label_x: float
+    label_y: float
+    label: str
+
+
+@frozen
+class NoteGraph:
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[tuple[float, float, float, float, str], ...]
+    """Lines from the middle, and between neighbours: two points and the class."""
+    left_out: int
+    height: int
+    width: int = WIDTH
+
+
+def choose_neighbours(
+    outgoing: Sequence[str], incoming: Sequence[str], tagged: Mapping[str, Sequence[str]], titles: Mapping[str, str]
+) -> tuple[list[Neighbour], int]:
+    """Return the nearest notes, and how many were left out. ``tagged`` has the notes of each of the note's tags."""
+    linked = list(dict.fromkeys((*outgoing, *incoming)))
+    sharing: dict[str, list[str]] = {}
+    for tag, paths in tagged.items():
+        if len(paths) <= _RARE_NOTES:
+            for path in paths:
+                sharing.setdefault(path, []).append(tag)
+    others = sorted((path for path in sharing if path not in linked), key=lambda path: (-len(sharing[path]), path))
+    neighbours = [
+        Neighbour(path, titles.get(path) or path, _relation(path, outgoing, incoming), _tags(sharing.get(path, ())))
+        for path in linked[:MOST_LINKED]
+    ]
+    neighbours += [
+        Neighbour(path, titles.get(path) or path, "tag", _tags(sharing[path])) for path in others[:MOST_SHARING]
+    ]
+    return neighbours, len(linked) + len(others) - len(neighbours)
+
+
+def _relation(path: str, outgoing: Sequence[str], incoming: Sequence[str]) -> Relation:
+    if path in outgoing and path in incoming:
+        return "both"
+    return "links to" if path in outgoing else "linked from"
+
+
+def _tags(tags: Sequence[str]) -> str:
+    return " ".join(f"#{tag}" for tag in tags)
+
+
+def draw_graph(neighbours: Sequence[Neighbour], links: Sequence[tuple[str, str]], left_out: int) -> NoteGraph:
+    """Place the neighbours on two rings. ``links`` are the links between them, by path."""
+    rings = (
+        [neighbour for neighbour in neighbours if neighbour.relation != "tag"],
+        [neighbour for neighbour in neighbours if neighbour.relation == "tag"],
+    )
+    height, radii = _SMALL if len(neighbours) <= _FEW else _LARGE
+    nodes = [
+        _place(neighbour, number / len(ring) + turn, height, radius)
+        for ring, radius, turn in zip(rings, radii, _TURNS, strict=True)
+        for number, neighbour in enumerate(ring)
+    ]
+    at = {node.neighbour.path: node for node in nodes}
+    middle = (WIDTH / 2, height / 2)
+    edges = [(*middle, node.x, node.y, node.neighbour.relation.replace(" ", "-")) for node in nodes]
+    edges += [
+        (at[one].x, at[one].y, at[other].x, at[other].y, "between")
+        for one, other in links
+        if one in at and other in at and one != other
+    ]
+    return NoteGraph(tuple(nodes), tuple(dict.fromkeys(edges)), left_out, height)
+
+
+def _place(neighbour: Neighbour, turn: float, height: int, radius: tuple[float, float]) -> GraphNode:
+    angle = 2 * math.pi * turn - math.pi / 2
+    across, down = math.cos(angle), math.sin(angle)
+    x, y = WIDTH / 2 + radius[0] * across, height / 2 + radius[1] * down
+    anchor = "middle" if abs(across) < 0.35 else "start" if across > 0 else "end"
+    label_x = x + (0 if anchor == "middle" else 12 if across > 0 else -12)
+    label_y = y + (-14 if anchor == "middle" and down < 0 else 24 if anchor == "middle" else 5)
+    title = neighbour.title
+    label = title if len(title) <= _TITLE_CHARS else f"{title[: _TITLE_CHARS - 1]}…"
+    return GraphNode(neighbour, round(x, 1), round(y, 1), anchor, round(label_x, 1), round(label_y, 1), label)

@@ -1,0 +1,128 @@
+"""A small memory that looks lived in: linked notes over some months, and conversations with an agent.
+
+Every screen has something to show. Conversations are held with the real agent and a scripted model.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+from kept import Message
+from kept.llm.base import ChatRequest, ToolUse, turn_text
+from kept.testing import ScriptedChat
+from kept.workspace.change_recorder import Author
+from tests.support.agents import NOW, AgentHarness
+from tests.support.workspaces import write_note
+
+NOTES = {
+    "MEMORY.md": """# Memory
+
+## People
+
+- Mara runs the bakery and signs off every new supplier.
+- Jonas is the weekend driver; he is allergic to nuts and must not handle the praline boxes. #people
+- Ines from [[Altenberg mill]] answers only by phone.
+
+## House
+
+- The gate code is 4711 (since 2026-02-01, was 2203).
+- The nightly backup runs at 02:30, see [[Backups]]. #ops
+""",
+    "USER.md": "# User\n\nPrefers short answers, with the command first and the reason after it.\n",
+    "memory/suppliers/altenberg-mill.md": """---
+title: Altenberg mill
+aliases: [the mill]
+tags: [supplier/flour]
+---
+
+The mill delivers on **Tuesdays** before six. Orders close on Sunday evening.
+
+| flour | bags | price |
+|---|--:|--:|
+| spelt 630 | 12 | 18.40 |
+| rye 1150 | 8 | 15.90 |
+
+- [x] Ask for the organic certificate
+- [ ] Agree on prices for the summer, with [[MEMORY|Mara]]
+""",
+    "memory/ops/backups.md": """# Backups
+
+The nightly backup had been failing since the disk was full. Nobody noticed, because the alert went to an old address.
+
+1. Free space on `/srv/backup` below 10 % now sends a message to the group.
+2. A restore is tested on the first Monday of the month, see [[2026-03-02]].
+
+```sh
+restic -r /srv/backup check --read-data-subset=5%
+```
+
+> A backup that was never restored is a hope, not a backup. #ops
+""",
+    "memory/ops/oven.md": "# Oven\n\nThe sensor of oven 2 reported 412 °C. Part REF-0200-3, from Hartmann. #ops\n",
+    "memory/ideas.md": "# Ideas\n\nSell [[Altenberg mill|mill]] flour in small bags. A shelf beside the till. #shop\n",
+    "memory/2026-02-13.md": "# 2026-02-13\n\n## 07:40\n\nOven 2 failed again, see [[oven]]. Bread was late.\n",
+    "memory/2026-03-02.md": """# 2026-03-02
+
+## 09:10
+
+Tested the restore of last night's [[Backups|backup]]: complete, 14 minutes.
+
+## 16:30
+
+Mara agreed to try the spelt of the [[Altenberg mill]] for four weeks.
+""",
+    "memory/2026-03-12.md": "# 2026-03-12\n\n## 18:05\n\nThe matcha cake (抹茶) sold out by noon. Bake more. #shop\n",
+}
+QUIET_DAYS = (3, 4, 9, 11, 12, 18, 20, 24, 25, 31, 33, 38, 40, 41, 47, 52, 55, 60, 61, 70, 78, 83, 90, 104, 118, 140)
+_ANSWERS = {
+    "When does the mill deliver?": "On **Tuesdays** before six; orders close on Sunday evening "
+    "([memory/suppliers/altenberg-mill.md](memory/suppliers/altenberg-mill.md)).",
+    "Please remember that the delivery ramp is closed until Friday.": "Noted: the ramp is closed until Friday.",
+    "Who must not handle the praline boxes?": "Jonas, because he is allergic to nuts.",
+}
+
+
+def _answer(request: ChatRequest) -> Any:
+    if request.purpose == "flush":
+        return "- Ada asks for the delivery times of suppliers (L2-L3)"
+    if request.purpose != "reply":
+        return "Ada asked when the mill delivers and closed the delivery ramp until Friday."
+    texts = [turn_text(turn) for turn in request.turns]
+    asked = next(question for text in reversed(texts) for question in _ANSWERS if question in text)
+    if "ramp" in asked and asked in texts[-1]:
+        return ToolUse("call-1", "memory_write", {"text": "The delivery ramp is closed until Friday."})
+    return _ANSWERS[asked]
+
+
+def write_sample(tmp_path: Path, **settings: Any) -> str:
+    """Write the sample below tmp_path. Return the id of the conversation with the agent."""
+    for path, text in NOTES.items():
+        write_note(tmp_path / "workspace", path, text)
+    for days in QUIET_DAYS:
+        day = NOW.date() - dt.timedelta(days=days)
+        text = f"# {day}\n\n## 08:15\n\nBaked {40 + days % 17} loaves; {days % 5} were left in the evening.\n"
+        write_note(tmp_path / "workspace", f"memory/{day}.md", text)
+    at = AgentHarness(tmp_path, ScriptedChat(_answer, name="sample-model"), **settings)
+    try:
+        return _talk(at)
+    finally:
+        at.close()
+
+
+def _talk(at: AgentHarness) -> str:
+    at.memory.sync()
+    older = at.sessions.get_or_create("telegram", "5054")
+    stamp = NOW - dt.timedelta(days=6)
+    at.sessions.append(older.id, Message.of("user", "Is the oven repaired?", sender="Jonas"), timestamp=stamp)
+    at.sessions.append(older.id, Message.of("assistant", "Not yet: part REF-0200-3 comes on Monday."), timestamp=stamp)
+    session = at.sessions.get_or_create("http", "ada").id
+    for question in _ANSWERS:
+        at.clock.move(minutes=3)
+        at.say(question, session=session)
+    at.compact(session)
+    author = Author("main", session=session, tool="memory_write")
+    at.memory.add("Hartmann delivers the part on Monday.", to="memory/ops/oven.md", author=author, why="told by Jonas")
+    at.memory.sync()
+    return session

@@ -1,0 +1,55 @@
+"""The neighbourhood of a note."""
+
+from __future__ import annotations
+
+from kept.web.note_graph import MOST_LINKED, MOST_SHARING, choose_neighbours, draw_graph
+from tests.support.web_site import texts
+from tests.support.workspaces import write_note
+
+
+def test_links_backlinks_and_shared_tags_are_drawn_and_listed(pages, workspace):
+    write_note(workspace, "memory/a.md", "# A\n\n[[b]] and [[c]] #rare\n")
+    write_note(workspace, "memory/b.md", "# B\n\n[[a]]\n")
+    write_note(workspace, "memory/c.md", "# C\n\n[[b]]\n")
+    write_note(workspace, "memory/d.md", "# D\n\n#rare\n")
+    write_note(workspace, "memory/e.md", "# E\n\nAlone.\n")
+    page = pages.page("/graph/memory/a.md")
+    assert texts(page, ".list .title") == ["B", "C", "D"]
+    assert texts(page, ".list .excerpt") == ["both link to each other", "this note links to it", "shares #rare"]
+    assert sorted(line["class"][1] for line in page.select("line.edge")) == ["between", "both", "links-to", "tag"]
+    assert {link["href"] for link in page.select("svg.graph a")} == {
+        "/graph/memory/b.md", "/graph/memory/c.md", "/graph/memory/d.md", "/note/memory/a.md",
+    }  # fmt: skip
+
+
+def test_a_note_alone_says_how_to_link(pages, workspace):
+    write_note(workspace, "memory/e.md", "# E\n\nAlone.\n")
+    assert "No neighbours" in pages.page("/graph/memory/e.md").text
+    assert pages.get("/graph/memory/none.md").status_code == 404
+
+
+def test_never_more_than_a_few_dozen_are_shown(pages, workspace):
+    write_note(workspace, "memory/hub.md", "# Hub\n\n" + "".join(f"[[n{number}]]\n" for number in range(5_000)))
+    for number in range(60):
+        write_note(workspace, f"memory/n{number}.md", f"# N{number}\n\nText.\n")
+    page = pages.page("/graph/memory/hub.md")
+    assert len(page.select("svg.graph circle.linked")) == MOST_LINKED + 0
+    assert "36 more are not shown" in page.text
+
+
+def test_a_tag_of_very_many_notes_says_nothing():
+    tagged = {"common": [f"n{number}" for number in range(100)], "rare": ["x", "y"]}
+    neighbours, left_out = choose_neighbours([], [], tagged, {})
+    assert ([neighbour.path for neighbour in neighbours], left_out) == (["x", "y"], 0)
+    many = {f"t{number}": [f"m{number}"] for number in range(40)}
+    neighbours, left_out = choose_neighbours([], [], many, {})
+    assert (len(neighbours), left_out) == (MOST_SHARING, 40 - MOST_SHARING)
+
+
+def test_every_dot_is_inside_the_picture():
+    for count in (1, 2, 5, 12, 24):
+        paths = [f"n{number}" for number in range(count)]
+        neighbours, _ = choose_neighbours(paths, [], {"tag": [f"t{number}" for number in range(16)]}, {})
+        graph = draw_graph(neighbours, [], 0)
+        assert all(0 < node.x < graph.width and 0 < node.y < graph.height for node in graph.nodes)
+        assert len({(node.x, node.y) for node in graph.nodes}) == len(graph.nodes)
