@@ -136,10 +136,15 @@ class Memory:
 
         Notes that are added go to the person's folder in memory/private. Both share the index; close this one.
         """
+        from kept.indexing.viewpoint import settle_owner
         from kept.sessions.people import People
+        from kept.sessions.store import SessionStore
 
         require_text(person=person)
-        return self.seen_by(People(self.config).find(person))
+        people = People(self.config)
+        viewer = people.find(person)
+        with SessionStore(self.config, clock=self.clock) as sessions:
+            return self.seen_by(settle_owner(people, viewer, self.workspace, sessions))
 
     def seen_by(self, viewer: Viewer | None) -> Memory:
         """Return this memory as a viewer sees it. Both share the index; close this one."""

@@ -202,6 +202,10 @@ class MemorySearch:
 
     def _complete(self, result: SearchResult, filters: Filter) -> SearchResult:
         """Return a result with the projects of its hits, or the reason if there are none."""
+        if self.viewer is not None and result.degraded:
+            from kept.indexing.viewpoint import show_problems
+
+            result = replace(result, degraded=show_problems(self.viewer, result.degraded))
         if result.hits and has_projects(self.workspace):
             from kept.indexing.project_scope import name_projects
 

@@ -171,6 +171,8 @@ class Viewer:
     """True if the conversations of the home itself are among them, such as those in the terminal."""
     writes_shared: bool = False
     """True if its notes are the shared ones."""
+    is_alone: bool = False
+    """True for the owner as long as nobody else writes to the agent: then there is nothing to hide."""
 
     def sees_note(self, path: str) -> bool:
         """Return whether a note is shared, or this viewer's."""

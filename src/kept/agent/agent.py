@@ -19,6 +19,7 @@ from typing import Any
 
 from kept.agent.answer import ModelAnswer, is_no_reply, strip_no_reply
 from kept.agent.approvals import ApprovalDesk
+from kept.agent.audience import services_for
 from kept.agent.compaction import CompactionRequest, compact
 from kept.agent.events import (
     AgentEvent,
@@ -149,7 +150,8 @@ class Agent:
 
     async def compact(self, session_id: str, *, instructions: str | None = None) -> CompactionResult:
         async with self._session(session_id) as log:
-            return await compact(self.services, log, CompactionRequest("asked for", instructions=instructions))
+            services = await asyncio.to_thread(services_for, self.services, log)
+            return await compact(services, log, CompactionRequest("asked for", instructions=instructions))
 
     def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
         """Decide about a call of a tool that waits. Return False if it does not wait any more."""
@@ -223,6 +225,7 @@ class AgentTurn:
         A compaction that is due runs after the reply, when the next event is requested, of which there is none.
         """
         async with self.session as self.log:
+            self.services = await asyncio.to_thread(services_for, self.services, self.log)
             for event in await self._begin():
                 yield event
             if not self._ids:
@@ -287,7 +290,10 @@ class AgentTurn:
             trusts_files=self.services.config.trusts_workspace,
             fenced=self.services.model.writes,
         )
-        return build_context(material, self.services.budget, secret=self.services.secret)
+        context = build_context(material, self.services.budget, secret=self.services.secret)
+        if self.services.memory.viewer is None:
+            return context
+        return replace(context, request=replace(context.request, conversation=self.log.record.key))
 
     # calling the model
 

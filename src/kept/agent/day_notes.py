@@ -16,7 +16,7 @@ from kept.context.view import DAY_NOTES, ConversationView
 from kept.errors import KeptError
 from kept.limits import CHARS_PER_TOKEN, weigh
 from kept.memory import Memory
-from kept.workspace.daily import daily_parts, get_daily_notes
+from kept.workspace.daily import daily_parts, get_daily_notes, notes_folder_log
 from kept.workspace.opened import OpenWorkspace
 
 _DAY = "day"
@@ -37,12 +37,19 @@ def plan_day_notes(memory: Memory, view: ConversationView, *, limit_tokens: int)
     excerpts: list[list[object]] = []
     left = limit_tokens * CHARS_PER_TOKEN
     for day in (today, today - dt.timedelta(days=1)):
-        for path in reversed(daily_parts(memory.workspace, day)):
+        for path in reversed(_parts_of(memory, day)):
             lines = _read_note(memory, path)
             first, left = _first_fitting(lines, shown.get(path, 0), left)
             if first <= len(lines):
                 excerpts.insert(0, [path, first, len(lines)])
     return {_DAY: str(today), _LINES: excerpts} if excerpts else None
+
+
+def _parts_of(memory: Memory, day: dt.date) -> list[str]:
+    """Return the shared notes of a day, and then those of the person that the memory is for."""
+    own = memory.visible.own_folders if memory.viewer else []
+    logs = (None, *map(notes_folder_log, own))
+    return [path for log in logs for path in daily_parts(memory.workspace, day, log)]
 
 
 def read_day_notes(memory: Memory, view: ConversationView) -> Mapping[str, tuple[DayExcerpt, ...]]:
@@ -74,6 +81,8 @@ def _read_lines(record: object) -> Iterator[tuple[str, int, int]]:
 
 def _read_note(memory: Memory, path: str) -> list[str]:
     """Return the lines of a note. A note that cannot be read has none: `kept doctor` and every sync report it."""
+    if memory.viewer is not None and not memory.viewer.sees_note(path):
+        return []
     try:
         with OpenWorkspace(memory.workspace) as opened:
             absolute = memory.workspace.locate(path)

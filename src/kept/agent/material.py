@@ -13,9 +13,10 @@ from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog
 from kept.context.context import DayExcerpt, RecalledPassage
 from kept.context.context_parts import read_recalled
-from kept.context.prompt_files import ShownFile, WorkspaceFile, choose_shown
+from kept.context.prompt_files import ShownFile, WorkspaceFile, choose_shown, is_long_term
 from kept.context.view import ConversationView
 from kept.errors import EmptyQuery, KeptError
+from kept.indexing.viewpoint import show_problems
 from kept.limits import clip
 from kept.memory import Memory
 from kept.memory_search import MOST_RESULTS
@@ -23,7 +24,7 @@ from kept.records import Hit, SeenTail, parse_citation
 from kept.values import frozen
 from kept.words.stopwords import content_words
 from kept.workspace.opened import OpenWorkspace
-from kept.workspace.workspace import INFORMING, INSTRUCTING, LONG_TERM
+from kept.workspace.workspace import INFORMING, INSTRUCTING
 
 QUERY_CHARS = 1_000
 _SPARE_HITS = 8
@@ -88,7 +89,7 @@ def gather_material(services: AgentServices, log: SessionLog, messages: Sequence
     is_first = len(view.inbound) <= len(messages)
     if is_first and memory.settings.sync.on_session_start:  # index changes since the last session, before a search
         try:
-            problems += memory.sync().failures
+            problems += show_problems(memory.viewer, memory.sync().failures)
         except KeptError as exc:
             problems.append(f"The index could not be updated: {exc.message}")
     loaded = read_files(memory)
@@ -116,7 +117,8 @@ def read_files(memory: Memory) -> TurnMaterial:
     files: list[WorkspaceFile] = []
     problems: list[str] = []
     with OpenWorkspace(memory.workspace) as opened:
-        for name in (*INSTRUCTING, *INFORMING):
+        own = [f"{folder}/MEMORY.md" for folder in memory.visible.own_folders] if memory.viewer else []
+        for name in (*INSTRUCTING, *INFORMING, *own):
             if name == "memory.md" and any(file.name == "MEMORY.md" for file in files):
                 continue
             if name == "HEARTBEAT.md" and not memory.config.agent.heartbeat.every:
@@ -190,7 +192,7 @@ def _recall_rest(
 ) -> tuple[RecalledPassage, ...]:
     """Return the passages of long-term memory that fit the message best, from the part that the prompt leaves out."""
     citations = {passage.citation for passage in recalled}
-    cut = next((file for file in known.files if file.name in LONG_TERM and file.cut), None)
+    cut = next((file for file in known.files if is_long_term(file.name) and file.cut), None)
     if cut is None or not memory.settings.enabled:
         return ()
     hits: dict[str, Hit] = {}

@@ -34,13 +34,22 @@ def is_instruction(name: str) -> bool:
     return name in INSTRUCTING
 
 
+def is_long_term(name: str) -> bool:
+    """Return whether a file is a long-term memory: that of all, or that of a person."""
+    return name.rpartition("/")[2] in LONG_TERM
+
+
 def choose_shown(files: Sequence[WorkspaceFile], *, file_tokens: int, files_tokens: int) -> tuple[ShownFile, ...]:
     """Return the files that are not empty in their order, instructions first, within their limits.
 
     Long instructions leave half of the room to what the files with facts need. Of long-term memory the beginning is
     shown; of other long files the beginning and the end.
     """
-    ordered = [file for name in (*INSTRUCTING, *INFORMING) for file in files if file.name == name and file.text.strip()]
+    order = (*INSTRUCTING, *INFORMING)
+    ordered = sorted(
+        (file for file in files if file.text.strip()),
+        key=lambda file: order.index(file.name) if file.name in order else len(order),
+    )
     sizes = {file.name: min(file_tokens, estimate_tokens(file.text)) for file in ordered}
     facts = sum(size for name, size in sizes.items() if not is_instruction(name))
     reserved = min(facts, files_tokens // 2)
@@ -49,7 +58,7 @@ def choose_shown(files: Sequence[WorkspaceFile], *, file_tokens: int, files_toke
     for file in ordered:
         if reserved and not is_instruction(file.name):
             left, reserved = left + reserved, 0
-        shorten_file = keep_head if file.name in LONG_TERM else shorten_lines
+        shorten_file = keep_head if is_long_term(file.name) else shorten_lines
         text, cut = shorten_file(file.name, file.text.strip("\n"), min(file_tokens, left))
         left = max(0, left - estimate_tokens(text))
         shown_files.append(ShownFile(file.name, text, cut))

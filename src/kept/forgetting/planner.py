@@ -62,8 +62,10 @@ class ForgetScope:
     sessions: SessionStore
     search: Search
     is_visible: Callable[[str], bool]
-    """False for notes and conversations of another project."""
+    """False for notes and conversations of another project, or of somebody else."""
     by_tool: bool = False
+    with_files: bool = True
+    """False to leave out records and exports, in which nothing tells whose a text is."""
 
     @property
     def notes(self) -> NoteHunt:
@@ -178,7 +180,7 @@ def _find_everywhere(
         matches, remarks = find_in_transcript(path, matcher, wants)
         places += matches
         others += remarks
-    return (*places, *_find_in_files(scope, matcher)), tuple(others)
+    return (*places, *(_find_in_files(scope, matcher) if scope.with_files else ())), tuple(others)
 
 
 def _find_in_files(scope: ForgetScope, matcher: Matcher) -> list[Place]:

@@ -77,7 +77,12 @@ class MemoryView:
     @property
     def is_bound(self) -> bool:
         """True if something may be hidden."""
-        return self.bound_to is not None or self.viewer is not None
+        return self.bound_to is not None or self.has_others
+
+    @property
+    def has_others(self) -> bool:
+        """True if the memory is for one of several people."""
+        return self.viewer is not None and not self.viewer.is_alone
 
     def choose(self, project: str | None, *, to: str = "") -> str | None:
         """Return the project to write to, or None for the shared notes. ``to`` is where in it, perhaps a path."""

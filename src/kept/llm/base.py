@@ -75,6 +75,8 @@ class ChatRequest:
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int | None = None
     purpose: Purpose = "reply"
+    conversation: str = ""
+    """Key of the private conversation that is answered. A model that runs Kept's tools itself runs them for it."""
     stable_turns: int = 0
     """Number of leading turns that the next request of the conversation repeats, so that a provider can cache them."""
 

@@ -245,8 +245,9 @@ class KeptServer:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Settings and keys. They are passed here because other users can read arguments."""
 
-    def config(self) -> str:
-        program, *arguments = self.command
+    def config(self, conversation: str) -> str:
+        """Return the settings for Claude Code. With the key of a conversation, the tools see what those in it see."""
+        program, *arguments = [*self.command, *(["--as", conversation] if conversation else [])]
         server = {"type": "stdio", "command": program, "args": arguments, "env": dict(self.environment)}
         return json.dumps({"mcpServers": {"kept": server}})
 
@@ -348,7 +349,7 @@ class ClaudeCli:
         if self._model:
             command += ["--model", self._model]
         if self._kept and request.purpose == "reply":
-            command += ["--mcp-config", _write(folder, "mcp.json", self._kept.config())]
+            command += ["--mcp-config", _write(folder, "mcp.json", self._kept.config(request.conversation))]
             command += ["--allowedTools", ",".join(f"mcp__kept__{tool}" for tool in TOOLS)]
         if request.system:
             command += ["--system-prompt-file", _write(folder, "system.md", request.system)]

@@ -16,9 +16,11 @@ from dataclasses import replace
 from kept.agent.events import AgentEvent, AnsweringAgent, CompactionResult, GroupLine, Inbound, Reply
 from kept.errors import EmptyNote, KeptError, SessionNotFound
 from kept.forgetting.order import ForgetStore
+from kept.indexing.viewpoint import find_viewer, show_problems
 from kept.limits import clip
 from kept.memory import Memory
-from kept.records import Hit, Written
+from kept.records import Hit, Viewer
+from kept.reports import Status
 from kept.responder import forget_command as forget
 from kept.responder.inbox import Inbox
 from kept.sessions.entries import FORWARDED
@@ -45,6 +47,7 @@ HELP = """\
 /status – this conversation, the model, the memory
 /memory QUERY – search the memory
 /remember TEXT – add it to long-term memory
+/share TEXT – add it to the notes that everybody is answered from
 /forget QUERY – show where notes and conversations have it, and forget it after you confirm
 /approve – allow what the agent asks for
 /deny – do not allow it
@@ -111,6 +114,7 @@ class Commands:
             "status": self._status,
             "memory": self._search,
             "remember": self._remember,
+            "share": self._share,
             "forget": self._forget,
             "approve": self._decide,
             "deny": self._decide,
@@ -147,46 +151,48 @@ class Commands:
     async def _compact(self, call: CommandCall) -> str:
         return _describe_compaction(await self._agent.compact(call.session_id, instructions=call.command.rest or None))
 
+    def _memory_of(self, session_id: str) -> Memory:
+        """Return the memory as the person or group of a session sees it."""
+        record = self._sessions.get(session_id)
+        viewer = find_viewer(self._memory.config, self._memory.workspace, self._sessions, record.key)
+        return self._memory if viewer is None else self._memory.seen_by(viewer)
+
     async def _status(self, call: CommandCall) -> str:
         return "\n".join([*await asyncio.to_thread(self._status_lines, call.session_id), *self._more_status()])
 
     def _status_lines(self, session_id: str) -> list[str]:
         record, status = self._sessions.get(session_id), self._memory.status()
-        model = self._memory.config.agent.model
+        model, viewer = self._memory.config.agent.model, self._memory_of(session_id).viewer
         return [
             f"Agent {status.agent}, model {model.name or 'default'} ({model.provider or 'none'}).",
             f"Session {record.id}: {record.messages} messages, {record.tokens_context:,} tokens in context, "
             f"{record.compactions} compactions.",
-            f"Memory: {status.files} files, {status.chunks} passages.",
-            *status.degraded,
+            *_describe_memory(status, viewer),
+            *show_problems(viewer, status.degraded),
         ]
 
     async def _search(self, call: CommandCall) -> str:
         query = call.command.rest
         if not query:
             return "Say what to search for: /memory QUERY."
-        results = await asyncio.to_thread(lambda: self._memory.search(query, max_results=_MAX_HITS))
+        results = await asyncio.to_thread(lambda: self._memory_of(call.session_id).search(query, max_results=_MAX_HITS))
         hits = [_describe_hit(number, hit) for number, hit in enumerate(results.hits, 1)]
         return "\n\n".join([*(hits or ["The memory has nothing about that."]), *results.degraded])
 
     async def _remember(self, call: CommandCall) -> str:
-        try:
-            written = await asyncio.to_thread(self._write_note, call.command.rest, call.session_id)
-        except EmptyNote:
-            return "Say what to remember: /remember TEXT."
-        return f"Kept in {written.citation}." if written else "That is in long-term memory already."
+        return await asyncio.to_thread(lambda: self._write_note(call, self._memory_of(call.session_id)))
 
-    def _write_note(self, text: str, session_id: str) -> Written | None:
-        """Return None if the note has this line already: it may have been written before a crash."""
-        if text and "\n" not in text:
-            try:
-                note = self._memory.read("MEMORY.md", lines=1_000_000).text
-            except KeptError:
-                note = ""
-            if any(line.removeprefix("- ") == text.removeprefix("- ") for line in note.split("\n")):
-                return None
-        author = Author(self._memory.config.agent_id, session_id, "/remember", person="chat")
-        return self._memory.add(text, to="memory", author=author)
+    async def _share(self, call: CommandCall) -> str:
+        return await asyncio.to_thread(self._write_note, call, self._memory)
+
+    def _write_note(self, call: CommandCall, memory: Memory) -> str:
+        """Add a text to the long-term memory, unless that has the line: it may have been written before a crash."""
+        author = Author(memory.config.agent_id, call.session_id, f"/{call.command.name}", person="chat")
+        try:
+            written = memory.add(call.command.rest, to="memory", author=author)
+        except EmptyNote:
+            return f"Say what to {call.command.name}: /{call.command.name} TEXT."
+        return f"Kept in {written.citation}." if written.is_new else "That is in long-term memory already."
 
     async def _forget(self, call: CommandCall) -> str:
         rest = call.command.rest
@@ -202,7 +208,7 @@ class Commands:
         return await asyncio.to_thread(self._propose_forget, call.session_id, rest)
 
     def _propose_forget(self, session_id: str, query: str) -> str:
-        plan = forget.plan_in_chat(self._memory, query)
+        plan = forget.plan_in_chat(self._memory_of(session_id), query)
         if plan.choices:
             forget.save_proposal(self._sessions, session_id, plan)
         return forget.describe_plan(plan)
@@ -219,12 +225,13 @@ class Commands:
         if any(not 1 <= number <= count for number in numbers):
             return f"Choose from 1 to {count}. Nothing was forgotten."
         chosen = [proposal.places[number - 1] for number in dict.fromkeys(numbers)]
-        plan, changed = forget.choose_places(self._memory, proposal, chosen)
+        memory = self._memory_of(session_id)
+        plan, changed = forget.choose_places(memory, proposal, chosen)
         forget.drop_proposal(self._sessions, session_id)
         if not plan.places:
             return "\n".join(f"{citation}: changed since then, and left as it is." for citation in changed)
-        receipt = self._memory.forget(plan, inbox=self._inbox)
-        return forget.describe_receipt(receipt, changed, len(plan.choices))
+        receipt = memory.forget(plan, inbox=self._inbox)
+        return forget.describe_receipt(receipt, changed, len(plan.choices), is_private=_has_others(memory.viewer))
 
     def decide_now(self, call: CommandCall, *, by: str) -> None:
         """Carry out /approve or /deny while an answer waits for it: the command itself waits behind that answer."""
@@ -255,6 +262,17 @@ def _describe_hit(number: int, hit: Hit) -> str:
     return f"{number}. {hit.citation}\n{clip(text, _SNIPPET_CHARS)}" + (
         f"\nFurther passages: {further}" if further else ""
     )
+
+
+def _describe_memory(status: Status, viewer: Viewer | None) -> list[str]:
+    """Return the size of the memory. Who does not see all of it is told only who they are for the agent."""
+    if viewer is not None and _has_others(viewer):
+        return [f"You are {viewer.name} here. What you say in private is recalled for you only."]
+    return [f"Memory: {status.files} files, {status.chunks} passages."]
+
+
+def _has_others(viewer: Viewer | None) -> bool:
+    return viewer is not None and not viewer.is_alone
 
 
 def _describe_compaction(result: CompactionResult) -> str:

@@ -127,9 +127,12 @@ def _remarks(plan: ForgetPlan) -> list[str]:
     return [f"Extra paths are searched, never written. Edit these yourself: {', '.join(plan.unreachable)}."]
 
 
-def describe_receipt(receipt: ForgetReceipt, changed: Sequence[str], count: int) -> str:
+def describe_receipt(receipt: ForgetReceipt, changed: Sequence[str], count: int, *, is_private: bool = False) -> str:
+    """Describe a forget. ``is_private`` if the person sees only a part of the memory: the rest is not told."""
     noun = "passage" if count == 1 else "passages"
-    if receipt.left:
+    if is_private and not receipt.left:
+        search = "Nothing of it is left in what you see."
+    elif receipt.left:
         names = ", ".join(file.path for file in receipt.left[:5])
         search = f"Searched {receipt.files:,} files: it is still in {names}."
     else:

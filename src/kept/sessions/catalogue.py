@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 import apsw
@@ -161,6 +161,10 @@ class Catalogue:
         """Return the last session of a channel that was held in a folder, and not by a subagent."""
         where = "WHERE channel = ? AND chat_type = 'direct' AND json_extract(metadata, '$.cwd') = ?"
         return next(iter(self._select(f"{where} ORDER BY updated_ms DESC LIMIT 1", [channel, folder])), None)
+
+    def conversation_keys(self, *, without_channels: Collection[str]) -> list[str]:
+        query = "SELECT DISTINCT key FROM sessions WHERE channel NOT IN (SELECT value FROM json_each(?))"
+        return self.run(lambda db: [key for (key,) in db.execute(query, (json.dumps([*without_channels]),))])
 
     def channels(self) -> list[str]:
         query = "SELECT DISTINCT channel FROM sessions WHERE channel <> '' ORDER BY channel"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from kept.clock import Clock, SystemClock, new_id
@@ -187,6 +187,11 @@ class SessionStore:
         """Return the sessions, most recently used first. Of the transcripts, only additions are read."""
         self._files.catalogue.refresh()
         return self._files.catalogue.recent(channel=channel, limit=limit)
+
+    def conversation_keys(self, *, without_channels: Collection[str] = ()) -> list[str]:
+        """Return the keys of all conversations, each once, except for those on some channels."""
+        self._files.catalogue.refresh_names()
+        return self._files.catalogue.conversation_keys(without_channels=without_channels)
 
     def channels(self) -> list[str]:
         """Return the channels that sessions are on."""

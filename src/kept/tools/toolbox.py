@@ -88,6 +88,10 @@ class Toolbox:
         self.memory = memory
         self.sessions = sessions
 
+    def seen_by(self, memory: Memory) -> Toolbox:
+        """Return the same tools on the memory as a viewer sees it."""
+        return Toolbox(memory, self.sessions)
+
     def close(self) -> None:
         self.memory.close()
         self.sessions.close()
