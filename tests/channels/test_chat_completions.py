@@ -11,6 +11,7 @@ import pytest
 
 from kept import SessionStore
 from kept.errors import ModelFailed
+from kept.sessions.people import thread_id
 from kept.testing import ScriptedChat, Stall
 from tests.support.http_gateway import serving
 from tests.support.responders import asked
@@ -44,7 +45,7 @@ async def ask(client, *messages, model="kept", **more):
 def recorded(at, conversation):
     """Return what the active branch of a conversation says."""
     sessions = SessionStore(at.gateway.responder._dispatcher.agent.services.config)
-    record = sessions.find("openai", conversation)
+    record = sessions.find("openai", thread_id("ada", conversation), chat_type="thread")
     texts = [(message.role, message.text) for message in sessions.load(record.id).messages]
     sessions.close()
     return texts

@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kept.agent.agent import read_reply
@@ -24,14 +25,23 @@ from kept.channels.chat_request import (
     plan_continuation,
     read_call,
 )
-from kept.channels.http_messages import EVENT_HEADERS, HEARTBEAT_S, ID, RETRY_AFTER_S, json_response, read_body
+from kept.channels.http_messages import (
+    EVENT_HEADERS,
+    HEARTBEAT_S,
+    ID,
+    RETRY_AFTER_S,
+    json_response,
+    own_name,
+    read_body,
+)
 from kept.clock import Clock, new_id
 from kept.config import HttpSettings
 from kept.error_statuses import status_of
 from kept.errors import KeptError, MessageRefused, ModelUnknown
 from kept.responder.inbox import AcceptedMessage, AnswerRun, message_status
 from kept.responder.responder import Responder
-from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
+from kept.sessions.people import THREAD, thread_id
+from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 from kept.sessions.store import SessionStore
 
 if TYPE_CHECKING:
@@ -39,6 +49,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 NAME = "openai"
+UNNAMED_USER = "default"
 PATHS = ("/v1/chat/completions", "/v1/models")
 _MAX_LOGS = 32
 """Conversations whose lines are kept in memory, to compare them with the next request."""
@@ -94,6 +105,7 @@ class ChatCompletions:
 
         try:
             call = read_call(await read_body(request, self._settings.max_body_bytes), request.headers)
+            call = replace(call, user=own_name(request, call.user))
             self._require_agent(call.agent, call.model)
             message = await self._accept(call, request.headers)
             if call.stream:
@@ -117,7 +129,7 @@ class ChatCompletions:
         earlier = self._find_earlier(call, message_id, is_retry=headers.get("x-stainless-retry-count", "0") != "0")
         if earlier is not None:
             return earlier
-        key = SessionKey(self._agent_id, NAME, DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, call.conversation)
+        key = self._key(call)
         self._responder.limits.check(str(key))
         place = await asyncio.to_thread(self._plan, call)
         for line in place.unseen:
@@ -127,12 +139,18 @@ class ChatCompletions:
         inbound = Inbound(message_id or new_id(), place.text, call.user, self._clock.now(), metadata)
         return await self._responder.accept(key, inbound)
 
+    def _key(self, call: ChatCall) -> SessionKey:
+        """Return the key of a chat. Requests without a user are those of one person, who has the token."""
+        name = thread_id(call.user or UNNAMED_USER, call.conversation)
+        return SessionKey(self._agent_id, NAME, DEFAULT_ACCOUNT, THREAD, name)
+
     def _find_earlier(self, call: ChatCall, message_id: str | None, *, is_retry: bool) -> AcceptedMessage | None:
-        inbox = self._responder.inbox
+        inbox, key = self._responder.inbox, str(self._key(call))
         if message_id is not None:
-            return inbox.find(NAME, message_id)
+            known = inbox.find(NAME, message_id)
+            return known if known is not None and known.key == key else None
         for message in reversed(inbox.messages()):
-            if message.channel == NAME and (message.inbound.metadata or {}).get(_REQUEST) == call.digest:
+            if message.key == key and (message.inbound.metadata or {}).get(_REQUEST) == call.digest:
                 is_open = message_status(inbox.find_run(message)) in ("waiting", "answering")
                 return message if is_open or is_retry else None
         return None
@@ -141,7 +159,8 @@ class ChatCompletions:
 
     def _plan(self, call: ChatCall) -> Continuation:
         """Return where a request continues its conversation. Begin a new session if it does not continue one."""
-        record = self._sessions.find(NAME, call.conversation)
+        key = self._key(call)
+        record = self._sessions.find(NAME, key.user_id, chat_type=key.chat_type)
         if record is None:
             return plan_continuation(call, (), ())
         view = self._log(record.id).view()

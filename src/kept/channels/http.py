@@ -52,6 +52,7 @@ def make_app(
     return Guard(
         Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _wrong_method}),
         token=settings.token,
+        user_tokens=settings.user_tokens,
         hosts=(*hosts, *settings.allowed_hosts),
         open_paths=("/healthz",),
         describe=_describe_refusal,
@@ -61,7 +62,8 @@ def make_app(
 def listen(settings: HttpSettings) -> socket.socket:
     """Return the bound socket. Call it before anything else is started, so that a bad address is reported at once."""
     hint = "Set gateway.http.token (KEPT_GATEWAY__HTTP__TOKEN), or leave the host at 127.0.0.1."
-    serving.require_token(settings.host, settings.token, hint=hint)
+    token = settings.token or next(iter(settings.user_tokens.values()), None)
+    serving.require_token(settings.host, token, hint=hint)
     hint = "Choose another gateway.http.port; 0 takes any that is free."
     return serving.listen(settings.host, settings.port, error=ChannelUnavailable, hint=hint)
 

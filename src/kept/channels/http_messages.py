@@ -24,9 +24,11 @@ from kept.config import HttpSettings
 from kept.error_statuses import status_of
 from kept.errors import KeptError, MessageNotFound, MessageRefused
 from kept.limits import utf8_safe
+from kept.net.serving import TOKEN_USER
 from kept.responder.inbox import AcceptedMessage, AnswerRun, message_status
 from kept.responder.responder import Responder
-from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
+from kept.sessions.people import GROUP, Account, account_of, private_chat
+from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey, parse_key
 from kept.values import frozen
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 NAME = "http"
+_FIELDS = ("conversation", "user", "group", "text", "id", "stream", "wait")
 RETRY_AFTER_S = 5
 MAX_NAME_CHARS = 256
 HEARTBEAT_S = 15.0
@@ -81,13 +84,13 @@ class HttpEndpoints:
 
     async def get(self, request: Request) -> Response:
         try:
-            return json_response(self._state(request.path_params["id"]))
+            return json_response(self._state(self._own_id(request)))
         except KeptError as exc:
             return _error(exc)
 
     async def delete(self, request: Request) -> Response:
         try:
-            return json_response(message_json(*await self._responder.cancel(NAME, request.path_params["id"])))
+            return json_response(message_json(*await self._responder.cancel(NAME, self._own_id(request))))
         except KeptError as exc:
             return _error(exc)
 
@@ -112,12 +115,10 @@ class HttpEndpoints:
     def _read_message(self, request: Request, body: Any) -> PostedMessage:
         if not isinstance(body, dict):
             raise MessageRefused("The body has to be an object.", hint='Such as {"user": "ada", "text": "Hello"}.')
-        unknown = [name for name in body if name not in ("conversation", "user", "text", "id", "stream", "wait")]
+        unknown = [name for name in body if name not in _FIELDS]
         if unknown:
             raise MessageRefused(f"'{unknown[0]}' is not a field of a message.", hint="See docs/tasks/gateway.md.")
-        user, conversation = _name(body, "user"), _name(body, "conversation")
-        if not (conversation or user):
-            raise MessageRefused("'user' and 'conversation' are missing.", hint="Give one of them, or both.")
+        user = own_name(request, _name(body, "user"))
         message_id = body.get("id", None) or new_id()
         if not isinstance(message_id, str) or not ID.fullmatch(message_id):
             raise MessageRefused("'id' has to be up to 128 letters, digits, '.', '_', ':' and '-'.")
@@ -126,11 +127,33 @@ class HttpEndpoints:
             raise MessageRefused("'text' is missing.", hint='Such as {"user": "ada", "text": "Hello"}.')
         wants_events = "text/event-stream" in request.headers.get("accept", "")
         return PostedMessage(
-            SessionKey(self._agent_id, NAME, DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, conversation or user or ""),
+            self._read_key(request, body, user),
             Inbound(message_id, utf8_safe(text), user, self._clock.now()),
             stream=_flag(body, "stream", default=wants_events),
             wait=_flag(body, "wait", default=True),
         )
+
+    def _read_key(self, request: Request, body: dict[str, Any], user: str | None) -> SessionKey:
+        conversation = _name(body, "conversation")
+        if not (conversation or user):
+            raise MessageRefused("'user' and 'conversation' are missing.", hint="Give one of them, or both.")
+        if not _flag(body, "group", default=False):
+            return private_chat(self._agent_id, NAME, user, conversation)
+        if conversation is None or not user:
+            raise MessageRefused("A group needs 'conversation', and 'user' for the sender.")
+        if TOKEN_USER in request.scope:
+            raise MessageRefused("The token of a user is for private conversations.", hint="Leave out 'group'.")
+        return SessionKey(self._agent_id, NAME, DEFAULT_ACCOUNT, GROUP, conversation)
+
+    def _own_id(self, request: Request) -> str:
+        """Return the id of the message that a request names. For the token of a user, those of others do not exist."""
+        message_id: str = request.path_params["id"]
+        user = request.scope.get(TOKEN_USER)
+        if user is not None:
+            message, _ = self._responder.get(NAME, message_id)
+            if account_of(parse_key(message.key, agent_id="")) != Account(NAME, user):
+                raise MessageNotFound(f"There is no message '{message_id}'.")
+        return message_id
 
     def _state(self, message_id: str) -> dict[str, Any]:
         message, run = self._responder.get(NAME, message_id)
@@ -145,6 +168,14 @@ class HttpEndpoints:
             yield b": still at work\n\n" if event is None else _encode_event(event)
         state = self._state(message.id)
         yield _event("error" if state["status"] == "failed" else "reply", state)
+
+
+def own_name(request: Request, user: str | None) -> str | None:
+    """Return the user that a request names, or that its token is for. Raise MessageRefused if they differ."""
+    owner: str | None = request.scope.get(TOKEN_USER)
+    if owner is not None and user not in (None, owner):
+        raise MessageRefused("'user' is not the user of this token.", hint="Leave it out.")
+    return owner or user
 
 
 async def read_body(request: Request, max_bytes: int) -> Any:

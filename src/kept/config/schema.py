@@ -440,6 +440,8 @@ class HttpSettings:
     host: str = "127.0.0.1"
     port: int = bounded(8737, 0, 65_535)
     token: str | None = secret()
+    user_tokens: dict[str, str] = field(default_factory=dict, repr=False, metadata={"secret": True})
+    """A token for each user. Who sends it is that user, and reads no other user's messages."""
     allowed_hosts: tuple[str, ...] = ()
     """Further host names under which the server is reached, as in the Host header."""
     debounce_ms: int = bounded(0, 0, 600_000)

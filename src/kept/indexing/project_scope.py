@@ -111,10 +111,8 @@ class MemoryView:
         return Filter(scope=self.scope(project) if project or self.bound_to else None, viewer=self.viewer)
 
     def make_private(self, addition: Addition) -> Addition:
-        """Return an addition for the folder of the viewer. Raise PathRefused if it names a note that others read.
-
-        The owner may name any note.
-        """
+        """Return an addition for the folder of the viewer. Raise PathRefused if it names a note that others read, or
+        would read as soon as there are any."""
         viewer = self.viewer
         if viewer is None or viewer.writes_shared:
             return addition
@@ -126,10 +124,10 @@ class MemoryView:
             paths.append(FactReference.parse(addition.replaces).path)
         for path in paths:
             cited = self.workspace.cite(os.path.normpath(os.path.join(self.workspace.root, path)))
-            if self.is_hidden(cited) or (private_folder_of(cited) is None and not viewer.is_owner):
+            if private_folder_of(cited) is None or self.is_hidden(cited):
                 raise PathRefused(
-                    f"{show_path(path)}: other people read this note, and this conversation is private.",
-                    hint="Write to 'daily' or 'memory', which are this person's own. /share is for everybody.",
+                    f"{show_path(path)}: not a note of this conversation, which is private.",
+                    hint="Write to 'daily', to 'memory' or to a name without a folder. The person can /share a text.",
                 )
         return replace(addition, private=viewer.folder)
 

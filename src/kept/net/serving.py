@@ -16,7 +16,7 @@ import json
 import logging
 import resource
 import socket
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -43,6 +43,10 @@ def describe_refusal(path: str, status: int, code: str, message: str) -> dict[st
     return {"error": {"code": code, "message": message, "hint": ""}}
 
 
+TOKEN_USER = "kept.user"
+"""Name in the scope of a request for the user whose token was sent."""
+
+
 class Guard:
     """ASGI application that checks requests before it passes them on to another."""
 
@@ -51,6 +55,7 @@ class Guard:
         app: App,
         *,
         token: str | None,
+        user_tokens: Mapping[str, str] | None = None,
         hosts: Iterable[str] = (),
         open_paths: Iterable[str] = (),
         describe: DescribeRefusal = describe_refusal,
@@ -58,6 +63,7 @@ class Guard:
         self.app = app
         self.describe = describe
         self.token = token
+        self.user_tokens = dict(user_tokens or {})
         self.hosts = frozenset((*LOOPBACK_HOSTS, *(host.lower() for host in hosts)))
         self.open_paths = frozenset(open_paths)
 
@@ -82,13 +88,20 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is not None and _origin_host(origin) not in self.hosts:
             return 403, "origin_refused", "Requests from that Origin are not accepted."
-        if self.token and scope["path"] not in self.open_paths and not self._knows_token(headers):
+        if scope["path"] in self.open_paths or not (self.token or self.user_tokens):
+            return None
+        scheme, _, sent = headers.get(b"authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not self._knows_token(scope, sent.strip().encode()):
             return 401, "token_missing", "Send the token: 'Authorization: Bearer TOKEN'."
         return None
 
-    def _knows_token(self, headers: dict[bytes, str]) -> bool:
-        scheme, _, token = headers.get(b"authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), (self.token or "").encode())
+    def _knows_token(self, scope: Scope, sent: bytes) -> bool:
+        """Return whether a token is right. If it is that of a user, note who it is in the scope."""
+        for user, token in self.user_tokens.items():
+            if token and hmac.compare_digest(sent, token.encode()):
+                scope[TOKEN_USER] = user
+                return True
+        return bool(self.token) and hmac.compare_digest(sent, (self.token or "").encode())
 
 
 def _origin_host(origin: str) -> str:

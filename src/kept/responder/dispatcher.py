@@ -24,6 +24,7 @@ from kept.reports import Status
 from kept.responder import forget_command as forget
 from kept.responder.inbox import Inbox
 from kept.sessions.entries import FORWARDED
+from kept.sessions.people import People
 from kept.sessions.record import SessionRecord
 from kept.sessions.session_key import SessionKey
 from kept.sessions.store import SessionStore
@@ -302,7 +303,8 @@ class Dispatcher:
         await self.agent.close()
 
     async def current_session_id(self, key: SessionKey) -> str:
-        """Return the id of the session that a conversation is in now. Begin one if it has none."""
+        """Return the id of the session that messages of a chat belong to now. Begin one if there is none."""
+        key = People(self.sessions.config).session_key(key)
         record = await asyncio.to_thread(
             self.sessions.get_or_create,
             key.channel,

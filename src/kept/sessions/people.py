@@ -44,7 +44,8 @@ SHARED_CHANNEL, EVERYBODY = "shared", "everybody"
 """Channel and user in the key of the conversation that everybody shares."""
 THREAD = "thread"
 """Type of a chat that is one of several with the same person. Its user's id is PERSON:THREAD, see `thread_id`."""
-_GROUPS = ("group", "channel")
+GROUP = "group"
+_GROUPS = (GROUP, "channel")
 _PRIVATE = (DEFAULT_CHAT_TYPE, THREAD)
 _PLAIN = r"[a-z0-9_-][a-z0-9._-]{0,63}"
 _NOBODY = "nobody"
@@ -74,6 +75,17 @@ class Account:
 def thread_id(person: str, thread: str) -> str:
     """Return the user's id in the key of a chat that is one of several with a person."""
     return f"{_quote(person)}:{thread}"
+
+
+def private_chat(agent_id: str, channel: str, user: str | None, conversation: str | None) -> SessionKey:
+    """Return the key of a private chat that a client names by its user, by a conversation, or by both.
+
+    A conversation of a user is one of several with that person, whatever others call theirs. One without a user is
+    nobody else's.
+    """
+    if user is not None and conversation not in (None, user):
+        return SessionKey(agent_id, channel, DEFAULT_ACCOUNT, THREAD, thread_id(user, conversation or ""))
+    return SessionKey(agent_id, channel, DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, user or conversation or "")
 
 
 def account_of(key: SessionKey) -> Account | None:

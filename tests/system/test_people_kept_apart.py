@@ -1,0 +1,272 @@
+"""Bob never sees what Ada said in private: each test tries one way to it, through a running gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kept import SessionStore
+from kept.config import load_config
+from kept.llm.base import ChatRequest, ToolUse
+from kept.testing import ScriptedChat
+from tests.support.agents import shown
+from tests.support.http_gateway import Service, serving
+
+SECRET = "heliotrope"
+SAID = f"Between us: the vault opens with {SECRET}."
+ASKED = "What does the vault open with?"
+
+
+class Model:
+    """Answers everybody alike, and calls the tools that a test scripts for Bob."""
+
+    def __init__(self) -> None:
+        self.requests: list[ChatRequest] = []
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.chat = ScriptedChat(self.answer)
+
+    def answer(self, request: ChatRequest) -> Any:
+        self.requests.append(request)
+        if request.purpose == "flush":
+            return f"- Ada's vault opens with {SECRET}."
+        if request.purpose == "summary":
+            return f"Ada told that the vault opens with {SECRET}."
+        if self.calls and "bob" in shown(request).lower():
+            name, arguments = self.calls.pop(0)
+            return [ToolUse(f"call-{len(self.calls)}", name, arguments)]
+        return "All right."
+
+    def seen_by_bob(self) -> str:
+        """Return all that the model was sent for Bob."""
+        texts = [shown(request) for request in self.requests if request.purpose == "reply"]
+        return "\n".join(text for text in texts if "I am Bob" in text)
+
+
+Scenario = Callable[[Service, Model], Awaitable[None]]
+
+
+def run(tmp_path: Path, scenario: Scenario, model: Model | None = None, **settings: Any) -> Model:
+    """Let Ada tell her secret, then run a scenario in the same gateway."""
+    model = model or Model()
+
+    async def talk() -> None:
+        async with serving(tmp_path, model.chat, **settings) as gateway:
+            await say(gateway, "ada", SAID)
+            await scenario(gateway, model)
+
+    asyncio.run(talk())
+    return model
+
+
+async def say(gateway: Service, user: str, text: str, **body: Any) -> str:
+    answer = (await gateway.post(user=user, text=text, **body)).json()
+    assert answer["status"] == "answered", answer
+    return str(answer["reply"])
+
+
+def ada_session(tmp_path: Path) -> Any:
+    config = load_config(home=str(tmp_path / "home"), workspace=str(tmp_path / "workspace"), environ={}).config
+    with SessionStore(config) as sessions:
+        return sessions.find("http", "ada")
+
+
+def test_recall_finds_it_for_ada_and_not_for_bob(tmp_path):
+    async def scenario(gateway, model):
+        await say(gateway, "bob", f"I am Bob. {ASKED}")
+        await say(gateway, "ada", "/new")
+        await say(gateway, "ada", f"I am Ada again. {ASKED}")
+
+    model = run(tmp_path, scenario)
+    assert SECRET not in model.seen_by_bob()
+    assert SECRET in shown(model.requests[-1])
+
+
+def test_commands_answer_bob_without_it(tmp_path):
+    async def scenario(gateway, model):
+        session = ada_session(tmp_path)
+        for command in (
+            f"/memory {ASKED}",
+            f"/memory {SECRET[:6]}*",
+            "/memory vault today",
+            "/memory",
+            "/status",
+            "/help",
+            "/compact",
+            f"/forget {SECRET[:6]}",
+            f"/forget {session.citation}",
+            f"/forget {session.citation}#L2",
+            "/forget the vault",
+            "/forget yes",
+            "/forget 1",
+            f"/new {ASKED}",
+            f"/memory {session.id}",
+        ):
+            reply = await say(gateway, "bob", command)
+            assert "opens with" not in reply, command
+            named_by_bob = session.id in command
+            assert named_by_bob or session.id not in reply, command
+        assert SECRET in await say(gateway, "ada", f"/memory {ASKED}")
+
+    run(tmp_path, scenario)
+
+
+def test_tools_that_the_model_calls_for_bob_do_not_reach_it(tmp_path):
+    """A model that is told to ask for Ada's session gets the same answer as for one that does not exist."""
+    model = Model()
+
+    async def scenario(gateway, model):
+        await say(gateway, "ada", "/remember My garden gate key is heliotrope, too.")
+        session = ada_session(tmp_path)
+        model.calls += [
+            ("memory_search", {"query": ASKED}),
+            ("memory_search", {"query": SECRET[:6] + "*"}),
+            ("memory_search", {"query": ASKED, "session": "http:ada"}),
+            ("memory_search", {"query": ASKED, "session": session.id}),
+            ("memory_search", {"query": ASKED, "session": session.id[:6]}),
+            ("memory_search", {"query": ASKED, "path": session.citation}),
+            ("memory_search", {"query": ASKED, "source": "sessions", "channel": "http"}),
+            ("memory_get", {"path": session.citation}),
+            ("memory_get", {"path": f"{session.citation}#L2"}),
+            ("memory_get", {"path": f"kept://notes/{session.citation}"}),
+            ("memory_get", {"path": "memory/private/ada@http/MEMORY.md"}),
+        ]
+        for number in range(len(model.calls)):
+            await say(gateway, "bob", f"I am Bob. Ask for the session of the other person, attempt {number}.")
+
+    run(tmp_path, scenario, model)
+    assert model.calls == []
+    seen = model.seen_by_bob()
+    assert "opens with" not in seen
+    assert "garden gate" not in seen
+    assert "There is no session 'http:ada'." in seen
+    assert "there is no such transcript" in seen
+
+
+def test_what_the_model_writes_down_for_ada_is_not_recalled_for_bob(tmp_path):
+    model = Model()
+
+    async def scenario(gateway, model):
+        model.calls = [
+            ("memory_write", {"text": f"Ada's vault: {SECRET}."}),
+            ("memory_write", {"text": f"Ada's vault: {SECRET}!", "to": "memory"}),
+            ("memory_write", {"text": f"Ada's vault: {SECRET}?", "to": "MEMORY.md"}),
+            ("memory_write", {"text": f"The vault of Ada: {SECRET}.", "to": "memory/everybody.md"}),
+        ]
+        for number in range(4):
+            await say(gateway, "ada", f"Do not tell Bob, number {number}.")
+        await say(gateway, "carol", "Hello.")
+        await say(gateway, "bob", f"I am Bob. {ASKED}")
+        assert SECRET not in await say(gateway, "bob", f"/memory vault {SECRET}")
+
+    run(tmp_path, scenario, model)
+    assert SECRET not in model.seen_by_bob()
+    notes = {path.relative_to(tmp_path / "workspace").as_posix() for path in (tmp_path / "workspace").rglob("*.md")}
+    private = {path for path in notes if SECRET in (tmp_path / "workspace" / path).read_text()}
+    assert private
+    assert all(path.startswith("memory/private/ada@http/") for path in private)
+
+
+def test_a_flush_and_a_compaction_write_to_adas_notes_only(tmp_path):
+    async def scenario(gateway, model):
+        for number in range(3):
+            await say(gateway, "ada", f"Something else, number {number}. " + "More words. " * 40)
+        assert "Compacted" in await say(gateway, "ada", "/compact")
+        await say(gateway, "bob", f"I am Bob. {ASKED}")
+        assert SECRET not in await say(gateway, "bob", f"/memory vault {SECRET}")
+        assert SECRET in await say(gateway, "ada", f"/memory vault {SECRET}")
+
+    model = run(tmp_path, scenario)
+    assert SECRET not in model.seen_by_bob()
+    workspace = tmp_path / "workspace"
+    with_secret = [path for path in workspace.rglob("*.md") if SECRET in path.read_text()]
+    assert with_secret
+    assert all("memory/private/ada@http/" in path.as_posix() for path in with_secret)
+
+
+def test_a_conversation_that_bob_names_like_one_of_ada_is_his_own(tmp_path):
+    async def scenario(gateway, model):
+        await say(gateway, "ada", SAID, conversation="plans")
+        for conversation in ("plans", "ada", "ada:plans", "ada%3Aplans"):
+            await say(gateway, "bob", f"I am Bob. {ASKED}", conversation=conversation)
+
+    model = run(tmp_path, scenario)
+    assert SECRET not in model.seen_by_bob()
+
+
+def test_a_group_hears_nothing_private_and_tells_nothing_elsewhere(tmp_path):
+    async def scenario(gateway, model):
+        await say(gateway, "ada", f"I am Bob's friend Ada in the group. {ASKED}", conversation="club", group=True)
+        await say(gateway, "ada", "The club password is marigold.", conversation="club", group=True)
+        assert "marigold" not in await say(gateway, "bob", "/memory club password")
+        assert "marigold" not in await say(gateway, "ada", "/memory club password")
+        assert "marigold" in await say(gateway, "bob", "/memory club password", conversation="club", group=True)
+        assert SECRET not in await say(gateway, "ada", f"/memory {ASKED}", conversation="club", group=True)
+
+    model = run(tmp_path, scenario)
+    in_group = [shown(request) for request in model.requests if "friend Ada in the group" in shown(request)]
+    assert in_group
+    assert not any(SECRET in text for text in in_group)
+
+
+def test_after_ada_has_forgotten_it_bob_learns_nothing_from_the_receipt(tmp_path):
+    async def scenario(gateway, model):
+        await say(gateway, "bob", f"/remember The vault opens with {SECRET} is my guess.")
+        await say(gateway, "bob", f"/forget {SECRET}")
+        receipt = await say(gateway, "bob", "/forget yes")
+        assert "Nothing of it is left in what you see." in receipt
+        assert "sessions/" not in receipt
+        assert SECRET in await say(gateway, "ada", f"/memory {ASKED}")
+        await say(gateway, "ada", "/forget Between us")
+        await say(gateway, "ada", "/forget yes")
+        assert "Between us" not in await say(gateway, "bob", f"/memory {ASKED}")
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("names", [{}, {"http.token": "all"}])
+def test_with_tokens_of_their_own_users_reach_only_their_messages(tmp_path, names):
+    async def talk():
+        settings = {"http.user_tokens": {"ada": "a-token", "bob": "b-token"}, **names}
+        async with serving(tmp_path, Model().chat, **settings) as gateway:
+            ada = {"Authorization": "Bearer a-token"}
+            bob = {"Authorization": "Bearer b-token"}
+
+            async def post(headers, **body):
+                return await gateway.client.post("/v1/messages", json=body, headers=headers)
+
+            first = await post(ada, text=SAID, id="m1")
+            assert first.json()["conversation"].endswith(":direct:ada")
+            assert (await post(bob, text="x", user="ada")).status_code == 400
+            assert (await post(bob, text="x", conversation="club", group=True)).status_code == 400
+            assert (await post({}, text="x", user="bob")).status_code == 401
+            for method in ("GET", "DELETE"):
+                known = await gateway.client.request(method, "/v1/messages/m1", headers=bob)
+                missing = await gateway.client.request(method, "/v1/messages/m2", headers=bob)
+                assert known.status_code == missing.status_code == 404
+                assert known.text.replace("m1", "m2") == missing.text
+            assert (await gateway.client.get("/v1/messages/m1", headers=ada)).json()["reply"] == "All right."
+            taken = await post(bob, text="Hello", id="m1")
+            assert taken.status_code == 409
+            assert SECRET not in taken.text
+            asked = await post(bob, text=f"/memory {ASKED}")
+            assert SECRET not in asked.text
+
+    asyncio.run(talk())
+
+
+def test_the_chat_completions_of_another_are_not_repeated_for_bob(tmp_path):
+    async def scenario(gateway, model):
+        async def complete(user, key):
+            body = {"model": "kept", "messages": [{"role": "user", "content": SAID}], "user": user}
+            return await gateway.client.post("/v1/chat/completions", json=body, headers={"Idempotency-Key": key})
+
+        first = await complete("ada", "same")
+        assert first.status_code == 200
+        assert (await complete("ada", "same")).json()["id"] == first.json()["id"]
+        assert (await complete("bob", "same")).status_code == 409
+
+    run(tmp_path, scenario)
