@@ -22,6 +22,8 @@ from kept.values import frozen
 
 HEADER = "# Settings of Kept. 'kept config explain' lists all of them with their values.\n"
 _LOCK_WAIT_S = 10.0
+_Edit = Callable[[str, Path, str | None], str]
+"""Gets the text of the file, the place of a setting, and the agent that it is of. Returns the edited text."""
 _NAMES = {"agents", "defaults", *(part for name in setting_names() for part in name.split("."))}
 
 
@@ -41,23 +43,40 @@ class SettingChange:
 
 def set_setting(loaded: LoadedConfig, key: str, values: Sequence[str], *, agent: str | None) -> SettingChange:
     """Set a setting for all agents, or with ``agent`` for that one. Raise ConfigError if it does not fit."""
-    name = _name_of(key)
-    value = read_value(name, values)
-
-    def edit(text: str, path: Path, owner: str | None) -> str:
-        return set_value(text or HEADER, path, value, agent=owner)
-
-    return _change(loaded, key, edit, agent, value)
+    value = read_value(_name_of(key), values)
+    return _change(loaded, key, _setting_edit(value), agent, value)
 
 
 def unset_setting(loaded: LoadedConfig, key: str, *, agent: str | None) -> SettingChange:
     """Remove a setting from the file, so that its default applies again."""
     kind_of(_name_of(key))
+    return _change(loaded, key, _remove_setting, agent)
 
-    def remove(text: str, path: Path, _: str | None) -> str:
-        return remove_value(text, path) if _has(parse_settings("", text.encode()), path) else text
 
-    return _change(loaded, key, remove, agent)
+def preview_setting(
+    loaded: LoadedConfig, key: str, values: Sequence[str] | None, *, agent: str | None
+) -> tuple[SettingChange, str, str]:
+    """Return the change that `set_setting` would make, or `unset_setting` without ``values``, and the text of the file
+    before and after it. Nothing is written."""
+    before = read_text(os.path.realpath(loaded.user_file.path))
+    if values is None:
+        kind_of(_name_of(key))
+        change, after = _plan(loaded, key, _remove_setting, agent, before)
+    else:
+        value = read_value(_name_of(key), values)
+        change, after = _plan(loaded, key, _setting_edit(value), agent, before, value)
+    return change, before, after
+
+
+def _setting_edit(value: Any) -> _Edit:
+    def edit(text: str, path: Path, owner: str | None) -> str:
+        return set_value(text or HEADER, path, value, agent=owner)
+
+    return edit
+
+
+def _remove_setting(text: str, path: Path, _: str | None) -> str:
+    return remove_value(text, path) if _has(parse_settings("", text.encode()), path) else text
 
 
 def put_agent_entry(loaded: LoadedConfig, values: Mapping[str, str]) -> None:
@@ -87,27 +106,29 @@ def check_text(path: str, text: str, agent: str) -> None:
     layers_of_tree(parse_settings(path, text.encode()), path, agent)
 
 
-def _change(
-    loaded: LoadedConfig,
-    key: str,
-    edit: Callable[[str, Path, str | None], str],
-    agent: str | None,
-    value: Any = None,
-) -> SettingChange:
-    """Replace the text of the file with an edited one. ``edit`` gets the text, the place, and the agent it is of."""
-    file, name = loaded.user_file.path, _name_of(key)
-    with locked_settings(file) as real_path:
-        text = read_text(real_path)
-        tree = parse_settings(file, text.encode())
-        owner = _owner(tree, key, named=agent, used=loaded.config.agent_id)
-        path = find_path(tree, name.split("."), agent=owner)
-        change = SettingChange(name, value, file, _place(path, owner), True, is_secret=is_secret(name))
-        changed = edit(text, path, owner)
-        if changed == text:
-            return replace(change, is_changed=False)
-        check_text(file, changed, loaded.config.agent_id)
-        write_atomic(real_path, changed.encode())
+def _change(loaded: LoadedConfig, key: str, edit: _Edit, agent: str | None, value: Any = None) -> SettingChange:
+    """Replace the text of the file with an edited one."""
+    with locked_settings(loaded.user_file.path) as real_path:
+        change, changed = _plan(loaded, key, edit, agent, read_text(real_path), value)
+        if change.is_changed:
+            write_atomic(real_path, changed.encode())
         return change
+
+
+def _plan(
+    loaded: LoadedConfig, key: str, edit: _Edit, agent: str | None, text: str, value: Any = None
+) -> tuple[SettingChange, str]:
+    """Return the change and the text of the file after it. Raise ConfigError if that is not valid."""
+    file, name = loaded.user_file.path, _name_of(key)
+    tree = parse_settings(file, text.encode())
+    owner = _owner(tree, key, named=agent, used=loaded.config.agent_id)
+    path = find_path(tree, name.split("."), agent=owner)
+    change = SettingChange(name, value, file, _place(path, owner), True, is_secret=is_secret(name))
+    changed = edit(text, path, owner)
+    if changed == text:
+        return replace(change, is_changed=False), text
+    check_text(file, changed, loaded.config.agent_id)
+    return change, changed
 
 
 def _owner(tree: Any, key: str, *, named: str | None, used: str) -> str | None:

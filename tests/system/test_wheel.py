@@ -78,8 +78,9 @@ def test_the_wheel_holds_the_package_the_model_the_licences_and_nothing_else(whe
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
         metadata = {name.partition(".dist-info/")[2] for name in archive.namelist()} - {""}
-    assert names == sources
-    odd = {name for name in names if Path(name).suffix not in {".py", ".md", ".sql", ".css"}}
+    assert names == sources | {"kept/web/settings.md"}
+    usual = {".py", ".md", ".sql", ".css", ".html", ".js", ".svg"}
+    odd = {name for name in names if Path(name).suffix not in usual}
     assert odd == {"kept/py.typed", *(f"kept/embedding/wordllama/{name}" for name in MODEL_FILES)}
     assert metadata == {
         "METADATA",
@@ -119,6 +120,8 @@ def bare_tree(tmp_path) -> Path:
     (package / "embedding" / "wordllama").mkdir(parents=True)
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".gitignore"):
         shutil.copy(ROOT / name, tree)
+    (tree / "docs" / "reference").mkdir(parents=True)
+    shutil.copy(ROOT / "docs/reference/config.md", tree / "docs" / "reference")
     shutil.copy(SOURCE / "__init__.py", package)
     shutil.copy(MODEL / "LICENSE", package / "embedding" / "wordllama")
     return tree

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-from dataclasses import asdict, is_dataclass
 from typing import Any
 
 import click
@@ -14,19 +12,9 @@ from kept.cli.command_arguments import TextCommand
 from kept.cli.output import console, echo, json_option, print_json, style, warn
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
-from kept.config.layers import settings_of
 from kept.config.read import nearest, snake
+from kept.config.setting_rows import SettingRow, list_settings, plain_value, value_text
 from kept.errors import UsageError
-from kept.values import frozen
-
-
-@frozen
-class SettingRow:
-    """A setting with its value and the layer that it comes from."""
-
-    name: str
-    value: Any
-    origin: str
 
 
 @click.group("config")
@@ -41,12 +29,12 @@ def show(options: Globals, as_json: bool) -> None:
     """Print every setting as YAML for config.yaml."""
     loaded = options.load()
     tree: dict[str, Any] = {"agents": {"defaults": {}}}
-    for row in _settings(loaded):
+    for row in list_settings(loaded):
         keys = row.name.split(".") if row.name.startswith("gateway.") else ["agents", "defaults", *row.name.split(".")]
         into = tree
         for key in keys[:-1]:
             into = into.setdefault(key, {})
-        into[keys[-1]] = _plain(row.value)
+        into[keys[-1]] = plain_value(row.value)
     if as_json:
         print_json(tree)
         return
@@ -86,7 +74,7 @@ def get(options: Globals, key: str, as_json: bool) -> None:
         print_json({"settings": [_row_json(row) for row in rows]})
     elif len(rows) == 1:
         value = rows[0].value
-        echo("\n".join(map(str, value)) if isinstance(value, tuple) else "null" if value is None else _shown(value))
+        echo("\n".join(map(str, value)) if isinstance(value, tuple) else "null" if value is None else value_text(value))
     else:
         _show_table(rows)
 
@@ -107,12 +95,12 @@ def set_value(options: Globals, key: str, values: tuple[str, ...], as_json: bool
 
     loaded = options.load()
     change = set_setting(loaded, key, values, agent=_named_agent(options))
-    shown = "(set)" if change.is_secret else _plain(change.value)
+    shown = "(set)" if change.is_secret else plain_value(change.value)
     if as_json:
         print_json(_change_json(change, shown))
         return
     state = "is now" if change.is_changed else "is already"
-    echo(f"{change.name} {state} {_shown(shown)} in {style(change.path, fg='cyan')} ({change.where}).")
+    echo(f"{change.name} {state} {value_text(shown)} in {style(change.path, fg='cyan')} ({change.where}).")
     _warn_if_overridden(options, change.name)
 
 
@@ -128,12 +116,12 @@ def unset(options: Globals, key: str, as_json: bool) -> None:
     from kept.settings_change import unset_setting
 
     change = unset_setting(options.load(), key, agent=_named_agent(options))
-    row = next((row for row in _settings(options.load()) if row.name == change.name), None)
+    row = next((row for row in list_settings(options.load()) if row.name == change.name), None)
     if as_json:
-        print_json(_change_json(change, _plain(row.value) if row else None))
+        print_json(_change_json(change, plain_value(row.value) if row else None))
         return
     state = "was removed from" if change.is_changed else "is not in"
-    now = f" Its value is {_shown(row.value)} ({row.origin})." if row else ""
+    now = f" Its value is {value_text(row.value)} ({row.origin})." if row else ""
     echo(f"{change.name} {state} {style(change.path, fg='cyan')} ({change.where}).{now}")
 
 
@@ -184,9 +172,9 @@ def _file_and_agent(options: Globals) -> tuple[str, str]:
 
 
 def _warn_if_overridden(options: Globals, name: str) -> None:
-    row = next((row for row in _settings(options.load()) if row.name == name), None)
+    row = next((row for row in list_settings(options.load()) if row.name == name), None)
     if row and row.origin != "default" and not row.origin.startswith("user file"):
-        warn(f"It has no effect now: {_shown(row.value)} comes from a later layer ({row.origin}).")
+        warn(f"It has no effect now: {value_text(row.value)} comes from a later layer ({row.origin}).")
 
 
 def _change_json(change: Any, value: Any) -> dict[str, Any]:
@@ -202,20 +190,9 @@ def _change_json(change: Any, value: Any) -> dict[str, Any]:
 # showing
 
 
-def _settings(loaded: LoadedConfig) -> list[SettingRow]:
-    rows: list[SettingRow] = []
-    parts = ((loaded.config.agent, ""), (loaded.config.gateway, "gateway"))
-    for part, at in parts:
-        for name, value, is_secret in settings_of(part, at):
-            is_url = name.endswith(("_url", ".url"))
-            shown = "(set)" if is_secret and value else _without_secrets(value) if is_url else value
-            rows.append(SettingRow(name, shown, _origin(loaded.origins, name)))
-    return rows
-
-
 def _matching(loaded: LoadedConfig, key: str) -> list[SettingRow]:
     """Return the settings that a key names, by whole parts of the name if any match so, else by their beginnings."""
-    rows = _settings(loaded)
+    rows = list_settings(loaded)
     parts = snake(key).removeprefix("agents.defaults").strip(".").split(".")
     chosen = [row for row in rows if _matches(row.name, parts, whole=True)] or [
         row for row in rows if _matches(row.name, parts, whole=False)
@@ -239,11 +216,6 @@ def _matches(name: str, parts: list[str], *, whole: bool) -> bool:
     )
 
 
-def _origin(origins: dict[str, str], name: str) -> str:
-    below = (origin for key, origin in origins.items() if key == name or key.startswith(f"{name}."))
-    return next(below, "default")
-
-
 def _prefixes(rows: list[SettingRow]) -> list[str]:
     names = (row.name.split(".") for row in rows)
     return sorted({".".join(keys[:depth]) for keys in names for depth in range(1, len(keys) + 1)})
@@ -260,31 +232,9 @@ def _show_table(rows: list[SettingRow]) -> None:
     table.add_column("From", overflow=fold)
     for row in rows:
         colour = "dim" if row.origin == "default" else "green"
-        table.add_row(Text(row.name), Text(_shown(row.value)), Text(row.origin, style=colour))
+        table.add_row(Text(row.name), Text(value_text(row.value)), Text(row.origin, style=colour))
     console().print(table)
 
 
 def _row_json(row: SettingRow) -> dict[str, Any]:
-    return {"setting": row.name, "value": _plain(row.value), "from": row.origin}
-
-
-def _without_secrets(url: Any) -> Any:
-    """Remove the password and the query from a URL. Either may be a key."""
-    return re.sub(r"\?.*", "?(set)", re.sub(r"//[^/@]*@", "//(set)@", url)) if url else url
-
-
-def _plain(value: Any) -> Any:
-    """Return the value as YAML and JSON can write it."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {name: item for name, item in asdict(value).items() if item is not None}
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple | list):
-        return ", ".join(map(str, value)) or "(none)"
-    return "(none)" if value is None or value == {} else str(_plain(value))
+    return {"setting": row.name, "value": plain_value(row.value), "from": row.origin}

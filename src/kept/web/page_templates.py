@@ -40,7 +40,9 @@ class PageTemplates:
         )
         self._environment.filters.update(
             ago=lambda when: describe_time(when, clock.now()),
+            cost=cost_text,
             count=lambda number: f"{number:,}",
+            local=local_text,
             plural=plural,
             size=size_text,
         )
@@ -60,6 +62,21 @@ def size_text(size: int) -> str:
             return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
         amount /= 1000
     return f"{amount:.1f} GB"
+
+
+def cost_text(spent: Any) -> str:
+    """Return what something cost, or an empty text if its price is not known."""
+    cost: float | None = getattr(spent, "cost_usd", None)
+    return "" if cost is None else "free" if cost == 0 else f"${cost:.4f}" if cost < 1 else f"${cost:,.2f}"
+
+
+def local_text(when: dt.datetime | str) -> str:
+    """Return a time, perhaps as a record has it, in local time to the minute."""
+    try:
+        moment = dt.datetime.fromisoformat(when) if isinstance(when, str) else when
+    except ValueError:
+        return str(when)
+    return f"{moment.astimezone():%Y-%m-%d %H:%M}"
 
 
 def describe_time(when: dt.datetime, now: dt.datetime) -> str:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from kept.live import LiveIndex
 
 
+POLL_S = 1.0
+"""Time between two looks at the state of the memory, for pages that follow it."""
+
+
 @frozen
 class IndexingState:
     """Progress of the index, for pages."""
@@ -37,6 +41,7 @@ class Site:
         self.config = memory.config
         self.settings = memory.config.gateway.web
         self.live: LiveIndex | None = None
+        self.poll_s = POLL_S
         self._lock = threading.Lock()
 
     @classmethod

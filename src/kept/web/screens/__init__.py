@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from kept.web.screens.changes_screen import SCREEN as CHANGES
 from kept.web.screens.conversations_screen import SCREEN as CONVERSATIONS
+from kept.web.screens.forget_screen import SCREEN as FORGET
 from kept.web.screens.graph_screen import SCREEN as GRAPH
+from kept.web.screens.health_screen import SCREEN as HEALTH
 from kept.web.screens.note_screen import SCREEN as NOTES
+from kept.web.screens.review_screen import SCREEN as REVIEW
 from kept.web.screens.search_screen import SCREEN as SEARCH
+from kept.web.screens.settings_screen import SCREEN as SETTINGS
 from kept.web.screens.theme_switch import SCREEN as THEME
 from kept.web.screens.timeline_screen import SCREEN as TIMELINE
 from kept.web.visit import Screen
 
-SCREENS: tuple[Screen, ...] = (SEARCH, TIMELINE, NOTES, CONVERSATIONS, CHANGES, GRAPH, THEME)
+SCREENS: tuple[Screen, ...] = (
+    SEARCH,
+    TIMELINE,
+    NOTES,
+    CONVERSATIONS,
+    CHANGES,
+    GRAPH,
+    REVIEW,
+    FORGET,
+    HEALTH,
+    SETTINGS,
+    THEME,
+)

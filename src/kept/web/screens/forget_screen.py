@@ -1,0 +1,157 @@
+"""Forget: first every place of what is to go, then, once confirmed, the receipt."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from itertools import groupby
+
+from starlette.responses import Response
+
+from kept.errors import KeptError, UsageError
+from kept.forgetting.open_forgetter import require_token
+from kept.forgetting.places import ForgetPlan, Place
+from kept.forgetting.receipt import read_receipts
+from kept.limits import clip, one_line
+from kept.memory import Memory
+from kept.records import parse_citation
+from kept.values import frozen
+from kept.web.page_links import citation_url
+from kept.web.visit import Page, Screen, Visit
+
+_MOST_PLACES = 200
+_SHOWN_CHARS = 300
+_RECEIPTS = 20
+TITLES = {
+    "note": "Notes",
+    "conversation": "Conversations",
+    "import": "Imported conversations",
+    "session": "Whole conversations",
+    "history": "Old versions of notes",
+    "proposal": "Proposals",
+    "record": "Other files of Kept",
+    "export": "Files below the home",
+}
+KINDS = (
+    ("query", "Words, or a citation"),
+    ("person", "A person"),
+    ("session", "A conversation"),
+    ("before", "All before"),
+)
+
+
+@frozen
+class ForgetForm:
+    """What is to be forgotten, as the form has it."""
+
+    kind: str = "query"
+    what: str = ""
+    all: str = ""
+    """Set to forget a very short word, or something in very many places."""
+
+    @classmethod
+    def read(cls, fields: Mapping[str, str]) -> ForgetForm:
+        kind = fields.get("kind", "query")
+        if kind not in dict(KINDS):
+            raise UsageError(
+                f"'{clip(kind, 40)}' cannot be forgotten.", hint=f"Choose one of {', '.join(dict(KINDS))}."
+            )
+        return cls(kind, fields.get("what", "").strip(), "1" if fields.get("all") else "")
+
+    def plan(self, memory: Memory) -> ForgetPlan:
+        request = {self.kind: self.what}
+        return memory.plan_forget(
+            request.get("query"),
+            session=request.get("session"),
+            person=request.get("person"),
+            before=request.get("before"),
+            allow_all=bool(self.all),
+        )
+
+
+@frozen
+class PlaceView:
+    """A place that is to go, or all old versions of one note."""
+
+    citation: str
+    url: str
+    text: str
+    whole: bool
+
+
+def show_forget(visit: Visit) -> Response:
+    """Show the form, the places of what it names, and the receipts of earlier forgets."""
+    form = ForgetForm.read(visit.query)
+    plan: ForgetPlan | None = None
+    problem: KeptError | None = None
+    if form.what:
+        try:
+            plan = form.plan(visit.memory)
+        except KeptError as exc:
+            problem = exc
+    return visit.render(
+        "forget.html",
+        form=form,
+        kinds=KINDS,
+        plan=plan,
+        groups=group_places(plan) if plan else (),
+        problem=problem,
+        receipts=read_receipts(visit.site.config)[::-1][:_RECEIPTS],
+    )
+
+
+def forget(visit: Visit) -> Response:
+    """Forget the places that were shown. If any has changed since, nothing is forgotten and they are shown again."""
+    form = ForgetForm.read(visit.form)
+    plan = form.plan(visit.memory)
+    require_token(plan, visit.form.get("token", ""))
+    receipt = visit.memory.forget(plan)
+    return visit.redirect(f"/forget/receipts/{receipt.id}")
+
+
+def show_receipt(visit: Visit) -> Response:
+    receipt_id = visit.path["receipt"]
+    for receipt in read_receipts(visit.site.config):
+        if receipt.get("id") == receipt_id:
+            counts = Counter(str(place.get("kind")) for place in receipt.get("places") or ())
+            return visit.render("receipt.html", receipt=receipt, counts=counts, titles=TITLES)
+    raise UsageError("There is no such receipt.", hint="The page Forget lists the receipts.")
+
+
+def group_places(plan: ForgetPlan) -> list[tuple[str, int, list[PlaceView]]]:
+    """Return the places by kind: a title, how many, and the first of them. Versions of a note are one place."""
+    groups = []
+    for kind, places in groupby(plan.places, key=lambda place: place.kind):
+        every = list(places)
+        views = _view_versions(every) if kind == "history" else [_view(place) for place in every[:_MOST_PLACES]]
+        groups.append((TITLES[kind], len(every), views[:_MOST_PLACES]))
+    return groups
+
+
+def _view(place: Place) -> PlaceView:
+    cited = parse_citation(place.citation) or (place.path,)
+    is_page = place.kind in ("note", "conversation", "import", "session")
+    url = citation_url(*cited) if is_page else ""
+    return PlaceView(
+        place.citation, url, clip(one_line(place.text), _SHOWN_CHARS), place.whole and place.kind == "note"
+    )
+
+
+def _view_versions(places: list[Place]) -> list[PlaceView]:
+    counts = Counter(place.path for place in places)
+    return [
+        PlaceView(path, "", f"{count} old version{'s' if count > 1 else ''}", False) for path, count in counts.items()
+    ]
+
+
+SCREEN = Screen(
+    name="forget",
+    label="Forget",
+    home="/forget",
+    pages=(
+        Page("/forget", show_forget),
+        Page("/forget/now", forget, ("POST",)),
+        Page("/forget/receipts/{receipt}", show_receipt),
+    ),
+    key="f",
+)

@@ -1,0 +1,195 @@
+"""Settings: every setting with its value, origin and meaning. A change is shown as a diff before it is made."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from starlette.responses import Response
+
+from kept.config import LoadedConfig, load_config
+from kept.config.layers import FLAGS, settings_of
+from kept.config.setting_rows import SECRET_SHOWN, SettingRow, list_settings, value_text
+from kept.config.settings_value import kind_of
+from kept.errors import ConfigError, KeptError, UsageError
+from kept.history.note_diff import diff_versions
+from kept.settings_change import preview_setting, set_setting, unset_setting
+from kept.values import frozen
+from kept.web.diff_view import DiffLine, split_diff
+from kept.web.setting_help import SettingHelp, load_setting_help
+from kept.web.visit import Page, Screen, Visit
+
+_OTHER = "Other"
+
+
+@frozen
+class SettingView:
+    row: SettingRow
+    help: SettingHelp | None
+    text: str
+    """Value for people."""
+
+    @property
+    def section(self) -> str:
+        return self.help.section if self.help else _OTHER
+
+    @property
+    def layer(self) -> str:
+        """Return the layer that the value comes from, without the path of its file."""
+        return self.row.origin.partition(" file ")[0] + (" file" if " file " in self.row.origin else "")
+
+    @property
+    def is_own(self) -> bool:
+        """Return whether the user's file has it, so that it can be removed there."""
+        return self.layer == "user file"
+
+    def mentions(self, words: Sequence[str]) -> bool:
+        text = f"{self.row.name} {self.help.text if self.help else ''} {self.section}".lower()
+        return all(word in text for word in words)
+
+
+def show_settings(visit: Visit) -> Response:
+    loaded = reload_settings(visit.site.loaded)
+    find = visit.query.get("find", "").strip()
+    only_own = bool(visit.query.get("own"))
+    views = [
+        view
+        for view in view_settings(loaded)
+        if view.mentions(find.lower().split()) and (not only_own or view.row.origin != "default")
+    ]
+    sections = [(section, list(rows)) for section, rows in groupby(views, key=lambda view: view.section)]
+    return visit.render(
+        "settings.html",
+        sections=sections,
+        count=len(views),
+        find=find,
+        only_own=only_own,
+        file=loaded.user_file,
+        notices=loaded.config.notices,
+    )
+
+
+def show_setting(visit: Visit) -> Response:
+    """Show one setting with a field to change it, and the diff of a change that the query asks for."""
+    loaded = reload_settings(visit.site.loaded)
+    name = visit.path["name"]
+    view = next((view for view in view_settings(loaded) if view.row.name == name), None)
+    if view is None:
+        raise UsageError(f"No setting is called '{name[:100]}'.", hint="The page Settings lists all of them.")
+    return visit.render("setting.html", view=view, choices=choices_of(name), diff=None, problem=None, value=None)
+
+
+def preview_change(visit: Visit) -> Response:
+    """Show what a change does to the settings file. Nothing is written."""
+    loaded = reload_settings(visit.site.loaded)
+    name, values = visit.path["name"], _values(visit)
+    view = next((view for view in view_settings(loaded) if view.row.name == name), None)
+    if view is None:
+        raise UsageError(f"No setting is called '{name[:100]}'.", hint="The page Settings lists all of them.")
+    problem: KeptError | None = None
+    diff: list[DiffLine] = []
+    try:
+        _, before, after = preview_setting(loaded, name, values, agent=None)
+        diff = diff_settings(loaded, before, after, [*values] if values and view.row.is_secret else ())
+    except KeptError as exc:
+        problem = exc
+    return visit.render(
+        "setting.html",
+        view=view,
+        choices=choices_of(name),
+        diff=diff,
+        problem=problem,
+        value=visit.form.get("value", ""),
+        is_removal=values is None,
+    )
+
+
+def change_setting(visit: Visit) -> Response:
+    """Change a setting in the user's file."""
+    loaded = reload_settings(visit.site.loaded)
+    name, values = visit.path["name"], _values(visit)
+    try:
+        if values is None:
+            change = unset_setting(loaded, name, agent=None)
+        else:
+            change = set_setting(loaded, name, values, agent=None)
+    except ConfigError as exc:
+        raise UsageError(exc.message, hint=exc.hint) from exc
+    state = "changed" if change.is_changed else "as it was"
+    text = f"{change.name}: {state}. Programs that are running, this server too, use it after their next start."
+    return visit.redirect(f"/settings?find={change.name}", notice=text)
+
+
+def reload_settings(loaded: LoadedConfig) -> LoadedConfig:
+    """Return the settings as the files have them now."""
+    config = loaded.config
+    return load_config(
+        home=config.home,
+        workspace=config.workspace if loaded.origins.get("workspace") == FLAGS else None,
+        agent=config.agent_id,
+        config_file=loaded.user_file.path if loaded.user_file.exists else None,
+    )
+
+
+def view_settings(loaded: LoadedConfig) -> list[SettingView]:
+    """Return all settings in the order of the reference."""
+    explained = load_setting_help()
+    order = {name: at for at, name in enumerate(explained)}
+    rows = sorted(list_settings(loaded), key=lambda row: order.get(row.name, len(order)))
+    return [SettingView(row, explained.get(row.name), value_text(row.value)) for row in rows]
+
+
+def choices_of(name: str) -> tuple[str, ...]:
+    """Return the values that a setting may have, if these are few."""
+    kind = kind_of(name)
+    if kind is bool:
+        return ("true", "false")
+    parts = [part for part in _flatten(kind) if part is not type(None)]
+    is_closed = parts and all(typing.get_origin(part) is typing.Literal for part in parts)
+    return tuple(str(value) for part in parts for value in typing.get_args(part)) if is_closed else ()
+
+
+def _flatten(kind: object) -> Iterable[object]:
+    parts = typing.get_args(kind)
+    if typing.get_origin(kind) is typing.Literal or not parts or typing.get_origin(kind) in (tuple, dict):
+        return [kind]
+    return [inner for part in parts for inner in _flatten(part)]
+
+
+def _values(visit: Visit) -> list[str] | None:
+    """Return the values that the form gives, one for each line, or None to remove the setting."""
+    if visit.form.get("action") == "unset":
+        return None
+    text = visit.form.get("value", "").replace("\r\n", "\n").strip()
+    return [line.strip() for line in text.split("\n") if line.strip()] or [""]
+
+
+def diff_settings(loaded: LoadedConfig, before: str, after: str, secrets: Iterable[str] = ()) -> list[DiffLine]:
+    """Return the lines of a diff of the settings file, without any secret in it."""
+    hidden = sorted({*secrets, *_secret_values(loaded)}, key=len, reverse=True)
+    diff = diff_versions(before.encode(), after.encode(), "config.yaml", "config.yaml")
+    for secret in hidden:
+        diff = diff.replace(secret, SECRET_SHOWN)
+    return split_diff(diff)
+
+
+def _secret_values(loaded: LoadedConfig) -> Iterable[str]:
+    for part in (loaded.config.agent, loaded.config.gateway):
+        for name, value, is_secret in settings_of(part):
+            if value and (is_secret or name.endswith(("_url", ".url"))):
+                yield from map(str, value.values()) if isinstance(value, dict) else (str(value),)
+
+
+SCREEN = Screen(
+    name="settings",
+    label="Settings",
+    home="/settings",
+    pages=(
+        Page("/settings", show_settings),
+        Page("/settings/{name}", show_setting),
+        Page("/settings/{name}/preview", preview_change, ("POST",)),
+        Page("/settings/{name}/change", change_setting, ("POST",)),
+    ),
+    key="e",
+)

@@ -1,0 +1,107 @@
+"""The page about health and cost, its checks, and the events that keep it current."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from pathlib import Path
+
+import pytest
+
+from kept.ledger import open_model_ledger
+from kept.reports import ModelSpending, Spending
+from kept.testing import FrozenClock
+from kept.web.bar_chart import HEIGHT, WIDTH, last_days, make_bar_chart
+from kept.web.live_events import read_activity, stream_events
+from kept.web.screens.health_screen import chart_spending
+from kept.web.visit import Visit
+from tests.support.web_site import open_site, texts, visiting
+from tests.support.workspaces import write_note
+
+TODAY = dt.date(2026, 3, 14)
+
+
+def test_the_page_shows_counts_and_the_state_of_the_index(pages, workspace):
+    write_note(workspace, "MEMORY.md", "# Memory\n\n- Ada likes tea.\n")
+    page = pages.page("/health")
+    assert "1 file changed since the last sync." in texts(page, ".states li")
+    pages.site.memory.sync()
+    page = pages.page("/health")
+    assert dict(zip(texts(page, ".tiles dt"), texts(page, ".tiles dd"), strict=True))["Notes"] == "1"
+    assert any(state.startswith("The index is up to date") for state in texts(page, ".states li"))
+    assert "No tokens were used" in page.text
+
+
+def test_tokens_are_plotted_by_day_and_purpose_and_listed(tmp_path):
+    clock = FrozenClock(dt.datetime(2026, 3, 14, 12, tzinfo=dt.UTC))
+    with visiting(tmp_path, clock=clock, model__daily_budget_tokens=9_000) as pages:
+        ledger = open_model_ledger(pages.site.config, clock)
+        ledger.add(ModelSpending("anthropic", "m-1", "reply", "2026-03-14", 2, 1_000, 200, 600))
+        ledger.add(ModelSpending("anthropic", "m-1", "flush", "2026-03-13", 1, 400, 100))
+        page = pages.page("/health")
+    assert len(page.select(".chart rect[x]")) == 2
+    assert texts(page, ".chart figcaption span") == ["reply 1,200", "flush 500"]
+    assert "1,200 of 9,000" in texts(page, ".tiles dd")
+    assert texts(page, ".spending tbody tr")[0].startswith("2026-03-14 anthropic, m-1 reply 2 1,000 600 200")
+
+
+def test_the_checks_of_the_doctor_are_shown(pages, workspace):
+    write_note(workspace, "MEMORY.md", "# Memory\n\n- Ada likes tea.\n")
+    pages.site.memory.sync()
+    page = pages.page("/health/checks")
+    assert texts(page, "h1") == ["All is well"]
+    assert len(page.select(".checks li")) > 5
+
+
+def test_providers_and_models_are_listed(pages):
+    page = pages.page("/health/providers")
+    assert "bge-small-en" in texts(page, "th")
+    assert "in use" in texts(page, ".grade.strong")
+
+
+def test_bars_are_stacked_and_fit_the_drawing():
+    days = last_days(TODAY, 3)
+    chart = make_bar_chart({(TODAY, "reply"): 30, (TODAY, "flush"): 10, (days[0], "reply"): 20}, days)
+    assert chart.top == 40
+    assert chart.total == 60
+    assert [name for _, name, _ in chart.legend] == ["reply", "flush"]
+    assert all(segment.y >= 0 and segment.y + segment.height <= HEIGHT + 0.01 for segment in chart.segments)
+    assert all(segment.x >= 0 and segment.x + segment.width <= WIDTH for segment in chart.segments)
+    last = [segment for segment in chart.segments if segment.label.startswith("2026-03-14")]
+    assert sum(segment.height for segment in last) == pytest.approx(HEIGHT)
+
+
+def test_a_day_that_is_no_date_is_left_out_of_the_plot():
+    spent = [ModelSpending("p", "m", "reply", "yesterday", 1, 10), ModelSpending("p", "m", "reply", "2026-03-14", 1, 5)]
+    assert chart_spending(spent, [Spending("p", "m", "2026-03-14", tokens=7)], TODAY).total == 12
+
+
+def test_a_browser_hears_of_a_change(tmp_path: Path, workspace: Path):
+    site = open_site(tmp_path, review__agent_writes="proposed")
+    site.poll_s = 0.0
+    visit = Visit.__new__(Visit)
+    visit.site = site
+
+    async def listen() -> list[bytes]:
+        response = await stream_events(visit)
+        events = response.body_iterator
+        first = await anext(events)
+        again = await anext(events)
+        await asyncio.to_thread(site.memory.add, "Ada likes tea.", to="memory", by_tool=True)
+        return [first, again, await anext(events)]
+
+    try:
+        first, again, changed = asyncio.run(listen())
+    finally:
+        site.close()
+    assert first.startswith(b"data: ")
+    assert again == b": nothing new\n\n"
+    assert changed.startswith(b"data: ")
+    assert changed != first
+
+
+def test_activity_counts_what_waits_for_review(tmp_path: Path, workspace: Path):
+    site = open_site(tmp_path, review__agent_writes="proposed")
+    site.memory.add("Ada likes tea.", to="memory", by_tool=True)
+    assert read_activity(site).review == 1
+    site.close()
