@@ -43,6 +43,17 @@ def test_a_follow_up_gets_the_notes_of_what_it_refers_to(tmp_path):
         assert "Delivery is on 3 June." in shown(at.model.requests[-1])
 
 
+def test_a_question_after_a_greeting_is_searched_without_the_greeting(tmp_path):
+    with open_agent(tmp_path, ScriptedChat(lambda request: "Hello.")) as at:
+        write_note(at.workspace, "memory/hotel.md", "# Hotel\n\nThe porter says good evening after six.\n")
+        write_note(at.workspace, "memory/parrot.md", "# Parrot\n\nThe parrot is green.\n")
+        at.say("Good evening")
+        at.say("What colour is the parrot?")
+        sent = shown(at.model.requests[-1])
+        assert "memory/parrot.md" in sent
+        assert "memory/hotel.md" not in sent
+
+
 def test_a_fact_and_the_line_it_came_from_take_one_place(tmp_path):
     with open_agent(tmp_path, ScriptedChat(lambda request: "Noted.")) as at:
         at.say("The parrot of Ada is called Kiwi.")

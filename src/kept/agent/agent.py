@@ -214,6 +214,8 @@ class AgentTurn:
     _usage: ModelUsage = field(default=ModelUsage(), init=False)
     _sent: Context | None = field(default=None, init=False)
     """Last request that the model answered."""
+    _prepared: Context | None = field(default=None, init=False)
+    """Request that was built when the turn began, until it is sent."""
     _requests: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -271,6 +273,8 @@ class AgentTurn:
             result = await compact(self.services, self.log, CompactionRequest("threshold", context.fixed_tokens))
             if result.done:
                 notices.append(Notice("The older part of this conversation has been summarised."))
+        else:
+            self._prepared = context
         return notices
 
     def _build_context(self, remark: str | None = None) -> Context:
@@ -301,7 +305,8 @@ class AgentTurn:
         """Call the model until an answer is complete. Do not retry once part of an answer has been shown."""
         attempt, backoff = 0, None
         while True:
-            context = await asyncio.to_thread(self._build_context, remark)
+            prepared, self._prepared = self._prepared, None
+            context = await asyncio.to_thread(self._build_context, remark) if prepared is None else prepared
             self._answer = answer = ModelAnswer()
             try:
                 async with aclosing(self.services.model.stream(context.request)) as stream:

@@ -21,6 +21,7 @@ from kept.limits import clip
 from kept.memory import Memory
 from kept.memory_search import MOST_RESULTS
 from kept.records import Hit, SeenTail, parse_citation
+from kept.sessions.title import is_greeting
 from kept.values import frozen
 from kept.words.stopwords import content_words
 from kept.workspace.opened import OpenWorkspace
@@ -156,9 +157,9 @@ def plan_queries(question: str, previous: str) -> list[str]:
 
 
 def _previous_question(view: ConversationView, ids: Sequence[str]) -> str:
-    """Return the last message before these that has content words, or an empty text."""
+    """Return the last message before these that has content words and is not a greeting, or an empty text."""
     earlier = (logged.message.text for logged in reversed(view.inbound) if logged.inbound_id not in ids)
-    return next((text for text in earlier if len(content_words(text)) > 1), "")
+    return next((text for text in earlier if len(content_words(text)) > 1 and not is_greeting(text)), "")
 
 
 def recall(memory: Memory, queries: Sequence[str], known: KnownText, *, seen: SeenTail, limit: int) -> TurnMaterial:

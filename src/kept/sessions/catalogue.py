@@ -25,6 +25,7 @@ from kept.errors import (
     StoreUnavailable,
     TranscriptUnreadable,
     TranscriptUnwritable,
+    UsedAfterClose,
     WorkspaceError,
 )
 from kept.forking import DatabaseLock, forget_connection, register_forkable
@@ -96,6 +97,7 @@ class Catalogue:
         self.folder = folder
         self.limits = limits or CatalogueLimits()
         self._lock = DatabaseLock()
+        self._is_closed = False
         self._db: apsw.Connection | None = None
         self._opened: tuple[int, int] | None = None
         self._folder_state: FileState | None = None
@@ -112,6 +114,11 @@ class Catalogue:
         self._db, self._folder_state = None, None
 
     def close(self) -> None:
+        """Close the file. Every later use raises UsedAfterClose."""
+        self._is_closed = True
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         with self._lock:
             if self._db is not None:
                 self._db.close()
@@ -331,12 +338,14 @@ class Catalogue:
 
     def run(self, action: Callable[[apsw.Connection], T]) -> T:
         """Run an action on the database. If that turns out to be damaged, heal it and run the action again."""
+        if self._is_closed:
+            raise UsedAfterClose("The sessions are closed.", hint="Open them again with SessionStore.open().")
         with self._lock:
             return heal_and_retry(lambda: self._run(action), self._heal)
 
     def _run(self, action: Callable[[apsw.Connection], T]) -> T:
         if self._db is None or self._opened != file_number(self.path):
-            self.close()
+            self._disconnect()
             self._db = self._connect()
             self._opened = file_number(self.path)
         try:
@@ -364,7 +373,7 @@ class Catalogue:
         ``is_certain`` skips that check, if the file is still the one in which the damage was seen.
         """
         opened = self._opened if self._db is not None else None
-        self.close()
+        self._disconnect()
         with locked(f"{self.path}.lock", wait_s=self.limits.heal_wait_s, purpose="rebuilding the session catalogue"):
             is_certain = is_certain and opened is not None and file_number(self.path) == opened
             if is_certain or not self._is_sound():

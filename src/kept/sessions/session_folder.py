@@ -14,7 +14,7 @@ from typing import TypeGuard
 from kept.clock import Clock
 from kept.config.agent_paths import AgentPaths
 from kept.durable import locked, make_private_folder
-from kept.errors import SessionExists, SessionNotFound, TranscriptUnwritable, UsageError, UsedAfterClose
+from kept.errors import SessionExists, SessionNotFound, TranscriptUnwritable, UsageError
 from kept.forking import register_forkable
 from kept.sessions.catalogue import Catalogue, CatalogueLimits
 from kept.sessions.deleted import (
@@ -45,25 +45,14 @@ class SessionFolder:
         self.path = paths.sessions
         self.clock = clock
         self.deleted = DeletedSessions(paths.deleted_sessions, self.path)
-        self._catalogue = Catalogue(paths.catalogue, self.path, limits)
+        self.catalogue = Catalogue(paths.catalogue, self.path, limits)
         self._transcripts: OrderedDict[str, Transcript] = OrderedDict()
         self._lock = threading.Lock()
-        self._is_closed = False
         register_forkable(self)
 
     def after_fork(self) -> None:
         """In a forked child, replace the lock: a thread of the parent may have held it."""
         self._lock = threading.Lock()
-
-    def close(self) -> None:
-        self._is_closed = True
-        self._catalogue.close()
-
-    @property
-    def catalogue(self) -> Catalogue:
-        if self._is_closed:
-            raise UsedAfterClose("The sessions are closed.", hint="Open them again with SessionStore.open().")
-        return self._catalogue
 
     def locked(self) -> AbstractContextManager[int]:
         """Hold the lock of the folder, so that no other process starts or ends a session."""

@@ -116,7 +116,7 @@ class SessionStore:
 
     def close(self) -> None:
         """Close the catalogue. Every later use raises UsedAfterClose, except another `close`."""
-        self._files.close()
+        self._files.catalogue.close()
 
     def take_problems(self) -> tuple[Problem, ...]:
         """Return what was repaired or is damaged. Each problem is returned once."""

@@ -14,7 +14,13 @@ OPENING_CHARS = 60
 TITLE_CHARS = 200
 _CHARS_READ = 2_000
 _GREETING_CHARS = 20
-_GREETINGS = "hi|hello|hey|hi there|hello there|good morning|hallo|hola|bonjour|salut|ciao|olá|привет|你好|test"
+_GREETINGS = frozenset(
+    (
+        "hi|hello|hey|hi there|hello there|good morning|good afternoon|good evening|good day|hallo|guten morgen|"
+        "guten tag|guten abend|hola|buenos días|buenas tardes|bonjour|bonsoir|salut|ciao|buongiorno|olá|bom dia|"
+        "привет|你好|test"
+    ).split("|")
+)
 
 
 @frozen
@@ -72,14 +78,15 @@ def clean_title(value: Any) -> str:
 
 def next_opening(opening: str, message: Message) -> str:
     """Return the first words asked, after one more message. A greeting gives way to the first words after it."""
-    if message.role != "user" or (opening and not _is_greeting(opening)):
+    if message.role != "user" or (opening and not is_greeting(opening)):
         return opening
     words = _first_words(message.text)
-    return opening if not words or (opening and _is_greeting(words)) else words
+    return opening if not words or (opening and is_greeting(words)) else words
 
 
-def _is_greeting(text: str) -> bool:
-    return len(text) <= _GREETING_CHARS and text.casefold().rstrip(" .!?,") in _GREETINGS.split("|")
+def is_greeting(text: str) -> bool:
+    """Return whether a text only greets, so that it says nothing about the subject of a conversation."""
+    return len(text) <= _GREETING_CHARS and text.casefold().strip(" .!?,") in _GREETINGS
 
 
 def _first_words(message_text: str) -> str:
