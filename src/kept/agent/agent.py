@@ -288,6 +288,7 @@ class AgentTurn:
             files=self._material.files,
             recalled=self._material.recalled,
             recalled_for=answered[0] if answered else None,
+            answering=tuple(answered),
             days=self._material.days,
             tools=self.services.tool_specs(),
             remark=remark,
@@ -363,14 +364,19 @@ class AgentTurn:
         uses, text = self._answer.uses, self._answer.text
         self._texts.append(text)
         calls = (ToolCall(use.id, use.name, dict(use.arguments)) for use in uses)
-        await run_to_end(self._record, (*_text_blocks(self._answer), *calls), self._answer.end.usage, {})
+        blocks = (*_text_blocks(self._answer), *calls)
         step = ToolStep(self.services, self.log, self._ids, uses)
-        if refuse:
-            await run_to_end(step.refuse)
-            return
-        async with aclosing(step.run()) as events:
-            async for event in events:
-                yield event
+        await run_to_end(step.claim)
+        try:
+            await run_to_end(self._record, blocks, self._answer.end.usage, {})
+            if refuse:
+                await run_to_end(step.refuse)
+                return
+            async with aclosing(step.run()) as events:
+                async for event in events:
+                    yield event
+        finally:
+            await run_to_end(step.release)
 
     # the reply
 

@@ -7,6 +7,7 @@ in a thread: reads with `asyncio.to_thread`, writes with `run_to_end`.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from kept.agent.approvals import UNDECIDED
 from kept.agent.events import GroupLine, Inbound
 from kept.context.context import NO_RESULT
 from kept.context.view import ANSWERS, DAY_NOTES, GROUP, INBOUND, ConversationView, build_view
+from kept.durable import claimed
 from kept.sessions.entries import SENT, Body, CompactionEntry, Entry, Message, Text, ToolCall, ToolResult, format_time
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Transcript, TranscriptLine
@@ -88,6 +90,16 @@ class SessionLog:
     def add(self, *bodies: Body) -> tuple[Entry, ...]:
         return self.sessions.append_all(self.session_id, bodies)
 
+    def call_claim(self, call_id: str) -> str:
+        """Return the name that the process which carries out a tool call claims."""
+        digest = hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:16]
+        return f"{self.absolute}.call-{digest}"
+
+    def _is_being_called(self, call: ToolCall) -> bool:
+        """Return whether another process is carrying out a call."""
+        with claimed(self.call_claim(call.id)) as is_free:
+            return not is_free
+
     def receive(
         self,
         inbound: Sequence[Inbound],
@@ -96,11 +108,11 @@ class SessionLog:
     ) -> None:
         """Add messages of a channel, except those whose channel id is in the transcript.
 
-        Tool calls without a result get one first. The lines of the group and the daily notes that go before the
-        messages are stored with the first one.
+        Tool calls without a result get one first, unless another process is carrying them out. The lines of the group
+        and the daily notes that go before the messages are stored with the first one.
         """
         view = self.view()
-        open_calls = find_open_calls(view)
+        open_calls = [call for call in find_open_calls(view) if not self._is_being_called(call)]
         if open_calls:
             reasons = dict.fromkeys(view.undecided, UNDECIDED)
             results = (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import ExitStack
 
 from kept.agent.approvals import UNDECIDED, asked_state, decided_state, denied_text
 from kept.agent.events import AgentEvent, ApprovalAsked, ToolEnded, ToolStarted
 from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.context.context import NO_RESULT
+from kept.durable import claimed
 from kept.llm.base import ToolUse
 from kept.records import SeenTail
 from kept.sessions.entries import Message, ToolResult
@@ -26,8 +28,17 @@ class ToolStep:
         self._ids = ids
         self._uses = uses
         self._results: list[ToolResult] = []
+        self._claims = ExitStack()
         self._asked: ApprovalAsked | None = None
         """Call that waits for a decision."""
+
+    def claim(self) -> None:
+        """Show other processes that these calls are being carried out. The claims end with this process."""
+        for use in self._uses:
+            self._claims.enter_context(claimed(self._log.call_claim(use.id)))
+
+    def release(self) -> None:
+        self._claims.close()
 
     async def run(self) -> AsyncGenerator[AgentEvent, None]:
         try:

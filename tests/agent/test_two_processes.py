@@ -1,0 +1,75 @@
+"""Several processes in one session: every request ends with the person, and no result is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+
+import pytest
+
+from kept import SessionStore
+from kept.agent.agent import Agent
+from kept.agent.events import Inbound, Reply
+from kept.agent.function_tool import FunctionTool
+from kept.llm.base import ToolOutput, ToolUse
+from kept.testing import ScriptedChat
+from tests.support.agents import open_agent, shown
+from tests.support.chat_server import Call, ModelServer, Says
+from tests.support.commands import start_kept
+
+
+def test_an_answer_of_another_process_comes_before_the_message_that_is_still_open(tmp_path):
+    other_model = ScriptedChat(["B is answered."])
+    model = ScriptedChat([["Wait.", ToolUse("1", "ask_elsewhere", {})], "A is answered."])
+
+    def ask_elsewhere() -> str:
+        """Let another process answer in the same session."""
+
+        async def respond() -> None:
+            with SessionStore(at.memory.config, clock=at.clock) as sessions:
+                other = Agent(at.memory, sessions, other_model)
+                async for _ in other.respond(at.session().id, [Inbound("b", "This is B.")]):
+                    pass
+
+        thread = threading.Thread(target=lambda: asyncio.run(respond()))
+        thread.start()
+        thread.join()
+        return "The other one has answered."
+
+    with open_agent(tmp_path, model, tools=[FunctionTool(ask_elsewhere)]) as at:
+        events = at.say("This is A.", as_id="a")
+        assert isinstance(events[-1], Reply)
+        last = model.requests[-1].turns[-1]
+        assert last.role == "user"
+        assert "This is A." in shown(model.requests[-1]).rpartition("B is answered.")[2]
+        outputs = [part for turn in model.requests[-1].turns for part in turn.parts if isinstance(part, ToolOutput)]
+        assert ["The other one has answered." in output.text for output in outputs] == [True], "not 'interrupted'"
+        assert all(turn.role == "user" for turn in other_model.requests[0].turns[-1:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("provider", ["anthropic", "openai"])
+def test_four_processes_in_one_session_never_send_a_request_that_ends_with_the_assistant(tmp_path, provider):
+    def answer(request):
+        last = json.dumps(request.body["messages"][-1])
+        if "tool_result" in last or '"role": "tool"' in last:
+            return Says("Port 5433.")
+        return Says("Let me look.", Call("memory_search", {"query": "staging port"}))
+
+    with ModelServer() as server:
+        server.otherwise = answer
+        url = server.anthropic_url if provider == "anthropic" else server.openai_url
+        settings = {"provider": provider, "name": "m", "base_url": url, "api_key": "sk-test-01234567"}
+        options = [part for name, value in settings.items() for part in ("--set", f"model.{name}={value}")]
+        start_kept(tmp_path, "init", str(tmp_path / "workspace")).communicate(timeout=60)
+        for turn in range(3):
+            running = [
+                start_kept(tmp_path, *options, "chat", "--session", "work", "-m", f"Question {turn}.{number}?")
+                for number in range(4)
+            ]
+            errors = [process.communicate(timeout=120)[1] for process in running]
+            assert [process.returncode for process in running] == [0, 0, 0, 0], errors
+        assert len(server.chats) >= 24
+        for request in server.chats:
+            assert request.body["messages"][-1]["role"] in ("user", "tool"), json.dumps(request.body["messages"][-3:])
