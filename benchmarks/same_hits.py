@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
+import numpy  # noqa: F401 (as in a process that keeps searching)
+
 from benchmarks.corpus import SEED, Corpus
 from kept.bench.dataset import read_set
 from kept.bench.layout import lay_out

@@ -11,25 +11,25 @@ the text, and the share of it in the text with its context. A term of the query 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from kept.records import Filter
 from kept.search.query import Expansion, ParsedQuery, Term
+from kept.store.phrase_search import PhraseSearch, QueryPhrase
 from kept.store.word_index import KeywordMatch, WordIndex
 from kept.values import frozen
 from kept.words.equivalents import EQUIVALENTS
 from kept.words.segment import segment
 
+if TYPE_CHECKING:
+    from kept.store.word_lists import ListedPhraseSearch
+
 K1 = 1.2
 B = 0.6
-CONTEXT_WEIGHT = 0.5
-"""Weight of a word in the context of a chunk, relative to one in its text, when SQLite picks the best chunks."""
 STEEPNESS = 1.5
-_ONE_PASS = 25_000
-"""Rows with a term of the query, up to which reading them all is faster than looking up each candidate."""
-ROWS_BUDGET = 6_000
-"""With more rows to rank than this, only rows with one of the rarer terms are looked at."""
 _MAX_COUNTED = 10_000
 """Rows that are counted to weigh a prefix."""
 _MAX_PAIRS = 48
@@ -55,6 +55,10 @@ class _Phrase:
     expansion: Expansion | None
     gain: float
     """Amount that counts towards the total of the query."""
+
+    def lookup(self) -> QueryPhrase:
+        term = self.weighted.term
+        return QueryPhrase(term.expression, self.weighted.rows, term.kind in ("prefix", "wildcard"))
 
 
 _Counted = tuple[_Phrase, tuple[int, int]]
@@ -94,14 +98,17 @@ class KeywordSearch:
         groups = [_phrases_of(term, expansions) for term in self.terms]
         self._phrases = [phrase for group in groups for phrase in group]
         self._has_expansions = bool(expansions)
-        self._rows = sum(phrase.weighted.rows for phrase in self._phrases)
         self._can_match = bool(groups) and all(groups) if match_all else bool(self._phrases)
-        self._expression = (" AND " if match_all else " OR ").join(map(_either, filter(None, groups)))
-        rare_phrases = self._rare_phrases() if self._rows > ROWS_BUDGET and not match_all else []
-        self._rare_count = len(rare_phrases)
-        """Number of phrases before those that are counted in `_rare_expression`."""
-        rare = " OR ".join(phrase.weighted.term.expression for phrase in rare_phrases)
-        self._rare_expression = f"({rare}) AND ({self._expression})"
+        expression = (" AND " if match_all else " OR ").join(map(_either, filter(None, groups)))
+        self._search = self._choose_search(expression)
+
+    def _choose_search(self, expression: str) -> PhraseSearch | ListedPhraseSearch:
+        phrases = [phrase.lookup() for phrase in self._phrases]
+        if self.match_all or "numpy" not in sys.modules:  # importing numpy takes longer than a search
+            return PhraseSearch(self.words, phrases, expression, match_all=self.match_all)
+        from kept.store.word_lists import ListedPhraseSearch
+
+        return ListedPhraseSearch(self.words.lists, phrases)
 
     def _weigh_expansions(self, query: ParsedQuery) -> list[tuple[Expansion, WeightedTerm]]:
         unknown = [term.term.text for term in self.terms if not term.rows and term.term.kind in ("word", "wildcard")]
@@ -123,42 +130,15 @@ class KeywordSearch:
 
     def find_best(self, limit: int, filters: Filter) -> list[int]:
         """Return the best chunks by BM25 of text and context."""
-        if not self._can_match:
-            return []
-        expression = self._expression if self._rare_count == 0 else self._rare_expression
-        return self.words.best_rows(expression, weights=(1.0, CONTEXT_WEIGHT), limit=limit, filters=filters)
+        return self._search.find_best(limit, filters) if self._can_match else []
 
     def score_rows(self, best: Sequence[int], others: Iterable[int]) -> list[KeywordHit]:
         """Return the hits among the ``best`` rows, which `find_best` found, and others: chunks that are near in
         meaning may have some of the words too."""
         if not self._can_match:
             return []
-        others = [row for row in dict.fromkeys(others) if row not in {*best}]
-        if self._rows <= _ONE_PASS:
-            return self._count(self._expression, [*best, *others])
-        if not self._rare_count:
-            return self._count(self._expression, [*best, *others], in_one_pass=False)
-        hits = self._count(self._rare_expression, best, first=self._rare_count)
-        return hits + self._count(self._expression, others, in_one_pass=False)
-
-    def _count(
-        self, expression: str, rows: Sequence[int], *, in_one_pass: bool = True, first: int = 0
-    ) -> list[KeywordHit]:
-        if not rows:
-            return []
-        matches, mean_length = self.words.count_phrases(expression, rows, in_one_pass=in_one_pass, first=first)
+        matches, mean_length = self._search.count(best, [row for row in dict.fromkeys(others) if row not in {*best}])
         return [self._hit(match, mean_length) for match in matches]
-
-    def _rare_phrases(self) -> list[_Phrase]:
-        """Return the rarest phrases whose rows fit the budget, or an empty list if these are all phrases."""
-        rare_phrases: list[_Phrase] = []
-        rows = 0
-        for phrase in sorted(self._phrases, key=lambda phrase: phrase.weighted.rows):
-            if rare_phrases and rows + phrase.weighted.rows > ROWS_BUDGET:
-                break
-            rare_phrases.append(phrase)
-            rows += phrase.weighted.rows
-        return rare_phrases if len(rare_phrases) < len(self._phrases) else []
 
     def _hit(self, match: KeywordMatch, mean_length: float) -> KeywordHit:
         words = around = coverage = reach = 0.0

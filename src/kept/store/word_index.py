@@ -1,7 +1,7 @@
 """Full-text search: which chunks have which words, how often, and how rare a word is.
 
 SQLite has no stored frequency of a word: it counts the chunks in the list of the word, each time. A process that
-searches often keeps what it has counted until the index changes.
+searches often keeps what it has counted until the index changes, and ranks in memory (`word_lists`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
@@ -18,6 +19,9 @@ from kept.sqlite import pack_rows
 from kept.store.generation import filter_sql
 from kept.store.vectors import CHUNK_ORDER
 from kept.values import frozen
+
+if TYPE_CHECKING:
+    from kept.store.word_lists import WordLists
 
 _TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc So"])
 _MAX_REMEMBERED = 20_000
@@ -42,7 +46,15 @@ class WordIndex:
         self._state: tuple[int, int] | None = None
         db.register_fts5_function("phrase_counts", _phrase_counts)
         db.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', 'chunks_fts', 'row')")
+        db.execute("CREATE VIRTUAL TABLE temp.occurrences USING fts5vocab('main', 'chunks_fts', 'instance')")
         self._tokenizer = db.fts5_tokenizer(*_TOKENIZER)
+
+    @cached_property
+    def lists(self) -> WordLists:
+        """The same in memory, for a process that keeps searching and has imported numpy."""
+        from kept.store.word_lists import WordLists
+
+        return WordLists(self)
 
     def stems(self, text: str) -> list[str]:
         """Return the words of a text as the index stores them."""
@@ -70,9 +82,6 @@ class WordIndex:
 
         A stem cannot be looked up by a full-text query, which would stem it again.
         """
-        self.db.execute(
-            "CREATE VIRTUAL TABLE IF NOT EXISTS temp.occurrences USING fts5vocab('main', 'chunks_fts', 'instance')"
-        )
         query = (
             "SELECT DISTINCT chunks.text || char(10) || heading || char(10) || path"
             " FROM temp.occurrences JOIN chunks ON chunks.row = occurrences.doc WHERE term = ? LIMIT ?"
@@ -87,11 +96,14 @@ class WordIndex:
     def chunk_count(self) -> int:
         return self.remember("chunks", lambda: int(self.db.execute("SELECT count(*) FROM chunks").get))
 
+    def read_state(self) -> tuple[int, int]:
+        """Return two numbers that change with the index, by other connections and by this one."""
+        # The pragma begins to read: `Connection.data_version` does not, and would report the state of the last read.
+        return int(self.db.execute("PRAGMA data_version").get), self.db.total_changes()
+
     def remember(self, key: Hashable, work_out: Callable[[], T]) -> T:
         """Return a value that was worked out in the current state of the index, or work it out."""
-        # Changes by other connections, and by this one. The pragma begins to read: `Connection.data_version` does not,
-        # and would report the state of the last read.
-        state = int(self.db.execute("PRAGMA data_version").get), self.db.total_changes()
+        state = self.read_state()
         if state != self._state or len(self._remembered) >= _MAX_REMEMBERED:
             self._remembered, self._state = {}, state
         if key not in self._remembered:
@@ -134,10 +146,11 @@ class WordIndex:
             f" WHERE chunks_fts MATCH ? AND {rowid} IN (SELECT value FROM json_each(?))",
             (expression, pack_rows(rows)),
         )
-        return _unpack(matches, first)
+        return unpack_counts(matches, first)
 
 
-def _unpack(rows: Iterable[Sequence[Any]], first: int) -> tuple[list[KeywordMatch], float]:
+def unpack_counts(rows: Iterable[Sequence[Any]], first: int = 0) -> tuple[list[KeywordMatch], float]:
+    """Return the rows with their counts, from the ``first`` phrase on, and the mean length of a chunk in words."""
     matches: list[KeywordMatch] = []
     mean = 1.0
     for row, packed in rows:

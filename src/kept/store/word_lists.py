@@ -1,0 +1,333 @@
+"""Lists of the chunks that have a word, in memory: BM25 for a process that keeps searching.
+
+SQLite's own ranking looks up the length of every chunk that has a word, and reads each list twice, because it stores no
+frequencies. Here a list is read once, the lengths of all chunks are kept, and numpy ranks. The scores are the same to
+the last bit: they have the formula of FTS5, and its order of additions. Import this only where numpy may be imported.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import apsw
+import numpy as np
+
+from kept.records import Filter
+from kept.sqlite import IN_ROWS, pack_rows
+from kept.store.generation import filter_sql
+from kept.store.phrase_search import CONTEXT_WEIGHT, TEXT_WEIGHT, QueryPhrase, either, rarest
+from kept.store.vectors import CHUNK_ORDER
+from kept.store.word_index import KeywordMatch, WordIndex, unpack_counts
+from kept.values import frozen
+
+K1, B = 1.2, 0.75
+"""Constants of BM25 in FTS5."""
+_LEAST_IDF = 1e-6
+LISTED_BUDGET = 50_000
+"""With more rows to rank than this, only rows with one of the rarer phrases are looked at."""
+_ONE_PASS = 25_000
+MAX_HELD = 3_000_000
+"""Entries of all lists that are held, of 8 bytes each."""
+_FIRST_FILTERED = 500
+
+Array = Any
+"""An array of numpy."""
+
+
+@frozen
+class Postings:
+    """The chunks that have a phrase, by row, and how often their text and their context have it."""
+
+    rows: Array
+    text: Array
+    context: Array
+
+    def counts(self, rows: Array) -> Iterable[tuple[int, int]]:
+        """Return how often each of these rows has the phrase, in its text and in its context."""
+        if not len(self.rows):
+            return [(0, 0)] * len(rows)
+        at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        known = self.rows[at] == rows
+        return zip((self.text[at] * known).tolist(), (self.context[at] * known).tolist(), strict=True)
+
+
+@frozen
+class PhraseList:
+    """Postings of a phrase of a query."""
+
+    postings: Postings
+    chunks: int
+    """Number of chunks that have it. The postings may be of some of them."""
+
+
+@frozen
+class WordTotals:
+    """Sums over all chunks."""
+
+    chunks: int
+    text_words: int
+    all_words: int
+    """Words in texts and contexts."""
+
+
+class PostingCache:
+    """The lists that were read last, up to a number of entries in all. It is empty after the index has changed."""
+
+    def __init__(self, max_held: int = MAX_HELD) -> None:
+        self._max_held = max_held
+        self._lists: dict[str, Postings] = {}
+        self._held = 0
+        self._state: object = None
+
+    def find(self, key: str, state: object) -> Postings | None:
+        if state != self._state:
+            self._lists, self._held, self._state = {}, 0, state
+        postings = self._lists.pop(key, None)
+        if postings is not None:
+            self._lists[key] = postings  # the last used is the last to go
+        return postings
+
+    def put(self, key: str, postings: Postings) -> None:
+        self._lists[key] = postings
+        self._held += len(postings.rows)
+        while self._held > self._max_held:
+            oldest = next(iter(self._lists))
+            self._held -= len(self._lists.pop(oldest).rows)
+
+
+class ChunkLengths:
+    """Number of words in the text of each chunk, and in text and context together, by row.
+
+    A row never gets other words, nor is its number used again, so only new rows are read.
+    """
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+        self._schema: object = None
+        self.text: Array = None
+        self.all: Array = None
+
+    def refresh(self) -> None:
+        """Read the lengths of new chunks."""
+        schema = self._db.execute("PRAGMA schema_version").get  # another after a rebuild, which renames the tables
+        if schema != self._schema:
+            self.text = self.all = np.zeros(0, dtype=np.int32)
+            self._schema = schema
+        query = "SELECT id, sz FROM chunks_fts_docsize WHERE id >= ?"
+        new: list[Any] = self._db.execute(query, (len(self.text),)).fetchall()
+        if not new:
+            return
+        rows = np.array([row for row, _ in new])
+        sizes = decode_sizes([size for _, size in new])
+        text, all_ = (np.zeros(rows[-1] + 1, dtype=np.int32) for _ in range(2))
+        text[: len(self.text)], all_[: len(self.all)] = self.text, self.all
+        text[rows], all_[rows] = sizes[:, 0], sizes.sum(axis=1)
+        self.text, self.all = text, all_
+
+
+class WordLists:
+    def __init__(self, words: WordIndex) -> None:
+        self._words = words
+        self._db = words.db
+        self._cache = PostingCache()
+        self._lengths = ChunkLengths(self._db)
+        self._db.register_fts5_function("word_totals", _word_totals)
+
+    def postings(self, phrase: QueryPhrase) -> Postings:
+        """Return all chunks that have a phrase, and how often."""
+        postings = self._cache.find(phrase.expression, self._words.read_state())
+        if postings is None:
+            postings = self._read_postings(phrase.expression, is_prefix=phrase.is_prefix)
+            self._cache.put(phrase.expression, postings)
+        return postings
+
+    def _read_postings(self, expression: str, *, is_prefix: bool) -> Postings:
+        stems = self._words.stems(expression)
+        if len(stems) > 1:
+            query = "SELECT rowid, phrase_counts(chunks_fts) FROM chunks_fts WHERE chunks_fts MATCH ?"
+            matches, _ = unpack_counts(self._db.execute(query, (expression,)))
+            return list_postings((match.row, *match.counts[0]) for match in matches)
+        where = "term >= ?1 AND term < ?1 || char(0x10ffff)" if is_prefix else "term = ?1"
+        query = f"SELECT group_concat(doc * 2 + (col = 'context')) FROM temp.occurrences WHERE {where}"
+        keys = _parse_numbers(self._db.execute(query, stems).get)
+        if is_prefix:
+            keys.sort()
+        return count_postings(keys)
+
+    def postings_within(self, expression: str, within: str) -> Postings:
+        """Return the chunks that have a phrase and match another expression, as if each had the phrase once."""
+        query = "SELECT group_concat(rowid) FROM chunks_fts WHERE chunks_fts MATCH ?"
+        rows = _parse_numbers(self._db.execute(query, (f"({within}) AND {expression}",)).get)
+        return _make_postings(rows, np.ones(len(rows)), np.zeros(len(rows)))
+
+    def best_rows(self, lists: Sequence[PhraseList], totals: WordTotals, *, limit: int, filters: Filter) -> list[int]:
+        """Return the best chunks of these lists by BM25, like `WordIndex.best_rows`."""
+        self._lengths.refresh()
+        rows, scores = score_bm25(lists, self._lengths.all, totals)
+        if filters:
+            rows, scores = self._filter(rows, scores, limit, filters)
+        if len(rows) <= limit:
+            return list(rows.tolist())
+        least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+        best = rows[scores > least].tolist()
+        tied = rows[scores == least].tolist()
+        if len(best) + len(tied) > limit:
+            order = f"ORDER BY c.timestamp DESC, {CHUNK_ORDER}"
+            query = f"SELECT c.row FROM chunks c WHERE c.{IN_ROWS} {order} LIMIT ?"
+            tied = [row for (row,) in self._db.execute(query, (pack_rows(tied), limit - len(best)))]
+        return [*best, *tied]
+
+    def _filter(self, rows: Array, scores: Array, limit: int, filters: Filter) -> tuple[Array, Array]:
+        """Return at least the best ``limit`` rows that pass the filters, if there are as many, and those that tie."""
+        where, values = filter_sql(filters)
+        query = f"SELECT c.row FROM chunks c WHERE c.{IN_ROWS} AND {where}"
+        order = np.argsort(-scores, kind="stable")
+        rows, scores = rows[order], scores[order]
+        passing = np.zeros(len(rows), dtype=bool)
+        first, size = 0, _FIRST_FILTERED
+        while first < len(rows):
+            part = rows[first : first + size]
+            allowed = [row for (row,) in self._db.execute(query, (pack_rows(part.tolist()), *values))]
+            passing[first : first + size] = np.isin(part, allowed)
+            first += size
+            size *= 4
+            enough = np.flatnonzero(passing[:first])
+            if len(enough) >= limit and (first >= len(rows) or scores[enough[limit - 1]] > scores[first]):
+                break
+        return rows[passing], scores[passing]
+
+    def totals(self, expression: str) -> WordTotals:
+        """Return the sums over all chunks. ``expression`` must match one."""
+        return self._words.remember("totals", lambda: self._read_totals(expression))
+
+    def _read_totals(self, expression: str) -> WordTotals:
+        query = "SELECT word_totals(chunks_fts) FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT 1"
+        return WordTotals(*array("Q", self._db.execute(query, (expression,)).get))
+
+    def text_lengths(self, rows: Array) -> list[int]:
+        """Return the number of words in the text of each row."""
+        lengths: list[int] = self._lengths.text[rows].tolist()
+        return lengths
+
+    def count_common(
+        self, phrases: Sequence[QueryPhrase], rows: Sequence[int]
+    ) -> dict[int, tuple[tuple[int, int], ...]]:
+        """Return how often rows have each of the phrases that are not read, by row."""
+        in_one_pass = sum(phrase.rows for phrase in phrases) <= _ONE_PASS
+        matches, _ = self._words.count_phrases(either(phrases), rows, in_one_pass=in_one_pass)
+        return {match.row: match.counts for match in matches}
+
+
+class ListedPhraseSearch:
+    """The phrases of one query, of which a chunk must have any. Like `PhraseSearch`.
+
+    The lists of the rarer phrases are read. Of the others it is only asked which rows of these have them.
+    """
+
+    def __init__(self, lists: WordLists, phrases: Sequence[QueryPhrase], *, budget: int = LISTED_BUDGET) -> None:
+        self._lists = lists
+        self._phrases = phrases
+        rare = {phrase.expression for phrase in rarest(phrases, budget)}
+        self._common = [phrase for phrase in phrases if phrase.expression not in rare]
+        self._postings = {phrase.expression: lists.postings(phrase) for phrase in phrases if phrase.expression in rare}
+
+    def find_best(self, limit: int, filters: Filter) -> list[int]:
+        """Return the best chunks by BM25 of text and context."""
+        rare = either(phrase for phrase in self._phrases if phrase.expression in self._postings)
+        lists = []
+        for phrase in self._phrases:
+            postings = self._postings.get(phrase.expression)
+            if postings is None:
+                lists.append(PhraseList(self._lists.postings_within(phrase.expression, rare), phrase.rows))
+            else:
+                lists.append(PhraseList(postings, len(postings.rows)))
+        return self._lists.best_rows(lists, self._totals(), limit=limit, filters=filters)
+
+    def count(self, best: Sequence[int], others: Sequence[int]) -> tuple[list[KeywordMatch], float]:
+        """Return how often rows have each phrase, without rows that have none, and the mean length of a chunk."""
+        wanted = [*best, *others]
+        rows = np.array(wanted, dtype=np.int64)
+        common = self._lists.count_common(self._common, wanted) if self._common else {}
+        none = ((0, 0),) * len(self._common)
+        columns: list[Iterable[tuple[int, int]]] = []
+        for phrase in self._phrases:
+            postings = self._postings.get(phrase.expression)
+            if postings is None:
+                at = self._common.index(phrase)
+                columns.append([common.get(row, none)[at] for row in wanted])
+            else:
+                columns.append(postings.counts(rows))
+        totals = self._totals()
+        matches = [
+            KeywordMatch(row, counts, length)
+            for row, counts, length in zip(
+                wanted, zip(*columns, strict=True), self._lists.text_lengths(rows), strict=True
+            )
+            if any(map(any, counts))
+        ]
+        return matches, totals.text_words / max(1, totals.chunks)
+
+    def _totals(self) -> WordTotals:
+        return self._lists.totals(either(self._phrases))
+
+
+def decode_sizes(sizes: Sequence[bytes]) -> Array:
+    """Return the numbers of words in text and context, which FTS5 stores as integers of variable length."""
+    data = np.frombuffer(b"".join(sizes), dtype=np.uint8).astype(np.int64)
+    is_last = data < 128
+    number: Array = np.cumsum(is_last) - is_last
+    shift = 7 * (np.flatnonzero(is_last)[number] - np.arange(len(data)))
+    values = np.bincount(number, weights=(data & 127) << shift)
+    return values.astype(np.int64).reshape(-1, 2)
+
+
+def _parse_numbers(text: str | None) -> Array:
+    return np.fromstring(text or "", dtype=np.int64, sep=",")
+
+
+def count_postings(keys: Array) -> Postings:
+    """Return the postings of a phrase that occurs at ``keys``, in order: twice the row, and 1 more in the context."""
+    rows = keys >> 1
+    is_first = np.ones(len(rows), dtype=bool)
+    is_first[1:] = rows[1:] != rows[:-1]
+    first = np.flatnonzero(is_first)
+    context = np.add.reduceat(keys & 1, first) if len(keys) else keys
+    total = np.diff(np.append(first, len(keys)))
+    return _make_postings(rows[first], total - context, context)
+
+
+def list_postings(counted: Iterable[tuple[int, int, int]]) -> Postings:
+    """Return the postings with these rows and counts in text and context, in the order of rows."""
+    columns = np.array([*counted], dtype=np.int64).reshape(-1, 3)
+    return _make_postings(*columns.T)
+
+
+def _make_postings(rows: Array, text: Array, context: Array) -> Postings:
+    """Return postings that take little memory. Above 65,535, it makes no difference how often a chunk has a word."""
+    is_large = len(rows) and rows[-1] > np.iinfo(np.int32).max
+    small = (np.minimum(counts, np.iinfo(np.uint16).max).astype(np.uint16) for counts in (text, context))
+    return Postings(rows if is_large else rows.astype(np.int32), *small)
+
+
+def score_bm25(lists: Sequence[PhraseList], lengths: Array, totals: WordTotals) -> tuple[Array, Array]:
+    """Return the rows of all lists, and their scores."""
+    mean_length = totals.all_words / totals.chunks
+    scores = np.zeros(len(lengths))
+    new_rows = []
+    for phrase in lists:
+        rows = phrase.postings.rows
+        frequency = phrase.postings.text * TEXT_WEIGHT + phrase.postings.context * CONTEXT_WEIGHT
+        idf = math.log((totals.chunks - phrase.chunks + 0.5) / (phrase.chunks + 0.5))
+        damping = K1 * (1 - B + B * lengths[rows] / mean_length)
+        before = scores[rows]
+        new_rows.append(rows[before == 0])
+        scores[rows] = before + max(idf, _LEAST_IDF) * ((frequency * (K1 + 1.0)) / (frequency + damping))
+    all_rows = np.concatenate(new_rows)
+    return all_rows, scores[all_rows]
+
+
+def _word_totals(api: apsw.FTS5ExtensionApi, /, *_: Any) -> bytes:
+    return array("Q", [api.row_count, api.column_total_size(0), api.column_total_size(-1)]).tobytes()
