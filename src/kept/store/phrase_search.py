@@ -33,12 +33,18 @@ class PhraseSearch:
     """The phrases of one query. ``expression`` combines all of them; ``match_all`` tells if a chunk must have all."""
 
     def __init__(
-        self, words: WordIndex, phrases: Sequence[QueryPhrase], expression: str, *, match_all: bool = False
+        self,
+        words: WordIndex,
+        phrases: Sequence[QueryPhrase],
+        expression: str,
+        *,
+        match_all: bool = False,
+        rows_budget: int = ROWS_BUDGET,
     ) -> None:
         self._words = words
         self._expression = expression
         self._rows = sum(phrase.rows for phrase in phrases)
-        rare = [] if match_all else rarest(phrases, ROWS_BUDGET)
+        rare = [] if match_all else rarest(phrases, rows_budget)
         self._rare_count = len(rare) if len(rare) < len(phrases) else 0
         """Number of phrases before those that are counted in `_rare_expression`."""
         self._rare_expression = f"({either(rare)}) AND ({expression})"

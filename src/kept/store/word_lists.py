@@ -18,7 +18,7 @@ import numpy as np
 from kept.records import Filter
 from kept.sqlite import IN_ROWS, pack_rows
 from kept.store.generation import filter_sql
-from kept.store.phrase_search import CONTEXT_WEIGHT, TEXT_WEIGHT, QueryPhrase, either, rarest
+from kept.store.phrase_search import CONTEXT_WEIGHT, ROWS_BUDGET, TEXT_WEIGHT, QueryPhrase, either, rarest
 from kept.store.vectors import CHUNK_ORDER
 from kept.store.word_index import KeywordMatch, WordIndex, unpack_counts
 from kept.values import frozen
@@ -27,7 +27,7 @@ K1, B = 1.2, 0.75
 """Constants of BM25 in FTS5."""
 _LEAST_IDF = 1e-6
 LISTED_BUDGET = 50_000
-"""With more rows to rank than this, only rows with one of the rarer phrases are looked at."""
+"""Entries of the lists that are read for a query, rarest phrases first."""
 _ONE_PASS = 25_000
 MAX_HELD = 3_000_000
 """Entries of all lists that are held, of 8 bytes each."""
@@ -163,10 +163,12 @@ class WordLists:
         rows = _parse_numbers(self._db.execute(query, (f"({within}) AND {expression}",)).get)
         return _make_postings(rows, np.ones(len(rows)), np.zeros(len(rows)))
 
-    def best_rows(self, lists: Sequence[PhraseList], totals: WordTotals, *, limit: int, filters: Filter) -> list[int]:
-        """Return the best chunks of these lists by BM25, like `WordIndex.best_rows`."""
+    def best_rows(
+        self, lists: Sequence[PhraseList], totals: WordTotals, *, ranked: int, limit: int, filters: Filter
+    ) -> list[int]:
+        """Return the best chunks of the first ``ranked`` lists by BM25 of all lists, like `WordIndex.best_rows`."""
         self._lengths.refresh()
-        rows, scores = score_bm25(lists, self._lengths.all, totals)
+        rows, scores = score_bm25(lists, self._lengths.all, totals, ranked=ranked)
         if filters:
             rows, scores = self._filter(rows, scores, limit, filters)
         if len(rows) <= limit:
@@ -224,27 +226,39 @@ class WordLists:
 class ListedPhraseSearch:
     """The phrases of one query, of which a chunk must have any. Like `PhraseSearch`.
 
-    The lists of the rarer phrases are read. Of the others it is only asked which rows of these have them.
+    Like there, only rows with one of the rarer phrases are ranked if there are many. The lists of most phrases are
+    read. Of the most common ones it is only asked which of these rows have them.
     """
 
-    def __init__(self, lists: WordLists, phrases: Sequence[QueryPhrase], *, budget: int = LISTED_BUDGET) -> None:
+    def __init__(
+        self,
+        lists: WordLists,
+        phrases: Sequence[QueryPhrase],
+        *,
+        rows_budget: int = ROWS_BUDGET,
+        listed_budget: int = LISTED_BUDGET,
+    ) -> None:
         self._lists = lists
         self._phrases = phrases
-        rare = {phrase.expression for phrase in rarest(phrases, budget)}
-        self._common = [phrase for phrase in phrases if phrase.expression not in rare]
-        self._postings = {phrase.expression: lists.postings(phrase) for phrase in phrases if phrase.expression in rare}
+        self._rows_budget = rows_budget
+        listed = {phrase.expression for phrase in rarest(phrases, listed_budget)}
+        self._common = [phrase for phrase in phrases if phrase.expression not in listed]
+        self._postings = {
+            phrase.expression: lists.postings(phrase) for phrase in phrases if phrase.expression in listed
+        }
 
     def find_best(self, limit: int, filters: Filter) -> list[int]:
         """Return the best chunks by BM25 of text and context."""
-        rare = either(phrase for phrase in self._phrases if phrase.expression in self._postings)
+        rare = rarest(self._phrases, self._rows_budget)
+        phrases = self._phrases if len(rare) == len(self._phrases) else [*rare, *self._phrases]
         lists = []
-        for phrase in self._phrases:
+        for phrase in phrases:
             postings = self._postings.get(phrase.expression)
             if postings is None:
-                lists.append(PhraseList(self._lists.postings_within(phrase.expression, rare), phrase.rows))
+                lists.append(PhraseList(self._lists.postings_within(phrase.expression, either(rare)), phrase.rows))
             else:
                 lists.append(PhraseList(postings, len(postings.rows)))
-        return self._lists.best_rows(lists, self._totals(), limit=limit, filters=filters)
+        return self._lists.best_rows(lists, self._totals(), ranked=len(rare), limit=limit, filters=filters)
 
     def count(self, best: Sequence[int], others: Sequence[int]) -> tuple[list[KeywordMatch], float]:
         """Return how often rows have each phrase, without rows that have none, and the mean length of a chunk."""
@@ -312,18 +326,22 @@ def _make_postings(rows: Array, text: Array, context: Array) -> Postings:
     return Postings(rows if is_large else rows.astype(np.int32), *small)
 
 
-def score_bm25(lists: Sequence[PhraseList], lengths: Array, totals: WordTotals) -> tuple[Array, Array]:
-    """Return the rows of all lists, and their scores."""
+def score_bm25(lists: Sequence[PhraseList], lengths: Array, totals: WordTotals, *, ranked: int) -> tuple[Array, Array]:
+    """Return the rows of the first ``ranked`` lists, and their scores by all lists."""
     mean_length = totals.all_words / totals.chunks
     scores = np.zeros(len(lengths))
     new_rows = []
-    for phrase in lists:
-        rows = phrase.postings.rows
-        frequency = phrase.postings.text * TEXT_WEIGHT + phrase.postings.context * CONTEXT_WEIGHT
+    for number, phrase in enumerate(lists):
+        rows, text, context = phrase.postings.rows, phrase.postings.text, phrase.postings.context
+        before = scores[rows]
+        if number < ranked:
+            new_rows.append(rows[before == 0])
+        else:
+            is_ranked = before > 0
+            rows, text, context, before = rows[is_ranked], text[is_ranked], context[is_ranked], before[is_ranked]
+        frequency = text * TEXT_WEIGHT + context * CONTEXT_WEIGHT
         idf = math.log((totals.chunks - phrase.chunks + 0.5) / (phrase.chunks + 0.5))
         damping = K1 * (1 - B + B * lengths[rows] / mean_length)
-        before = scores[rows]
-        new_rows.append(rows[before == 0])
         scores[rows] = before + max(idf, _LEAST_IDF) * ((frequency * (K1 + 1.0)) / (frequency + damping))
     all_rows = np.concatenate(new_rows)
     return all_rows, scores[all_rows]
