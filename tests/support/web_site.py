@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from kept import SessionStore
 from kept.clock import Clock
 from kept.config import load_config
+from kept.llm.base import ChatModel
 from kept.memory import Memory
 from kept.net import serving
 from kept.net.serving import ServerLimits
@@ -28,7 +29,7 @@ ORIGIN = "http://127.0.0.1:8740"
 KEY = b"k" * 32
 
 
-def open_site(tmp_path: Path, *, clock: Clock | None = None, **settings: Any) -> Site:
+def open_site(tmp_path: Path, *, clock: Clock | None = None, model: ChatModel | None = None, **settings: Any) -> Site:
     """Open the site of the workspace and home below tmp_path. ``settings`` have '__' for '.'."""
     dotted = {name.replace("__", "."): value for name, value in settings.items()}
     (tmp_path / "workspace").mkdir(exist_ok=True)
@@ -37,7 +38,7 @@ def open_site(tmp_path: Path, *, clock: Clock | None = None, **settings: Any) ->
     )
     embedder = None if "memory_search.provider" in dotted else FakeEmbedder()
     memory = Memory(loaded.config, embedder=embedder, clock=clock)
-    return Site(loaded, memory, SessionStore(loaded.config, clock=memory.clock))
+    return Site(loaded, memory, SessionStore(loaded.config, clock=memory.clock), model=model)
 
 
 class PageClient:
@@ -91,7 +92,12 @@ def served(site: Site) -> Iterator[str]:
     port = bound.getsockname()[1]
     access = WebAccess(KEY, site.memory.clock)
     server = serving.make_server(make_web_app(site, access, cookie_name=cookie_name(port)), ServerLimits())
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])), daemon=True)
+
+    async def run() -> None:
+        await server.serve(sockets=[bound])
+        await site.close_chat()
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{port}/open?key={access.make_link_key()}"

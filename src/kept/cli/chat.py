@@ -19,7 +19,7 @@ from kept.errors import KeptError, UsageError
 
 if TYPE_CHECKING:
     from kept.agent.events import AgentEvent, Reply
-    from kept.channels.terminal import TerminalConversation
+    from kept.responder.local_conversation import LocalConversation
 
 _HISTORY_LINES = 1000
 
@@ -45,9 +45,9 @@ def command(options: Globals, message: str | None, session: str | None, as_json:
             _ask_once(conversation, runner, message.strip(), as_json=as_json)
 
 
-def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[TerminalConversation, asyncio.Runner]:
+def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[LocalConversation, asyncio.Runner]:
     from kept.app import open_dispatcher, open_memory, open_model, open_sessions
-    from kept.channels.terminal import TerminalConversation
+    from kept.responder.local_conversation import LocalConversation
 
     loaded = options.load_finished()
     model = open_model(loaded)
@@ -58,13 +58,13 @@ def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[Term
     stack.callback(lambda: runner.run(model.close()))
     stack.callback(lambda: runner.run(dispatcher.close()))
     ask = ask_at_terminal if sys.stdin.isatty() else None
-    return TerminalConversation(dispatcher, sessions, memory.clock, name=session, ask=ask), runner
+    return LocalConversation(dispatcher, sessions, memory.clock, name=session, ask=ask), runner
 
 
 # a single message
 
 
-def _ask_once(conversation: TerminalConversation, runner: asyncio.Runner, text: str, *, as_json: bool) -> None:
+def _ask_once(conversation: LocalConversation, runner: asyncio.Runner, text: str, *, as_json: bool) -> None:
     screen: ChatScreen | QuietScreen = (
         ChatScreen() if sys.stdout.isatty() and not as_json else QuietScreen(show_notices=not as_json)
     )
@@ -110,7 +110,7 @@ class QuietScreen:
 # an interactive conversation
 
 
-def _talk(options: Globals, conversation: TerminalConversation, runner: asyncio.Runner) -> None:
+def _talk(options: Globals, conversation: LocalConversation, runner: asyncio.Runner) -> None:
     from kept.channels.terminal import talk
 
     prompt = "> "

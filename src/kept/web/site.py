@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kept.config import LoadedConfig
@@ -13,6 +14,8 @@ from kept.workspace.change_recorder import Author
 
 if TYPE_CHECKING:
     from kept.live import LiveIndex
+    from kept.llm.base import ChatModel
+    from kept.web.web_chat import WebChat
 
 
 POLL_S = 1.0
@@ -34,7 +37,10 @@ class IndexingState:
 class Site:
     """Everything that the pages of one agent need. Safe to share between threads."""
 
-    def __init__(self, loaded: LoadedConfig, memory: Memory, sessions: SessionStore) -> None:
+    def __init__(
+        self, loaded: LoadedConfig, memory: Memory, sessions: SessionStore, *, model: ChatModel | None = None
+    ) -> None:
+        """``model`` answers in the chat instead of the configured one."""
         self.loaded = loaded
         self.memory = memory
         self.sessions = sessions
@@ -43,6 +49,7 @@ class Site:
         self.live: LiveIndex | None = None
         self.poll_s = POLL_S
         self._lock = threading.Lock()
+        self._model = model
 
     @classmethod
     def open(cls, loaded: LoadedConfig) -> Site:
@@ -57,6 +64,18 @@ class Site:
         with self._lock:
             if self.live is None:
                 self.live = LiveIndex(self.memory).start()
+
+    @cached_property
+    def chat(self) -> WebChat:
+        """Conversations with the agent. Only for the event loop of the server."""
+        from kept.web.web_chat import WebChat
+
+        return WebChat(self, self._model)
+
+    async def close_chat(self) -> None:
+        """Stop answers that are being written. To be called in the event loop, before `close`."""
+        if "chat" in vars(self):
+            await self.chat.close()
 
     def close(self) -> None:
         with self._lock:

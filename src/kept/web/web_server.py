@@ -92,7 +92,14 @@ def _serve(
     server = serving.make_server(app, limits, handles_signals=True)
     site.keep_current()
     ready(_address(access, host, port))
-    anyio.run(lambda: server.serve(sockets=[bound]))
+
+    async def run() -> None:
+        try:
+            await server.serve(sockets=[bound])
+        finally:
+            await site.close_chat()
+
+    anyio.run(run)
 
 
 def _address(access: WebAccess, host: str, port: int, *, is_running: bool = False) -> WebAddress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kept.web.screens.changes_screen import SCREEN as CHANGES
+from kept.web.screens.chat_screen import SCREEN as CHAT
 from kept.web.screens.conversations_screen import SCREEN as CONVERSATIONS
 from kept.web.screens.forget_screen import SCREEN as FORGET
 from kept.web.screens.graph_screen import SCREEN as GRAPH
@@ -20,6 +21,7 @@ SCREENS: tuple[Screen, ...] = (
     TIMELINE,
     NOTES,
     CONVERSATIONS,
+    CHAT,
     CHANGES,
     GRAPH,
     REVIEW,

@@ -3,3 +3,4 @@ import "./editor.js";
 import "./keys.js";
 import "./live.js";
 import "./events.js";
+import "./chat.js";

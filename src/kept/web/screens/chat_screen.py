@@ -1,0 +1,107 @@
+"""Chat: talk with the agent. The answer appears as the model writes it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from urllib.parse import urlencode
+
+from starlette.responses import Response, StreamingResponse
+
+from kept.responder.local_conversation import DEFAULT_CONVERSATION, find_conversation
+from kept.sessions.record import SessionRecord
+from kept.web.screens.conversations_screen import read_window
+from kept.web.transcript_view import TalkView, view_lines
+from kept.web.visit import Page, Screen, Visit
+from kept.web.web_chat import RunningAnswer
+
+STREAM_TYPE = "application/x-ndjson"
+_SHOWN_LINES = 60
+
+
+async def show_chat(visit: Visit) -> Response:
+    name = _name(visit)
+    record, views = await asyncio.to_thread(load_talk, visit, name)
+    answer = visit.site.chat.find_answer(name)
+    model = visit.site.config.agent.model
+    return await asyncio.to_thread(
+        visit.render,
+        "chat.html",
+        name=name,
+        is_default=name == DEFAULT_CONVERSATION,
+        record=record,
+        views=views,
+        answer=answer,
+        model=f"{model.name or 'default model'} ({model.provider})" if model.provider else None,
+    )
+
+
+def load_talk(visit: Visit, name: str) -> tuple[SessionRecord | None, list[TalkView]]:
+    """Return the session that a conversation is in now, if there is one, and its last lines."""
+    sessions = visit.site.sessions
+    key, pinned = find_conversation(sessions, name)
+    record = (
+        sessions.get(pinned)
+        if pinned
+        else sessions.find(key.channel, key.user_id, account_id=key.account_id, chat_type=key.chat_type)
+    )
+    if record is None:
+        return None, []
+    return record, list(view_lines(read_window(record, None).lines))[-_SHOWN_LINES:]
+
+
+async def send_message(visit: Visit) -> Response:
+    """Answer a message: as a stream of lines for our script, or else on the page once the answer is complete."""
+    name = _name(visit)
+    answer = await visit.site.chat.ask(visit.form.get("text", "").replace("\r\n", "\n"), name)
+    if STREAM_TYPE in visit.request.headers.get("accept", ""):
+        return StreamingResponse(_lines(answer), media_type=STREAM_TYPE)
+    problem = [event["text"] async for event in answer.follow() if event["type"] == "error"]
+    return visit.redirect(_url(name), notice=problem[0] if problem else "")
+
+
+async def follow_answer(visit: Visit) -> Response:
+    """Stream the answer that is being written, from its beginning."""
+    answer = visit.site.chat.find_answer(_name(visit))
+    return StreamingResponse(_lines(answer), media_type=STREAM_TYPE) if answer else Response(status_code=204)
+
+
+async def stop_answer(visit: Visit) -> Response:
+    name = _name(visit)
+    await visit.site.chat.stop(name)
+    return visit.redirect(_url(name))
+
+
+async def decide_call(visit: Visit) -> Response:
+    """Allow or refuse a call of a tool that the agent asks for."""
+    visit.site.chat.decide(visit.form.get("id", ""), allow=visit.form.get("decision") == "allow")
+    return visit.redirect(_url(_name(visit)))
+
+
+async def _lines(answer: RunningAnswer) -> AsyncIterator[bytes]:
+    async for event in answer.follow():
+        yield json.dumps(event).encode() + b"\n"
+
+
+def _name(visit: Visit) -> str:
+    return (visit.form.get("with") or visit.query.get("with", "")).strip() or DEFAULT_CONVERSATION
+
+
+def _url(name: str) -> str:
+    return "/chat" if name == DEFAULT_CONVERSATION else f"/chat?{urlencode({'with': name})}"
+
+
+SCREEN = Screen(
+    name="chat",
+    label="Chat",
+    home="/chat",
+    pages=(
+        Page("/chat", show_chat),
+        Page("/chat/send", send_message, ("POST",)),
+        Page("/chat/answer", follow_answer),
+        Page("/chat/stop", stop_answer, ("POST",)),
+        Page("/chat/decide", decide_call, ("POST",)),
+    ),
+    key="a",
+)

@@ -1,0 +1,179 @@
+"""The chat on the pages: an answer runs in the server, and browsers follow it.
+
+It continues if a tab is closed, and a tab that is opened meanwhile shows what there is of it. The conversation is the
+one of `kept chat`, or another one that a page names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from kept.agent.approvals import describe_approval
+from kept.agent.events import AgentEvent, ApprovalAsked, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
+from kept.app import open_dispatcher, open_model
+from kept.errors import KeptError, UsageError
+from kept.llm.base import ChatModel
+from kept.responder.dispatcher import Dispatcher
+from kept.responder.local_conversation import DEFAULT_CONVERSATION, LocalConversation
+from kept.web.site import Site
+
+_MAX_EVENTS = 20_000
+"""Pieces of one answer that are kept for browsers. The transcript has the whole answer in any case."""
+
+ChatEvent = dict[str, Any]
+
+
+class RunningAnswer:
+    """An answer that is being written. Several browsers may follow it."""
+
+    def __init__(self, question: str) -> None:
+        self.question = question
+        self.events: list[ChatEvent] = []
+        self.is_done = False
+        self.task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def text(self) -> str:
+        """Return what was written so far."""
+        return "".join(event["text"] for event in self.events if event["type"] == "delta")
+
+    def add(self, **event: Any) -> None:
+        if len(self.events) < _MAX_EVENTS or event["type"] != "delta":
+            self.events.append(event)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def show(self, event: AgentEvent) -> None:
+        match event:
+            case ReplyDelta():
+                self.add(type="delta", text=event.text)
+            case ToolStarted():
+                self.add(type="tool", name=event.name)
+            case ToolEnded() if not event.ok:
+                self.add(type="notice", text=f"{event.name} did not work.")
+            case Notice():
+                self.add(type="notice", text=event.text)
+            case ApprovalAsked():
+                self.add(type="approval", id=event.id, text=describe_approval(event))
+            case Reply() if not self.text and not event.silent:
+                self.add(type="delta", text=event.text)  # a command is not streamed
+            case _:
+                pass
+
+    def finish(self) -> None:
+        self.is_done = True
+        self.add(type="done")
+
+    async def follow(self) -> AsyncIterator[ChatEvent]:
+        """Yield all events, those before this call too, until the answer ends."""
+        at = 0
+        while True:
+            changed = self._changed
+            while at < len(self.events):
+                yield self.events[at]
+                at += 1
+            if self.is_done:
+                return
+            await changed.wait()
+
+
+class WebChat:
+    """Conversations with the agent on the pages. Its methods run in the event loop of the server."""
+
+    def __init__(self, site: Site, model: ChatModel | None = None) -> None:
+        self._site = site
+        self._model = model
+        self._dispatcher: Dispatcher | None = None
+        self._opening = asyncio.Lock()
+        self._answers: dict[str, RunningAnswer] = {}
+        """Answers that are being written, by the name of their conversation."""
+        self._decisions: dict[str, asyncio.Future[bool]] = {}
+
+    def find_answer(self, name: str = DEFAULT_CONVERSATION) -> RunningAnswer | None:
+        return self._answers.get(name)
+
+    async def ask(self, text: str, name: str = DEFAULT_CONVERSATION) -> RunningAnswer:
+        """Begin to answer a message. Raise UsageError while another answer of the conversation is being written."""
+        text = text.strip()
+        if not text:
+            raise UsageError("There is no message.", hint="Write one.")
+        if name in self._answers:
+            raise UsageError("An answer is being written.", hint="Wait for it, or stop it.")
+        answer = self._answers[name] = RunningAnswer(text)
+        try:
+            conversation = await self._open(name)
+        except BaseException:
+            del self._answers[name]
+            raise
+        answer.task = asyncio.create_task(self._answer(conversation, name, answer))
+        return answer
+
+    async def stop(self, name: str = DEFAULT_CONVERSATION) -> None:
+        """Stop the answer of a conversation, if one is being written."""
+        answer = self._answers.get(name)
+        if answer is not None and answer.task is not None:
+            answer.task.cancel()
+            await asyncio.wait([answer.task])
+
+    def decide(self, approval_id: str, *, allow: bool) -> None:
+        """Decide about a call of a tool that the agent has asked for."""
+        decision = self._decisions.get(approval_id)
+        if decision is None or decision.done():
+            raise UsageError("The agent does not wait for this decision any more.")
+        decision.set_result(allow)
+
+    async def close(self) -> None:
+        """Stop all answers and end the model."""
+        for name in [*self._answers]:
+            await self.stop(name)
+        if self._dispatcher is not None:
+            await self._dispatcher.indexer.close()
+        if self._model is not None:
+            await self._model.close()
+
+    async def _open(self, name: str) -> LocalConversation:
+        async with self._opening:
+            if self._dispatcher is None:
+                self._dispatcher = await asyncio.to_thread(self._open_dispatcher)
+        site = self._site
+
+        def find() -> LocalConversation:
+            assert self._dispatcher is not None
+            return LocalConversation(
+                self._dispatcher, site.sessions, site.memory.clock, name=name, ask=self._wait_for_decision
+            )
+
+        return await asyncio.to_thread(find)
+
+    def _open_dispatcher(self) -> Dispatcher:
+        site = self._site
+        self._model = self._model or open_model(site.loaded, clock=site.memory.clock)
+        return open_dispatcher(site.memory, site.sessions, self._model)
+
+    async def _answer(self, conversation: LocalConversation, name: str, answer: RunningAnswer) -> None:
+        try:
+            await conversation.answer(answer.question, answer.show)
+        except asyncio.CancelledError:
+            answer.add(type="notice", text="Stopped.")
+            await conversation.stop()
+        except KeptError as exc:
+            answer.add(type="error", text=f"{exc.message} {exc.hint}".strip())
+        except Exception as exc:  # noqa: BLE001 - shown on the page: an answer that fails must not end the server
+            answer.add(type="error", text=f"Unexpected error: {type(exc).__name__}: {exc}")
+        finally:
+            del self._answers[name]
+            answer.finish()
+
+    async def _wait_for_decision(self, asked: ApprovalAsked) -> bool:
+        """Return whether a person allows a call. Nobody answering in time counts as no."""
+        decision: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._decisions[asked.id] = decision
+        try:
+            return await asyncio.wait_for(decision, asked.timeout_s)
+        except TimeoutError:
+            return False
+        finally:
+            del self._decisions[asked.id]

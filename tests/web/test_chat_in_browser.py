@@ -1,0 +1,99 @@
+"""Chat, review, forgetting and live events in Chromium."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kept.testing import ScriptedChat
+from kept.workspace.change_recorder import Author
+from tests.support.web_site import open_site, served
+from tests.support.workspaces import write_note
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def model():
+    return ScriptedChat(["The gate code is **4711**, as you said on Monday."], piece_chars=3)
+
+
+@pytest.fixture
+def page(browser, tmp_path, workspace, model):
+    """A tab that has followed the link. Nothing may violate the policy or fail in a script."""
+    write_note(workspace, "MEMORY.md", "# Memory\n\n- The gate code is 4711.\n- Ada likes tea.\n")
+    faults: list[str] = []
+    site = open_site(tmp_path, model=model, review__agent_writes="listed")
+    site.poll_s = 0.05
+    with served(site) as link:
+        page = browser.new_page()
+        page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.goto(link)
+        page.wait_for_url("**/")
+        page.site = site
+        page.base = page.url.rstrip("/")
+        yield page
+        page.close()
+    assert faults == []
+
+
+def test_a_chat_is_answered_shown_and_found_again(page):
+    page.goto(f"{page.base}/chat")
+    page.fill("#text", "What is the gate code?")
+    page.press("#text", "Enter")
+    page.wait_for_selector("#talk .line.assistant strong")
+    assert page.locator("#talk .line.assistant strong").inner_text() == "4711"
+    assert page.locator("#talk .line.user .said").inner_text() == "What is the gate code?"
+    assert page.input_value("#text") == ""
+    assert page.locator("#answer").inner_text() == ""
+    page.goto(f"{page.base}/?q=what+is+the+gate+code&source=sessions")
+    assert page.locator(".hit").count() == 1
+
+
+def test_what_an_agent_wrote_is_reviewed_and_taken_back(page):
+    page.site.memory.add("Ada moved to Bern.", to="memory", by_tool=True, author=Author("main", tool="memory_write"))
+    page.goto(f"{page.base}/review")
+    assert "Ada moved to Bern." in page.locator(".diff .added").inner_text()
+    page.click("button:has-text('Reject')")
+    page.wait_for_selector("text=Nothing waits for you")
+    page.goto(f"{page.base}/changes")
+    assert page.locator(".change.undone").count() == 1
+    page.goto(f"{page.base}/?q=Ada+Bern")
+    assert "Bern" not in page.locator("#results").inner_text()
+
+
+def test_forgetting_asks_first_and_nothing_is_found_afterwards(page):
+    page.goto(f"{page.base}/forget")
+    page.fill("input[name=what]", "4711")
+    page.press("input[name=what]", "Enter")
+    page.wait_for_selector("text=Forget for good")
+    page.click("button:has-text('Forget for good')")
+    assert page.url.startswith(f"{page.base}/forget?"), "the box has to be ticked first"
+    page.check("input[type=checkbox][required]")
+    page.click("button:has-text('Forget for good')")
+    page.wait_for_selector("h1:has-text('Forgotten')")
+    page.goto(f"{page.base}/?q=4711")
+    assert "4711" not in page.locator("#results").inner_text()
+    assert page.locator("#results").inner_text().strip()
+
+
+def test_the_health_page_follows_what_is_going_on(page):
+    page.goto(f"{page.base}/health")
+    assert not page.locator("#now >> text=to review").count()
+    page.site.memory.add("Ada moved to Bern.", to="memory", by_tool=True, author=Author("main", tool="memory_write"))
+    page.wait_for_selector("#now >> text=1 change to review")
+
+
+def test_settings_are_found_while_typing(page):
+    page.goto(f"{page.base}/settings")
+    page.fill("#find", "max_results")
+    page.wait_for_selector(".tally-line:has-text('2 settings')")
+    page.click("a.name:has-text('query.max_results')")
+    page.fill("textarea[name=value]", "9")
+    page.click("button:has-text('Show the change')")
+    page.wait_for_selector(".diff .added")
+    page.click("button:has-text('Save')")
+    page.wait_for_selector(".notice.good")
+    assert "max_results: 9" in Path(page.site.loaded.user_file.path).read_text()
