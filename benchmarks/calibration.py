@@ -1,36 +1,42 @@
 """Learn the confidence in hits, and print the results on held-out sets.
 
-    python -m benchmarks.calibration SET… [--queries N] [--words] [--cache FILE] [--padding SET…]
+    python -m benchmarks.calibration SET… [--queries N] [--words] [--model NAME] [--cache FILE] [--padding SET…]
 
-Ask each set its own questions, questions of the other sets, and three to twelve random words of its own vocabulary.
-Logistic models learn whether the answer is among the first ten hits, in a small and in a large memory, and whether it
-is the first hit. Every line of the table is held out: a set is judged by models of the other sets. The last lines are
-learned from everything, with the same weight for each set; `kept/search/weights.py` has them, rounded. Queries in a
-script without spaces are left out. `SET@5` asks memories of five notes each, `SET+3000` adds 3,000 notes of the sets
-in `--padding`; a set of another size is held out together with its original. `--words` searches without vectors.
-`--cache` keeps the signals for another run.
+Ask each set its own questions, questions of the other sets, and two to twelve random words of its own vocabulary.
+Logistic models learn whether there is an answer among the first ten hits, in a small and in a large memory, and whether
+the first hit is right. Every line is held out: a set is judged by models of the other sets, and so is the bound between
+weak and likely. The last lines are learned from everything, with the same weight for each set;
+`kept/search/weights.py` has them, rounded.
+
+`SET@5` asks memories of five notes each, and `SET+3000` adds 3,000 notes of the sets in `--padding`. `SET%2` asks
+memories of half the notes; the questions about the other half, in the same language and style, are foreign there. A
+set of another size is held out together with its original. `--words` searches without vectors, `--model` with a
+downloaded model. `--shipped` judges all sets by the shipped models instead. `--cache` keeps the signals for another
+run.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
+import os
 import pickle
 import random
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.ranking import documents_of
+from benchmarks.confidence_fit import Asked, learn_answered, learn_right, learn_unspaced, original, shift
+from benchmarks.model_recall import open_model
 from benchmarks.resize import read_sized_set
-from kept.bench.dataset import BenchSet
+from kept.bench.dataset import BenchQuery, BenchSet
 from kept.bench.layout import BenchGroup, lay_out
 from kept.bench.measurement import sample
-from kept.bench.threshold import _short_word, _vocabulary, make_foreign_queries, make_random_queries
+from kept.bench.query_runner import QueryRunner
+from kept.bench.threshold import FOREIGN, _short_word, _vocabulary, make_foreign_queries, make_random_queries
 from kept.config import load_config
+from kept.embedding.base import Embedder
 from kept.memory import Memory
 from kept.records import LIKELY_FROM, STRONG_FROM, Filter
 from kept.search.candidates import gather_pool
@@ -38,75 +44,79 @@ from kept.search.confidence import Signals, estimate_confidence, read_signals
 from kept.search.pipeline import embed_query
 from kept.search.query import parse_query
 from kept.search.scores import fuse_pool, vector_share
-from kept.search.weights import ConfidenceModel, ConfidenceModels
+from kept.search.weights import FIRST_IS_RIGHT, LIKELY_SHARE, UNSPACED_ANSWERED, AnsweredModels, RightModel
 
 NONSENSE = 120
 LENGTHS = (2, 8, 12)
 MOST_GROUPS = 40
 """Maximum number of groups to ask, for a set with hundreds of small memories."""
-RIDGE = 1.0
-WEIGHTS = {"answer": 2.0, "random": 0.7, "foreign": 1.0, "length": 0.3}
-SMALL_BOUND, LARGE_BOUND = -1.0, -0.25
-"""Logits of the bound between weak and likely. Chosen on held-out sets; an answer in a small memory costs more."""
-
-
-@dataclass
-class Asked:
-    """Signals of a query, and what its first ten hits are worth."""
-
-    set: str
-    kind: str
-    signals: Signals
-    vector_share: float
-    ratios: list[float]
-    """Score of each of the first ten hits, divided by the first."""
-    rights: list[bool]
-
-    @property
-    def is_answered(self) -> bool:
-        return any(self.rights)
-
-    @property
-    def is_right(self) -> bool:
-        return self.rights[:1] == [True]
+KINDS = ("foreign", "random", "length")
+CURVE = (-1.0, -0.5, 0.0, 0.5, 1.0)
+"""Amounts to add to the logits of held-out models, for the curve of each set."""
 
 
 # asking
 
 
-def gather(bench: BenchSet, others: Sequence[BenchSet], limit: int | None, *, words_only: bool) -> Iterator[Asked]:
+def gather(
+    bench: BenchSet, others: Sequence[BenchSet], limit: int | None, *, words_only: bool, embedder: Embedder | None
+) -> Iterator[Asked]:
     settings = {"memory_search.provider": "none"} if words_only else {}
     with tempfile.TemporaryDirectory() as home:
         config = load_config(home=home, workspace=home, settings=settings, environ={}).config
         groups = lay_out(bench, config, home)
         names = [*groups][:: max(1, len(groups) // MOST_GROUPS)]
         for name, questions in _questions(bench, others, names, limit).items():
-            with Memory(groups[name].config) as memory:
+            runner = QueryRunner(groups[name], embedder=embedder)
+            with runner.memory as memory:
                 memory.sync()
-                for kind, text, wanted in questions:
-                    yield _ask(memory, groups[name], bench.name, kind, text, wanted)
+                for kind, query in questions:
+                    wanted = bench.relevant.get(query.id, {}) if kind == "answer" else {}
+                    yield _ask(runner, groups[name], bench.name, kind, query, frozenset(wanted))
 
 
 def _questions(bench: BenchSet, others: Sequence[BenchSet], names: Sequence[str], limit: int | None):
-    todo: dict[str, list[tuple[str, str, frozenset[str]]]] = {name: [] for name in names}
-    own = (one for one in bench.queries if one.answerable and one.id in bench.relevant and one.group in todo)
+    """Return queries with their kinds, by group."""
+    todo: dict[str, list[tuple[str, BenchQuery]]] = {name: [] for name in names}
+    own = (query for query in bench.queries if query.answerable and query.id in bench.relevant and query.group in todo)
     for query in sample(tuple(own), limit):
-        todo[query.group].append(("answer", query.text, frozenset(bench.relevant[query.id])))
+        todo[query.group].append(("answer", query))
     several = 1 if len(names) < MOST_GROUPS else 6
     for name, texts in make_random_queries(bench, NONSENSE * several).items():
-        todo.get(name, []).extend(("random", text, frozenset()) for text in texts)
-    for at, text in enumerate(make_foreign_queries(bench, others, NONSENSE)):
-        todo[names[at % len(names)]].append(("foreign", text, frozenset()))
+        todo.get(name, []).extend(("random", BenchQuery("", text)) for text in texts)
+    for at, text in enumerate(_foreign(bench, others)):
+        todo[names[at % len(names)]].append(("foreign", BenchQuery("", text)))
     chance = random.Random(7)
     for name in names:
-        words = sorted({word for one in bench.documents if one.group == name for word in _vocabulary(one.text)})
+        words = sorted({word for document in _documents(bench, name) for word in _vocabulary(document)})
         for at in range(NONSENSE // len(names) if words else 0):
             drawn = (_short_word(chance.choice(words), chance) for _ in range(LENGTHS[at % len(LENGTHS)]))
-            todo[name].append(("length", " ".join(drawn), frozenset()))
+            todo[name].append(("length", BenchQuery("", " ".join(drawn))))
     return todo
 
 
-def _ask(memory: Memory, group: BenchGroup, name: str, kind: str, text: str, wanted: frozenset[str]) -> Asked:
+def _documents(bench: BenchSet, group: str) -> Iterator[str]:
+    return (document.text for document in bench.documents if document.group == group)
+
+
+def _foreign(bench: BenchSet, others: Sequence[BenchSet]) -> list[str]:
+    if "%" in bench.name:
+        return [query.text for query in sample(tuple(query for query in bench.queries if not query.answerable), 150)]
+    return [*make_foreign_queries(bench, others, NONSENSE), *FOREIGN]
+
+
+def _ask(runner: QueryRunner, group: BenchGroup, name: str, kind: str, query: BenchQuery, wanted: frozenset) -> Asked:
+    hits = runner.ask(query, max_results=10).hits
+    documents = [hit.documents.union(*(further.documents for further in hit.further)) for hit in hits]
+    rights = [hit for hit, inside in zip(hits, documents, strict=True) if inside & wanted]
+    is_sure = bool(hits) and hits[0].grade != "weak"
+    near = [hit.grade != "weak" if is_sure else hit.score >= LIKELY_SHARE * hits[0].score for hit in rights]
+    signals, share = read_query(runner.memory, query.text)
+    return Asked(name, kind, signals, share, bool(hits and documents[0] & wanted), bool(rights), any(near))
+
+
+def read_query(memory: Memory, text: str) -> tuple[Signals, float]:
+    """Return the signals of a query, and the weight of the embedder."""
     embedder = memory.index_service.embedder
     query, settings = parse_query(text), memory.settings.query
     vector, _ = embed_query(embedder, query) if embedder else (None, ())
@@ -114,66 +124,14 @@ def _ask(memory: Memory, group: BenchGroup, name: str, kind: str, text: str, wan
         pool = gather_pool(index, vector, query, settings, Filter())
     candidates = pool.candidates(text, now_ms=memory.clock.time_ns() // 1_000_000)
     ranked = fuse_pool(candidates, settings, vector)
-    hits = ranked[:10]
-    return Asked(
-        name,
-        kind,
-        read_signals(ranked, pool.terms, passages=pool.passages),
-        vector_share(settings, vector),
-        [hit.score / (hits[0].score or 1.0) for hit in hits],
-        [bool(documents_of(group, pool.chunks[hit.candidate.row]) & wanted) for hit in hits],
+    signals = read_signals(
+        ranked,
+        pool.terms,
+        passages=pool.passages,
+        query_text=text,
+        text_of=lambda row: f"{pool.chunks[row].text}\n{pool.chunks[row].heading}",
     )
-
-
-# learning
-
-
-def learn(asked: Sequence[Asked]) -> ConfidenceModels:
-    """Fit the models. Queries of which a passage has all words, or none, are graded by rules and teach `right` only."""
-    usable = [query for query in asked if query.signals.runs is None]
-    between = [query for query in usable if query.signals.share > 0 and not query.signals.has_all_words]
-    between = [query for query in between if query.kind != "answer" or query.is_answered]
-    sized = fit(between, lambda query: query.kind == "answer", _row_by_size)
-    half = (len(sized) - 2) // 2
-    small, large = sized[:half], sized[half : 2 * half]
-    shift = math.log(LIKELY_FROM / (1 - LIKELY_FROM))
-    right = fit(usable, lambda query: query.is_right, lambda signals: [*signals.features, signals.smallness])
-    return ConfidenceModels(
-        small=ConfidenceModel(sized[-1] + shift - SMALL_BOUND, *small),
-        large=ConfidenceModel(sized[-1] + sized[-2] + shift - LARGE_BOUND, *large),
-        right=ConfidenceModel(right[-1], *right[:-2]),
-        smallness=right[-2],
-    )
-
-
-def _row_by_size(signals: Signals) -> list[float]:
-    size, features = signals.size, signals.features
-    return [*((1 - size) * figure for figure in features), *(size * figure for figure in features), size]
-
-
-def fit(
-    asked: Sequence[Asked], target_of: Callable[[Asked], bool], row_of: Callable[[Signals], list[float]]
-) -> list[float]:
-    """Return the coefficients of a logistic model and its constant, by Newton's method with a ridge."""
-    matrix = np.array([row_of(query.signals) for query in asked])
-    target = np.array([float(target_of(query)) for query in asked])
-    sizes: dict[tuple[str, str], int] = {}
-    for query in asked:
-        sizes[query.set, query.kind] = sizes.get((query.set, query.kind), 0) + 1
-    weight = np.array([100 * WEIGHTS[query.kind] / sizes[query.set, query.kind] for query in asked])
-    mean, scale = matrix.mean(axis=0), matrix.std(axis=0) + 1e-9
-    matrix = np.c_[(matrix - mean) / scale, np.ones(len(matrix))]
-    ridge = RIDGE * np.diag([1.0] * len(mean) + [0.0])
-    fitted = np.zeros(matrix.shape[1])
-    for _ in range(60):
-        chance = 1 / (1 + np.exp(-matrix @ fitted))
-        curve = (matrix * (weight * chance * (1 - chance))[:, None]).T @ matrix + ridge
-        step = np.linalg.solve(curve, matrix.T @ (weight * (target - chance)) - ridge @ fitted)
-        fitted = fitted + step
-        if np.abs(step).max() < 1e-6:
-            break
-    factors = fitted[:-1] / scale
-    return [round(float(factor), 2) for factor in factors] + [round(float(fitted[-1] - factors @ mean), 2)]
+    return signals, vector_share(settings, vector)
 
 
 # judging
@@ -183,57 +141,81 @@ HEADER = (
 )
 
 
-def report(name: str, asked: Sequence[Asked], models: ConfidenceModels) -> None:
-    scores = [
-        (query, estimate_confidence(query.signals, vector_share=query.vector_share, models=models)) for query in asked
+def score_all(asked: Sequence[Asked], models: AnsweredModels | None, right: RightModel) -> list[tuple[Asked, float]]:
+    return [
+        (query, estimate_confidence(query.signals, vector_share=query.vector_share, models=models, right=right))
+        for query in asked
     ]
-    lost = [not _is_found(query, score) for query, score in scores if query.kind == "answer" and query.is_answered]
-    refused = [
-        np.mean([score < LIKELY_FROM for query, score in scores if query.kind == kind] or [np.nan])
-        for kind in ("foreign", "random", "length")
-    ]
+
+
+def lost_and_refused(scores: Sequence[tuple[Asked, float]]) -> tuple[float, list[float]]:
+    """Return the share of answers that are weak, and the share of each kind of nonsense."""
+    answers = [(query, score) for query, score in scores if query.is_answered]
+    lost = [not query.is_near or score < LIKELY_FROM for query, score in answers]
+    refused = [[score < LIKELY_FROM for query, score in scores if query.kind == kind] for kind in KINDS]
+    return float(np.mean(lost or [np.nan])), [float(np.mean(flags or [np.nan])) for flags in refused]
+
+
+def report(name: str, asked: Sequence[Asked], models: AnsweredModels | None, right: RightModel) -> None:
+    scores = score_all(asked, models, right)
+    lost, refused = lost_and_refused(scores)
     firsts = [(query.is_right, score) for query, score in scores if query.kind == "answer"]
     bounds = ((STRONG_FROM, 1.01), (LIKELY_FROM, STRONG_FROM), (-1.0, LIKELY_FROM))
-    grades = [[right for right, score in firsts if least <= score < most] for least, most in bounds]
+    grades = [[is_right for is_right, score in firsts if least <= score < most] for least, most in bounds]
     shares = "  ".join(f"{np.mean(rights or [np.nan]):4.2f} of {len(rights):<4}" for rights in grades)
     cells = "   ".join(f"{share:4.2f}" for share in refused)
-    print(f"{name:<20} {np.mean(lost or [np.nan]):4.2f}  {cells}   | {shares}", flush=True)
+    print(f"{name:<20} {lost:4.2f}  {cells}   | {shares}", flush=True)
 
 
-def _is_found(query: Asked, score: float) -> bool:
-    graded = zip(query.ratios, query.rights, strict=True)
-    return any(right and min(score, STRONG_FROM) * ratio >= LIKELY_FROM for ratio, right in graded)
-
-
-def _original(name: str) -> str:
-    return name.partition("@")[0].partition("+")[0]
+def report_curve(name: str, asked: Sequence[Asked], models: AnsweredModels, right: RightModel) -> None:
+    """Print answers lost / nonsense refused (the mean of foreign and random) with the bound moved."""
+    cells = []
+    for amount in CURVE:
+        lost, (foreign, drawn, _) = lost_and_refused(score_all(asked, shift(models, -amount), right))
+        cells.append(f"{lost:.2f} / {(foreign + drawn) / 2:.2f}")
+    print(f"{name:<20} {'   '.join(cells)}", flush=True)
 
 
 def _unrelated(bench: BenchSet, sets: Sequence[BenchSet]) -> list[BenchSet]:
     """Return the sets that have none of this set's notes. Questions of one can be foreign to the other."""
     texts = {document.text for document in bench.documents}
-    others = (other for other in sets if _original(other.name) == other.name != _original(bench.name))
+    others = (other for other in sets if original(other.name) == other.name != original(bench.name))
     return [other for other in others if texts.isdisjoint(document.text for document in other.documents)]
 
 
-def main(options: argparse.Namespace) -> None:
-    cache, words_only = options.cache, options.words
-    sets = [read_sized_set(text, options.padding) for text in options.sets]
-    if cache and cache.exists():
-        asked = pickle.loads(cache.read_bytes())
-    else:
-        asked = [
-            query
-            for bench in sets
-            for query in gather(bench, _unrelated(bench, sets), options.queries, words_only=words_only)
-        ]
-        if cache:
-            cache.write_bytes(pickle.dumps(asked))
-    print(HEADER)
+def _gather_all(sets: Sequence[BenchSet], options: argparse.Namespace) -> list[Asked]:
+    if options.cache and options.cache.exists():
+        return pickle.loads(options.cache.read_bytes())
+    embedder = open_model(options.model, os.path.expanduser("~/.kept/models")) if options.model else None
+    asked = []
     for bench in sets:
-        others = [query for query in asked if _original(query.set) != _original(bench.name)]
-        report(bench.name, [query for query in asked if query.set == bench.name], learn(others))
-    print(f"{'WORDS_ONLY' if words_only else 'WITH_MEANING'} = {learn(asked)}")
+        others = _unrelated(bench, sets)
+        asked += gather(bench, others, options.queries, words_only=options.words, embedder=embedder)
+    if options.cache:
+        options.cache.write_bytes(pickle.dumps(asked))
+    return asked
+
+
+def main(options: argparse.Namespace) -> None:
+    sets = [read_sized_set(text, options.padding) for text in options.sets]
+    names = {bench.name for bench in sets}
+    asked = [query for query in _gather_all(sets, options) if query.set in names]
+    folds = {bench.name: [query for query in asked if original(query.set) != original(bench.name)] for bench in sets}
+    inside = {bench.name: [query for query in asked if query.set == bench.name] for bench in sets}
+    models = {name: None if options.shipped else learn_answered(others) for name, others in folds.items()}
+    rights = {name: FIRST_IS_RIGHT if options.shipped else learn_right(others) for name, others in folds.items()}
+    print(HEADER)
+    for name, queries in inside.items():
+        report(name, queries, models[name], rights[name])
+    if options.shipped:
+        return
+    print(f"\nlost / refused with the bound moved by {', '.join(map(str, CURVE))}")
+    for name, queries in inside.items():
+        report_curve(name, queries, models[name], rights[name])
+    print(f"\n{'WORDS_ONLY' if options.words else 'WITH_MEANING'} = {learn_answered(asked)}")
+    print(f"FIRST_IS_RIGHT = {learn_right(asked)}")
+    if any(query.signals.runs is not None for query in asked):
+        print(f"UNSPACED_ANSWERED = {learn_unspaced(asked)}; shipped: {UNSPACED_ANSWERED}")
 
 
 if __name__ == "__main__":
@@ -241,6 +223,8 @@ if __name__ == "__main__":
     parser.add_argument("sets", nargs="+")
     parser.add_argument("--queries", type=int, default=150, help="maximum number per set")
     parser.add_argument("--words", action="store_true", help="search without vectors")
+    parser.add_argument("--model", help="search with a downloaded model")
+    parser.add_argument("--shipped", action="store_true", help="judge by the shipped models")
     parser.add_argument("--cache", type=Path, metavar="FILE", help="keep the signals, or read them")
     parser.add_argument("--padding", nargs="*", default=[], help="sets to take further notes from")
     main(parser.parse_args())

@@ -1,4 +1,4 @@
-"""Sets of other sizes: the same notes in many small memories, or among thousands of others."""
+"""Sets of other sizes: the same notes in many small memories, half of them, or all among thousands of others."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from kept.bench.dataset import BenchDocument, BenchSet, Relevance, read_set
 
 _SEED = 3
 _MOST_GROUPS, _NOTES, _QUESTIONS = 40, 200, 6
+_ADJACENT = 5
+"""Notes next to each other are often about the same subject, such as the paragraphs of an article."""
 
 
 def read_sized_set(text: str, padding: Sequence[str]) -> BenchSet:
-    """Read `FOLDER`, `FOLDER@5` (memories of five notes), or `FOLDER+3000` (with 3,000 notes of ``padding``)."""
+    """Read `FOLDER`, `FOLDER@5` (memories of five notes), `FOLDER+3000` (with 3,000 notes of ``padding``) or `FOLDER%2`
+    (half of the notes)."""
+    if text.endswith("%2"):
+        return halve(read_set(text.removesuffix("%2")))
     folder, at, notes = text.partition("@")
     if at:
         return replace(split(read_set(folder), int(notes)), name=f"{read_set(folder).name}@{notes}")
@@ -25,6 +30,22 @@ def read_sized_set(text: str, padding: Sequence[str]) -> BenchSet:
     random.Random(_SEED).shuffle(documents)
     added = (BenchDocument(f"padding{at}", document.text) for at, document in enumerate(documents[: int(others)]))
     return replace(bench, name=f"{bench.name}+{others}", documents=(*bench.documents, *added))
+
+
+def halve(bench: BenchSet) -> BenchSet:
+    """Return every other five notes. Questions that only the rest answers are unanswerable."""
+    documents = tuple(document for at, document in enumerate(bench.documents) if at // _ADJACENT % 2 == 0)
+    ids = {document.id for document in documents}
+    relevance = Relevance()
+    for query, relevant in bench.relevant.items():
+        if inside := {note: grade for note, grade in relevant.items() if note in ids}:
+            relevance[query] = inside
+    queries = (
+        query if query.id in relevance else replace(query, category="unanswerable")
+        for query in bench.queries
+        if query.id in bench.relevant
+    )
+    return BenchSet(f"{bench.name}%2", documents, tuple(queries), relevance)
 
 
 def split(bench: BenchSet, notes: int) -> BenchSet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.bench.layout import threshold_score
-from kept.records import LIKELY_FROM, STRONG_FROM, ScorePart
+from kept.records import LIKELY_FROM, STRONG_FROM, ScorePart, grade_of
 from kept.search.candidates import Candidate, Evidence
 from kept.search.confidence import (
     Signals,
@@ -60,35 +61,36 @@ def test_the_order_stays_and_the_parts_add_up(drawn, best):
 
 
 @given(figures, st.floats(0, 20), figures, figures, st.integers(0, 100_000), st.integers(1, 30), st.floats(0, 1))
-def test_more_of_anything_never_makes_it_less_sure(share, together, meaning, lead, passages, words, more):
-    def sure(*, share=share, together=together, meaning=meaning, lead=lead):
-        return confidence(signals(share, together, meaning, passages, lead=lead, query_words=words))
+def test_more_of_anything_never_makes_it_less_sure(share, together, meaning, first, passages, words, more):
+    def sure(*, share=share, together=together, meaning=meaning, first=first, rivals=2.0):
+        return confidence(signals(share, together, meaning, passages, first=first, rivals=rivals, query_words=words))
 
     now = sure()
     assert 0 <= now <= 1
     assert sure(together=together + more) >= now
     assert sure(meaning=min(1.0, meaning + more)) >= now
-    assert sure(lead=min(1.0, lead + more)) >= now
+    assert sure(first=min(1.0, first + more)) >= now
     assert sure(share=min(1.0, share + more)) >= now
+    assert sure(rivals=2.0 + more) <= now
 
 
 @given(figures, figures, figures, figures)
-def test_runs_and_a_lead_make_a_query_without_spaces_more_sure(share, runs, lead, more):
-    def sure(*, runs=runs, lead=lead):
-        return confidence(signals(share, 9, 0.0, lead=lead, runs=runs, query_words=9))
+def test_runs_and_a_high_sum_make_a_query_without_spaces_more_sure(share, runs, first, more):
+    def sure(*, runs=runs, first=first):
+        return confidence(signals(share, 9, 0.0, first=first, rivals=1.0, runs=runs, query_words=9))
 
     assert sure(runs=min(1.0, runs + more)) >= sure()
-    assert sure(lead=min(1.0, lead + more)) >= sure()
+    assert sure(first=min(1.0, first + more)) >= sure()
 
 
 def test_words_thrown_together_are_told_from_a_question():
-    scattered = signals(0.3, 1, 0.15, lead=0.02, query_words=5)
-    question = signals(0.5, 5, 0.4, lead=0.1, query_words=9)
+    scattered = signals(0.3, 1, 0.1, first=0.3, rivals=9.0, query_words=5)
+    question = signals(0.5, 5, 0.4, first=0.5, rivals=2.0, query_words=9)
     assert confidence(scattered) < LIKELY_FROM < confidence(question)
 
 
-def test_a_first_hit_among_equals_is_likely_and_one_that_leads_is_strong():
-    crowd, leader = (signals(0.8, 4, 0.3, lead=lead, query_words=5) for lead in (0.0, 0.4))
+def test_a_first_hit_among_equals_is_likely_and_one_that_stands_alone_is_strong():
+    crowd, leader = (signals(0.8, 4, 0.3, first=0.7, rivals=rivals, query_words=5) for rivals in (12.0, 0.3))
     assert LIKELY_FROM <= confidence(crowd) < STRONG_FROM <= confidence(leader)
 
 
@@ -110,6 +112,33 @@ def test_a_hit_after_the_first_is_strong_only_if_it_is_about_as_good():
     assert [scored.relevance >= LIKELY_FROM for scored in scaled] == [True, True, True, False]
 
 
+@given(st.floats(LIKELY_FROM + 0.01, 1.0))
+def test_a_hit_that_comes_near_the_first_is_likely_however_sure_the_search_is(best):
+    candidates = [candidate(row, reach, age=9000.0) for row, reach in enumerate((0.9, 0.6, 0.2))]
+    scaled = calibrate(fuse_weighted(candidates, FusionWeights(0.0, 1.0)), best, signals(0.9, 3, 0.5))
+    assert [grade_of(scored.relevance) == "weak" for scored in scaled] == [False, False, True]
+
+
+def test_of_a_query_without_an_answer_every_hit_is_weak():
+    candidates = [candidate(row, reach) for row, reach in enumerate((0.9, 0.89, 0.2))]
+    scaled = calibrate(fuse_weighted(candidates, FusionWeights(0.0, 1.0)), 0.2, signals(0.9, 3, 0.5))
+    assert {grade_of(scored.relevance) for scored in scaled} == {"weak"}
+
+
+def test_rivals_are_other_notes_that_come_near_the_first():
+    def rivals(*places):
+        ranked = fuse_weighted(
+            [replace(candidate(row, reach), position=(path, 1, row)) for row, (path, reach) in enumerate(places)],
+            FusionWeights(0.0, 1.0),
+        )
+        return read_signals(ranked, [], passages=LARGE).rivals
+
+    assert rivals() == rivals(("a", 0.0)) == rivals(("a", 0.8)) == 0
+    assert rivals(("a", 0.8), ("a", 0.8), ("b", 0.8)) == pytest.approx(1.0, abs=0.1)
+    assert rivals(("a", 0.8), ("b", 0.7), ("b", 0.6)) == rivals(("a", 0.8), ("b", 0.7))
+    assert rivals(("a", 0.8), ("b", 0.1)) < 0.01
+
+
 def test_the_lead_in_meaning_is_the_same_for_an_embedder_to_which_all_texts_are_alike():
     def lead(*meanings):
         ranked = fuse_weighted(
@@ -121,10 +150,12 @@ def test_the_lead_in_meaning_is_the_same_for_an_embedder_to_which_all_texts_are_
     assert lead(1.0, 1.0, 1.0, 1.0) == lead(1.0) == 0
 
 
-def test_runs_of_four_characters_count_and_shorter_ones_do_not():
+def test_runs_of_four_letters_or_two_ideographs_count_and_shorter_ones_do_not():
     assert share_in_runs("备用钥匙在哪里", "备用钥匙挂在门后") == pytest.approx(4 / 7)
-    assert share_in_runs("用钥匙 会议改 打印机", "备用钥匙挂在门后，会议改到星期五，打印机没有纸") == 0
+    assert share_in_runs("备用 钥匙", "钥匙备用") == 1
+    assert share_in_runs("在哪里", "挂在门后的那里") == 0
     assert share_in_runs("กุญแจสำรองอยู่ที่ไหน", "กุญแจสำรองแขวนอยู่หลังประตู") > 0.5
+    assert share_in_runs("กุญ สำร", "กุญแจสำรองแขวนอยู่หลังประตู") == 0
     assert share_in_runs("keys", "keys") == 0
 
 

@@ -6,13 +6,13 @@ the first equals the confidence. The order does not change.
 
 Two questions are asked of the signals of a query. *Is there an answer?* Random words are in the notes too, but seldom
 in one passage; a question about another subject shares a few words with some passage, but not its meaning. This decides
-between weak and likely. *Is the first hit the answer?* Where many passages are about the subject of a question, one of
-them is, but often not the first. This decides between likely and strong, so a hit after the first is strong only if it
-is about as good.
+between weak and likely. *Is the first hit the answer?* It is if its sum is high and no other note comes near: where
+many passages are about the subject of a question, one of them is the answer, but often not the first. This decides
+between likely and strong, so a hit after the first is strong only if it is about as good.
 
 A similarity says little by itself: to one embedder all texts are alike, to another none. So the signal is the lead of
 the nearest passage over the next ones. In a script without spaces, single pairs of characters are in every text, and
-the signal is the share of the query in runs of four characters that a passage has literally. All of this is pure.
+the signal is the share of the query in runs of characters that a passage has literally. All of this is pure.
 """
 
 from __future__ import annotations
@@ -30,23 +30,25 @@ from kept.search.scores import PARTS_OUTSIDE_THRESHOLD, Scored
 from kept.search.weights import (
     ALL_WORDS_CONFIDENCE,
     AS_GOOD_FROM,
+    FIRST_IS_RIGHT,
     JUST_LIKELY,
     LARGE_MEMORY_PASSAGES,
-    ONE_OF_TWO_CONFIDENCE,
-    ONE_OF_TWO_SHARE,
+    LIKELY_SHARE,
+    NEAR_SHARE,
     SMALL_MEMORY_PASSAGES,
     UNSPACED_ANSWERED,
-    UNSPACED_RIGHT,
     WITH_MEANING,
     WORDS_ONLY,
-    ConfidenceModel,
-    ConfidenceModels,
+    AnsweredModel,
+    AnsweredModels,
+    RightModel,
 )
 from kept.values import frozen
 from kept.words.segment import fold, is_unspaced
 
 _ALL = 0.999
-_RUN_CHARS = 4
+_RUN_LETTERS, _LETTERS_OF_IDEOGRAPH = 4, 2
+"""A run has at least four letters, and an ideograph says as much as two."""
 _MAX_RUN_CHARS = 200
 _RUN_CANDIDATES = 5
 _NEXT_IN_MEANING = 20
@@ -63,8 +65,10 @@ class Signals:
     """Largest number of the query's words in one passage."""
     meaning: float | None = None
     """Lead in meaning of the nearest passage over the next ones; None if no vectors were compared."""
-    lead: float = 0.0
-    """Lead of the first candidate over the second, in the sum that ranks them."""
+    first: float = 0.0
+    """Sum of the first candidate."""
+    rivals: float = 0.0
+    """Number of other notes or messages that come near it. Each counts less, the lower its sum is."""
     passages: int = LARGE_MEMORY_PASSAGES
     """Number of passages in the index."""
     query_words: int = 4
@@ -80,25 +84,25 @@ class Signals:
 
     @property
     def features(self) -> tuple[float, ...]:
-        """The inputs of the models, in the order of `ConfidenceModel`."""
+        """The inputs of `AnsweredModel`, in its order."""
         return (
             self.share,
             math.log1p(max(0.0, self.together - 2)),
             1 / max(2, self.query_words),
             math.sqrt(self.meaning or 0.0),
-            math.log1p(self.unknown_words),
-            self.lead,
+            self.unknown_words / max(1, self.query_words),
         )
+
+    @property
+    def crowd(self) -> float:
+        """Logarithm of the number of candidates that come near the first, with itself."""
+        return math.log1p(self.rivals)
 
     @property
     def size(self) -> float:
         """Size of the memory on a logarithmic scale, from 0 (small) to 1 (large)."""
         scale = math.log(LARGE_MEMORY_PASSAGES / SMALL_MEMORY_PASSAGES)
         return min(1.0, max(0.0, math.log(max(1, self.passages) / SMALL_MEMORY_PASSAGES) / scale))
-
-    @property
-    def smallness(self) -> float:
-        return max(0.0, math.log(LARGE_MEMORY_PASSAGES / max(1, self.passages)))
 
 
 # reading the signals
@@ -128,7 +132,8 @@ def read_signals(
         share=max((item.candidate.evidence.reach for item in ranked), default=0.0),
         together=max((_count_words(item.candidate, counts) for item in ranked), default=0.0),
         meaning=_meaning_lead(ranked),
-        lead=_lead(ranked),
+        first=ranked[0].relevance if ranked else 0.0,
+        rivals=_count_rivals(ranked),
         passages=passages,
         query_words=words,
         unknown_words=max(0, words - max(1, round(known))),
@@ -145,14 +150,18 @@ def _count_words(candidate: Candidate, counts: Mapping[str, float]) -> float:
     return sum(counts[text] * share for text, share in shares.items())
 
 
-def _lead(ranked: Sequence[Scored]) -> float:
-    """Return the lead of the first candidate over the next one that is not a passage of the same note."""
-    if not ranked:
+def _count_rivals(ranked: Sequence[Scored]) -> float:
+    """Return how many notes or messages come near the first. Of the passages of a note, the best counts."""
+    if not ranked or ranked[0].relevance <= 0:
         return 0.0
-    first = ranked[0].candidate
-    others = (item for item in ranked[1:] if first.is_utterance or item.candidate.position[0] != first.position[0])
-    second = next(others, None)
-    return max(0.0, ranked[0].relevance - (second.relevance if second else 0.0))
+    first = ranked[0]
+    rivals, notes = 0.0, {first.candidate.position[0]}
+    for scored in ranked[1:]:
+        path = scored.candidate.position[0]
+        if scored.candidate.is_utterance or path not in notes:
+            notes.add(path)
+            rivals += math.exp((scored.relevance / first.relevance - 1) / NEAR_SHARE)
+    return rivals
 
 
 def _meaning_lead(ranked: Sequence[Scored]) -> float | None:
@@ -167,14 +176,28 @@ def _meaning_lead(ranked: Sequence[Scored]) -> float | None:
 
 
 def share_in_runs(query: str, text: str) -> float:
-    """Return the share of a query's unspaced characters that are in a run of four characters of a text."""
+    """Return the share of a query's unspaced characters that are in a run of characters of a text."""
     text = "".join(fold(text).lower().split())
     total = covered = 0
     for run in _unspaced_runs(fold(query[:_MAX_RUN_CHARS]).lower()):
-        inside = [run[at : at + _RUN_CHARS] in text for at in range(len(run) - _RUN_CHARS + 1)]
         total += len(run)
-        covered += sum(any(inside[max(0, at - _RUN_CHARS + 1) : at + 1]) for at in range(len(run)))
+        end_of_covered = 0
+        for at in range(len(run)):
+            end = _end_of_run(run, at)
+            if end and run[at:end] in text:
+                covered += end - max(at, end_of_covered)
+                end_of_covered = end
     return covered / total if total else 0.0
+
+
+def _end_of_run(text: str, start: int) -> int | None:
+    """Return the end of the shortest run from a character on, or None if there are too few letters."""
+    letters = 0
+    for at in range(start, len(text)):
+        letters += _LETTERS_OF_IDEOGRAPH if "\u3400" <= text[at] <= "\u9fff" else 1
+        if letters >= _RUN_LETTERS:
+            return at + 1
+    return None
 
 
 def _unspaced_runs(query: str) -> Iterator[str]:
@@ -186,48 +209,45 @@ def _unspaced_runs(query: str) -> Iterator[str]:
 # confidence
 
 
-def estimate_confidence(signals: Signals, *, vector_share: float, models: ConfidenceModels | None = None) -> float:
+def estimate_confidence(
+    signals: Signals, *, vector_share: float, models: AnsweredModels | None = None, right: RightModel = FIRST_IS_RIGHT
+) -> float:
     """Return the score of the first hit: likely or better if there is an answer, strong if the hit is the answer.
 
     ``vector_share`` is the weight of the embedder. Without a word in common, the lead in meaning gives this share of
     its value: the built-in model is far from sure, and in scripts that it does not know nonsense has a lead too.
     """
-    models = models or (WORDS_ONLY if signals.meaning is None else WITH_MEANING)
     answered = estimate_answered(signals, models, vector_share=vector_share)
-    right = estimate_right(signals, models) if answered >= LIKELY_FROM else 0.0
-    return max(right if right >= STRONG_FROM else 0.0, min(answered, JUST_LIKELY))
+    chance = estimate_right(signals, right) if answered >= LIKELY_FROM else 0.0
+    return max(chance if chance >= STRONG_FROM else 0.0, min(answered, JUST_LIKELY))
 
 
-def estimate_answered(signals: Signals, models: ConfidenceModels, *, vector_share: float) -> float:
+def estimate_answered(signals: Signals, models: AnsweredModels | None = None, *, vector_share: float) -> float:
     """Return how sure it is, from 0 to 1, that there is an answer. 0.25 is the bound that was chosen on folds."""
-    least = vector_share * (signals.meaning or 0.0)
-    if signals.has_all_words:
-        least = max(least, ALL_WORDS_CONFIDENCE)
-    elif 0 < signals.query_words <= 2 and signals.share >= ONE_OF_TWO_SHARE:
-        least = max(least, ONE_OF_TWO_CONFIDENCE)
+    models = models or (WORDS_ONLY if signals.meaning is None else WITH_MEANING)
+    least = ALL_WORDS_CONFIDENCE if signals.has_all_words else vector_share * (signals.meaning or 0.0)
     if signals.runs is not None:
-        return max(_unspaced_chance(signals, UNSPACED_ANSWERED), least)
+        return max(_chance(_unspaced_logit(signals)), least)
     if signals.share <= 0:
         return least
     logit = signals.size * _logit(models.large, signals) + (1 - signals.size) * _logit(models.small, signals)
     return max(_chance(logit), least)
 
 
-def estimate_right(signals: Signals, models: ConfidenceModels) -> float:
-    """Return the probability that the first hit is the answer."""
-    if signals.runs is not None:
-        return _unspaced_chance(signals, UNSPACED_RIGHT)
-    return _chance(_logit(models.right, signals) + models.smallness * signals.smallness)
+def estimate_right(signals: Signals, model: RightModel = FIRST_IS_RIGHT) -> float:
+    """Return how sure it is, from 0 to 1, that the first hit is the answer. 0.6 is the bound."""
+    return _chance(model.base + model.first * signals.first - model.crowd * signals.crowd)
 
 
-def _logit(model: ConfidenceModel, signals: Signals) -> float:
+def _logit(model: AnsweredModel, signals: Signals) -> float:
     base, *weights = model
     return base + sum(weight * figure for weight, figure in zip(weights, signals.features, strict=True))
 
 
-def _unspaced_chance(signals: Signals, weights: tuple[float, float, float]) -> float:
-    base, runs, lead = weights
-    return _chance(base + runs * math.sqrt(signals.runs or 0.0) + lead * math.sqrt(signals.lead))
+def _unspaced_logit(signals: Signals) -> float:
+    model = UNSPACED_ANSWERED
+    runs = model.runs * math.sqrt(signals.runs or 0.0)
+    return model.base + runs + model.first * signals.first - model.crowd * signals.crowd
 
 
 def _chance(logit: float) -> float:
@@ -253,16 +273,23 @@ def confidence_after_reranking(
 def calibrate(ranked: Sequence[Scored], confidence: float, signals: Signals) -> list[Scored]:
     """Scale the scores, so that the best relevance equals ``confidence``. The order is the same.
 
-    Hits that are not about as good as the first are scaled to likely at most.
+    Hits that are not about as good as the first are scaled to likely at most. If there is an answer, a hit is likely
+    from `LIKELY_SHARE` of the first sum on, however sure it is that there is one: it may be the answer.
     """
     best_relevance = max((scored.relevance for scored in ranked), default=0.0)
     best_score = max((scored.score for scored in ranked), default=0.0)
     if best_relevance <= 0:
         return list(ranked)
-    factor = min(confidence / best_relevance, 1 / best_score)
-    lower = factor * min(1.0, JUST_LIKELY / confidence) if confidence else factor
-    as_good = AS_GOOD_FROM * best_score
-    return [_scaled(scored, factor if scored.score >= as_good else lower, confidence, signals) for scored in ranked]
+    first = min(confidence * best_score / best_relevance, 1.0)
+    likely = min(confidence, JUST_LIKELY)
+    power = math.log(likely / LIKELY_FROM) / -math.log(LIKELY_SHARE) if likely >= LIKELY_FROM else 1.0
+    scaled = []
+    for scored in ranked:
+        share = scored.score / best_score
+        best = first if share >= AS_GOOD_FROM else first * min(1.0, JUST_LIKELY / max(confidence, JUST_LIKELY))
+        factor = best * share**power / scored.score if scored.score > 0 else 0.0
+        scaled.append(_scaled(scored, factor, confidence, signals))
+    return scaled
 
 
 def _scaled(scored: Scored, factor: float, confidence: float, signals: Signals) -> Scored:

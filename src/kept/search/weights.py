@@ -90,13 +90,14 @@ EXACT_FLOOR = 0.6
 COMPOUND_SHARE, EQUIVALENT_SHARE, TYPO_SHARE, BEGINNING_SHARE, GUESS_SHARE = 0.9, 0.8, 0.8, 0.6, 0.35
 """Weight of a word that stands for one of the query, relative to it: a compound for its parts or the other way round,
 an equivalent, the only correction of a typo, a word with the same beginning, and one of several corrections. The last
-is too little for a hit of one word to be likely (`ONE_OF_TWO_SHARE`)."""
+is too little for a hit of one word to be likely."""
 
 # confidence in the hits, see `confidence`
 
 
-class ConfidenceModel(NamedTuple):
-    """Coefficients of a logistic model of `confidence.Signals`: the constant, and one for each of its features."""
+class AnsweredModel(NamedTuple):
+    """Coefficients of a logistic model of `confidence.Signals`, is there an answer: the constant, and one for each of its
+    features."""
 
     base: float
     share: float
@@ -107,47 +108,58 @@ class ConfidenceModel(NamedTuple):
     meaning: float
     """Of the square root of the lead in meaning."""
     unknown: float
-    """Of the logarithm of the number of words that no passage has: they say less against a passage than words that
-    others have."""
-    lead: float
+    """Of the share of words that no passage has: they say less against a passage than words that others have."""
 
 
 @frozen
-class ConfidenceModels:
-    """The models for queries with vectors, or for those without."""
+class AnsweredModels:
+    """The models for queries with vectors, or for those without. Between the two sizes of a memory, both count."""
 
-    small: ConfidenceModel
-    """Is there an answer, in a small memory?"""
-    large: ConfidenceModel
-    """Is there an answer, in a large memory? Between the two sizes, both count."""
-    right: ConfidenceModel
-    """Is the first hit the answer?"""
-    smallness: float
-    """Coefficient of `right` for the logarithm of the size."""
+    small: AnsweredModel
+    large: AnsweredModel
 
 
-WITH_MEANING = ConfidenceModels(
-    small=ConfidenceModel(-11.2, share=6.6, further=2.8, brevity=9.7, meaning=6.5, unknown=2.8, lead=1.9),
-    large=ConfidenceModel(-9.7, share=5.9, further=3.0, brevity=4.6, meaning=7.0, unknown=0.0, lead=4.6),
-    right=ConfidenceModel(-8.2, share=5.0, further=1.4, brevity=4.2, meaning=3.1, unknown=1.25, lead=4.6),
-    smallness=0.3,
+@frozen
+class UnspacedModel:
+    """Coefficients of a logistic model for scripts without spaces: is there an answer?"""
+
+    base: float
+    runs: float
+    """Of the square root of the share in runs."""
+    first: float
+    crowd: float
+
+
+@frozen
+class RightModel:
+    """Coefficients of a logistic model: is the first hit the answer?"""
+
+    base: float
+    first: float
+    """Of the sum of the first candidate."""
+    crowd: float
+    """Of the logarithm of the number of candidates that come near it."""
+
+
+WITH_MEANING = AnsweredModels(
+    small=AnsweredModel(-10.0, share=8.5, further=2.5, brevity=5.4, meaning=7.1, unknown=6.5),
+    large=AnsweredModel(-7.7, share=7.2, further=2.7, brevity=3.4, meaning=5.8, unknown=0.7),
 )
-WORDS_ONLY = ConfidenceModels(
-    small=ConfidenceModel(-9.9, share=11.8, further=2.5, brevity=8.4, meaning=0.0, unknown=2.4, lead=0.0),
-    large=ConfidenceModel(-6.8, share=7.0, further=3.1, brevity=0.0, meaning=0.0, unknown=0.0, lead=0.5),
-    right=ConfidenceModel(-7.5, share=5.8, further=1.7, brevity=3.3, meaning=0.0, unknown=0.9, lead=3.4),
-    smallness=0.4,
+WORDS_ONLY = AnsweredModels(
+    small=AnsweredModel(-9.9, share=11.8, further=2.5, brevity=8.4, meaning=0.0, unknown=2.4),
+    large=AnsweredModel(-6.8, share=7.0, further=3.1, brevity=0.0, meaning=0.0, unknown=0.0),
 )
-UNSPACED_ANSWERED, UNSPACED_RIGHT = (-4.2, 7.0, 9.5), (-5.4, 4.7, 14.3)
-"""Constant, and coefficients of the square roots of the share in runs and of the lead, in scripts without spaces."""
+UNSPACED_ANSWERED = UnspacedModel(-10.5, runs=7.3, first=12.7, crowd=1.1)
+FIRST_IS_RIGHT = RightModel(-1.7, first=6.6, crowd=1.65)
+NEAR_SHARE = 0.15
+"""A candidate whose sum is this share of the first lower counts as a third of a rival, one twice as far as a tenth."""
 SMALL_MEMORY_PASSAGES, LARGE_MEMORY_PASSAGES = 60, 1000
 
 ALL_WORDS_CONFIDENCE = 0.5
 """Least confidence if one passage has every word of the query: a word that is in the notes is found, whatever it is."""
-ONE_OF_TWO_CONFIDENCE, ONE_OF_TWO_SHARE = 0.32, 0.4
-"""Least confidence for a query of at most two words if a passage has this share of it: one word that is rare enough to
-be nearly half of the query. Two random words reach that too, but a user who types two words is browsing."""
 JUST_LIKELY = 0.59
 """Most for a hit that is not strong, just below `records.STRONG_FROM`."""
+LIKELY_SHARE = 0.35
+"""Share of the first sum from which a hit is likely, if there is an answer. One in fifty answers is below that."""
 AS_GOOD_FROM = 0.98
 """Share of the first score from which a hit is about as good. Of hits below that, fewer than half are right."""

@@ -20,17 +20,21 @@ _PART = "whole note"
 
 
 def judge_whole_notes(
-    ranked: Sequence[Scored], terms: Sequence[WeightedTerm], *, text_share: float = 1.0
+    ranked: Sequence[Scored],
+    terms: Sequence[WeightedTerm],
+    *,
+    text_share: float = 1.0,
+    share: float = WHOLE_NOTE_SHARE,
 ) -> list[Scored]:
     """Add to the best passage of each note for the words of the query in its other passages, and rank again.
 
-    ``text_share`` is the share of words in a score.
+    ``text_share`` is the share of words in a score, and ``share`` the weight of those in other passages.
     """
     # Pairs of characters, which stand for words in scripts without spaces, meet by chance in a long note.
     idf = {weighted.term.text: weighted.idf for weighted in terms if weighted.term.kind not in ("pair", "prefix")}
     if not idf:
         return list(ranked)
-    weight = WHOLE_NOTE_SHARE * text_share / sum(weighted.idf for weighted in terms)
+    weight = share * text_share / sum(weighted.idf for weighted in terms)
     by_note: dict[str, list[Scored]] = {}
     for scored in ranked:
         if not scored.candidate.is_utterance:
