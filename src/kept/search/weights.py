@@ -146,11 +146,11 @@ WITH_MEANING = AnsweredModels(
     large=AnsweredModel(-7.7, share=7.2, further=2.7, brevity=3.4, meaning=5.8, unknown=0.7),
 )
 WORDS_ONLY = AnsweredModels(
-    small=AnsweredModel(-9.9, share=11.8, further=2.5, brevity=8.4, meaning=0.0, unknown=2.4),
-    large=AnsweredModel(-6.8, share=7.0, further=3.1, brevity=0.0, meaning=0.0, unknown=0.0),
+    small=AnsweredModel(-7.6, share=9.8, further=3.0, brevity=4.3, meaning=0.0, unknown=4.7),
+    large=AnsweredModel(-6.1, share=8.0, further=2.6, brevity=3.3, meaning=0.0, unknown=0.6),
 )
-UNSPACED_ANSWERED = UnspacedModel(-10.5, runs=7.3, first=12.7, crowd=1.1)
-FIRST_IS_RIGHT = RightModel(-1.7, first=6.6, crowd=1.65)
+UNSPACED_ANSWERED = UnspacedModel(-11.0, runs=7.3, first=12.7, crowd=1.1)
+FIRST_IS_RIGHT = RightModel(-1.9, first=6.6, crowd=1.7)
 NEAR_SHARE = 0.15
 """A candidate whose sum is this share of the first lower counts as a third of a rival, one twice as far as a tenth."""
 SMALL_MEMORY_PASSAGES, LARGE_MEMORY_PASSAGES = 60, 1000
