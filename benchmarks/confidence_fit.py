@@ -70,7 +70,7 @@ def shift(models: AnsweredModels, logits: float) -> AnsweredModels:
     """Return models that are more sure of everything by ``logits``."""
 
     def shifted(model: AnsweredModel) -> AnsweredModel:
-        return AnsweredModel(round(model.base + logits, 2), *model.weights)
+        return model._replace(base=round(model.base + logits, 2))
 
     return AnsweredModels(shifted(models.small), shifted(models.large))
 

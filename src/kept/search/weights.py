@@ -96,8 +96,8 @@ is too little for a hit of one word to be likely."""
 
 
 class AnsweredModel(NamedTuple):
-    """Coefficients of a logistic model of `confidence.Signals`, is there an answer: the constant, and one for each of its
-    features."""
+    """Coefficients of a logistic model of whether there is an answer: the constant, and one for each of
+    `confidence.Signals.features`."""
 
     base: float
     share: float
