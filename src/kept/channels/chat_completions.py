@@ -26,6 +26,7 @@ from kept.channels.chat_request import (
     read_call,
 )
 from kept.channels.http_messages import (
+    ANY_AGENT,
     EVENT_HEADERS,
     HEARTBEAT_S,
     ID,
@@ -33,13 +34,14 @@ from kept.channels.http_messages import (
     json_response,
     own_name,
     read_body,
+    route_own,
 )
+from kept.channels.switchboard import Switchboard
 from kept.clock import Clock, new_id
 from kept.config import HttpSettings
 from kept.error_statuses import status_of
 from kept.errors import KeptError, MessageRefused, ModelUnknown
 from kept.responder.inbox import AcceptedMessage, AnswerRun, message_status
-from kept.responder.responder import Responder
 from kept.sessions.people import THREAD, thread_id
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 from kept.sessions.store import SessionStore
@@ -68,12 +70,12 @@ class ChatCompletions:
     """Handlers of the routes."""
 
     def __init__(
-        self, responder: Responder, sessions: SessionStore, settings: HttpSettings, agent_id: str, clock: Clock
+        self, front: Switchboard, sessions: Mapping[str, SessionStore], settings: HttpSettings, clock: Clock
     ) -> None:
-        self._responder = responder
+        """``sessions`` has those of each agent, by its name."""
+        self._front = front
         self._sessions = sessions
         self._settings = settings
-        self._agent_id = agent_id
         self._clock = clock
         self._logs: OrderedDict[str, SessionLog] = OrderedDict()
 
@@ -91,10 +93,10 @@ class ChatCompletions:
             return _refuse(exc)
 
     def _models(self) -> tuple[str, ...]:
-        return (MODEL_PREFIX, f"{MODEL_PREFIX}/{self._agent_id}")
+        return (MODEL_PREFIX, *(f"{MODEL_PREFIX}/{name}" for name in self._front.responders))
 
     def _require_agent(self, agent: str | None, model: str) -> None:
-        if agent not in (None, self._agent_id):
+        if agent is not None and agent not in self._front.responders:
             raise ModelUnknown(f"There is no model '{model}'.", hint=f"There are: {', '.join(self._models())}.")
 
     # completions
@@ -107,11 +109,12 @@ class ChatCompletions:
             call = read_call(await read_body(request, self._settings.max_body_bytes), request.headers)
             call = replace(call, user=own_name(request, call.user))
             self._require_agent(call.agent, call.model)
-            message = await self._accept(call, request.headers)
+            key = route_own(self._front, request, _chat_key(call), call.agent)
+            message = await self._accept(call, key, request.headers)
             if call.stream:
                 chunks = self._chunks(call, message)
                 return StreamingResponse(chunks, media_type="text/event-stream", headers=EVENT_HEADERS)
-            message, run = await self._responder.wait(NAME, message.id)
+            message, run = await self._front.wait(NAME, message.id)
         except KeptError as exc:
             return _refuse(exc)
         except ClientDisconnect:
@@ -121,49 +124,45 @@ class ChatCompletions:
             return json_response(body, status, {"x-should-retry": "false"} if status == 502 else {})
         return json_response(_completion_json(call, message, run))
 
-    async def _accept(self, call: ChatCall, headers: Mapping[str, str]) -> AcceptedMessage:
+    async def _accept(self, call: ChatCall, key: SessionKey, headers: Mapping[str, str]) -> AcceptedMessage:
         """Return the message of a request when it is on disk: a new one, or that of an earlier attempt."""
         message_id = headers.get("idempotency-key")
         if message_id is not None and not ID.fullmatch(message_id):
             raise MessageRefused("'Idempotency-Key' has to be up to 128 letters, digits, '.', '_', ':' and '-'.")
-        earlier = self._find_earlier(call, message_id, is_retry=headers.get("x-stainless-retry-count", "0") != "0")
+        earlier = self._find_earlier(call, key, message_id, is_retry=headers.get("x-stainless-retry-count", "0") != "0")
         if earlier is not None:
             return earlier
-        key = self._key(call)
-        self._responder.limits.check(str(key))
-        place = await asyncio.to_thread(self._plan, call)
+        self._front.limits.check(str(key))
+        place = await asyncio.to_thread(self._plan, call, key)
         for line in place.unseen:
             sender = "assistant" if line.role == "assistant" else call.user or "user"
-            self._responder.add_group_line(key, GroupLine(sender, line.text, self._clock.now()))
+            self._front.add_group_line(key, GroupLine(sender, line.text, self._clock.now()))
         metadata = {_REQUEST: call.digest, **({AFTER: place.after} if place.after else {})}
         inbound = Inbound(message_id or new_id(), place.text, call.user, self._clock.now(), metadata)
-        return await self._responder.accept(key, inbound)
+        return await self._front.accept(key, inbound)
 
-    def _key(self, call: ChatCall) -> SessionKey:
-        """Return the key of a chat. Requests without a user are those of one person, who has the token."""
-        name = thread_id(call.user or UNNAMED_USER, call.conversation)
-        return SessionKey(self._agent_id, NAME, DEFAULT_ACCOUNT, THREAD, name)
-
-    def _find_earlier(self, call: ChatCall, message_id: str | None, *, is_retry: bool) -> AcceptedMessage | None:
-        inbox, key = self._responder.inbox, str(self._key(call))
+    def _find_earlier(
+        self, call: ChatCall, key: SessionKey, message_id: str | None, *, is_retry: bool
+    ) -> AcceptedMessage | None:
+        inbox = self._front.of(key).inbox
         if message_id is not None:
             known = inbox.find(NAME, message_id)
-            return known if known is not None and known.key == key else None
+            return known if known is not None and known.key == str(key) else None
         for message in reversed(inbox.messages()):
-            if message.key == key and (message.inbound.metadata or {}).get(_REQUEST) == call.digest:
+            if message.key == str(key) and (message.inbound.metadata or {}).get(_REQUEST) == call.digest:
                 is_open = message_status(inbox.find_run(message)) in ("waiting", "answering")
                 return message if is_open or is_retry else None
         return None
 
     # the conversation
 
-    def _plan(self, call: ChatCall) -> Continuation:
+    def _plan(self, call: ChatCall, key: SessionKey) -> Continuation:
         """Return where a request continues its conversation. Begin a new session if it does not continue one."""
-        key = self._key(call)
-        record = self._sessions.find(NAME, key.user_id, chat_type=key.chat_type)
+        sessions = self._sessions[key.agent_id]
+        record = sessions.find(NAME, key.user_id, chat_type=key.chat_type)
         if record is None:
             return plan_continuation(call, (), ())
-        view = self._log(record.id).view()
+        view = self._log(sessions, record.id).view()
         texts = {logged.inbound_id: logged.message.text for logged in view.inbound}
         answers = []
         for answer in view.answers:
@@ -171,13 +170,13 @@ class ChatCompletions:
             answers.append(KnownAnswer(answer.entry.id, question, read_reply(answer.entry).text))
         place = plan_continuation(call, answers, tuple(texts.values()))
         if place.anew:
-            self._sessions.reset(record.id)
+            sessions.reset(record.id)
         return place
 
-    def _log(self, session_id: str) -> SessionLog:
+    def _log(self, sessions: SessionStore, session_id: str) -> SessionLog:
         log = self._logs.get(session_id)
         if log is None:
-            log = self._logs[session_id] = SessionLog(self._sessions, session_id)
+            log = self._logs[session_id] = SessionLog(sessions, session_id)
         self._logs.move_to_end(session_id)
         while len(self._logs) > _MAX_LOGS:
             self._logs.popitem(last=False)
@@ -191,13 +190,13 @@ class ChatCompletions:
         more = {"usage": None} if call.stream_usage else {}
         yield _event({**head, "choices": [_delta({"role": "assistant", "content": ""})], **more})
         streamed = ""
-        async for event in self._responder.follow(NAME, message.id, heartbeat_s=HEARTBEAT_S):
+        async for event in self._front.follow(NAME, message.id, heartbeat_s=HEARTBEAT_S):
             if event is None:
                 yield b": still at work\n\n"
             elif isinstance(event, ReplyDelta):
                 streamed += event.text
                 yield _event({**head, "choices": [_delta({"content": event.text})], **more})
-        run = self._responder.inbox.find_run(message)
+        _, run = self._front.get(NAME, message.id)
         if run is None or run.parts is None or run.error:
             yield _event(_describe_failure(run)[1])
             return
@@ -208,6 +207,12 @@ class ChatCompletions:
         if call.stream_usage:
             yield _event({**head, "choices": [], "usage": _usage_json(run)})
         yield b"data: [DONE]\n\n"
+
+
+def _chat_key(call: ChatCall) -> SessionKey:
+    """Return the key of a chat. Requests without a user are those of one person, who has the token."""
+    name = thread_id(call.user or UNNAMED_USER, call.conversation)
+    return SessionKey(ANY_AGENT, NAME, DEFAULT_ACCOUNT, THREAD, name)
 
 
 def _missing_end(streamed: str, reply: str) -> str:

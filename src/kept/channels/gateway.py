@@ -1,4 +1,4 @@
-"""The gateway: all configured channels in front of one responder."""
+"""The gateway: all configured channels in front of the responders of one or several agents."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 from kept.agent.material import read_checklist
 from kept.app import open_dispatcher, open_memory, open_sessions
 from kept.channels import chat_completions, http, http_messages
+from kept.channels.switchboard import ChatSwitchboard, Switchboard
 from kept.channels.telegram import TelegramChannel, find_token
 from kept.config import LoadedConfig
 from kept.config.agent_paths import GATEWAY_LOCK
+from kept.config.agents import settings_by_agent
 from kept.durable import claimed, make_private_folder
-from kept.errors import ConfigError, LockBusy, WriteFailed
+from kept.errors import AgentNotFound, ConfigError, LockBusy, WriteFailed
 from kept.memory import Memory
 from kept.net.serving import ServerLimits
 from kept.responder.channel import Channel, PullChannel, ResponderTiming
@@ -27,6 +29,7 @@ from kept.responder.inbox import Inbox
 from kept.responder.responder import Responder
 from kept.responder.scheduler import OWN_CHANNEL, Scheduler
 from kept.sessions.store import SessionStore
+from kept.values import frozen
 
 if TYPE_CHECKING:
     import uvicorn
@@ -46,26 +49,47 @@ def run_gateway(loaded: LoadedConfig, open_model: OpenModel, *, report: Report) 
     """Serve until SIGTERM or Ctrl-C."""
     from kept.live import LiveIndex
 
-    loaded = with_session_age(loaded)
     config = loaded.config
     if not config.gateway.auto_responder.enabled:
         hint = "No message would be answered. Set it to true."
         raise ConfigError("gateway.auto_responder.enabled is false.", hint=hint)
-    if os.path.exists(config.paths.forgetting):
-        with open_memory(loaded) as memory:
-            memory.finish_forget()  # before the inbox is open: only then may it be changed
-    with only_gateway(config.home):
-        model = open_model(loaded)
+    served = [with_session_age(agent) for agent in served_agents(loaded)]
+    for agent in served:
+        if os.path.exists(agent.config.paths.forgetting):
+            with open_memory(agent) as memory:
+                memory.finish_forget()  # before the inbox is open: only then may it be changed
+    with only_gateway(config.home), ExitStack() as opened:
+        agents: list[ServedAgent] = []
+        for agent in served:
+            model = open_model(agent)
+            memory = opened.enter_context(open_memory(agent))
+            # The live index takes in notes that are edited meanwhile, before a message needs them.
+            opened.enter_context(LiveIndex(memory))
+            agents.append(ServedAgent(memory, opened.enter_context(open_sessions(agent)), model))
 
         async def serve() -> None:
+            first, *others = agents
             try:
-                await Gateway(memory, sessions, model, report=report).run()
+                gateway = Gateway(first.memory, first.sessions, first.model, others=others, report=report)
+                await gateway.run()
             finally:
-                await model.close()
+                await asyncio.gather(*(agent.model.close() for agent in agents))
 
-        # The live index takes in notes that are edited meanwhile, before a message needs them.
-        with open_memory(loaded) as memory, LiveIndex(memory), open_sessions(loaded) as sessions:
-            asyncio.run(serve())
+        asyncio.run(serve())
+
+
+def served_agents(loaded: LoadedConfig) -> list[LoadedConfig]:
+    """Return the settings of the agents that a gateway serves: the one of the command, and those of the routes."""
+    names = dict.fromkeys(route.agent for route in loaded.config.gateway.routes)
+    names.pop(loaded.config.agent_id, None)
+    if not names:
+        return [loaded]
+    known = settings_by_agent(loaded)
+    for name in names:
+        if name not in known:
+            hint = f"Create it with 'kept agents add {name}', or correct the route. There are: {', '.join(known)}."
+            raise AgentNotFound(f"gateway.routes names an agent '{name}', and there is none.", hint=hint)
+    return [loaded, *(known[name] for name in names)]
 
 
 @contextmanager
@@ -96,8 +120,17 @@ def with_session_age(loaded: LoadedConfig) -> LoadedConfig:
     return replace(loaded, config=replace(loaded.config, agent=agent))
 
 
+@frozen
+class ServedAgent:
+    """What a gateway needs of an agent."""
+
+    memory: Memory
+    sessions: SessionStore
+    model: ChatModel
+
+
 class Gateway:
-    """Answers messages until it is stopped."""
+    """Answers messages until it is stopped: those of one agent, and of ``others`` as the routes say."""
 
     def __init__(
         self,
@@ -106,13 +139,14 @@ class Gateway:
         model: ChatModel,
         *,
         report: Report,
+        others: Sequence[ServedAgent] = (),
         limits: ServerLimits | None = None,
         timing: ResponderTiming | None = None,
     ) -> None:
         config = memory.config
         timing = timing or ResponderTiming()
-        self._agent_id = config.agent_id
-        self._sessions = sessions
+        agents = [ServedAgent(memory, sessions, model), *others]
+        self._sessions = {agent.memory.config.agent_id: agent.sessions for agent in agents}
         self._limits = limits or ServerLimits()
         self._settings = config.gateway
         self._report = report
@@ -128,12 +162,34 @@ class Gateway:
         if not channels:
             raise ConfigError("No channel is configured.", hint="Set gateway.http.enabled or gateway.telegram.token.")
         channels[OWN_CHANNEL] = PullChannel()
-        dispatcher = open_dispatcher(memory, sessions, model, more_status=lambda: self.responder.status_lines())
-        inbox = Inbox(config.paths.inbox, clock=memory.clock)
-        self.responder = Responder(dispatcher, inbox, self._settings.auto_responder, channels, timing=timing)
-        self._scheduler = Scheduler(
-            self.responder, config, channels, clock=memory.clock, read_checklist=partial(read_checklist, memory)
-        )
+        slots = asyncio.Semaphore(self._settings.auto_responder.max_concurrent)
+        self.responders = {
+            agent.memory.config.agent_id: self._open_responder(agent, channels, timing, slots) for agent in agents
+        }
+        self.responder = self.responders[config.agent_id]
+        self._schedulers = [
+            Scheduler(
+                self.responders[agent.memory.config.agent_id],
+                agent.memory.config,
+                channels,
+                clock=memory.clock,
+                read_checklist=partial(read_checklist, agent.memory),
+            )
+            for agent in agents
+        ]
+        routes = [route for route in self._settings.routes if route.agent in self.responders]
+        self._front = Switchboard(self.responders, routes, default=config.agent_id)
+        self._chats = ChatSwitchboard(self.responders, routes, default=config.agent_id)
+
+    def _open_responder(
+        self, agent: ServedAgent, channels: Mapping[str, Channel], timing: ResponderTiming, slots: asyncio.Semaphore
+    ) -> Responder:
+        """Open the inbox of an agent. All agents share the slots, so that no more answers are under way at a time."""
+        config = agent.memory.config
+        status = lambda: self.responders[config.agent_id].status_lines()  # noqa: E731
+        dispatcher = open_dispatcher(agent.memory, agent.sessions, agent.model, more_status=status)
+        inbox = Inbox(config.paths.inbox, clock=agent.memory.clock)
+        return Responder(dispatcher, inbox, self._settings.auto_responder, channels, timing=timing, slots=slots)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -142,8 +198,11 @@ class Gateway:
         server, serving = self._start_http()
         tasks = [serving] if serving else []
         try:
-            await self.responder.start()
-            tasks.append(asyncio.create_task(self._scheduler.run()))
+            if len(self.responders) > 1:
+                self._report(f"Agents: {', '.join(self.responders)}")
+            for responder in self.responders.values():
+                await responder.start()
+            tasks += [asyncio.create_task(scheduler.run()) for scheduler in self._schedulers]
             if self._telegram:
                 tasks.append(asyncio.create_task(self._serve_telegram(self._telegram)))
             await self._wait_for_stop(tasks)
@@ -161,7 +220,7 @@ class Gateway:
         if not settings.enabled:
             return None, None
         clock = self.responder.inbox.clock
-        app = http.make_app(self.responder, self._sessions, settings, agent_id=self._agent_id, clock=clock)
+        app = http.make_app(self._front, self._sessions, settings, clock=clock)
         server = http.make_server(app, self._limits)
         bound = http.listen(settings)
         host, port = bound.getsockname()[:2]
@@ -172,7 +231,7 @@ class Gateway:
     async def _serve_telegram(self, channel: TelegramChannel) -> None:
         name = await channel.connect()
         self._report(f"Telegram: {name}, for {len(channel.allowed)} people")
-        await channel.serve(self.responder)
+        await channel.serve(self._chats)
 
     async def _wait_for_stop(self, tasks: list[asyncio.Task[None]]) -> None:
         """Return when the gateway is stopped. Raise the error of a channel that failed."""
@@ -190,13 +249,15 @@ class Gateway:
             task.cancel()
         if polling:
             await asyncio.wait(polling)
-        finished = await self.responder.drain(self._settings.shutdown_timeout_s, at_once=self._at_once)
+        timeout_s = self._settings.shutdown_timeout_s
+        drained = (responder.drain(timeout_s, at_once=self._at_once) for responder in self.responders.values())
+        finished = all(await asyncio.gather(*drained))
         if server:
             server.should_exit = True
             await asyncio.wait(tasks[:1])
         if self._telegram:
             await self._telegram.close()
-        left = self.responder.limits.total
+        left = sum(responder.limits.total for responder in self.responders.values())
         self._report(
             "Stopped." if finished else f"Stopped. The remaining messages ({left}) are answered after the next start."
         )

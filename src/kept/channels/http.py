@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kept.channels import chat_completions
 from kept.channels.chat_completions import ChatCompletions
 from kept.channels.http_messages import HttpEndpoints, json_response
+from kept.channels.switchboard import Switchboard
 from kept.clock import Clock
 from kept.config import HttpSettings
 from kept.errors import ChannelUnavailable
 from kept.net import serving
 from kept.net.serving import App, Guard, ServerLimits
-from kept.responder.responder import Responder
 from kept.sessions.store import SessionStore
 
 if TYPE_CHECKING:
@@ -27,17 +28,16 @@ _PATHS_HINT = (
 )
 
 
-def make_app(
-    responder: Responder, sessions: SessionStore, settings: HttpSettings, *, agent_id: str, clock: Clock
-) -> App:
+def make_app(front: Switchboard, sessions: Mapping[str, SessionStore], settings: HttpSettings, *, clock: Clock) -> App:
+    """Return the application. ``sessions`` has those of each agent, by its name."""
     try:
         from starlette.applications import Starlette
         from starlette.routing import Route
     except ImportError as exc:
         raise _not_installed() from exc
 
-    endpoints = HttpEndpoints(responder, settings, agent_id, clock)
-    chat = ChatCompletions(responder, sessions, settings, agent_id, clock)
+    endpoints = HttpEndpoints(front, settings, clock)
+    chat = ChatCompletions(front, sessions, settings, clock)
     routes = [
         Route("/v1/messages", endpoints.post, methods=["POST"]),
         Route("/v1/messages/{id}", endpoints.get, methods=["GET"]),

@@ -19,14 +19,14 @@ from kept.agent.events import (
     ToolEnded,
     ToolStarted,
 )
+from kept.channels.switchboard import Switchboard
 from kept.clock import Clock, new_id
 from kept.config import HttpSettings
 from kept.error_statuses import status_of
-from kept.errors import KeptError, MessageNotFound, MessageRefused
+from kept.errors import AgentNotFound, KeptError, MessageNotFound, MessageRefused
 from kept.limits import utf8_safe
 from kept.net.serving import TOKEN_USER
 from kept.responder.inbox import AcceptedMessage, AnswerRun, message_status
-from kept.responder.responder import Responder
 from kept.sessions.people import GROUP, Account, account_of, private_chat
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey, parse_key
 from kept.values import frozen
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 NAME = "http"
-_FIELDS = ("conversation", "user", "group", "text", "id", "stream", "wait")
+ANY_AGENT = "*"
+"""Agent in the key of a chat that is not routed yet."""
+_FIELDS = ("agent", "conversation", "user", "group", "text", "id", "stream", "wait")
 RETRY_AFTER_S = 5
 MAX_NAME_CHARS = 256
 HEARTBEAT_S = 15.0
@@ -58,10 +60,9 @@ class PostedMessage:
 class HttpEndpoints:
     """Handlers of the routes."""
 
-    def __init__(self, responder: Responder, settings: HttpSettings, agent_id: str, clock: Clock) -> None:
+    def __init__(self, responder: Switchboard, settings: HttpSettings, clock: Clock) -> None:
         self._responder = responder
         self._settings = settings
-        self._agent_id = agent_id
         self._clock = clock
 
     async def post(self, request: Request) -> Response:
@@ -98,6 +99,7 @@ class HttpEndpoints:
         """Allow or deny a call of a tool that waits for a person."""
         approval_id = request.path_params["id"]
         try:
+            self._require_own_approval(request, approval_id)
             body = await read_body(request, self._settings.max_body_bytes)
             if not isinstance(body, dict) or not isinstance(body.get("allow"), bool) or len(body) > 1:
                 raise MessageRefused("The body has to say whether to allow it.", hint='Such as {"allow": true}.')
@@ -108,6 +110,16 @@ class HttpEndpoints:
         except KeptError as exc:
             return _error(exc)
         return json_response({"id": approval_id, "allowed": body["allow"]})
+
+    def _require_own_approval(self, request: Request, approval_id: str) -> None:
+        """Raise MessageNotFound if the token of a user was sent, and the call is not in a session of that user."""
+        user = request.scope.get(TOKEN_USER)
+        if user is None:
+            return
+        asked = next((asked for asked in self._responder.waiting_approvals() if asked.id == approval_id), None)
+        key = self._responder.find_chat(asked.session_id) if asked else None
+        if key is None or account_of(key) != Account(NAME, user):
+            raise MessageNotFound(f"No call waits for permission under '{approval_id}'.")
 
     async def health(self, request: Request) -> Response:
         return json_response({"status": "ok"})
@@ -134,16 +146,16 @@ class HttpEndpoints:
         )
 
     def _read_key(self, request: Request, body: dict[str, Any], user: str | None) -> SessionKey:
-        conversation = _name(body, "conversation")
+        conversation, agent = _name(body, "conversation"), _name(body, "agent")
         if not (conversation or user):
             raise MessageRefused("'user' and 'conversation' are missing.", hint="Give one of them, or both.")
         if not _flag(body, "group", default=False):
-            return private_chat(self._agent_id, NAME, user, conversation)
+            return route_own(self._responder, request, private_chat(ANY_AGENT, NAME, user, conversation), agent)
         if conversation is None or not user:
             raise MessageRefused("A group needs 'conversation', and 'user' for the sender.")
         if TOKEN_USER in request.scope:
             raise MessageRefused("The token of a user is for private conversations.", hint="Leave out 'group'.")
-        return SessionKey(self._agent_id, NAME, DEFAULT_ACCOUNT, GROUP, conversation)
+        return self._responder.route(SessionKey(ANY_AGENT, NAME, DEFAULT_ACCOUNT, GROUP, conversation), agent)
 
     def _own_id(self, request: Request) -> str:
         """Return the id of the message that a request names. For the token of a user, those of others do not exist."""
@@ -176,6 +188,14 @@ def own_name(request: Request, user: str | None) -> str | None:
     if owner is not None and user not in (None, owner):
         raise MessageRefused("'user' is not the user of this token.", hint="Leave it out.")
     return owner or user
+
+
+def route_own(front: Switchboard, request: Request, key: SessionKey, agent: str | None) -> SessionKey:
+    """Return a key with the agent that a request names. The token of a user reaches only the agent of its chat."""
+    routed = front.route(key)
+    if TOKEN_USER in request.scope and agent not in (None, routed.agent_id):
+        raise AgentNotFound(f"This gateway does not serve an agent '{agent}' for you.", hint="Leave it out.")
+    return front.route(key, agent) if agent else routed
 
 
 async def read_body(request: Request, max_bytes: int) -> Any:

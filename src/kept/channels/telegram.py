@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import ApprovalAsked, Inbound
+from kept.channels.switchboard import ResponderFront
 from kept.channels.telegram_approvals import read_press, send_question
 from kept.channels.telegram_bot import make_bot
 from kept.channels.telegram_messages import (
@@ -36,7 +37,6 @@ from kept.errors import (
     ScheduleInvalid,
 )
 from kept.responder.channel import ResponderTiming, utf16_length
-from kept.responder.responder import Responder
 from kept.sessions.session_key import SessionKey
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class TelegramChannel:
                 log.warning("telegram: cannot be reached (%s); trying again", type(exc).__name__)
                 await asyncio.sleep(backoff.next_s())
 
-    async def serve(self, responder: Responder) -> None:
+    async def serve(self, responder: ResponderFront) -> None:
         """Hand messages to the responder until cancelled."""
         from telegram.error import Conflict, InvalidToken, RetryAfter
 
@@ -156,7 +156,7 @@ class TelegramChannel:
         else:
             log.warning("telegram: an update could not be read; it is kept in %s", beside)
 
-    async def _handle(self, responder: Responder, update: telegram.Update) -> None:
+    async def _handle(self, responder: ResponderFront, update: telegram.Update) -> None:
         if update.callback_query is not None:
             await self._read_press(responder, update.callback_query)
             return
@@ -170,7 +170,7 @@ class TelegramChannel:
             case Person(user_id):
                 log.info("telegram: ignored user %s, who is not in gateway.telegram.allow_users", user_id)
 
-    async def _accept(self, responder: Responder, key: SessionKey, message: Inbound) -> None:
+    async def _accept(self, responder: ResponderFront, key: SessionKey, message: Inbound) -> None:
         while True:
             await responder.limits.wait_for_space(str(key))
             try:
@@ -191,7 +191,7 @@ class TelegramChannel:
         except Exception as exc:  # noqa: BLE001 - it must not stop the messages after it
             log.warning("telegram: could not answer that only text is read (%s)", type(exc).__name__)
 
-    async def _read_press(self, responder: Responder, query: telegram.CallbackQuery) -> None:
+    async def _read_press(self, responder: ResponderFront, query: telegram.CallbackQuery) -> None:
         try:
             await read_press(query, self.allowed, lambda name, allow, by: responder.decide(name, allow=allow, by=by))
         except Exception as exc:  # noqa: BLE001 - it must not stop the messages after it

@@ -99,6 +99,8 @@ def group_by_name(kind: Any) -> Any:
 def coerce(kind: Any, value: Any, where: str) -> Any:
     """Return a value as the type of its setting, or raise ConfigError."""
     origin = typing.get_origin(kind)
+    if dataclasses.is_dataclass(kind):
+        return _group(kind, value, where)
     if origin is Literal:
         return _choice(typing.get_args(kind), value, where)
     if origin in (Union, types.UnionType):
@@ -161,7 +163,17 @@ def _mapping(item: Any, value: Any, where: str) -> dict[str, Any]:
 
 
 def _group(kind: Any, value: Any, where: str) -> Any:
+    """Return a group of settings. Raise ConfigError if one without a default is missing."""
+    if isinstance(value, dict):
+        missing = [name for name in _required(kind) if name not in map(snake, map(str, value))]
+        if missing:
+            raise ConfigError(f"{where}: '{missing[0]}' is missing.")
     return value if isinstance(value, kind) else build(kind, normalise(kind, value, at=where), at=where)
+
+
+def _required(kind: Any) -> list[str]:
+    specs = dataclasses.fields(kind)
+    return [spec.name for spec in specs if spec.default is spec.default_factory is dataclasses.MISSING]
 
 
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}

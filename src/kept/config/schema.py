@@ -484,7 +484,22 @@ class WebSettings:
 
 
 @frozen
+class RouteSettings:
+    """An agent, and the messages that it answers. What is left out fits any message."""
+
+    agent: str
+    channel: str | None = None
+    account: str | None = None
+    """Account of the gateway on the channel, such as one of several bots."""
+    chat: str | None = None
+    """Id of a person or a group on the channel."""
+
+
+@frozen
 class GatewaySettings:
+    routes: tuple[RouteSettings, ...] = ()
+    """Agents for messages, by channel, account and chat. The first that fits counts; otherwise the agent of the
+    command answers."""
     auto_responder: ResponderSettings = ResponderSettings()
     mcp: McpSettings = McpSettings()
     http: HttpSettings = HttpSettings()

@@ -42,7 +42,9 @@ class Responder:
         channels: Mapping[str, Channel],
         *,
         timing: ResponderTiming | None = None,
+        slots: asyncio.Semaphore | None = None,
     ) -> None:
+        """``slots`` limits the answers at a time of several responders together."""
         self.inbox = inbox
         self.limits = QueueLimits(settings)
         self._dispatcher = dispatcher
@@ -52,7 +54,7 @@ class Responder:
         self._writer = InboxWriter(self._timing)
         self._groups = GroupHistory(max_messages=settings.max_history_messages)
         self._runner = AnswerRunner(dispatcher, inbox, self._writer, self._groups, self._timing)
-        self._slots = asyncio.Semaphore(settings.max_concurrent)
+        self._slots = slots or asyncio.Semaphore(settings.max_concurrent)
         self._queues: dict[str, ConversationQueue] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
         """Task that works on each queue. Both are dropped when the queue is empty."""
@@ -187,9 +189,14 @@ class Responder:
 
     # permission
 
-    def waiting_approvals(self, session_id: str) -> list[ApprovalAsked]:
-        """Return the calls of tools in a session that wait for a decision."""
+    def waiting_approvals(self, session_id: str | None = None) -> list[ApprovalAsked]:
+        """Return the calls of tools that wait for a decision, in one session or in all."""
         return self._dispatcher.agent.waiting_approvals(session_id)
+
+    def find_chat(self, session_id: str) -> SessionKey | None:
+        """Return the key of the chat whose messages are being answered in a session, or None."""
+        runs = (queue.current for queue in self._queues.values() if queue.current is not None)
+        return next((parse_key(run.key, agent_id="") for run in runs if run.session_id == session_id), None)
 
     def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
         """Decide about a call of a tool that waits. Return False if it does not wait any more."""

@@ -1,0 +1,156 @@
+"""Switchboard: hands each message to the agent that the routes name, so that one gateway serves several agents.
+
+Every agent has its own inbox, queues and sessions. To the channels, the switchboard looks like one responder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from kept.agent.events import AgentEvent, ApprovalAsked, GroupLine, Inbound
+from kept.config.schema import RouteSettings
+from kept.errors import AgentNotFound, MessageNotFound
+from kept.responder.inbox import AcceptedMessage, AnswerRun, check_same
+from kept.responder.responder import Responder
+from kept.sessions.people import account_of
+from kept.sessions.session_key import SessionKey, parse_key
+
+
+class QueueSpace(Protocol):
+    """Room for further messages, by the key of their conversation."""
+
+    def check(self, key: str) -> None: ...
+
+    async def wait_for_space(self, key: str) -> None: ...
+
+
+class ResponderFront(Protocol):
+    """What a channel needs: one responder, or a switchboard in front of several."""
+
+    @property
+    def limits(self) -> QueueSpace: ...
+
+    async def accept(self, key: SessionKey, message: Inbound) -> AcceptedMessage: ...
+
+    def add_group_line(self, key: SessionKey, line: GroupLine) -> None: ...
+
+    def get(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]: ...
+
+    def follow(
+        self, channel: str, message_id: str, *, heartbeat_s: float | None = None
+    ) -> AsyncIterator[AgentEvent | None]: ...
+
+    async def wait(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]: ...
+
+    async def cancel(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]: ...
+
+    def waiting_approvals(self, session_id: str | None = None) -> list[ApprovalAsked]: ...
+
+    def decide(self, approval_id: str, *, allow: bool, by: str) -> bool: ...
+
+
+def find_agent(routes: Iterable[RouteSettings], key: SessionKey, *, default: str) -> str:
+    """Return the agent for a message. The first route that fits its channel, account and chat decides."""
+    return next((route.agent for route in routes if _fits(route, key)), default)
+
+
+def _fits(route: RouteSettings, key: SessionKey) -> bool:
+    account = account_of(key)
+    chats = {key.user_id, *((account.name,) if account else ())}  # with its topic, and without
+    return (
+        route.channel in (None, key.channel)
+        and route.account in (None, key.account_id)
+        and (route.chat is None or route.chat in chats)
+    )
+
+
+class Switchboard:
+    """Responders of several agents, by their names, in front of which is one set of channels."""
+
+    def __init__(self, responders: Mapping[str, Responder], routes: Iterable[RouteSettings], *, default: str) -> None:
+        self.responders = responders
+        self._routes = tuple(routes)
+        self._default = default
+
+    def route(self, key: SessionKey, agent: str | None = None) -> SessionKey:
+        """Return a key with the agent of its chat, or with the one that a client names."""
+        if agent is not None and agent not in self.responders:
+            names = ", ".join(self.responders)
+            raise AgentNotFound(f"This gateway does not serve an agent '{agent}'.", hint=f"It serves: {names}.")
+        return replace(key, agent_id=agent or find_agent(self._routes, key, default=self._default))
+
+    @property
+    def limits(self) -> QueueSpace:
+        return _RoutedLimits(self)
+
+    def of(self, key: SessionKey) -> Responder:
+        """Return the responder of the agent in a key."""
+        return self.responders[key.agent_id]
+
+    async def accept(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
+        """Accept a message for the agent of its key. Ids are those of one channel, whichever agent answers."""
+        own = self.of(key)
+        for responder in self.responders.values():
+            known = responder.inbox.find(key.channel, message.id)
+            if known is not None and responder is not own:
+                return check_same(known, str(key), message.text)
+        return await own.accept(key, message)
+
+    def add_group_line(self, key: SessionKey, line: GroupLine) -> None:
+        self.of(key).add_group_line(key, line)
+
+    def get(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
+        return self._holder(channel, message_id).get(channel, message_id)
+
+    def follow(
+        self, channel: str, message_id: str, *, heartbeat_s: float | None = None
+    ) -> AsyncIterator[AgentEvent | None]:
+        return self._holder(channel, message_id).follow(channel, message_id, heartbeat_s=heartbeat_s)
+
+    async def wait(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
+        return await self._holder(channel, message_id).wait(channel, message_id)
+
+    async def cancel(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
+        return await self._holder(channel, message_id).cancel(channel, message_id)
+
+    def waiting_approvals(self, session_id: str | None = None) -> list[ApprovalAsked]:
+        return [asked for each in self.responders.values() for asked in each.waiting_approvals(session_id)]
+
+    def find_chat(self, session_id: str) -> SessionKey | None:
+        """Return the key of the chat that is being answered in a session, or None."""
+        return next((key for each in self.responders.values() if (key := each.find_chat(session_id))), None)
+
+    def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
+        return any(each.decide(approval_id, allow=allow, by=by) for each in self.responders.values())
+
+    def _holder(self, channel: str, message_id: str) -> Responder:
+        for responder in self.responders.values():
+            if responder.inbox.find(channel, message_id) is not None:
+                return responder
+        raise MessageNotFound(f"There is no message '{message_id}'.")
+
+
+class ChatSwitchboard(Switchboard):
+    """Switchboard for channels that know nothing of agents: it routes every key."""
+
+    def of(self, key: SessionKey) -> Responder:
+        return super().of(self.route(key))
+
+    async def accept(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
+        return await super().accept(self.route(key), message)
+
+    def add_group_line(self, key: SessionKey, line: GroupLine) -> None:
+        super().add_group_line(self.route(key), line)
+
+
+class _RoutedLimits:
+    def __init__(self, switchboard: Switchboard) -> None:
+        self._switchboard = switchboard
+
+    def check(self, key: str) -> None:
+        self._switchboard.of(parse_key(key, agent_id="")).limits.check(key)
+
+    async def wait_for_space(self, key: str) -> None:
+        await self._switchboard.of(parse_key(key, agent_id="")).limits.wait_for_space(key)
