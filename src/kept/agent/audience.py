@@ -15,5 +15,7 @@ def services_for(services: AgentServices, log: SessionLog) -> AgentServices:
     viewer = find_viewer(services.config, memory.workspace, services.sessions, log.record.key)
     if viewer == memory.viewer:
         return services
-    view = memory.seen_by(viewer)
-    return replace(services, memory=view, toolbox=services.toolbox.seen_by(view))
+    if log.services is None or log.services.memory.viewer != viewer:
+        view = memory.seen_by(viewer)
+        log.services = replace(services, memory=view, toolbox=services.toolbox.seen_by(view))
+    return log.services

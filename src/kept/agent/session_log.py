@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from kept.agent.approvals import UNDECIDED
 from kept.agent.events import GroupLine, Inbound
@@ -22,6 +22,9 @@ from kept.durable import claimed
 from kept.sessions.entries import SENT, Body, CompactionEntry, Entry, Message, Text, ToolCall, ToolResult, format_time
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Transcript, TranscriptLine
+
+if TYPE_CHECKING:
+    from kept.agent.services import AgentServices
 
 AFTER = "after"
 """Metadata of a message of a channel: entry that it follows, if not the last one. What came after that is left."""
@@ -60,6 +63,8 @@ class SessionLog:
         """Path by which a search cites it."""
         self.futile_tokens = 0
         """Size of the context when a summary turned out not to be shorter. It is not tried again soon."""
+        self.services: AgentServices | None = None
+        """Services for the viewer of the last turn, if they are not the agent's own."""
         self._notices: set[str] = set()
         self._lock = threading.Lock()
         self._lines: list[TranscriptLine] = []
