@@ -62,6 +62,16 @@ class AgentPaths:
         return os.path.join(self.folder, "fence.key")
 
     @property
+    def bench_set(self) -> str:
+        """Set of questions that `kept web` makes from the notes, to measure recall."""
+        return os.path.join(self.folder, "bench-set")
+
+    @property
+    def bench_report(self) -> str:
+        """Folder of the report of the last measurement in `kept web`."""
+        return os.path.join(self.folder, "bench-report")
+
+    @property
     def web_key(self) -> str:
         """Key that signs the cookies and links of the web pages."""
         return os.path.join(self.folder, "web.key")

@@ -15,6 +15,7 @@ from kept.workspace.change_recorder import Author
 if TYPE_CHECKING:
     from kept.live import LiveIndex
     from kept.llm.base import ChatModel
+    from kept.web.recall_run import RecallRun
     from kept.web.web_chat import WebChat
 
 
@@ -71,6 +72,13 @@ class Site:
         from kept.web.web_chat import WebChat
 
         return WebChat(self, self._model)
+
+    @cached_property
+    def recall(self) -> RecallRun:
+        """The measurement of recall."""
+        from kept.web.recall_run import RecallRun
+
+        return RecallRun(self.config, self.memory.clock)
 
     async def close_chat(self) -> None:
         """Stop answers that are being written. To be called in the event loop, before `close`."""

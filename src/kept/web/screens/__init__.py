@@ -9,6 +9,7 @@ from kept.web.screens.forget_screen import SCREEN as FORGET
 from kept.web.screens.graph_screen import SCREEN as GRAPH
 from kept.web.screens.health_screen import SCREEN as HEALTH
 from kept.web.screens.note_screen import SCREEN as NOTES
+from kept.web.screens.recall_screen import SCREEN as RECALL
 from kept.web.screens.review_screen import SCREEN as REVIEW
 from kept.web.screens.search_screen import SCREEN as SEARCH
 from kept.web.screens.settings_screen import SCREEN as SETTINGS
@@ -27,6 +28,7 @@ SCREENS: tuple[Screen, ...] = (
     REVIEW,
     FORGET,
     HEALTH,
+    RECALL,
     SETTINGS,
     THEME,
 )
