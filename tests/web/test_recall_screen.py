@@ -8,9 +8,7 @@ from tests.support.workspaces import write_note
 
 def test_recall_on_a_set_made_from_the_notes_is_measured_and_reported(pages, workspace):
     for number, subject in enumerate(("gate", "garden", "server", "bicycle")):
-        write_note(
-            workspace, f"memory/n{number}.md", f"# {subject}\n\nThe {subject} was repaired in May.\n"
-        )
+        write_note(workspace, f"memory/n{number}.md", f"# {subject}\n\nThe {subject} was repaired in May.\n")
     pages.follow(pages.post("/recall/run", folder=""))
     pages.site.recall.wait()
     page = pages.page("/recall")

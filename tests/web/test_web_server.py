@@ -11,7 +11,8 @@ import sys
 import httpx
 import pytest
 
-from tests.support.commands import start_kept
+from tests.support.commands import KEPT, start_kept
+from tests.support.gateway_processes import Process
 from tests.support.workspaces import write_note
 
 
@@ -102,3 +103,22 @@ def test_no_other_command_imports_the_pages():
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
+
+
+def test_a_gateway_serves_the_pages_too_and_a_command_gives_the_link(tmp_path, workspace, start):
+    write_note(workspace, "MEMORY.md", "The gate code is 4711.\n")
+    settings = ("memory_search.provider=none", "model.provider=extractive", "gateway.http.port=0")
+    settings += ("gateway.web.enabled=true", "gateway.web.port=0")
+    command = [KEPT, *(part for each in settings for part in ("--set", each)), "gateway"]
+    gateway = Process(tmp_path, command=tuple(command), KEPT_WORKSPACE=str(workspace))
+    home = gateway.wait_for_line("Pages: ").split()[1].rstrip(",")
+    gateway.url()
+    port = home.split(":")[2].rstrip("/")
+    assert httpx.get(home).status_code == 401
+    _, link = start("--port", port)
+    with httpx.Client(follow_redirects=True) as browser:
+        browser.get(link)
+        assert "4711" in browser.get(home, params={"q": "gate"}).text
+    assert gateway.stop() == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(home)

@@ -473,6 +473,8 @@ class McpSettings:
 class WebSettings:
     """The pages of `kept web`."""
 
+    enabled: bool = False
+    """True to serve them from `kept gateway` too."""
     host: str = "127.0.0.1"
     port: int = bounded(8740, 0, 65_535)
     token: str | None = secret()

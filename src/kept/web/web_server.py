@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
 
 from kept.agent.services import load_secret
 from kept.clock import Clock, SystemClock
@@ -16,6 +20,9 @@ from kept.net.serving import ServerLimits
 from kept.values import frozen
 from kept.web.site import Site
 from kept.web.web_access import WebAccess
+
+if TYPE_CHECKING:
+    import uvicorn
 
 _ANY_ADDRESS = ("0.0.0.0", "::")
 _PROBE_S = 2.0
@@ -74,6 +81,30 @@ def serve_web(
             site.close()
 
 
+@contextmanager
+def serving_web(loaded: LoadedConfig, *, ready: Callable[[WebAddress], None]) -> Iterator[None]:
+    """Serve the pages at the configured address in a thread, while another server runs in this process.
+
+    That server keeps the index current. Signals are its business.
+    """
+    settings = loaded.config.gateway.web
+    serving.require_token(settings.host, settings.token, hint=TLS_HINT)
+    _require_packages()
+    hint = "Set gateway.web.port to another port, or gateway.web.enabled to false."
+    bound = serving.listen(settings.host, settings.port, error=UsageError, hint=hint)
+    with closing(bound), closing(Site.open(loaded)) as site:
+        access = open_access(loaded.config)
+        server = _make_server(site, access, bound, settings.host, ServerLimits())
+        thread = threading.Thread(target=lambda: asyncio.run(_run(server, site, bound)), name="kept-web", daemon=True)
+        thread.start()
+        ready(_address(access, settings.host, bound.getsockname()[1]))
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
 def _serve(
     site: Site,
     access: WebAccess,
@@ -82,24 +113,33 @@ def _serve(
     ready: Callable[[WebAddress], None],
     limits: ServerLimits,
 ) -> None:
-    import anyio
+    server = _make_server(site, access, bound, host, limits, handles_signals=True)
+    site.keep_current()
+    ready(_address(access, host, bound.getsockname()[1]))
+    asyncio.run(_run(server, site, bound))
 
+
+def _make_server(
+    site: Site,
+    access: WebAccess,
+    bound: socket.socket,
+    host: str,
+    limits: ServerLimits,
+    *,
+    handles_signals: bool = False,
+) -> uvicorn.Server:
     from kept.web.web_app import make_web_app
 
-    port: int = bound.getsockname()[1]
     hosts = (*(() if host in _ANY_ADDRESS else (host,)), *site.settings.allowed_hosts)
-    app = make_web_app(site, access, hosts=hosts, cookie_name=cookie_name(port))
-    server = serving.make_server(app, limits, handles_signals=True)
-    site.keep_current()
-    ready(_address(access, host, port))
+    app = make_web_app(site, access, hosts=hosts, cookie_name=cookie_name(bound.getsockname()[1]))
+    return serving.make_server(app, limits, handles_signals=handles_signals)
 
-    async def run() -> None:
-        try:
-            await server.serve(sockets=[bound])
-        finally:
-            await site.close_chat()
 
-    anyio.run(run)
+async def _run(server: uvicorn.Server, site: Site, bound: socket.socket) -> None:
+    try:
+        await server.serve(sockets=[bound])
+    finally:
+        await site.close_chat()
 
 
 def _address(access: WebAccess, host: str, port: int, *, is_running: bool = False) -> WebAddress:
