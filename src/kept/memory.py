@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from kept.clock import Clock, SystemClock
@@ -13,7 +14,7 @@ from kept.durable import make_private_folder
 from kept.errors import UsageError, UsedAfterClose, WorkspaceMissing
 from kept.memory_search import MemorySearch, require_number, require_text
 from kept.records import Filter, NearFact, Passage, Progress, SearchResult, SeenTail, Viewer, Written
-from kept.workspace.workspace import Workspace, has_projects
+from kept.workspace.workspace import LONG_TERM, Workspace, has_projects
 
 if TYPE_CHECKING:
     from kept.backends.qmd import QmdWithFallback
@@ -219,15 +220,26 @@ class Memory:
         if by_tool:
             from kept.review.agent_writes import write_for_agent
 
-            return write_for_agent(self.review, addition, near=near, by=author or self._python_author(), why=why)
-        return write_addition(
-            self.workspace,
-            addition,
-            clock=self.clock,
-            max_bytes=self.settings.max_file_bytes,
-            near=near,
-            recorder=self.recorder(author, why=why),
-        )
+            written = write_for_agent(self.review, addition, near=near, by=author or self._python_author(), why=why)
+        else:
+            written = write_addition(
+                self.workspace,
+                addition,
+                clock=self.clock,
+                max_bytes=self.settings.max_file_bytes,
+                near=near,
+                recorder=self.recorder(author, why=why),
+            )
+        return self._with_notice(written)
+
+    def _with_notice(self, written: Written) -> Written:
+        """Return a result that tells if MEMORY.md has outgrown its share of the prompt with it."""
+        if written.path not in LONG_TERM or not written.is_new or written.is_proposed:
+            return written
+        from kept.workspace.memory_size import find_overgrowth
+
+        notice = find_overgrowth(self.workspace, limit_tokens=self.config.agent.prompt_file_tokens)
+        return replace(written, notice=notice) if notice else written
 
     @property
     def review(self) -> ReviewQueue:

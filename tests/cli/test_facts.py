@@ -98,3 +98,15 @@ def test_a_fact_does_not_replace_itself(kept, workspace):
 def test_a_line_beyond_the_end_of_a_note_is_named_so(kept, workspace):
     write_file(workspace / "MEMORY.md", "- One\n")
     assert "MEMORY.md#L99 does not exist" in kept("add", "--replaces", "MEMORY.md#L99", "Two").err
+
+
+def test_a_long_term_memory_that_outgrows_the_prompt_says_so_at_the_write_and_in_status(kept, workspace):
+    small = ("--set", "context.file_tokens=40")
+    assert kept(*small, "add", "The heron left.", "--to", "memory").err == ""
+    assert kept(*small, "status", "--json").json["overgrowth"] is None
+    for number in range(12):
+        grown = kept(*small, "add", f"Shelf {number} holds the jar number {number}.", "--to", "memory")
+    assert "The first 40 are in every prompt" in grown.err
+    assert "MEMORY.md has about" in kept(*small, "status", "--json").json["overgrowth"]
+    assert "MEMORY.md has about" in kept(*small, "status").err
+    assert kept("add", "Back to the default.", "--to", "memory").err == ""

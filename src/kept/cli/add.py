@@ -83,6 +83,8 @@ def _show_written(written: Written, folder: str) -> None:
     for reason in written.degraded:
         warn(reason)
     echo(f"Kept in {citation} (folder {folder}).")
+    if written.notice:
+        warn(written.notice)
     if written.replaced:
         echo(f"Struck through: {style(printable(written.replaced), fg='cyan')}.")
     for fact in written.near:

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from kept.cli.index import cost_text
-from kept.cli.output import console, json_option, local_time, plural, print_json, printable, size_text, was_printed
+from kept.cli.output import (
+    console,
+    json_option,
+    local_time,
+    plural,
+    print_json,
+    printable,
+    size_text,
+    warn,
+    was_printed,
+)
 from kept.cli.root import Globals
 from kept.reports import Status
 from kept.tools.record_json import status_json, to_json
@@ -30,6 +40,7 @@ def command(options: Globals, as_json: bool) -> None:
     from kept.live import find_watcher
     from kept.responder.inbox import find_inbox_state
     from kept.schedules.schedule_state import find_schedule_state
+    from kept.workspace.memory_size import find_overgrowth
 
     loaded = options.load()
     sharing = agents_sharing_workspace(loaded)
@@ -39,11 +50,16 @@ def command(options: Globals, as_json: bool) -> None:
         inbox = find_inbox_state(memory.config)
         waiting = memory.review.count()
         schedules = find_schedule_state(memory.config, memory.clock)
+        overgrowth = find_overgrowth(memory.workspace, limit_tokens=memory.config.agent.prompt_file_tokens)
     if as_json:
         shape = {**status_json(status), "sharedWith": sharing, "watcher": watcher, "inbox": to_json(inbox)}
-        print_json({**shape, "review": {"waiting": waiting}, "schedules": to_json(schedules)})
+        print_json(
+            {**shape, "review": {"waiting": waiting}, "schedules": to_json(schedules), "overgrowth": overgrowth or None}
+        )
     else:
         show_status(status, watcher, inbox, sharing=sharing, waiting=waiting, schedules=schedules)
+        if overgrowth:
+            warn(overgrowth)
 
 
 def inbox_rows(inbox: InboxState | None) -> list[tuple[str, str]]:

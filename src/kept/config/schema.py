@@ -231,6 +231,11 @@ class CompactionSettings:
     memory_flush: FlushSettings = FlushSettings()
 
 
+def usable_tokens(window: int, compaction: CompactionSettings) -> int:
+    """Return what of a window is not reserved for the answer. At most a quarter is reserved."""
+    return window - min(compaction.reserve_tokens, window // 4)
+
+
 @frozen
 class ContextSettings:
     """Shares of the window for anything but the conversation itself. A small window gets less."""
@@ -418,6 +423,11 @@ class AgentSettings:
     review: ReviewSettings = ReviewSettings()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
     schedules: ScheduleSettings = ScheduleSettings()
+
+    @property
+    def prompt_file_tokens(self) -> int:
+        """Tokens of each workspace file that a prompt has room for."""
+        return min(self.context.file_tokens, usable_tokens(self.model.context_window, self.compaction) // 8)
 
 
 @frozen

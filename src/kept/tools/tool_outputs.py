@@ -179,6 +179,7 @@ WRITE_OUTPUT: Schema = closed(
         "degraded": many({"type": "string"}, "Reasons why the history lacks this change; usually empty."),
         "review": or_null(text("Id of the change in the review, if a person reviews it.")),
         "isProposed": {**_FLAG, "description": "True if nothing was written yet: a person has to accept it first."},
+        "notice": text("That MEMORY.md has outgrown its share of a prompt, or empty."),
         "isNew": {**_FLAG, "description": "False if nothing was written, because these lines say the same already."},
         "replaced": or_null(text("Citation of the line that was struck through.")),
         "near": many(_NEAR, "Lines that the text repeats or seems to change."),
