@@ -181,6 +181,7 @@ class Memory:
         replaces: str | None = None,
         again: bool = False,
         by_tool: bool = False,
+        only_propose: bool = False,
         project: str | None = None,
         author: Author | None = None,
         why: str = "",
@@ -189,9 +190,10 @@ class Memory:
 
         The text is on disk when this returns, and the next search finds it. Set ``by_tool`` if a model chose the
         text: then only MEMORY.md and notes below memory/ can be written. A text for a file of the system prompt is only
-        proposed, and so is every text if ``review.agent_writes`` says so: see `Written.is_proposed` and `review`. With
-        ``project``, or in a memory that is bound to one, log and long-term memory are those of the project;
-        ``project="none"`` writes to the shared ones. The history records ``author`` and ``why``.
+        proposed, and so is every text if ``review.agent_writes`` or ``only_propose`` says so: see
+        `Written.is_proposed` and `review`. With ``project``, or in a memory that is bound to one, log and long-term
+        memory are those of the project; ``project="none"`` writes to the shared ones. The history records ``author``
+        and ``why``.
 
         ``replaces`` is the citation of a line (``MEMORY.md#L12``) that the text takes the place of. That line is struck
         through and dated, and stays; the new one says since when it holds and what it was. It is written above the old
@@ -217,7 +219,11 @@ class Memory:
         if self.viewer is not None:
             addition = self._view().make_private(addition)
         near = () if again or replaces is not None else self._find_near(text, name)
-        if by_tool:
+        if only_propose:
+            from kept.review.agent_writes import propose
+
+            written = propose(self.review, addition, near=near, by=author or self._python_author(), why=why)
+        elif by_tool:
             from kept.review.agent_writes import write_for_agent
 
             written = write_for_agent(self.review, addition, near=near, by=author or self._python_author(), why=why)

@@ -92,7 +92,7 @@ def test_secrets_are_redacted_in_a_proposal(memory, workspace):
 
 def test_what_tools_may_not_write_is_not_proposed_either(memory, workspace):
     opened = memory(settings=PROPOSED)
-    for to in ("notes.md", "memory/projects/kept/PROJECT.md", "../x.md", "soul.md", "SO\u200bUL.md", "IDENTITY.md"):
+    for to in ("notes.md", "memory/projects/kept/PROJECT.md", "../x.md", "soul.md", "SO\u200bUL.md", "CLAUDE.md"):
         with pytest.raises(PathRefused):
             propose(opened, to=to)
     assert opened.review.count() == 0

@@ -16,7 +16,11 @@ _WRAPPING = "`'\"*_. "
 _NO_REPLY_FIRST = re.compile(rf"[\s`'\"*_.([]*{NO_REPLY}(?![0-9A-Za-z])", re.IGNORECASE)
 _NO_REPLY_LINE = re.compile(rf"^[`'\"*_. ]*{NO_REPLY}[`'\"*_. ]*$\n?", re.IGNORECASE | re.MULTILINE)
 _NO_REPLY_LAST = re.compile(rf"\s*[`'\"*_]*\b{NO_REPLY}\b[`'\"*_.\s]*\Z")
-_NOTHING = "no_reply|no reply|none|nothing|n/a|nothing new|no facts|no new facts|no lasting facts"
+_NOTHING = (
+    "no_reply|no reply|none|nothing|n/a|nothing new|no facts|no new facts|no lasting facts|null|[]|{}"
+    "|nichts|nichts neues|rien|rien à noter|nada|niente|niets|inget|ingenting|ничего"
+    "|なし|特になし|无|没有|无新信息|ไม่มี|없음"
+)
 _NOTHING_WORDS = re.compile(
     r"(?:there (?:is|are|was|were) |i (?:have|found|see) |contains? |has )?"
     r"(?:nothing|no (?:new |lasting |durable |important |notable |further |additional )*"

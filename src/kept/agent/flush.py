@@ -8,18 +8,20 @@ another names the old line.
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
+import logging
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from kept.agent.answer import is_empty_answer
+from kept.agent.fact_list import Fact, facts_from_call, parse_facts
 from kept.agent.services import AgentServices, add_usage, ask, read_in_pieces, retry, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.context.compaction_plan import TranscriptPiece
-from kept.context.fence import clean_line, make_fence
+from kept.context.fence import make_fence
 from kept.context.view import ConversationView, LoggedMessage, flush_succeeded
 from kept.errors import KeptError, ModelError
 from kept.indexing.near_facts import match_hits
@@ -27,7 +29,6 @@ from kept.llm.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse
 from kept.memory import Memory
 from kept.prompts import get_prompt
 from kept.records import Hit, Written, cite
-from kept.redact import redact
 from kept.sessions.entries import FLUSH, StateEntry
 from kept.sessions.forgotten_text import ForgottenText
 from kept.sessions.transcript_paths import parse_transcript_name
@@ -36,17 +37,11 @@ from kept.workspace.change_recorder import Author
 
 MAX_STEPS = 12
 """Steps for a model that writes one fact at a time."""
-MAX_FACT_CHARS = 600
 _EXTRACTED_FACTS = 12
 _COMPARED_NOTES = 8
 """Number of most similar notes that are searched for a fact."""
-_ITEM = re.compile(r"^\s{0,8}(?:[-*+•]|\d{1,3}[.)])\s+(?P<text>.*)$")
-_LINES = re.compile(r"\s*[\[(]?\bL?(?P<first>\d{1,9})(?:\s*[-–]\s*L?(?P<last>\d{1,9}))?[\])]?\.?\s*$")
-_MARKED_LINES = re.compile(r"\s*[\[(]?\bL(?P<first>\d{1,9})(?:\s*[-–]\s*L?(?P<last>\d{1,9}))?[\])]?\.?\s*$")
-_INTRODUCTION = re.compile(
-    r"\s*(?:here (?:are|is)|the following|lasting facts|facts|notes|summary)\b[^:]*:\s*$", re.IGNORECASE
-)
-_PROVENANCE = re.compile(r"\s*\(from sessions/[^()\s]*\)\s*$")
+_PROVENANCE = re.compile(r"(?:\s*\(said \d{4}-\d\d-\d\d\))?\s*\(from sessions/[^()\s]*\)\s*$")
+_MAX_ANSWER_TOKENS = 4_000
 _TOOL = ToolSpec(
     "memory_write",
     "Write one fact into today's log.",
@@ -55,6 +50,7 @@ _TOOL = ToolSpec(
         "properties": {
             "text": {"type": "string", "description": "One sentence that can be understood by itself."},
             "lines": {"type": "string", "description": "The lines it comes from, such as L12-L14."},
+            "lasting": {"type": "boolean", "description": "True if it will still hold in months."},
         },
         "required": ["text"],
         "additionalProperties": False,
@@ -62,6 +58,8 @@ _TOOL = ToolSpec(
 )
 
 Outcome = Literal["written", "nothing", "failed"]
+
+log = logging.getLogger(__name__)
 
 
 @frozen
@@ -76,6 +74,8 @@ class FlushResult:
     """Id of the facts in the review, if a person reviews them."""
     changes: tuple[str, ...] = ()
     """Citations of older lines that the facts seem to change."""
+    proposed: int = 0
+    """Number of lasting facts that are proposed for MEMORY.md."""
     reason: str | None = None
     """Reason for a failure."""
     fallback: str | None = None
@@ -97,6 +97,7 @@ class FlushResult:
         fields: dict[str, Any] = {"outcome": self.outcome, "throughLine": self.through_line, "facts": self.facts}
         fields |= {"duplicates": self.duplicates} if self.duplicates else {}
         fields |= {"changes": list(self.changes)} if self.changes else {}
+        fields |= {"proposed": self.proposed} if self.proposed else {}
         return StateEntry(FLUSH, fields | {name: value for name, value in optional.items() if value is not None})
 
 
@@ -139,7 +140,10 @@ async def flush(
         fallback = "extractive"
         reader.facts += _extract_facts(messages)
     try:
-        written, lines = await _write_new_facts(services, path, reader.facts)
+        zone = services.clock.now().tzinfo
+        days = {logged.line: logged.entry.timestamp.astimezone(zone).date() for logged in messages}
+        written, lines = await _write_new_facts(services, path, reader.facts, days)
+        proposed = await asyncio.to_thread(_propose_lasting, services, path, written, days)
     except KeptError as exc:
         return FlushResult("failed", through_line, reason=exc.message, fallback=fallback)
     outcome: Outcome = "failed" if failure is not None else "written" if written else "nothing"
@@ -151,20 +155,12 @@ async def flush(
         note=None if lines is None or lines.is_proposed else lines.citation,
         review=None if lines is None else lines.review,
         changes=tuple(fact.changes for fact in written if fact.changes),
+        proposed=proposed,
         reason=failure,
         fallback=fallback,
         model=services.model.name if services.model.writes else None,
         usage=reader.usage,
     )
-
-
-@frozen
-class Fact:
-    text: str
-    first_line: int
-    last_line: int
-    changes: str = ""
-    """Citation of an older line that it seems to change."""
 
 
 class _FactReader:
@@ -184,14 +180,14 @@ class _FactReader:
         turns = [Turn.of("user", fence.block("conversation", piece.text, source=self.path))]
         facts: list[Fact] = []
         for _ in range(MAX_STEPS):
-            request = ChatRequest(system, tuple(turns), tools, purpose="flush")
+            request = ChatRequest(system, tuple(turns), tools, max_tokens=_MAX_ANSWER_TOKENS, purpose="flush")
             answer = await ask(self.services, request)
             self.usage = add_usage(self.usage, answer.end.usage)
             if not answer.uses:
                 # A text after tool calls only confirms them.
                 facts += [] if facts else parse_facts(answer.text, piece)
                 break
-            facts += [fact for use in answer.uses if (fact := _fact_from_call(use, piece))]
+            facts += [fact for use in answer.uses for fact in facts_from_call(use, piece)]
             turns += [Turn("assistant", tuple(answer.uses)), Turn("user", tuple(map(_tool_output, answer.uses)))]
         self.facts += facts
 
@@ -202,43 +198,6 @@ def _tool_output(use: ToolUse) -> ToolOutput:
     if not isinstance(use.arguments.get("text"), str):
         return ToolOutput(use.id, "'text' is required.", is_error=True)
     return ToolOutput(use.id, "Noted.")
-
-
-def parse_facts(text: str, piece: TranscriptPiece) -> list[Fact]:
-    """Return the facts in an answer: its list items, or each line if it has no list."""
-    if is_empty_answer(text):
-        return []
-    lines = [line for line in text.splitlines() if not _INTRODUCTION.match(line)]
-    items = [match["text"] for match in map(_ITEM.match, lines) if match]
-    return [fact for item in items or lines if (fact := _parse_fact(item, None, piece))]
-
-
-def _fact_from_call(use: ToolUse, piece: TranscriptPiece) -> Fact | None:
-    text, lines = use.arguments.get("text"), use.arguments.get("lines")
-    if use.name != "memory_write" or not isinstance(text, str):
-        return None
-    return _parse_fact(text, str(lines) if lines is not None else None, piece)
-
-
-def _parse_fact(text: str, lines: str | None, piece: TranscriptPiece) -> Fact | None:
-    """Return a fact, with the lines that are named beside it or at the end of its text."""
-    match = _LINES.search(lines) if lines else _MARKED_LINES.search(text)
-    if match and not lines:
-        text = text[: match.start()]
-    text = clean_line(redact(text), MAX_FACT_CHARS).lstrip("#>-*+ ")
-    if is_empty_answer(text):
-        return None
-    return Fact(text, *_lines_within(match, piece))
-
-
-def _lines_within(match: re.Match[str] | None, piece: TranscriptPiece) -> tuple[int, int]:
-    """Return the lines that the model named if it has seen them, else all lines of the piece."""
-    if match:
-        first = int(match["first"])
-        last = int(match["last"] or first)
-        if piece.first_line <= first <= last <= piece.last_line:
-            return first, last
-    return piece.first_line, piece.last_line
 
 
 def _extract_facts(messages: Sequence[LoggedMessage]) -> list[Fact]:
@@ -260,22 +219,51 @@ def _extract_facts(messages: Sequence[LoggedMessage]) -> list[Fact]:
 
 
 async def _write_new_facts(
-    services: AgentServices, path: str, facts: Sequence[Fact]
+    services: AgentServices, path: str, facts: Sequence[Fact], days: Mapping[int, dt.date]
 ) -> tuple[list[Fact], Written | None]:
     """Write the facts that are not in a note yet. Return them and where they are. Retry a busy lock or full disk."""
     new = await asyncio.to_thread(select_new_facts, services.memory, facts)
     if not new:
         return [], None
-    text = "\n".join(_note_lines(path, fact) for fact in new)
-    author = Author(services.memory.config.agent_id, parse_transcript_name(os.path.basename(path))[0], "flush")
+    today = services.clock.now().date()
+    text = "\n".join(_note_lines(path, fact, days.get(fact.first_line, today), today) for fact in new)
+    author = _author(services, path)
     written = await retry(
         lambda: run_to_end(services.memory.add, text, by_tool=True, author=author), services.new_backoff()
     )
     return new, written
 
 
-def _note_lines(path: str, fact: Fact) -> str:
-    line = f"- {fact.text} (from {cite(path, fact.first_line, fact.last_line)})"
+def _propose_lasting(services: AgentServices, path: str, facts: Iterable[Fact], days: Mapping[int, dt.date]) -> int:
+    """Propose lasting facts for MEMORY.md, which is part of every prompt, each by itself. Return how many.
+
+    They are in the day's note already, so a proposal that fails loses nothing.
+    """
+    count = 0
+    for fact in facts:
+        if fact.is_lasting:
+            day = days.get(fact.first_line)
+            text = (
+                f"- {fact.text}{f' (said {day})' if day else ''} (from {cite(path, fact.first_line, fact.last_line)})"
+            )
+            author = _author(services, path)
+            try:
+                written = services.memory.add(text, to="memory", by_tool=True, only_propose=True, author=author)
+            except KeptError as exc:
+                log.warning("a lasting fact could not be proposed (%s)", exc.code)
+                break
+            count += written.is_proposed
+    return count
+
+
+def _author(services: AgentServices, path: str) -> Author:
+    return Author(services.memory.config.agent_id, parse_transcript_name(os.path.basename(path))[0], "flush")
+
+
+def _note_lines(path: str, fact: Fact, said: dt.date, today: dt.date) -> str:
+    """Return a fact with its source. The note is that of today; what was said on another day has its date."""
+    date = "" if said == today else f" (said {said})"
+    line = f"- {fact.text}{date} (from {cite(path, fact.first_line, fact.last_line)})"
     return f"{line}\n  - Looks like it changes {fact.changes}." if fact.changes else line
 
 

@@ -1,0 +1,117 @@
+"""Facts in the answers of models to the flush prompt, however they are put."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kept.agent.fact_list import facts_from_call, parse_facts
+from kept.agent.flush import flush_and_record
+from kept.agent.session_log import SessionLog
+from kept.context.compaction_plan import TranscriptPiece
+from kept.llm.base import ToolUse
+from kept.sessions.entries import Message
+from kept.testing import ScriptedChat
+from tests.support.agents import open_agent
+
+PIECE = TranscriptPiece(3, 40, "…")
+
+
+def texts(answer):
+    return [fact.text for fact in parse_facts(answer, PIECE)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "facts"),
+    [
+        ("- Ann moved to Oslo. [L12]\n- Bob has a dog. [L14-L15]", ["Ann moved to Oslo.", "Bob has a dog."]),
+        ("Here are the facts:\n\n1. Ann moved to Oslo.\n2) Bob has a dog.", ["Ann moved to Oslo.", "Bob has a dog."]),
+        ("(1) Ann moved to Oslo. (2) Bob has a dog.", ["Ann moved to Oslo.", "Bob has a dog."]),
+        ("Facts: 1. Ann moved to Oslo. 2. Bob has a dog.", ["Ann moved to Oslo.", "Bob has a dog."]),
+        ("- Staging:\n  - The port is 5433.\n  - The host is alpha.\n- Bob has a dog.",
+         ["Staging: The port is 5433.", "Staging: The host is alpha.", "Bob has a dog."]),
+        ("- **Servers:**\n    * **Staging**:\n        - Port 5433.\n    * Production is closed.",
+         ["Servers: Staging: Port 5433.", "Servers: Production is closed."]),
+        ("## Decisions\n\n- We use Postgres.\n\n**People**\n\n- Ann lives in Oslo.\n\nLet me know if you need more!",
+         ["We use Postgres.", "Ann lives in Oslo."]),
+        ("- [ ] Call Ada on 3 May 2026.\n- [x] The order left.", ["Call Ada on 3 May 2026.", "The order left."]),
+        ("Ann moved to Oslo.\nBob has a dog.", ["Ann moved to Oslo.", "Bob has a dog."]),
+        ('["Ann moved to Oslo.", "Bob has a dog."]', ["Ann moved to Oslo.", "Bob has a dog."]),
+        ('```json\n{"facts": [{"fact": "Ann moved to Oslo.", "lines": "L12"}, 7, null]}\n```', ["Ann moved to Oslo."]),
+        ("- Should we call Ada?\n- Ann moved to Oslo.\n- I have saved these facts.", ["Ann moved to Oslo."]),
+        ("- The meeting is at 10:30: bring the plan.", ["The meeting is at 10:30: bring the plan."]),
+        ("• Ann moved to Oslo.\n– Bob has a dog.", ["Ann moved to Oslo.", "Bob has a dog."]),
+    ],
+)  # fmt: skip
+def test_lists_are_taken_apart_and_only_facts_are_kept(answer, facts):
+    assert texts(answer) == facts
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "This was small talk. There is nothing worth remembering.",
+        "There is nothing to save here.\n\nThe conversation was about the weather.",
+        "- None.\n- Nothing new.",
+        "[]",
+        '{"facts": []}',
+        "```json\n[]\n```",
+        "Nichts.",
+        "特になし",
+        "## Facts\n\nNo new facts were mentioned.",
+        "Sure! I have saved everything.",
+        "**Facts:**",
+        "What would you like me to remember?",
+    ],
+)
+def test_an_answer_without_facts_has_none(answer):
+    assert texts(answer) == []
+
+
+def test_lines_that_the_model_has_not_seen_are_not_cited():
+    inside, outside, none = parse_facts("- A holds. [L12-L14]\n- B holds. [L99]\n- C holds.", PIECE)
+    assert (inside.first_line, inside.last_line) == (12, 14)
+    assert (outside.first_line, outside.last_line) == (none.first_line, none.last_line) == (3, 40)
+
+
+def test_a_call_may_bring_a_list_and_says_what_lasts():
+    use = ToolUse(
+        "t", "memory_write", {"text": "- Ann lives in Oslo.\n- Bob has a dog.", "lines": "L5", "lasting": True}
+    )
+    facts = facts_from_call(use, PIECE)
+    assert [(fact.text, fact.first_line, fact.is_lasting) for fact in facts] == [
+        ("Ann lives in Oslo.", 5, True),
+        ("Bob has a dog.", 5, True),
+    ]
+    assert facts_from_call(ToolUse("t", "memory_write", {"text": 7}), PIECE) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["lasting: Ann is a doctor.", "**Lasting**: Ann is a doctor.", "Ann is a doctor. [lasting]"]
+)
+def test_what_lasts_is_marked_and_the_mark_is_not_part_of_it(text):
+    (fact,) = parse_facts(f"- {text}", PIECE)
+    assert (fact.text.rstrip("."), fact.is_lasting) == ("Ann is a doctor", True)
+
+
+def test_lasting_facts_are_in_the_day_and_proposed_for_long_term_memory(tmp_path):
+    answer = "- lasting: Ann is allergic to nuts. [L2]\n- The letter left on 14 March 2026. [L3]"
+    with open_agent(tmp_path, ScriptedChat([answer, answer])) as at:
+        session = at.session()
+        at.sessions.append(session.id, Message.of("user", "Ann is allergic to nuts."))
+        at.clock.move(days=1)
+        at.sessions.append(session.id, Message.of("user", "The letter left yesterday."))
+        log = SessionLog(at.sessions, session.id)
+        result = asyncio.run(flush_and_record(at.agent.services, log, log.view(), log.view().messages))
+        assert (result.facts, result.proposed) == (2, 1)
+        assert "- Ann is allergic to nuts. (said 2026-03-14) (from sessions/" in at.today()
+        assert "- The letter left on 14 March 2026. (from sessions/" in at.today()
+        assert not (at.workspace / "MEMORY.md").exists()
+        (item,) = at.memory.review.list().items
+        assert (item.path, item.by.tool) == ("MEMORY.md", "flush")
+        at.memory.review.accept(item.id)
+        assert "- Ann is allergic to nuts. (said 2026-03-14) (from " in (at.workspace / "MEMORY.md").read_text()
+        again = asyncio.run(flush_and_record(at.agent.services, log, log.view(), log.view().messages))
+        assert again.proposed == 0
+        assert at.today().count("allergic") == 1
