@@ -554,7 +554,7 @@ def test_several_messages_are_one_turn(tmp_path):
         assert reply(events).text == "Both."
         first, second, answer = at.messages()
         assert (first.sender, first.metadata["sent"]) == ("Ann", "2026-03-14T15:00:00.000+00:00")
-        assert second.metadata == {"chat": 5, "inbound": "2"}
+        assert second.metadata == {"chat": 5, "inbound": "2", "channel": "terminal"}
         assert answer.metadata["answers"] == ["1", "2"]
         assert [part.text for part in at.model.requests[0].turns[-1].parts] == [
             "[Saturday 2026-03-14 16:00]",
@@ -575,7 +575,7 @@ def test_what_a_channel_says_by_our_names_and_what_a_transcript_from_elsewhere_h
         )
         events = asyncio.run(at.collect(session, [given]))
         assert reply(events).text == "Fine."
-        assert at.messages()[2].metadata == {"chat": 1, "inbound": "b"}
+        assert at.messages()[2].metadata == {"chat": 1, "inbound": "b", "channel": "terminal"}
 
 
 def test_what_does_not_work_behind_the_reply_does_not_take_it_back(tmp_path, caplog):

@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from kept.channels.telegram import TEXT_ONLY
 from kept.errors import ChannelUnavailable, ConfigError
 from kept.testing import ScriptedChat, Stall
 from tests.support.responders import asked
@@ -82,24 +81,6 @@ def test_only_people_on_the_list_are_answered(tmp_path, api, caplog):
     asyncio.run(scenario())
     assert "ignored user 666" in caplog.text
     assert "Let me in" not in caplog.text
-
-
-def test_what_has_no_words_is_answered_once_with_what_is_read(tmp_path, api):
-    dice = {"emoji": "🎲", "value": 3}
-
-    async def scenario():
-        async with bot(tmp_path, api) as at:
-            api.write(None, user=666, dice=dice)
-            api.write(None, user=7, chat=-100, dice=dice)
-            api.write(None, user=7, dice=dice)
-            api.write(None, user=7, dice=dice)
-            api.write("Hello", user=7)
-            await wait_until_async(lambda: len(api.sent) == 2)
-            assert api.sent[0] == {"chat_id": "7", "text": TEXT_ONLY}
-            assert "Hello" in texts(api)[1]
-            assert len(at.inbox.messages()) == 1
-
-    asyncio.run(scenario())
 
 
 def test_in_a_group_it_answers_when_it_is_spoken_to_and_has_heard_the_rest(tmp_path, api):

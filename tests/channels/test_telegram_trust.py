@@ -6,17 +6,16 @@ import asyncio
 from typing import Any
 
 import pytest
-import telegram
 
-from kept.channels.telegram_messages import AddressedMessage, Allowed, OverheardMessage, Person, read_message
+from kept.channels.telegram_messages import AddressedMessage, OverheardMessage, Person
 from kept.responder.dispatcher import find_command
 from kept.testing import ScriptedChat
 from tests.support.responders import asked
 from tests.support.telegram_bot import bot
+from tests.support.telegram_reading import ME, read
 from tests.support.telegram_server import BotApi
 from tests.support.waiting import wait_until_async
 
-ME = Person(123456, "kept_bot")
 MALLORY = {"id": 666, "is_bot": False, "first_name": "Mallory"}
 CHANNEL = {"id": -1005, "type": "channel", "title": "News"}
 BOT = {"id": 5, "is_bot": True, "first_name": "Gif Bot", "username": "gif"}
@@ -33,17 +32,6 @@ PASSED_ON: dict[str, tuple[dict[str, Any], str]] = {
     "an inline bot": ({"via_bot": BOT}, "the bot Gif Bot"),
     "a business bot": ({"sender_business_bot": BOT}, "the bot Gif Bot"),
 }
-
-
-def read(
-    text: str, *, group: bool = False, user: int = 7, username: str | None = None, allow=("7",), **more: Any
-) -> Any:
-    chat = {"id": -100, "type": "supergroup", "title": "G"} if group else {"id": user, "type": "private"}
-    sender = {"id": user, "is_bot": False, "first_name": "Ann", **({"username": username} if username else {})}
-    data = {"message_id": 1, "date": 1, "chat": chat, "from": sender, "text": text, **more}
-    message = telegram.Message.de_json(data, None)
-    assert message is not None
-    return read_message(message, me=ME, agent_id="main", allowed=Allowed.of(allow))
 
 
 @pytest.mark.parametrize(("marks", "origin"), PASSED_ON.values(), ids=PASSED_ON)

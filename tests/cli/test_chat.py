@@ -87,11 +87,11 @@ def test_nothing_to_say_is_said(kept, options, args):
 class Terminal:
     """The real command at a real terminal."""
 
-    def __init__(self, environment: dict[str, str], *args: str) -> None:
+    def __init__(self, environment: dict[str, str], *args: str, kind: str = "dumb") -> None:
         self.seen = ""
         self.pid, self.handle = pty.fork()
         if self.pid == 0:
-            os.execve(KEPT, [KEPT, *args], {**environment, "TERM": "dumb", "NO_COLOR": "1"})
+            os.execve(KEPT, [KEPT, *args], {**environment, "TERM": kind, "NO_COLOR": "1", "LC_ALL": "C.UTF-8"})
 
     def wait_for_input(self) -> None:
         """Wait until the command sleeps. Python notices Ctrl-C late if it comes while a key is being handled."""
@@ -157,17 +157,21 @@ def test_a_conversation_at_a_terminal(environment, workspace, options, model, ho
     assert history.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_terminal_asks_before_a_tool_of_a_server_is_called(environment, workspace, options, model, home):
+@pytest.mark.parametrize("kind", ["xterm-256color", "dumb"])
+def test_the_terminal_asks_before_a_tool_of_a_server_is_called(environment, workspace, options, model, home, kind):
     server = {"command": sys.executable, "args": [SERVER]}
     write_file(home / "config.yaml", json.dumps({"agents": {"defaults": {"mcp_servers": {"toy": server}}}}))
     call = Call("toy__add", {"a": 2, "b": 3})
     model.script(Says("", call), Says("It is five."), Says("", call), Says("As you wish."))
-    terminal = Terminal({**environment, "KEPT_WORKSPACE": str(workspace)}, *options, "chat")
+    env = {**environment, "KEPT_WORKSPACE": str(workspace)}
+    terminal = Terminal(env, *options, "chat", kind=kind)
     terminal.read_until("> ")
     terminal.type("Add.\r")
     terminal.read_until('The agent wants to call toy__add with {"a": 2, "b": 3}')
     terminal.read_until("Allow it? [y/N] ")
+    terminal.wait_for_input()
     terminal.type("y\r")
+    assert "thinking" not in terminal.read_until("y\r\n")
     terminal.read_until("It is five.")
     terminal.read_until("> ")
     terminal.type("Again.\r")
@@ -188,3 +192,45 @@ def test_in_a_pipe_nobody_can_be_asked(kept, options, model, home):
     model.script(Says("", Call("toy__add", {"a": 2, "b": 3})), Says("I may not."))
     assert kept(*options, "chat", "-m", "Add.").out == "I may not.\n"
     assert "nobody can be asked here" in json.dumps(model.chats[1].body)
+
+
+@pytest.mark.parametrize("kind", ["xterm-256color", "dumb"])
+def test_a_pasted_text_of_several_lines_is_one_message(environment, workspace, options, model, kind):
+    model.script(Says("A poem."), Says("Goodbye."))
+    terminal = Terminal({**environment, "KEPT_WORKSPACE": str(workspace)}, *options, "chat", kind=kind)
+    terminal.read_until("> ")
+    pasted = "Roses are red\rViolets are blue\r\rWhat is it?"
+    if kind == "dumb":  # a terminal that does not mark what is pasted
+        terminal.wait_for_input()
+        terminal.type(f"{pasted}\r")
+    else:
+        terminal.type(f"\x1b[200~{pasted}\x1b[201~")
+        terminal.read_until("What is it?")
+        terminal.type("\r")
+    terminal.read_until("A poem.")
+    terminal.read_until("> ")
+    terminal.type("Bye\r")
+    terminal.read_until("Goodbye.")
+    terminal.read_until("> ")
+    assert terminal.leave() == 0
+    assert len(model.chats) == 2
+    assert "Roses are red\nViolets are blue\n\nWhat is it?" in model.chats[0].body["messages"][-1]["content"]
+
+
+def test_a_sign_of_life_is_there_until_the_first_word_and_leaves_nothing(environment, workspace, options, model):
+    model.script(Stalls(), Says("Here I am."))
+    env = {**environment, "KEPT_WORKSPACE": str(workspace)}
+    terminal = Terminal(env, *options, "chat", kind="xterm-256color")
+    terminal.read_until("> ")
+    terminal.type("Think\r")
+    terminal.read_until("⠋ thinking")
+    terminal.read_until("⠙ thinking")
+    model.wait_for_chats(1)
+    os.kill(terminal.pid, signal.SIGINT)
+    assert terminal.read_until("Stopped.").endswith("\r\x1b[KStopped.")
+    terminal.read_until("> ")
+    terminal.type("Are you there?\r")
+    terminal.read_until("thinking")
+    assert terminal.read_until("Here I am.").rpartition("\x1b[K")[2] == "Here I am."
+    terminal.read_until("> ")
+    assert terminal.leave() == 0

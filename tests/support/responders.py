@@ -13,7 +13,7 @@ from kept import Memory, SessionStore
 from kept.agent.agent import Agent
 from kept.agent.events import ApprovalAsked, Inbound
 from kept.llm.base import ChatRequest
-from kept.responder.channel import Channel, PullChannel, ResponderTiming, approval_question
+from kept.responder.channel import Channel, PullChannel, ResponderTiming, WholeReplies, approval_question
 from kept.responder.dispatcher import Commands, Dispatcher, PeriodicIndexer
 from kept.responder.inbox import AnswerRun, Inbox
 from kept.responder.responder import Responder
@@ -31,7 +31,7 @@ def asked(request: ChatRequest) -> str:
     return "\n".join(text for text in texts if not TIME_LINE.fullmatch(text))
 
 
-class RecordingChannel:
+class RecordingChannel(WholeReplies):
     """A channel that records what it was sent. Each entry in `faults` makes one send raise."""
 
     pushes = True

@@ -27,7 +27,9 @@ class Bot:
 
 
 @asynccontextmanager
-async def bot(tmp_path, api: BotApi, model=None, *, token=TOKEN, agent_settings=None, **settings):
+async def bot(
+    tmp_path, api: BotApi, model=None, *, token=TOKEN, agent_settings=None, preview_after_s=3_600.0, **settings
+):
     """Run a gateway that talks to the Bot API server. ``settings`` are those below `gateway`."""
     settings = {
         "gateway.http.enabled": False,
@@ -40,7 +42,7 @@ async def bot(tmp_path, api: BotApi, model=None, *, token=TOKEN, agent_settings=
     }
     memory = open_memory(tmp_path, settings=settings)
     sessions = SessionStore(memory.config)
-    timing = ResponderTiming(first_retry_s=0.0, longest_retry_s=0.0)
+    timing = ResponderTiming(first_retry_s=0.0, longest_retry_s=0.0, preview_after_s=preview_after_s)
     lines: list[str] = []
     model = model or ScriptedChat(lambda request: f"You lines: {asked(request)}")
     gateway = Gateway(memory, sessions, model, report=lines.append, timing=timing)

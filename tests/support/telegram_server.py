@@ -3,7 +3,7 @@
 with BotApi() as api:
     api.write("Hello", user=7)         # a user writes to the bot
     api.fail("sendMessage", 429, retry_after=1)
-    api.sent                           # what the bot sent
+    api.sent                           # what the bot sent, with later edits
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ import sys
 import threading
 import time
 from collections import defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
@@ -34,9 +37,62 @@ class Fault:
     hang_up: bool = False
 
 
+class ApiError(Exception):
+    """A request that the Bot API refuses."""
+
+
+_TAGS = {"b", "strong", "i", "em", "u", "s", "del", "code", "pre", "a", "blockquote", "tg-spoiler"}
+
+
+class _EntityParser(HTMLParser):
+    """Reads text as the Bot API does in the parse mode HTML, and refuses what that refuses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        if tag not in _TAGS or ("blockquote" in self.open and tag == "blockquote"):
+            raise ApiError(f'Bad Request: can\'t parse entities: Unsupported start tag "{tag}"')
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            raise ApiError(f'Bad Request: can\'t parse entities: Unmatched end tag "{tag}"')
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def _read_text(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a message, with the text that a person sees. Refuse a text that is too long."""
+    shown = dict(fields)
+    if shown.pop("parse_mode", None) == "HTML":
+        entities = _EntityParser()
+        entities.feed(fields["text"])
+        entities.close()
+        if entities.open:
+            raise ApiError("Bad Request: can't parse entities: Can't find end tag")
+        shown |= {"html": fields["text"], "text": entities.text}
+    if not shown["text"].strip():
+        raise ApiError("Bad Request: message text is empty")
+    if len(shown["text"].encode("utf-16-le")) > 2 * 4096:
+        raise ApiError("Bad Request: message is too long")
+    return shown
+
+
+def _note(notes: list[Any], note: Any) -> bool:
+    notes.append(note)
+    return True
+
+
 class BotApi:
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
+        self.deleted: list[int] = []
+        self.reactions: list[dict[str, Any]] = []
+        self.files: dict[str, bytes] = {}
         self.actions: list[dict[str, Any]] = []
         self.pressed: list[dict[str, Any]] = []
         self.edits: list[dict[str, Any]] = []
@@ -137,27 +193,22 @@ class BotApi:
 
     def call(self, method: str, fields: dict[str, Any]) -> Any:
         self.calls.append(method)
-        match method:
-            case "getMe":
-                return BOT
-            case "getUpdates":
-                return self._get_updates(int(fields.get("offset", 0)), float(fields.get("timeout", 0)))
-            case "sendMessage":
-                return self._send(fields)
-            case "editMessageText":
-                self.edits.append(fields)
-                return {**self.written(fields), "text": fields["text"]}
-            case "answerCallbackQuery":
-                self.pressed.append(fields)
-                return True
-            case "sendChatAction":
-                self.actions.append(fields)
-                return True
-            case _:
-                return None
+        handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "getMe": lambda _: BOT,
+            "getUpdates": self._get_updates,
+            "sendMessage": self._send,
+            "editMessageText": self._edit,
+            "answerCallbackQuery": partial(_note, self.pressed),
+            "sendChatAction": partial(_note, self.actions),
+            "setMessageReaction": partial(_note, self.reactions),
+            "deleteMessage": lambda fields: _note(self.deleted, int(fields["message_id"])),
+            "getFile": self._find_file,
+        }
+        return handlers[method](fields) if method in handlers else None
 
-    def _get_updates(self, offset: int, timeout_s: float) -> list[dict[str, Any]]:
+    def _get_updates(self, fields: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the updates from the offset on. The offset confirms older ones, which are dropped."""
+        offset, timeout_s = int(fields.get("offset", 0)), float(fields.get("timeout", 0))
         with self._changed:
             self.offsets.append(offset)
             if offset > 0:
@@ -167,14 +218,45 @@ class BotApi:
 
     def _send(self, fields: dict[str, Any]) -> dict[str, Any]:
         with self._changed:
-            self.sent.append(fields)
+            self.sent.append(_read_text(fields))
             self._changed.notify_all()
-            chat = {"id": int(fields["chat_id"]), "type": "private"}
-            return {"message_id": len(self.sent), "date": int(time.time()), "chat": chat, "text": fields["text"]}
+            return self._message(len(self.sent))
 
-    def written(self, fields: dict[str, Any]) -> dict[str, Any]:
-        chat = {"id": int(fields["chat_id"]), "type": "private"}
-        return {"message_id": int(fields["message_id"]), "date": int(time.time()), "chat": chat}
+    def _edit(self, fields: dict[str, Any]) -> dict[str, Any]:
+        with self._changed:
+            number, edited = int(fields["message_id"]), _read_text(fields)
+            message = self.sent[number - 1]
+            if number in self.deleted:
+                raise ApiError("Bad Request: message to edit not found")
+            if (edited["text"], edited.get("html")) == (message["text"], message.get("html")):
+                raise ApiError("Bad Request: message is not modified: specified new message content is the same")
+            message.pop("html", None)
+            message.update(edited)
+            self.edits.append(edited)
+            self._changed.notify_all()
+            return self._message(number)
+
+    def _message(self, number: int) -> dict[str, Any]:
+        message = self.sent[number - 1]
+        chat = {"id": int(message["chat_id"]), "type": "private"}
+        return {"message_id": number, "date": int(time.time()), "chat": chat, "text": message["text"]}
+
+    def _find_file(self, fields: dict[str, Any]) -> dict[str, Any]:
+        file_id = fields["file_id"]
+        if file_id not in self.files:
+            raise ApiError("Bad Request: wrong file_id or the file is temporarily unavailable")
+        size = len(self.files[file_id])
+        return {"file_id": file_id, "file_unique_id": file_id, "file_size": size, "file_path": f"files/{file_id}"}
+
+    def edit(self, number: int, text: str, *, user: int = 7, **more: Any) -> None:
+        """Let a user change one of their messages."""
+        with self._changed:
+            self._next += 1
+            sender = {"id": user, "is_bot": False, "first_name": "Ada"}
+            message = {"message_id": number, "date": int(time.time()), "edit_date": 1_770_000_000 + self._next}
+            message |= {"chat": {"id": user, "type": "private"}, "from": sender, "text": text, **more}
+            self._updates.append({"update_id": self._next, "edited_message": message})
+            self._changed.notify_all()
 
     def wait_for_sent(self, count: int, *, patience_s: float = 30.0) -> list[str]:
         with self._changed:
@@ -210,13 +292,24 @@ class _Handler(BaseHTTPRequestHandler):
         fault = api.faults[method].popleft() if api.faults[method] else None
         if fault is not None and not fault.done:
             api.calls.append(method)
-        result = api.call(method, fields) if fault is None or fault.done else None
+        try:
+            result = api.call(method, fields) if fault is None or fault.done else None
+        except ApiError as exc:
+            self._answer(400, json.dumps({"ok": False, "error_code": 400, "description": str(exc)}).encode())
+            return
         if fault is not None and fault.hang_up:
             self.close_connection = True
         elif fault is not None:
             self._answer(fault.status, fault.body)
         else:
             self._answer(200, json.dumps({"ok": True, "result": result}).encode())
+
+    def do_GET(self) -> None:
+        """Serve a file at /file/bot<token>/files/<id>."""
+        *_, token, _, file_id = self.path.split("/")
+        content = self.server.api.files.get(file_id)
+        known = token == f"bot{TOKEN}" and content is not None
+        self._answer(200 if known else 404, content if known and content is not None else b"")
 
     def _answer(self, status: int, body: bytes) -> None:
         try:

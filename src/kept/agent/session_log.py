@@ -19,7 +19,18 @@ from kept.agent.events import GroupLine, Inbound
 from kept.context.context import NO_RESULT
 from kept.context.view import ANSWERS, DAY_NOTES, GROUP, INBOUND, ConversationView, build_view
 from kept.durable import claimed
-from kept.sessions.entries import SENT, Body, CompactionEntry, Entry, Message, Text, ToolCall, ToolResult, format_time
+from kept.sessions.entries import (
+    CHANNEL,
+    SENT,
+    Body,
+    CompactionEntry,
+    Entry,
+    Message,
+    Text,
+    ToolCall,
+    ToolResult,
+    format_time,
+)
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Transcript, TranscriptLine
 
@@ -130,6 +141,7 @@ class SessionLog:
             own = (message.metadata or {}).items()
             metadata: dict[str, Any] = {name: value for name, value in own if name not in _RESERVED_METADATA}
             metadata[INBOUND] = message.id
+            metadata.setdefault(CHANNEL, self.record.channel)
             after = metadata.pop(AFTER, after)
             if message.timestamp:
                 metadata[SENT] = format_time(message.timestamp)

@@ -131,7 +131,7 @@ class ChatCompletions:
             raise MessageRefused("'Idempotency-Key' has to be up to 128 letters, digits, '.', '_', ':' and '-'.")
         earlier = self._find_earlier(call, key, message_id, is_retry=headers.get("x-stainless-retry-count", "0") != "0")
         if earlier is not None:
-            return earlier
+            return await self._front.accept(key, earlier.inbound)
         self._front.limits.check(str(key))
         place = await asyncio.to_thread(self._plan, call, key)
         for line in place.unseen:

@@ -34,6 +34,8 @@ class ResponderFront(Protocol):
 
     async def accept(self, key: SessionKey, message: Inbound) -> AcceptedMessage: ...
 
+    async def replace_text(self, message: AcceptedMessage, text: str) -> bool: ...
+
     def add_group_line(self, key: SessionKey, line: GroupLine) -> None: ...
 
     def get(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]: ...
@@ -97,6 +99,9 @@ class Switchboard:
             if known is not None and responder is not own:
                 return check_same(known, str(key), message.text)
         return await own.accept(key, message)
+
+    async def replace_text(self, message: AcceptedMessage, text: str) -> bool:
+        return await self._holder(message.channel, message.id).replace_text(message, text)
 
     def add_group_line(self, key: SessionKey, line: GroupLine) -> None:
         self.of(key).add_group_line(key, line)

@@ -9,21 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kept.agent.events import ApprovalAsked, Inbound
+from kept.agent.events import ApprovalAsked
 from kept.channels.switchboard import ResponderFront
 from kept.channels.telegram_approvals import read_press, send_question
 from kept.channels.telegram_bot import make_bot
-from kept.channels.telegram_messages import (
-    AddressedMessage,
-    Allowed,
-    OverheardMessage,
-    Person,
-    UnreadableMessage,
-    read_message,
-)
+from kept.channels.telegram_html import render_reply
+from kept.channels.telegram_messages import AddressedMessage, Allowed, OverheardMessage, Person, read_message
 from kept.config import Config
 from kept.durable import set_aside
 from kept.errors import (
@@ -32,12 +27,12 @@ from kept.errors import (
     DeliveryRefused,
     KeptError,
     MessageConflict,
+    MessageNotFound,
     NotSent,
     QueueFull,
     ScheduleInvalid,
 )
 from kept.responder.channel import ResponderTiming, utf16_length
-from kept.sessions.session_key import SessionKey
 
 if TYPE_CHECKING:
     import telegram
@@ -47,9 +42,16 @@ LIMIT = 4096
 _SEND_TIMEOUT_S = 30.0
 _LONGEST_RETRY_S = 3_600.0
 """Longest wait that Telegram, or a proxy before it, can ask for."""
-TEXT_ONLY = "I can only read text. Your message was not kept."
+_EDIT_TIMEOUT_S = 10.0
+_EDIT_S, _GROUP_EDIT_S = 1.5, 4.0
+"""Shortest time between two edits. Telegram allows about one message a second in a chat, and 20 a minute in a group."""
+_NOT_MODIFIED = "message is not modified"
+PLACEHOLDER = "…"
+CORRECTION = "(I have edited an earlier message. It now says:)"
+_UPDATES = ["message", "edited_message", "callback_query"]
 
-UpdateContent = AddressedMessage | OverheardMessage | UnreadableMessage | Person | None
+UpdateContent = AddressedMessage | OverheardMessage | Person | None
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -86,8 +88,7 @@ class TelegramChannel:
             on_unreadable=self._set_aside,
         )
         self._me = Person(0, "")
-        self._text_only_sent: set[int] = set()
-        """Chats that were sent TEXT_ONLY: a series of pictures is answered once."""
+        self._acknowledging: set[asyncio.Task[None]] = set()
 
     # receiving
 
@@ -118,7 +119,7 @@ class TelegramChannel:
         while True:
             try:
                 updates = await self._bot.get_updates(
-                    offset=offset, timeout=self._settings.poll_timeout_s, allowed_updates=["message", "callback_query"]
+                    offset=offset, timeout=self._settings.poll_timeout_s, allowed_updates=_UPDATES
                 )
             except InvalidToken as exc:
                 raise ChannelUnavailable("Telegram does not accept this token any more.") from exc
@@ -138,10 +139,11 @@ class TelegramChannel:
                 offset = update.update_id + 1
 
     def _read(self, update: telegram.Update) -> UpdateContent:
-        if update.message is None:
+        message = update.message or update.edited_message
+        if message is None:
             return None
         try:
-            return read_message(update.message, me=self._me, agent_id=self._agent_id, allowed=self.allowed)
+            return read_message(message, me=self._me, agent_id=self._agent_id, allowed=self.allowed)
         except (AttributeError, TypeError, ValueError, LookupError):
             # Fields that the library does not check. The same update would fail again, so it is not fetched again.
             self._set_aside(update.to_json().encode("utf-8", "backslashreplace"))
@@ -163,14 +165,15 @@ class TelegramChannel:
         match self._read(update):
             case OverheardMessage(key, line) if line.timestamp:  # the library does not require one
                 responder.add_group_line(key, line)
-            case AddressedMessage(key, message):
-                await self._accept(responder, key, message)
-            case UnreadableMessage(to):
-                await self._send_text_only(to)
+            case AddressedMessage(edited_at=None) as addressed:
+                await self._accept(responder, addressed)
+            case AddressedMessage() as addressed:
+                await self._accept_edit(responder, addressed)
             case Person(user_id):
                 log.info("telegram: ignored user %s, who is not in gateway.telegram.allow_users", user_id)
 
-    async def _accept(self, responder: ResponderFront, key: SessionKey, message: Inbound) -> None:
+    async def _accept(self, responder: ResponderFront, addressed: AddressedMessage) -> None:
+        key, message = addressed.key, addressed.message
         while True:
             await responder.limits.wait_for_space(str(key))
             try:
@@ -179,17 +182,25 @@ class TelegramChannel:
                 continue  # another channel was faster
             except MessageConflict:
                 log.warning("telegram: a message came twice with different texts; the first is used")
-            return
+            break
+        # A courtesy that nothing waits for.
+        task = asyncio.create_task(self._acknowledge(message.metadata or {}))
+        self._acknowledging.add(task)
+        task.add_done_callback(self._acknowledging.discard)
 
-    async def _send_text_only(self, to: Mapping[str, Any]) -> None:
-        """Send TEXT_ONLY, once per chat. It is not a reply: nothing depends on its arrival."""
-        if to["chat"] in self._text_only_sent:
-            return
-        self._text_only_sent.add(to["chat"])
+    async def _accept_edit(self, responder: ResponderFront, addressed: AddressedMessage) -> None:
+        """Replace a message that is not answered yet. Otherwise accept the new version as a correction."""
+        message = addressed.message
         try:
-            await self._send(to["chat"], to["thread"], TEXT_ONLY)
-        except Exception as exc:  # noqa: BLE001 - it must not stop the messages after it
-            log.warning("telegram: could not answer that only text is read (%s)", type(exc).__name__)
+            known, _ = responder.get(NAME, message.id)
+        except MessageNotFound:
+            await self._accept(responder, addressed)
+            return
+        if known.inbound.text != message.text and not await responder.replace_text(known, message.text):
+            assert addressed.edited_at is not None
+            version = f"{message.id}:{addressed.edited_at.timestamp():.0f}"
+            correction = replace(message, id=version, text=f"{CORRECTION}\n{message.text}")
+            await self._accept(responder, replace(addressed, message=correction))
 
     async def _read_press(self, responder: ResponderFront, query: telegram.CallbackQuery) -> None:
         try:
@@ -198,6 +209,8 @@ class TelegramChannel:
             log.warning("telegram: a button could not be read (%s)", type(exc).__name__)
 
     async def close(self) -> None:
+        for task in self._acknowledging:
+            task.cancel()
         await self._bot.shutdown()
 
     # sending
@@ -216,26 +229,30 @@ class TelegramChannel:
         return {"chat": number, "thread": topic}
 
     async def send(self, to: Mapping[str, Any], text: str) -> None:
-        from telegram.error import BadRequest, ChatMigrated, Forbidden, InvalidToken, NetworkError, RetryAfter
+        await self._send(to, text)
+
+    async def _send(self, to: Mapping[str, Any], text: str) -> int:
+        """Send a message, and return its id."""
+        from telegram.error import ChatMigrated, NetworkError
 
         chat = to.get("chat")
         if not isinstance(chat, int):
             raise DeliveryRefused("The message does not say which chat it came from.")
+
+        async def send_in(form: dict[str, Any]) -> int:
+            sent = await self._bot.send_message(
+                chat, **form, message_thread_id=to.get("thread"), read_timeout=_SEND_TIMEOUT_S
+            )
+            return sent.message_id
+
         try:
-            await self._send(chat, to.get("thread"), text)
-        except RetryAfter as exc:
-            raise NotSent("Telegram asks to wait", retry_after_s=_seconds(exc)) from exc
+            return await _in_best_form(text, send_in)
         except ChatMigrated as exc:
-            await self.send({**to, "chat": exc.new_chat_id}, text)
-        except (BadRequest, Forbidden, InvalidToken) as exc:
-            raise DeliveryRefused(f"Telegram refused it ({type(exc).__name__}).") from exc
+            return await self._send({**to, "chat": exc.new_chat_id}, text)
         except NetworkError as exc:
             if _certainly_not_sent(exc):
                 raise NotSent(f"Telegram could not take it ({type(exc).__name__})") from exc
             raise
-
-    async def _send(self, chat: int, thread: int | None, text: str) -> None:
-        await self._bot.send_message(chat, text, message_thread_id=thread, read_timeout=_SEND_TIMEOUT_S)
 
     async def ask(self, to: Mapping[str, Any], asked: ApprovalAsked) -> None:
         chat = to.get("chat")
@@ -243,16 +260,80 @@ class TelegramChannel:
             raise DeliveryRefused("The message does not say which chat it came from.")
         await send_question(self._bot, chat, to.get("thread"), asked)
 
-    async def show_typing(self, to: Mapping[str, Any]) -> None:
+    # previews
+
+    def preview_interval_s(self, to: Mapping[str, Any]) -> float | None:
+        if not self._settings.stream:
+            return None
+        chat = to.get("chat")
+        return _GROUP_EDIT_S if isinstance(chat, int) and chat < 0 else _EDIT_S
+
+    async def open_preview(self, to: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"chat": to.get("chat"), "message": await self._send(to, PLACEHOLDER)}
+
+    async def edit(self, message: Mapping[str, Any], text: str) -> None:
+        from telegram.error import BadRequest, ChatMigrated, TelegramError
+
+        chat, number = message["chat"], message["message"]
+
+        async def edit_in(form: dict[str, Any]) -> None:
+            try:
+                await self._bot.edit_message_text(chat_id=chat, message_id=number, **form, read_timeout=_EDIT_TIMEOUT_S)
+            except BadRequest as exc:
+                if _NOT_MODIFIED not in str(exc).lower():
+                    raise
+
+        try:
+            await _in_best_form(text, edit_in)
+        except ChatMigrated as exc:
+            raise DeliveryRefused("The group has become a supergroup.") from exc
+        except TelegramError as exc:  # even if the edit was done, it can be repeated
+            raise NotSent(f"Telegram could not take it ({type(exc).__name__})") from exc
+
+    async def retract(self, message: Mapping[str, Any]) -> None:
+        await self._try("a preview could not be deleted", self._bot.delete_message(message["chat"], message["message"]))
+
+    async def _try(self, failure: str, call: Awaitable[Any]) -> None:
+        """Make a call whose failure does no harm."""
         from telegram.error import TelegramError
 
-        chat = to.get("chat")
-        if not isinstance(chat, int):
-            return
         try:
-            await self._bot.send_chat_action(chat, "typing", message_thread_id=to.get("thread"))
+            await call
         except TelegramError as exc:
-            log.debug("telegram: typing could not be shown (%s)", type(exc).__name__)
+            log.debug("telegram: %s (%s)", failure, type(exc).__name__)
+
+    async def show_typing(self, to: Mapping[str, Any]) -> None:
+        chat = to.get("chat")
+        if isinstance(chat, int):
+            typing = self._bot.send_chat_action(chat, "typing", message_thread_id=to.get("thread"))
+            await self._try("typing could not be shown", typing)
+
+    async def _acknowledge(self, to: Mapping[str, Any]) -> None:
+        """Show that a message is on disk and will be answered."""
+        if self._settings.ack_reaction:
+            reaction = self._bot.set_message_reaction(to["chat"], to["message"], self._settings.ack_reaction)
+            await self._try("a reaction could not be set", reaction)
+
+
+async def _in_best_form(text: str, call: Callable[[dict[str, Any]], Awaitable[T]]) -> T:
+    """Call the Bot API with formatted text. If it does not take that, call it with the text as it is.
+
+    Raise NotSent or DeliveryRefused for what the Bot API has refused for certain.
+    """
+    from telegram.error import BadRequest, Forbidden, InvalidToken, RetryAfter
+
+    try:
+        rendered = render_reply(text)
+        if rendered is not None and utf16_length(rendered.text) <= LIMIT:
+            try:
+                return await call({"text": rendered.html, "parse_mode": "HTML"})
+            except BadRequest as exc:
+                log.debug("telegram: sent as plain text (%s)", type(exc).__name__)
+        return await call({"text": text})
+    except RetryAfter as exc:
+        raise NotSent("Telegram asks to wait", retry_after_s=_seconds(exc)) from exc
+    except (BadRequest, Forbidden, InvalidToken) as exc:
+        raise DeliveryRefused(f"Telegram refused it ({type(exc).__name__}).") from exc
 
 
 def _certainly_not_sent(error: Exception) -> bool:

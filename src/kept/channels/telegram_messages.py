@@ -1,17 +1,20 @@
-"""Sort Telegram messages: addressed to the bot, overheard in a group, not text, or to be ignored.
+"""Sort Telegram messages: addressed to the bot, overheard in a group, or to be ignored.
 
 A text that the sender only passed on, by forwarding it or through an inline bot, is marked as forwarded: it is data for
-the agent, and never a command.
+the agent, and never a command. So is the message that is replied to. Pictures and other media are named in the text.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import GroupLine, Inbound
-from kept.limits import one_line
+from kept.channels.media import MediaItem, with_media
+from kept.channels.telegram_media import read_media
+from kept.limits import clip, one_line
 from kept.sessions.entries import FORWARDED, QUOTED
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 from kept.values import frozen
@@ -24,6 +27,7 @@ _COMMAND = re.compile(r"\s*(/[A-Za-z]\w*)@(\w+)")
 _LEGACY_FORWARD = ("forward_from", "forward_from_chat", "forward_sender_name", "forward_signature", "forward_date")
 """Fields that mark a forwarded message in Bot API servers before version 7.0."""
 _NAME_CHARS = 80
+_QUOTED_CHARS = 2_000
 
 
 @frozen
@@ -60,6 +64,10 @@ class Allowed:
 class AddressedMessage:
     key: SessionKey
     message: Inbound
+    media: tuple[MediaItem, ...] = ()
+    """Files that came with the message."""
+    edited_at: dt.datetime | None = None
+    """Time of the edit, if this is a new version of an earlier message."""
 
 
 @frozen
@@ -68,50 +76,59 @@ class OverheardMessage:
     line: GroupLine
 
 
-@frozen
-class UnreadableMessage:
-    """Message without text, such as a picture, a voice message or a sticker, from a person that the bot answers."""
-
-    to: dict[str, Any]
-
-
 def read_message(
     message: telegram.Message, *, me: Person, agent_id: str, allowed: Allowed
-) -> AddressedMessage | OverheardMessage | UnreadableMessage | Person | None:
+) -> AddressedMessage | OverheardMessage | Person | None:
     """Sort a message. Return the sender if they are not allowed, and None if the message is to be ignored.
 
     In a group, a message that is not addressed to the bot is overheard.
     """
-    text, sender, chat = message.text or message.caption, message.from_user, message.chat
-    if sender is None or sender.is_bot:
+    sender, chat, media = message.from_user, message.chat, read_media(message)
+    own = message.text or message.caption or ""
+    if sender is None or sender.is_bot or not (own or media):
         return None
     in_group = chat.type in _GROUPS
     if not in_group and chat.type != "private":
         return None
     is_allowed = sender in allowed
-    if not text:
-        is_addressed = is_allowed and not in_group and message.effective_attachment is not None
-        return UnreadableMessage({"chat": chat.id, "thread": _thread(message)}) if is_addressed else None
     key = _key(message, agent_id, in_group=in_group)
-    if in_group and not (is_allowed and _is_addressed(message, text, me)):
-        return OverheardMessage(key, GroupLine(_overheard_name(message), text, message.date))
+    if in_group and not (is_allowed and _is_addressed(message, own, me)):
+        is_edit = message.edit_date is not None  # it was overheard before
+        return None if is_edit else _overheard(message, key, with_media(own, media))
     if not is_allowed:
         return Person(sender.id, sender.username or "")
-    if _origin(message) is None and _is_for_another_bot(text, me):
+    if _origin(message) is None and _is_for_another_bot(own, me):
         return None
-    return AddressedMessage(key, _inbound(message, text, me))
+    return AddressedMessage(key, _inbound(message, own, media, me), media, message.edit_date)
 
 
-def _inbound(message: telegram.Message, text: str, me: Person) -> Inbound:
+def _overheard(message: telegram.Message, key: SessionKey, text: str) -> OverheardMessage:
+    return OverheardMessage(key, GroupLine(_overheard_name(message), text, message.date))
+
+
+def _inbound(message: telegram.Message, own: str, media: Sequence[MediaItem], me: Person) -> Inbound:
     chat, sender, origin = message.chat, message.from_user, _origin(message)
     metadata: dict[str, Any] = {"chat": chat.id, "thread": _thread(message), "message": message.message_id}
     if origin is not None:
         metadata[FORWARDED] = origin
     else:
-        text = _without_mention(text, me.username)
+        own = _without_mention(own, me.username)
+    quoted = _quoted_text(message)
+    if quoted:
+        metadata[QUOTED] = {"from": _quoted_name(message), "text": quoted}
+    return Inbound(f"{chat.id}:{message.message_id}", with_media(own, media), _name(sender), message.date, metadata)
+
+
+def _quoted_text(message: telegram.Message) -> str:
+    """Return the passage that the sender quotes, or else the message that they reply to."""
     if message.quote is not None:
-        metadata[QUOTED] = {"from": _quoted_name(message), "text": message.quote.text}
-    return Inbound(f"{chat.id}:{message.message_id}", text, _name(sender), message.date, metadata)
+        return message.quote.text
+    original = message.reply_to_message
+    if (
+        original is None or original.forum_topic_created is not None
+    ):  # every message of a topic replies to its beginning
+        return ""
+    return clip(with_media(original.text or original.caption or "", read_media(original)), _QUOTED_CHARS)
 
 
 def _origin(message: telegram.Message) -> str | None:

@@ -9,11 +9,17 @@ from typing import Protocol
 from kept.agent.events import AgentEvent
 from kept.responder.local_conversation import LocalConversation
 
+WAIT_INTERVAL_S = 0.1
+
 
 class TerminalScreen(Protocol):
     """Shows the events of an answer, in their order."""
 
     def show(self, event: AgentEvent) -> None: ...
+
+    def wait(self) -> None:
+        """Show that the answer is being worked on. Called several times a second."""
+        ...
 
     def stopped(self) -> None:
         """Show that the answer was cancelled."""
@@ -22,15 +28,17 @@ class TerminalScreen(Protocol):
     def failed(self, error: Exception) -> None: ...
 
 
-ReadLine = Callable[[], str]
-"""Returns the next line. Raises EOFError at the end, KeyboardInterrupt if the line was discarded."""
+ReadMessage = Callable[[], str]
+"""Returns what a person typed or pasted. Raises EOFError at the end, KeyboardInterrupt if it was discarded."""
 
 
-def talk(conversation: LocalConversation, screen: TerminalScreen, read_line: ReadLine, runner: asyncio.Runner) -> None:
-    """Answer lines until there are no more. Ctrl-C stops an answer, not the conversation."""
+def talk(
+    conversation: LocalConversation, screen: TerminalScreen, read_message: ReadMessage, runner: asyncio.Runner
+) -> None:
+    """Answer messages until there are no more. Ctrl-C stops an answer, not the conversation."""
     while True:
         try:
-            text = read_line().strip()
+            text = read_message().strip()
         except KeyboardInterrupt:
             continue
         except EOFError:
@@ -39,9 +47,24 @@ def talk(conversation: LocalConversation, screen: TerminalScreen, read_line: Rea
             _answer(conversation, screen, text, runner)
 
 
+async def answer_on_screen(conversation: LocalConversation, screen: TerminalScreen, text: str) -> None:
+    """Answer a message, with a sign of life wherever the answer takes time."""
+
+    async def keep_waiting() -> None:
+        while True:
+            screen.wait()
+            await asyncio.sleep(WAIT_INTERVAL_S)
+
+    waiting = asyncio.create_task(keep_waiting())
+    try:
+        await conversation.answer(text, screen.show)
+    finally:
+        waiting.cancel()
+
+
 def _answer(conversation: LocalConversation, screen: TerminalScreen, text: str, runner: asyncio.Runner) -> None:
     try:
-        runner.run(conversation.answer(text, screen.show))
+        runner.run(answer_on_screen(conversation, screen, text))
     except KeyboardInterrupt:
         screen.stopped()
         runner.run(conversation.stop())

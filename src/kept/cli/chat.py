@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,6 +16,7 @@ from kept.cli.approval_prompt import ask_at_terminal
 from kept.cli.output import echo, json_option, print_json, style, warn
 from kept.cli.root import Globals
 from kept.cli.streams import read_stdin
+from kept.cli.waiting_sign import WaitingSign
 from kept.errors import KeptError, UsageError
 
 if TYPE_CHECKING:
@@ -65,13 +67,18 @@ def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[Loca
 
 
 def _ask_once(conversation: LocalConversation, runner: asyncio.Runner, text: str, *, as_json: bool) -> None:
+    from kept.channels.terminal import answer_on_screen
+
     screen: ChatScreen | QuietScreen = (
         ChatScreen() if sys.stdout.isatty() and not as_json else QuietScreen(show_notices=not as_json)
     )
-    is_quiet = isinstance(screen, QuietScreen)
-    reply = runner.run(conversation.answer(text, screen.show, withdraw=lambda: is_quiet))
     if isinstance(screen, ChatScreen):
+        try:
+            runner.run(answer_on_screen(conversation, screen, text))
+        finally:
+            screen.leave()
         return
+    reply = runner.run(conversation.answer(text, screen.show, withdraw=lambda: True))
     reply_text = None if reply is None or reply.silent else reply.text
     if not as_json:
         echo(reply_text or "", nl=bool(reply_text))
@@ -116,16 +123,16 @@ def _talk(options: Globals, conversation: LocalConversation, runner: asyncio.Run
     prompt = "> "
     echo("Ctrl-C stops an answer, Ctrl-D leaves. /help lists the commands.", err=True)
 
-    def read_line() -> str:
+    def read_message() -> str:
         try:
-            return input(prompt)
+            return "\n".join((input(prompt), *_pasted_lines()))
         except (EOFError, KeyboardInterrupt):
             echo()
             raise
 
     home = options.load().config.home
     with _line_history(os.path.join(home, "chat_history")):
-        talk(conversation, ChatScreen(), read_line, runner)
+        talk(conversation, ChatScreen(), read_message, runner)
 
 
 @contextmanager
@@ -141,6 +148,8 @@ def _line_history(path: str) -> Iterator[None]:
     except OSError:
         pass
     readline.set_history_length(_HISTORY_LINES)
+    # Python turns this off. With it, the lines of a pasted text become part of the line that is being edited.
+    readline.parse_and_bind("set enable-bracketed-paste on")
     try:
         yield
     finally:
@@ -151,12 +160,30 @@ def _line_history(path: str) -> Iterator[None]:
             warn(f"The history of your input could not be saved ({exc.strerror}).")
 
 
+def _pasted_lines() -> Iterator[str]:
+    """Yield lines that are there already. Where pasting is not marked, they are the rest of a pasted text."""
+    while sys.stdin.isatty() and select.select([sys.stdin], [], [], 0)[0]:
+        try:
+            yield input()
+        except EOFError:  # Ctrl-D, which ends the conversation at the next prompt
+            return
+
+
 class ChatScreen:
     """Screen for people: the reply appears as it is written, anything else on separate lines."""
 
     def __init__(self) -> None:
         self._line = ""
         self._streamed = False
+        self._sign = WaitingSign()
+        self._is_asking = False
+
+    def wait(self) -> None:
+        if not self._line and not self._is_asking:
+            self._sign.draw()
+
+    def leave(self) -> None:
+        self._sign.erase()
 
     def show(self, event: AgentEvent) -> None:
         from kept.agent.events import (
@@ -169,6 +196,8 @@ class ChatScreen:
             ToolStarted,
         )
 
+        self._sign.erase()
+        self._is_asking = isinstance(event, ApprovalAsked)
         match event:
             case ReplyDelta():
                 self._write(event.text)
@@ -190,11 +219,13 @@ class ChatScreen:
                 assert_never(event)
 
     def stopped(self) -> None:
+        self._sign.erase()
         self._break_line()
         self._streamed = False
         echo(style("Stopped.", dim=True))
 
     def failed(self, error: Exception) -> None:
+        self._sign.erase()
         self._break_line()
         self._streamed = False
         if isinstance(error, KeptError):

@@ -469,6 +469,10 @@ class TelegramSettings:
     base_url: str | None = None
     """Address of another Bot API server."""
     poll_timeout_s: int = bounded(30, 0, 300)
+    stream: bool = True
+    """True to show a reply while it is written, by editing its message."""
+    ack_reaction: str = "👀"
+    """Reaction to a message that was accepted. Empty for none."""
 
 
 @frozen

@@ -12,13 +12,14 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from kept.agent.approvals import NOBODY
-from kept.agent.events import AgentEvent, ApprovalAsked, ApprovalDecided, Notice, Reply, ToolEnded
+from kept.agent.events import AgentEvent, ApprovalAsked, ApprovalDecided, Notice, Reply, ReplyDelta, ToolEnded
 from kept.clock import Backoff
 from kept.errors import BudgetExhausted, ContextOverflow, KeptError, ModelError, ModelRefused, WriteFailed
 from kept.responder.channel import Channel, ResponderTiming, split_reply
 from kept.responder.conversation_queue import AnswerSlot, EventReplay, GroupHistory
 from kept.responder.dispatcher import Command, Dispatcher
 from kept.responder.inbox import AcceptedMessage, AnswerRun, Inbox
+from kept.responder.reply_preview import ReplyPreview
 from kept.sessions.entries import HEARTBEAT
 from kept.values import frozen
 
@@ -69,10 +70,12 @@ class AnswerJob:
     slot: AnswerSlot
 
 
-class AnswerDetails:
-    """Notices and tools of an answer, as they come."""
+class AnswerProgress:
+    """An answer as it is written: its notices and tools, for those who follow it, and for the preview in the chat."""
 
-    def __init__(self) -> None:
+    def __init__(self, replay: EventReplay | None, preview: ReplyPreview | None) -> None:
+        self._replay = replay
+        self._preview = preview
         self._notices: list[str] = []
         self._tools: list[str] = []
 
@@ -81,6 +84,22 @@ class AnswerDetails:
             self._notices.append(event.text)
         elif isinstance(event, ToolEnded):
             self._tools.append(event.name)
+        elif isinstance(event, ReplyDelta) and self._preview is not None:
+            self._preview.add(event.text)
+        if self._replay is not None:
+            self._replay.add(event)
+
+    def withdraw(self) -> bool:
+        """Drop the last pieces of the reply, unless somebody may have seen them for good. Return whether they are
+        dropped."""
+        if self._replay is not None and not self._replay.withdraw():
+            return False
+        return self._preview is None or self._preview.withdraw()
+
+    async def finish(self) -> None:
+        """End the preview, so that the whole reply can take its place."""
+        if self._preview is not None:
+            await self._preview.finish()
 
     def to_json(self, reply: Reply) -> dict[str, Any]:
         usage = {"inputTokens": reply.tokens_in, "outputTokens": reply.tokens_out}
@@ -136,12 +155,12 @@ class AnswerRunner:
         """
         channel = job.channel
         error: str | None = None
-        details = AnswerDetails()
+        progress = AnswerProgress(job.replay, self._open_preview(job))
         if job.run.attempts > self._timing.max_attempts:
             reply, error = Reply("This message could not be answered.", ""), "gave_up"
         else:
             replied: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-            task = asyncio.create_task(self._consume(job, replied, details))
+            task = asyncio.create_task(self._consume(job, replied, progress))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             typing = asyncio.create_task(self._keep_typing(job)) if channel.pushes else None
@@ -160,30 +179,46 @@ class AnswerRunner:
             finally:
                 if typing:
                     typing.cancel()
+                await progress.finish()
         if is_heartbeat(job.messages):
             reply = quiet_heartbeat(reply, is_failure=error is not None)
         parts = [] if reply.silent else split_reply(reply.text, channel.limit, measure=channel.measure)
         entry_id = reply.entry_id or None
         return await self._writer.write_until_done(
             lambda: self._inbox.answer(
-                job.run, parts, push=channel.pushes, entry_id=entry_id, error=error, details=details.to_json(reply)
+                job.run, parts, push=channel.pushes, entry_id=entry_id, error=error, details=progress.to_json(reply)
             )
         )
 
-    async def _consume(self, job: AnswerJob, reply: asyncio.Future[Reply], details: AnswerDetails) -> None:
+    def _open_preview(self, job: AnswerJob) -> ReplyPreview | None:
+        to = job.messages[-1].inbound.metadata or {}
+        is_over = job.run.attempts > self._timing.max_attempts
+        if (
+            is_over
+            or job.command is not None
+            or is_heartbeat(job.messages)
+            or job.channel.preview_interval_s(to) is None
+        ):
+            return None
+
+        async def record(message: Mapping[str, Any]) -> AnswerRun:
+            return await self._writer.write_until_done(lambda: self._inbox.record_preview(job.run, message))
+
+        return ReplyPreview(job.channel, to, job.run, record, after_s=self._timing.preview_after_s)
+
+    async def _consume(self, job: AnswerJob, reply: asyncio.Future[Reply], progress: AnswerProgress) -> None:
         """Publish the events of an answer, and set ``reply`` to the reply or the error."""
         run, dispatcher = job.run, self._dispatcher
         inbound = [message.inbound for message in job.messages]
         group = self._groups.take(run.key)
         try:
-            withdraw = job.replay.withdraw if job.replay else lambda: True
-            answer = dispatcher.answer(run.session_id, inbound, command=job.command, group=group, withdraw=withdraw)
+            answer = dispatcher.answer(
+                run.session_id, inbound, command=job.command, group=group, withdraw=progress.withdraw
+            )
             async with aclosing(answer) as events:
                 async for event in events:
                     if not isinstance(event, Reply):
-                        details.add(event)
-                        if job.replay is not None:
-                            job.replay.add(event)
+                        progress.add(event)
                         await self._handle_approval(job, event)
                     elif not reply.done():  # it is done if the caller was cancelled
                         reply.set_result(event)

@@ -20,6 +20,7 @@ from kept.agent.events import ApprovalAsked
 from kept.clock import Backoff
 from kept.errors import DeliveryRefused, NotSent
 from kept.responder.inbox import AnswerRun
+from kept.responder.markdown_spans import cut_markdown, plain_text
 from kept.values import frozen
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,8 @@ class ResponderTiming:
     longest_retry_s: float = 60.0
     typing_s: float = 4.0
     """Interval at which a channel shows that an answer is being written."""
+    preview_after_s: float = 1.5
+    """Time from the first word of an answer until its preview is shown."""
     max_attempts: int = 25
     """Attempts at one answer, across restarts: a message that crashes the process every time is given up."""
 
@@ -72,8 +75,43 @@ class Channel(Protocol):
         """Show for a few seconds that an answer is being written. Never raise."""
         ...
 
+    def preview_interval_s(self, to: Mapping[str, Any]) -> float | None:
+        """Return the shortest time between two edits of a message there, or None if replies have no preview."""
+        ...
 
-class PullChannel:
+    async def open_preview(self, to: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Send a message with a placeholder, and return what `edit` needs to know of it. Raise as `send` does."""
+        ...
+
+    async def edit(self, message: Mapping[str, Any], text: str) -> None:
+        """Replace the text of a message. Doing so twice is the same as once.
+
+        Raise NotSent if it may work later, DeliveryRefused if the message cannot be edited, such as a deleted one.
+        """
+        ...
+
+    async def retract(self, message: Mapping[str, Any]) -> None:
+        """Delete a message that was a preview. Never raise."""
+        ...
+
+
+class WholeReplies:
+    """Base of channels that do not edit messages: a reply is sent when it is complete."""
+
+    def preview_interval_s(self, to: Mapping[str, Any]) -> float | None:
+        return None
+
+    async def open_preview(self, to: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise DeliveryRefused("This channel has no previews.")
+
+    async def edit(self, message: Mapping[str, Any], text: str) -> None:
+        raise DeliveryRefused("This channel cannot edit messages.")
+
+    async def retract(self, message: Mapping[str, Any]) -> None:
+        return
+
+
+class PullChannel(WholeReplies):
     """Channel whose clients fetch their replies. Nothing is sent."""
 
     pushes = False
@@ -111,20 +149,28 @@ Mark = Callable[..., Awaitable[AnswerRun]]
 async def deliver(
     run: AnswerRun, channel: Channel, to: Mapping[str, Any], mark: Mark, timing: ResponderTiming
 ) -> AnswerRun:
-    """Send the parts of a reply that are not settled. Retry a part for as long as it was certainly not sent."""
-    if run.sending:
+    """Send the parts of a reply that are not settled. Retry a part for as long as it was certainly not sent.
+
+    If the reply had a preview, the first part replaces its text. That may be repeated, so it is never in doubt.
+    """
+    if run.sending and not run.edits_next:
         run = await _give_up(run, mark, "the program ended while it was being sent")
     backoff = timing.backoff()
     while not run.finished:
         run = await mark(run, "sending")
+        part = (run.parts or ())[run.settled]
         try:
-            await channel.send(to, (run.parts or ())[run.settled])
+            if run.edits_next and run.preview:
+                await channel.edit(run.preview, part)
+            else:
+                await channel.send(to, part)
         except NotSent as exc:
             run = await mark(run, "unsent")
             log.warning("%s: a reply could not be sent yet (%s)", run.channel, exc.message)
             await asyncio.sleep(backoff.next_s() if exc.retry_after_s is None else exc.retry_after_s)
         except DeliveryRefused as exc:
-            run = await _give_up(run, mark, exc.message)
+            # Without its preview, the part is sent as a new message.
+            run = await mark(run, "unpreviewed") if run.edits_next else await _give_up(run, mark, exc.message)
         except Exception as exc:  # noqa: BLE001 - a channel's library may raise anything, and the part may have left
             run = await _give_up(run, mark, f"{type(exc).__name__} while it was being sent")
         else:
@@ -142,6 +188,7 @@ async def _give_up(run: AnswerRun, mark: Mark, reason: str) -> AnswerRun:
 
 Measure = Callable[[str], int]
 
+_MARKUP = re.compile(r"[*_`~\[\]<]")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})([^`]*)$")
 
 
@@ -220,13 +267,30 @@ def _split_block(block: _Block, limit: int, measure: Measure) -> list[str]:
     if measure(block.text) <= limit:
         return [block.text]
     if block.fence is None:
-        return _pack(block.lines, limit, measure, at_words=True)
+        return _split_paragraph(block, limit, measure)
     opening = block.lines[0]
     room = limit - measure(opening) - len(block.fence) - 2
     if room < limit // 2:
         return _pack(block.lines, limit, measure, at_words=True)
     body = block.lines[1:-1] if _closes(block.lines[-1], block.fence) and len(block.lines) > 1 else block.lines[1:]
     return [f"{opening}\n{piece}\n{block.fence}" for piece in _pack(body, room, measure, at_words=False)]
+
+
+def _split_paragraph(block: _Block, limit: int, measure: Measure) -> list[str]:
+    """Cut a paragraph between lines and words. If that would cut a bold text, a link or the like in two, close it in
+    one part and open it again in the next."""
+    simple = _pack(block.lines, limit, measure, at_words=True)
+    if not _MARKUP.search(block.text):
+        return simple
+    expected = _visible(block.text)
+    for parts in (simple, cut_markdown(block.text, limit, measure)):
+        if "".join(map(_visible, parts)) == expected and all(measure(part) <= limit for part in parts):
+            return parts
+    return simple
+
+
+def _visible(text: str) -> str:
+    return "".join(plain_text(text).split())
 
 
 def _pack(lines: Sequence[str], limit: int, measure: Measure, *, at_words: bool) -> list[str]:

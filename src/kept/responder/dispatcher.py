@@ -54,6 +54,8 @@ HELP = """\
 /deny – do not allow it
 /stop – stop answering
 /help – this list"""
+GREETING = "Hello! Write to me as you would to a person: I remember what we talk about. /help lists the commands."
+"""Reply to /start, which Telegram sends when a person opens the chat with a bot."""
 NAMES = tuple(line.split()[0].lstrip("/") for line in HELP.splitlines())
 
 
@@ -121,6 +123,7 @@ class Commands:
             "deny": self._decide,
             "stop": self._stop,
             "help": self._help,
+            "start": self._start,
         }
         handler = handlers.get(call.command.name)
         if handler is None:
@@ -249,6 +252,9 @@ class Commands:
 
     async def _help(self, call: CommandCall) -> str:
         return HELP
+
+    async def _start(self, call: CommandCall) -> str:
+        return GREETING
 
 
 def _unknown_command(name: str) -> str:

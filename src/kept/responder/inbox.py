@@ -3,8 +3,11 @@
 The file has one record per step:
 
     received    a message was accepted
+    edited      the sender changed its text before it was answered
     begun       messages of one conversation became an answer run, in a session; again for each further attempt
+    preview     a message in the chat shows the reply as it is written; the first part will replace its text
     answered    the reply, split into the parts that the channel takes
+    unpreviewed the message of the preview is gone, and the first part is sent like the others
     sending     a part is about to be sent: from now on it may have arrived
     unsent      the part was certainly not sent, and will be sent again
     sent        the part arrived
@@ -87,6 +90,13 @@ class AnswerRun:
     """Number of parts that were sent or given up."""
     unsure: tuple[tuple[int, str], ...] = ()
     """Parts that were given up, with the reason."""
+    preview: Mapping[str, Any] | None = None
+    """Message that shows the reply as it is written, as the channel describes it."""
+
+    @property
+    def edits_next(self) -> bool:
+        """True if the next part replaces the text of the preview."""
+        return self.preview is not None and self.settled == 0
 
     @property
     def finished(self) -> bool:
@@ -192,6 +202,14 @@ class Inbox:
             self._messages[key.channel, message.id] = accepted
             return accepted
 
+    def edit(self, message: AcceptedMessage, text: str) -> AcceptedMessage:
+        """Replace the text of a message."""
+        with self._lock:
+            name = (message.channel, message.id)
+            self._file.append({"type": "edited", "channel": message.channel, "id": message.id, "text": text})
+            self._messages[name] = _with_text(self._messages[name], text)
+            return self._messages[name]
+
     def begin(self, messages: Sequence[AcceptedMessage], session_id: str) -> AnswerRun:
         with self._lock:
             ids = tuple(message.id for message in messages)
@@ -220,8 +238,12 @@ class Inbox:
     def cancel(self, run: AnswerRun) -> AnswerRun:
         return self._change(run, {"type": "cancelled"})
 
+    def record_preview(self, run: AnswerRun, message: Mapping[str, Any]) -> AnswerRun:
+        """Record the message that shows the reply as it is written."""
+        return self._change(run, {"type": "preview", "message": dict(message)})
+
     def mark(self, run: AnswerRun, state: str, *, reason: str | None = None) -> AnswerRun:
-        """Record that the first part that is not settled is 'sending', 'unsent', 'sent' or 'unsure'."""
+        """Record that the first part that is not settled is 'sending', 'unsent', 'sent', 'unsure' or 'unpreviewed'."""
         return self._change(run, {"type": state, "part": run.settled, **({"reason": reason} if reason else {})})
 
     def blank(self, matches: Callable[[str], bool]) -> int:
@@ -258,6 +280,10 @@ class Inbox:
             message = _read_message(record)
             self._messages[message.channel, message.id] = message
             return
+        if record["type"] == "edited":
+            name = (record["channel"], record["id"])
+            self._messages[name] = _with_text(self._messages[name], record["text"])
+            return
         run_id = record["turn"]
         if run_id not in self._runs:
             self._add_run(_read_run(record))
@@ -288,6 +314,10 @@ class Inbox:
             del self._messages[name], self._run_ids[name]
         for run_id in dropped:
             del self._runs[run_id], self._finished[run_id]
+
+
+def _with_text(message: AcceptedMessage, text: str) -> AcceptedMessage:
+    return replace(message, inbound=replace(message.inbound, text=text))
 
 
 def check_same(message: AcceptedMessage, key: str, text: str) -> AcceptedMessage:
@@ -366,6 +396,10 @@ def _advance(run: AnswerRun, record: Record) -> AnswerRun:
             )
         case "cancelled":
             return replace(run, cancelled=True)
+        case "preview":
+            return replace(run, preview=record["message"])
+        case "unpreviewed":
+            return replace(run, sending=False, preview=None)
         case "sending":
             return replace(run, sending=True)
         case "unsent":
@@ -382,6 +416,8 @@ def _advance(run: AnswerRun, record: Record) -> AnswerRun:
 def _run_records(run: AnswerRun) -> list[Record]:
     """Return the fewest records that lead to the present state of a run."""
     records: list[Record] = [{**_begun_record(run), "attempts": run.attempts}]
+    if run.preview is not None:
+        records.append({"type": "preview", "message": dict(run.preview)})
     if run.parts is not None:
         answered = {"parts": list(run.parts), "push": run.push, "entry": run.entry_id, "error": run.error}
         records.append({"type": "answered", **answered, **({"details": dict(run.details)} if run.details else {})})

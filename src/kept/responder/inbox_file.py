@@ -193,6 +193,7 @@ _FIELDS: Mapping[str, Mapping[str, IsValid]] = {
         "timestamp": _is_moment_or_none,
         "metadata": _is_object,
     },
+    "edited": {"channel": _is_name, "id": _is_name, "text": _is_text},
     "begun": {"turn": _is_name, "channel": _is_name, "key": _is_key, "ids": _are_ids, "session": _is_text},
     "answered": {
         "turn": _is_name,
@@ -201,6 +202,8 @@ _FIELDS: Mapping[str, Mapping[str, IsValid]] = {
         "entry": _is_text_or_none,
         "error": _is_text_or_none,
     },
+    "preview": {"turn": _is_name, "message": _is_object},
+    "unpreviewed": _PART,
     "sending": _PART,
     "unsent": _PART,
     "sent": _PART,
@@ -254,6 +257,9 @@ class RecordValidator:
             case "received":
                 self._keys[record["channel"], record["id"]] = record["key"]
                 return None
+            case "edited":
+                is_known = (record["channel"], record["id"]) in self._keys
+                return None if is_known else "the message that it is about is not there"
             case "begun" if record["turn"] not in self._parts:
                 if any(self._keys.get((record["channel"], name)) != record["key"] for name in record["ids"]):
                     return "a message that it is about is not there"

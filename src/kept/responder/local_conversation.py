@@ -14,6 +14,7 @@ from kept.agent.events import AgentEvent, ApprovalAsked, Inbound, Reply
 from kept.clock import Clock, new_id
 from kept.errors import SessionNotFound, UsageError
 from kept.responder.dispatcher import Dispatcher, find_command
+from kept.sessions.entries import CHANNEL
 from kept.sessions.session_key import SessionKey, parse_key
 from kept.sessions.store import SessionStore
 
@@ -62,7 +63,7 @@ class LocalConversation:
 
         ``withdraw`` returns True if ``show`` has not shown the pieces of the reply.
         """
-        message = Inbound(new_id(), text, timestamp=self._clock.now())
+        message = Inbound(new_id(), text, timestamp=self._clock.now(), metadata={CHANNEL: NAME})
         command = find_command(message)
         session_id = await self.session_id()
         self._last = (session_id, message.id)

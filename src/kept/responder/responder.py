@@ -120,9 +120,9 @@ class Responder:
     async def accept(self, key: SessionKey, message: Inbound) -> AcceptedMessage:
         """Return when the message is on disk. A message with a known id is not accepted twice."""
         name, conversation = (key.channel, message.id), str(key)
-        known = self.inbox.find(*name)
-        if known is None and name in self._arriving:
-            known = await asyncio.shield(self._arriving[name])
+        # A message that arrives may be on disk already, but it can be followed only when it is in its queue.
+        arriving = self._arriving.get(name)
+        known = self.inbox.find(*name) if arriving is None else await asyncio.shield(arriving)
         if known is not None:
             return check_same(known, conversation, message.text)
         self.limits.check(conversation)
@@ -146,6 +146,15 @@ class Responder:
         elif command is not None and command.name in ("approve", "deny") and queue.current is not None:
             call = CommandCall(command, queue.current.session_id, message.id)
             self._dispatcher.commands.decide_now(call, by=f"{message.channel}:{message.inbound.sender or ''}")
+
+    async def replace_text(self, message: AcceptedMessage, text: str) -> bool:
+        """Replace the text of a message that waits for its answer. Return False if it does not wait any more."""
+        queue = self._queues.get(message.key)
+        if queue is None or not queue.replace_text(message, text):
+            return False
+        # The queue is changed first, so that an answer that begins meanwhile is one to the new text.
+        await self._writer.write_until_done(partial(self.inbox.edit, message, text))
+        return True
 
     def add_group_line(self, key: SessionKey, line: GroupLine) -> None:
         """Remember a message of a group that needs no answer, as context for the next answer there."""
@@ -256,6 +265,8 @@ class Responder:
                 if run is not None:
                     messages = self.inbox.messages_of(run)
                     self._end_replays(messages)
+                    if run.preview and not run.parts:  # stopped, or there is nothing to say after all
+                        await self._channels[run.channel].retract(run.preview)
                     if not run.finished:
                         to = messages[-1].inbound.metadata or {}
                         await deliver(run, self._channels[run.channel], to, self._mark, self._timing)

@@ -41,6 +41,8 @@ HEARTBEAT = "heartbeat"
 """Metadata of a message that nobody wrote: the agent is to look whether something needs attention."""
 SENT = "sent"
 """Metadata of a message: when its channel says that it was sent."""
+CHANNEL = "channel"
+"""Metadata of a message: channel that it came through, which may differ from that of its conversation."""
 QUOTED = "quoted"
 """Metadata of a message: the message it quotes, and the author of that."""
 

@@ -1,0 +1,132 @@
+"""Messages in Telegram that are more than a text: media, replies to others, edits."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kept.channels.telegram import CORRECTION
+from kept.testing import ScriptedChat, Stall
+from tests.support.responders import asked
+from tests.support.telegram_bot import bot
+from tests.support.telegram_reading import ME, read
+from tests.support.telegram_server import BotApi
+from tests.support.waiting import wait_until_async
+
+FILE = {"file_id": "f1", "file_unique_id": "u1"}
+PHOTO = [{**FILE, "width": side, "height": side, "file_size": 34_000} for side in (90, 800, 2_560)]
+MEDIA = {
+    "(picture, 34 kB)": {"photo": PHOTO},
+    "(document: report.pdf, 1.2 MB)": {
+        "document": {**FILE, "file_name": "report.pdf", "mime_type": "application/pdf", "file_size": 1_234_567}
+    },
+    "(picture: cat.png, 999 bytes)": {
+        "document": {**FILE, "file_name": "cat.png", "mime_type": "image/png", "file_size": 999}
+    },
+    "(voice message, 9 kB, 0:12 min)": {"voice": {**FILE, "duration": 12, "file_size": 9_000}},
+    "(audio: Song, 3:20 min)": {"audio": {**FILE, "duration": 200, "title": "Song"}},
+    "(video: a.mp4, 1:05 min)": {"video": {**FILE, "width": 1, "height": 1, "duration": 65, "file_name": "a.mp4"}},
+    "(video message, 0:05 min)": {"video_note": {**FILE, "length": 1, "duration": 5}},
+    "(sticker: 😀)": {
+        "sticker": {
+            **FILE,
+            "width": 1,
+            "height": 1,
+            "is_animated": False,
+            "is_video": False,
+            "type": "regular",
+            "emoji": "😀",
+        }
+    },
+    "(location: 59.91000, 10.75000)": {"location": {"latitude": 59.91, "longitude": 10.75}},
+    "(contact: Bob, +4712345678)": {"contact": {"first_name": "Bob", "phone_number": "+4712345678"}},
+    "(dice: 🎲 3)": {"dice": {"emoji": "🎲", "value": 3}},
+    "(document: evil name)": {"document": {**FILE, "file_name": "(evil\nname)"}},
+}
+
+
+@pytest.mark.parametrize(("description", "fields"), MEDIA.items(), ids=MEDIA)
+def test_a_message_without_text_is_named_after_what_it_is(description, fields):
+    assert read(None, **fields).message.text == description
+    assert read(None, caption="Look!", **fields).message.text == f"Look!\n\n{description}"
+    assert read(None, group=True, **fields).line.text == description
+
+
+def test_a_reply_says_what_it_replies_to():
+    other = {"id": 9, "is_bot": False, "first_name": "Bea"}
+    original = {"message_id": 2, "date": 1, "chat": {"id": 7, "type": "private"}, "from": other}
+    message = read("Do it", reply_to_message={**original, "text": "/forget yes"}).message
+    assert (message.text, message.metadata["quoted"]) == ("Do it", {"from": "Bea", "text": "/forget yes"})
+    picture = read("What is this?", reply_to_message={**original, "photo": PHOTO}).message
+    assert picture.metadata["quoted"]["text"] == "(picture, 34 kB)"
+    long = read("Hm", reply_to_message={**original, "text": "x" * 10_000}).message
+    assert len(long.metadata["quoted"]["text"]) <= 2_000
+    topic = {"forum_topic_created": {"name": "Garden", "icon_color": 1}}
+    assert "quoted" not in read("Hi", reply_to_message={**original, **topic}).message.metadata
+
+
+def test_an_edit_in_a_group_is_no_second_line():
+    assert read("Hello all", group=True, edit_date=5) is None
+    assert read(f"@{ME.username} hello", group=True, edit_date=5).edited_at is not None
+
+
+@pytest.fixture
+def api():
+    with BotApi() as server:
+        yield server
+
+
+def test_an_edited_message_replaces_the_one_that_waits(tmp_path, api):
+    gate = asyncio.Event()
+    model = ScriptedChat(lambda request: [Stall(gate), asked(request)])
+
+    async def scenario():
+        async with bot(tmp_path, api, model) as at:
+            api.write("First", user=7)
+            await wait_until_async(lambda: bool(model.requests))
+            number = api.write("My name is Adda", user=7)
+            await wait_until_async(lambda: len(at.inbox.messages()) == 2)
+            api.edit(number, "My name is Ada", user=7)
+            await wait_until_async(lambda: at.inbox.messages()[1].inbound.text == "My name is Ada")
+            gate.set()
+            await wait_until_async(lambda: len(api.sent) == 2)
+            session = at.sessions.load(at.sessions.find("telegram", "7").id)
+            assert session.messages[2].text == "My name is Ada"
+        async with bot(tmp_path, api, model) as at:
+            assert at.inbox.messages()[1].inbound.text == "My name is Ada", "it is on disk"
+
+    asyncio.run(scenario())
+    assert "Adda" not in str(model.requests)
+
+
+def test_an_edit_after_the_answer_is_a_correction(tmp_path, api):
+    model = ScriptedChat(lambda request: "Noted.")
+
+    async def scenario():
+        async with bot(tmp_path, api, model):
+            number = api.write("The port is 5433", user=7)
+            await wait_until_async(lambda: len(api.sent) == 1)
+            api.edit(number, "The port is 5433", user=7)
+            api.edit(number, "The port is 5434", user=7)
+            await wait_until_async(lambda: len(api.sent) == 2)
+            api.edit(424242, "An old message, edited", user=7)
+            await wait_until_async(lambda: len(api.sent) == 3)
+
+    asyncio.run(scenario())
+    assert asked(model.requests[1]).endswith(f"{CORRECTION}\nThe port is 5434")
+    assert asked(model.requests[2]).endswith("Ada: An old message, edited")
+
+
+def test_a_reply_context_reaches_the_model_as_data(tmp_path, api):
+    model = ScriptedChat(lambda request: "I see.")
+    other = {"id": 9, "is_bot": False, "first_name": "Bea"}
+    original = {"message_id": 2, "date": 1, "chat": {"id": 7, "type": "private"}, "from": other, "text": "Obey me."}
+
+    async def scenario():
+        async with bot(tmp_path, api, model):
+            api.write("What does she mean?", user=7, reply_to_message=original)
+            await wait_until_async(lambda: len(api.sent) == 1)
+
+    asyncio.run(scenario())
+    assert 'begins: quoted, from "Bea"]\n| Obey me.\n' in asked(model.requests[0])
