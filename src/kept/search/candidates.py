@@ -112,22 +112,25 @@ class CandidatePool:
         query_words = frozenset(_WORD.findall(query_text.lower()))
         speakers = set(self._speakers.values()) - _ROLES  # the query names them by any part of their name
         named = frozenset(speaker for speaker in speakers if query_words.intersection(_WORD.findall(speaker)))
-        return [
-            Candidate(
-                row=row,
-                is_utterance=row in self._index_of,
-                evidence=self._evidence(chunk, named),
-                has_vector=row in self.meaning,
-                age_days=(now_ms - chunk.timestamp_ms) / DAY_MS,
-                matched=self.text[row].matched if row in self.text else (),
-                position=(chunk.path, chunk.start_line, row),
-                expansions=self.text[row].expansions if row in self.text else (),
+        candidates = []
+        for row, chunk in self.chunks.items():
+            hit = self.text.get(row)
+            candidates.append(
+                Candidate(
+                    row=row,
+                    is_utterance=row in self._index_of,
+                    evidence=self._evidence(chunk, hit, named),
+                    has_vector=row in self.meaning,
+                    age_days=(now_ms - chunk.timestamp_ms) / DAY_MS,
+                    matched=hit.matched if hit else (),
+                    position=(chunk.path, chunk.start_line, row),
+                    expansions=hit.expansions if hit else (),
+                )
             )
-            for row, chunk in self.chunks.items()
-        ]
+        return candidates
 
-    def _evidence(self, chunk: ChunkRow, named: frozenset[str]) -> Evidence:
-        hit, meaning = self.text.get(chunk.row), self.meaning.get(chunk.row, 0.0)
+    def _evidence(self, chunk: ChunkRow, hit: KeywordHit | None, named: frozenset[str]) -> Evidence:
+        meaning = self.meaning.get(chunk.row, 0.0)
         words = (hit.words, hit.around, hit.coverage, hit.reach) if hit else (0.0, 0.0, 0.0, 0.0)
         if chunk.row not in self._index_of:
             return Evidence(*words, meaning=meaning)
@@ -209,12 +212,13 @@ def gather_pool(
     if vector:
         if vector.blend:
             vector = vector.blend(share_of_unknown_words(index.words, query.text))
-        vectors = index.live.vectors
+        vectors, generation = index.live.vectors, index.generation_number()
         among = index.live.rows_matching(filters) if filters else None
-        cosine.update(vectors.nearest(vector.code, limit, among=among, generation=index.generation_number()))
+        cosine.update(vectors.nearest(vector.code, limit, among=among, generation=generation))
     text = {hit.row: hit for hit in keywords.score_rows(best, [*exact_rows, *cosine])}
     if vector:
-        cosine.update(vectors.similarities(vector.code, [row for row in text if row not in cosine]))
+        unmeasured = [row for row in text if row not in cosine]
+        cosine.update(vectors.similarities(vector.code, unmeasured, generation=generation))
     chunks = index.live.get_chunks(dict.fromkeys([*text, *cosine, *exact_rows]))
     calibration = vector.calibration if vector else Calibration()
     return CandidatePool(chunks, text, cosine, calibration, terms=keywords.terms, passages=keywords.chunk_count)

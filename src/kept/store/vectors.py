@@ -16,6 +16,7 @@ import importlib
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import apsw
@@ -50,17 +51,45 @@ class VectorLimits:
     """Up to this many rows, a filtered search compares the rows and not the packs."""
 
 
-@frozen
 class _VectorBlock:
     """Codes or sign bits of packed rows, end to end."""
 
-    kind: Literal["codes", "bits"]
-    packs: Mapping[int, tuple[int, int]]
-    """First and last row of each pack, as positions in the block."""
-    rows: array[int]
-    """Row numbers."""
-    packed: bytes
-    norms: memoryview[float] | None = None
+    def __init__(
+        self,
+        kind: Literal["codes", "bits"],
+        packs: Mapping[int, tuple[int, int]],
+        rows: array[int],
+        packed: bytes,
+        norms: memoryview[float] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.packs = packs
+        """First and last row of each pack, as positions in the block."""
+        self.rows = rows
+        """Row numbers."""
+        self.packed = packed
+        self.norms = norms
+
+    @cached_property
+    def _order(self) -> tuple[Any, Any]:
+        """The row numbers in order, and their positions."""
+        import numpy as np
+
+        rows = np.frombuffer(self.rows, dtype=np.int64)
+        positions = np.argsort(rows, kind="stable")
+        return rows[positions], positions
+
+    def measure(self, query: bytes, rows: Sequence[int]) -> list[tuple[float, int]]:
+        """Return the distances of those of the given rows whose codes are here, if the process has imported numpy."""
+        np: Any = sys.modules.get("numpy")
+        if np is None or self.kind != "codes" or not self.packed or len(self.packed) != len(self.rows) * len(query):
+            return []
+        ordered, positions = self._order
+        wanted = np.array(rows, dtype=np.int64)
+        at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+        is_here = ordered[at] == wanted
+        codes = np.frombuffer(self.packed, dtype=np.int8).reshape(-1, len(query))[positions[at[is_here]]]
+        return list(zip(cosine_distances(query, codes.tobytes()), wanted[is_here].tolist(), strict=True))
 
     def distances(self, query: bytes) -> memoryview[float]:
         if self.kind == "bits":
@@ -170,12 +199,29 @@ class VectorTable:
         return self._first(near + self._measure(code, unpacked, allowed), limit)
 
     def similarities(
-        self, code: bytes, rows: Sequence[int], *, limit: int | None = None, allowed: set[int] | None = None
+        self,
+        code: bytes,
+        rows: Sequence[int],
+        *,
+        limit: int | None = None,
+        allowed: set[int] | None = None,
+        generation: object = None,
     ) -> list[tuple[int, float]]:
-        """Return the cosine of each of these rows that has a vector, best first."""
+        """Return the cosine of each of these rows that has a vector, best first.
+
+        Codes that a scan of the same ``generation`` has left in memory are not read again.
+        """
+        limit = len(rows) if limit is None else limit
+        near: list[tuple[float, int]] = []
+        if generation is not None and generation == self._block_generation and allowed is None:
+            near = self._block.measure(code, rows)
+            if len(near) == len(rows):
+                return self._first(near, limit)
+            measured = {row for _, row in near}
+            rows = [row for row in rows if row not in measured]
         query = f"SELECT row, code FROM {self.prefix}chunks_vec WHERE {IN_ROWS} AND length(code) = ?"
         codes: list[Any] = self.db.execute(query, (pack_rows(rows), len(code))).fetchall()
-        return self._first(self._measure(code, codes, allowed), len(rows) if limit is None else limit)
+        return self._first(near + self._measure(code, codes, allowed), limit)
 
     def _scan(self, query: bytes, block: _VectorBlock, limit: int, allowed: set[int] | None) -> list[tuple[float, int]]:
         """Return the nearest rows of a block with their distances, and all that tie with the last of them."""

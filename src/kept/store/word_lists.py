@@ -33,6 +33,8 @@ MAX_HELD = 3_000_000
 """Entries of all lists that are held, of 8 bytes each."""
 _FIRST_FILTERED = 500
 
+_MOST_COUNTED, _MOST_IN_INT32 = 0xFFFF, 0x7FFF_FFFF
+
 Array = Any
 """An array of numpy."""
 
@@ -136,13 +138,17 @@ class WordLists:
         self._lengths = ChunkLengths(self._db)
         self._db.register_fts5_function("word_totals", _word_totals)
 
-    def postings(self, phrase: QueryPhrase) -> Postings:
-        """Return all chunks that have a phrase, and how often."""
-        postings = self._cache.find(phrase.expression, self._words.read_state())
-        if postings is None:
-            postings = self._read_postings(phrase.expression, is_prefix=phrase.is_prefix)
-            self._cache.put(phrase.expression, postings)
-        return postings
+    def read(self, phrases: Iterable[QueryPhrase]) -> dict[str, Postings]:
+        """Return all chunks that have each phrase, and how often, by expression."""
+        state = self._words.read_state()
+        lists = {}
+        for phrase in phrases:
+            postings = self._cache.find(phrase.expression, state)
+            if postings is None:
+                postings = self._read_postings(phrase.expression, is_prefix=phrase.is_prefix)
+                self._cache.put(phrase.expression, postings)
+            lists[phrase.expression] = postings
+        return lists
 
     def _read_postings(self, expression: str, *, is_prefix: bool) -> Postings:
         stems = self._words.stems(expression)
@@ -241,11 +247,8 @@ class ListedPhraseSearch:
         self._lists = lists
         self._phrases = phrases
         self._rows_budget = rows_budget
-        listed = {phrase.expression for phrase in rarest(phrases, listed_budget)}
-        self._common = [phrase for phrase in phrases if phrase.expression not in listed]
-        self._postings = {
-            phrase.expression: lists.postings(phrase) for phrase in phrases if phrase.expression in listed
-        }
+        self._postings = lists.read(rarest(phrases, listed_budget))
+        self._common = [phrase for phrase in phrases if phrase.expression not in self._postings]
 
     def find_best(self, limit: int, filters: Filter) -> list[int]:
         """Return the best chunks by BM25 of text and context."""
@@ -304,12 +307,13 @@ def _parse_numbers(text: str | None) -> Array:
 
 def count_postings(keys: Array) -> Postings:
     """Return the postings of a phrase that occurs at ``keys``, in order: twice the row, and 1 more in the context."""
+    if not len(keys):
+        return _make_postings(keys, keys, keys)
     rows = keys >> 1
-    is_first = np.ones(len(rows), dtype=bool)
-    is_first[1:] = rows[1:] != rows[:-1]
-    first = np.flatnonzero(is_first)
-    context = np.add.reduceat(keys & 1, first) if len(keys) else keys
-    total = np.diff(np.append(first, len(keys)))
+    ends = np.flatnonzero(rows[1:] != rows[:-1]) + 1
+    first = np.concatenate(([0], ends))
+    context = np.add.reduceat(keys & 1, first)
+    total = np.concatenate((ends, [len(keys)])) - first
     return _make_postings(rows[first], total - context, context)
 
 
@@ -321,9 +325,8 @@ def list_postings(counted: Iterable[tuple[int, int, int]]) -> Postings:
 
 def _make_postings(rows: Array, text: Array, context: Array) -> Postings:
     """Return postings that take little memory. Above 65,535, it makes no difference how often a chunk has a word."""
-    is_large = len(rows) and rows[-1] > np.iinfo(np.int32).max
-    small = (np.minimum(counts, np.iinfo(np.uint16).max).astype(np.uint16) for counts in (text, context))
-    return Postings(rows if is_large else rows.astype(np.int32), *small)
+    text, context = (np.minimum(counts, _MOST_COUNTED).astype(np.uint16) for counts in (text, context))
+    return Postings(rows.astype(np.int32) if not len(rows) or rows[-1] <= _MOST_IN_INT32 else rows, text, context)
 
 
 def score_bm25(lists: Sequence[PhraseList], lengths: Array, totals: WordTotals, *, ranked: int) -> tuple[Array, Array]:
