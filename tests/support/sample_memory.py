@@ -6,6 +6,7 @@ Every screen has something to show. Conversations are held with the real agent a
 from __future__ import annotations
 
 import datetime as dt
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from kept import Message
 from kept.llm.base import ChatRequest, ToolUse, turn_text
 from kept.testing import ScriptedChat
 from kept.workspace.change_recorder import Author
-from tests.support.agents import NOW, AgentHarness
+from tests.support.agents import NOW, AgentHarness, open_agent
 from tests.support.workspaces import write_note
 
 NOTES = {
@@ -104,14 +105,16 @@ def write_sample(tmp_path: Path, **settings: Any) -> str:
         day = NOW.date() - dt.timedelta(days=days)
         text = f"# {day}\n\n## 08:15\n\nBaked {40 + days % 17} loaves; {days % 5} were left in the evening.\n"
         write_note(tmp_path / "workspace", f"memory/{day}.md", text)
-    at = AgentHarness(tmp_path, ScriptedChat(_answer, name="sample-model"), **settings)
-    try:
-        return _talk(at)
-    finally:
-        at.close()
+    with ThreadPoolExecutor(1) as thread:  # a thread that drives a browser has a running event loop
+        return thread.submit(_talk, tmp_path, settings).result()
 
 
-def _talk(at: AgentHarness) -> str:
+def _talk(tmp_path: Path, settings: dict[str, Any]) -> str:
+    with open_agent(tmp_path, ScriptedChat(_answer, name="sample-model"), **settings) as at:
+        return _hold_conversations(at)
+
+
+def _hold_conversations(at: AgentHarness) -> str:
     at.memory.sync()
     older = at.sessions.get_or_create("telegram", "5054")
     stamp = NOW - dt.timedelta(days=6)

@@ -47,6 +47,9 @@ class PageTemplates:
             size=size_text,
         )
 
+        for name in self._environment.list_templates():
+            self._environment.get_template(name)  # compiled now, not while somebody waits for a page
+
     def render(self, template: str, **values: Any) -> str:
         return self._environment.get_template(template).render(**values)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kept.config import LoadedConfig
 from kept.memory import Memory
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 POLL_S = 1.0
 """Time between two looks at the state of the memory, for pages that follow it."""
+
+T = TypeVar("T")
 
 
 @frozen
@@ -51,6 +55,7 @@ class Site:
         self.poll_s = POLL_S
         self._lock = threading.Lock()
         self._model = model
+        self._remembered: dict[str, tuple[float, Any]] = {}
 
     @classmethod
     def open(cls, loaded: LoadedConfig) -> Site:
@@ -92,6 +97,15 @@ class Site:
                 self.live = None
         self.memory.close()
         self.sessions.close()
+
+    def remember(self, name: str, load: Callable[[Site], T], *, for_s: float) -> T:
+        """Return what was loaded under a name in the last seconds, or load it."""
+        until, value = self._remembered.get(name, (0.0, None))
+        if time.monotonic() >= until:
+            value = load(self)
+            self._remembered[name] = (time.monotonic() + for_s, value)
+        loaded: T = value
+        return loaded
 
     @property
     def author(self) -> Author:

@@ -13,9 +13,9 @@ from starlette.responses import Response
 from kept.errors import KeptError, UsageError
 from kept.memory import Memory
 from kept.records import Dropped, Hit, SearchResult
-from kept.reports import Status
 from kept.search.hit_display import hit_headings, query_words, snippet_lines, split_matches
 from kept.values import frozen
+from kept.web.filter_choices import load_choices
 from kept.web.page_links import citation_url, reference_url
 from kept.web.score_bar import ScoreBar, make_score_bar
 from kept.web.visit import Page, Screen, Visit
@@ -24,6 +24,8 @@ PER_PAGE = 20
 _MOST_DROPPED = 40
 _LINES_SHOWN = 6
 _RECENT = 8
+_CHOICES_S = 10.0
+"""How long the choices of the filters are kept: a search as you type asks for them with every letter."""
 TIMES = (("", "Any time"), ("today", "Today"), ("7d", "Last 7 days"), ("30d", "Last 30 days"), ("365d", "Last year"))
 SOURCES = (("", "Notes and conversations"), ("memory", "Notes"), ("sessions", "Conversations"))
 
@@ -88,12 +90,12 @@ def show_search(visit: Visit) -> Response:
         return visit.render("search.html", form=form, **choices, **_overview(visit.memory))
     limit = visit.number("show", PER_PAGE, least=1, most=200)
     problem: KeptError | None = None
-    result = SearchResult(())
+    result, views = SearchResult(()), []
     try:
         result = run_search(visit.memory, form, limit)
+        views = view_hits(result, form.q)
     except UsageError as exc:
         problem = exc
-    views = view_hits(result, form.q)
     return visit.render(
         "search.html",
         form=form,
@@ -104,9 +106,14 @@ def show_search(visit: Visit) -> Response:
         weak=[view for view in views if view.hit.grade == "weak"],
         dropped=group_dropped(result.dropped),
         more_url=form.url(show=limit + PER_PAGE) if has_more(result, limit) else None,
-        recent=(),
-        index_status=None,
     )
+
+
+def add_entry(visit: Visit) -> Response:
+    """Add a text to today's notes, as `kept add` does."""
+    written = visit.memory.add(visit.form.get("text", ""), author=visit.site.author)
+    notice = f"Added to {written.citation}." if written.is_new else f"{written.citation} says so already."
+    return visit.redirect("/", notice=notice)
 
 
 def run_search(memory: Memory, form: SearchForm, limit: int) -> SearchResult:
@@ -163,22 +170,32 @@ def group_dropped(dropped: tuple[Dropped, ...]) -> list[tuple[str, int, list[tup
 
 def find_choices(visit: Visit) -> dict[str, Any]:
     """Return what the filters offer: tags, channels, people and projects."""
-    from kept.web.filter_choices import load_choices
-
-    return {"choices": load_choices(visit.site), "times": TIMES, "sources": SOURCES}
+    choices = visit.site.remember("choices", load_choices, for_s=_CHOICES_S)
+    return {"choices": choices, "times": TIMES, "sources": SOURCES}
 
 
 def _overview(memory: Memory) -> dict[str, Any]:
-    """Return what the page shows before a search: the state of the memory, and what changed last."""
+    """Return what the page shows before a search: how much is remembered, and what changed last."""
     recent = memory.list(source=None, order="change", max_results=_RECENT)
-    status: Status = memory.status()
-    return {"recent": recent.files, "index_status": status, "result": None, "problem": None, "certain": (), "weak": ()}
+    counts, _ = memory.index_service.read(lambda live: live.counts())
+    embedder = memory.index_service.embedder
+    return {
+        "recent": recent,
+        "counts": counts.by_source,
+        "model": embedder.identity.model if embedder else None,
+        "warnings": tuple(dict.fromkeys((*recent.degraded, *memory.index_service.embedder_warnings))),
+        "workspace": memory.workspace.root,
+        "result": None,
+        "problem": None,
+        "certain": (),
+        "weak": (),
+    }
 
 
 SCREEN = Screen(
     name="search",
     label="Search",
     home="/",
-    pages=(Page("/", show_search),),
+    pages=(Page("/", show_search), Page("/add", add_entry, ("POST",))),
     key="s",
 )

@@ -1,0 +1,123 @@
+"""What the pages say while the index is built, if the disk is full, and if there is very much."""
+
+from __future__ import annotations
+
+import resource
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from kept import SessionStore
+from kept.config import load_config
+from kept.indexing.index_handle import IndexLimits
+from kept.memory import Memory
+from kept.testing import FakeEmbedder
+from kept.web.site import Site
+from tests.support.waiting import wait_until
+from tests.support.web_site import PageClient, texts
+from tests.support.workspaces import write_note
+
+
+class HeldEmbedder(FakeEmbedder):
+    """Embedder that embeds one batch, and the next ones only when it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_go_on = threading.Event()
+        self.batches = 0
+
+    def embed(self, texts, *, role):
+        self.batches += len(texts) > 1
+        if self.batches > 1:
+            self.may_go_on.wait(60)
+        return super().embed(texts, role=role)
+
+
+def test_the_progress_of_a_long_sync_is_shown(tmp_path, workspace):
+    for number in range(200):
+        write_note(workspace, f"memory/n{number}.md", f"# Note {number}\n\nText {number}.\n")
+    embedder = HeldEmbedder()
+    loaded = load_config(home=str(tmp_path / "home"), workspace=str(workspace), trust_workspace=True)
+    memory = Memory(loaded.config, embedder=embedder, limits=IndexLimits(search_wait_s=0, batch_files=20))
+    site = Site(loaded, memory, SessionStore(loaded.config))
+    pages = PageClient(site)
+    try:
+        site.keep_current()
+        wait_until(site.indexing, "the sync reports its progress")
+        page = pages.page("/conversations")
+        assert "of 200 files" in texts(page, "#indexing .notice")[0]
+        assert page.select_one("#indexing progress")["max"] == "200"
+        assert page.select_one("#indexing")["data-refresh"]
+        assert "20 of 200 files" in texts(pages.page("/notes"), "#indexing .notice")[0]
+        embedder.may_go_on.set()
+        wait_until(lambda: site.live and site.live.state().syncs, "the sync is complete")
+        page = pages.page("/?q=note")
+        assert not page.select("#indexing .notice")
+        assert page.select(".hit")
+    finally:
+        embedder.may_go_on.set()
+        pages.http.close()
+        site.close()
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Let every write fail, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_reported_and_changes_nothing(pages, workspace):
+    note = write_note(workspace, "MEMORY.md", "The gate code is 4711.\n")
+    digest = pages.page("/edit/MEMORY.md").select_one("input[name=digest]")["value"]
+    with full_disk():
+        answer = pages.post("/edit/MEMORY.md", text="The gate code is 9922.\n", digest=digest, do="save")
+    assert answer.status_code == 503
+    assert "could not be written" in answer.text
+    assert note.read_text() == "The gate code is 4711.\n"
+    assert pages.post("/edit/MEMORY.md", text="x\n", digest=digest, do="save").status_code == 303
+
+
+def test_pages_are_read_on_a_full_disk(pages, workspace):
+    write_note(workspace, "MEMORY.md", "The gate code is 4711.\n")
+    assert pages.page("/?q=gate").select(".hit")
+    with full_disk():
+        assert pages.page("/?q=code").select(".hit")
+        assert "4711" in pages.page("/note/MEMORY.md").text
+
+
+def test_an_unexpected_error_is_a_page_without_details(pages, workspace, monkeypatch, caplog):
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a secret detail")
+
+    monkeypatch.setattr(pages.site.memory, "list", fail)
+    page = pages.page("/notes", status=500)
+    assert texts(page, "h1") == ["Unexpected error: RuntimeError."]
+    assert "secret detail" not in page.text
+    assert "secret detail" in caplog.text
+
+
+def test_a_missing_workspace_is_an_error_page(pages, workspace):
+    workspace.rmdir()
+    assert "There is no workspace" in pages.page("/?q=x", status=500).text
+
+
+@pytest.mark.parametrize("query", ["q=" + "x" * 5_000, "q=%00", "q=%ff", "show=9999999999999", "q=a&show=-1", "page=x"])
+def test_odd_queries_break_nothing(pages, workspace, query):
+    write_note(workspace, "MEMORY.md", "The gate code is 4711.\n")
+    assert pages.get(f"/?{query}").status_code == 200
+
+
+def test_something_can_be_added_on_the_first_page(pages, workspace):
+    page = pages.follow(pages.post("/add", text="The ramp is closed."))
+    assert texts(page, ".notice.good")[0].startswith("Added to memory/")
+    assert texts(pages.page("/?q=ramp"), ".hit .where")
+    again = pages.follow(pages.post("/add", text="The ramp is closed."))
+    assert "says so already" in texts(again, ".notice.good")[0]
+    assert pages.post("/add", text="  ").status_code == 400
