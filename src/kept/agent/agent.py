@@ -38,8 +38,9 @@ from kept.agent.material import TurnMaterial, find_day_notes, gather_material
 from kept.agent.services import ATTEMPTS, AgentServices, ModelLimits, add_usage, load_secret, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.agent.tool_step import LAST_STEP, ToolStep
+from kept.agent.turn_context import ContextPreview, build_turn_context, preview_context
 from kept.clock import Clock
-from kept.context.context import Context, ContextMaterial, build_context
+from kept.context.context import Context
 from kept.context.context_parts import CONTEXT, read_context
 from kept.context.view import ANSWERS, ConversationView
 from kept.errors import ContextOverflow, KeptError, ModelError
@@ -136,6 +137,11 @@ class Agent:
         those pieces and they are dropped; then the model is called again.
         """
         return AgentTurn(self.services, self._session(session_id), messages, group, withdraw).run()
+
+    def preview(self, text: str, session_id: str | None = None) -> ContextPreview:
+        """Return what the model would be sent for a message now, in a conversation or a new one. Nothing is written,
+        and the model is not called."""
+        return preview_context(self.services, session_id, text)
 
     async def stop(self, session_id: str, message_ids: Sequence[str]) -> None:
         """Record that messages are not to be answered any more, so that no later request repeats them."""
@@ -278,27 +284,7 @@ class AgentTurn:
         return notices
 
     def _build_context(self, remark: str | None = None) -> Context:
-        view = self.log.view()
-        answered = [logged.entry.id for logged in view.messages if logged.inbound_id in self._ids]
-        material = ContextMaterial(
-            view=view,
-            path=self.log.path,
-            agent=self.services.config.agent_id,
-            now=self.services.clock.now(),
-            files=self._material.files,
-            recalled=self._material.recalled,
-            recalled_for=answered[0] if answered else None,
-            answering=tuple(answered),
-            days=self._material.days,
-            tools=self.services.tool_specs(),
-            remark=remark,
-            trusts_files=self.services.config.trusts_workspace,
-            fenced=self.services.model.writes,
-        )
-        context = build_context(material, self.services.budget, secret=self.services.secret)
-        if self.services.memory.viewer is None:
-            return context
-        return replace(context, request=replace(context.request, conversation=self.log.record.key))
+        return build_turn_context(self.services, self.log, self._material, self._ids, remark)
 
     # calling the model
 

@@ -163,8 +163,11 @@ def _short(text: str) -> str:
 
 def _view_context(message: Message) -> ContextView | None:
     context = read_context(message)
-    if context is None:
-        return None
+    return None if context is None else view_context(context)
+
+
+def view_context(context: Mapping[str, Any]) -> ContextView:
+    """Return what a page shows of the record of a context."""
     tokens = context.get("tokens", {"files": {}})
     sizes = {**tokens, "files": sum(tokens.get("files", {}).values())}
     parts = tuple((name, sizes[name]) for name in PARTS if sizes.get(name))

@@ -11,7 +11,16 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from kept.agent.approvals import describe_approval
-from kept.agent.events import AgentEvent, ApprovalAsked, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
+from kept.agent.events import (
+    AgentEvent,
+    AnsweringAgent,
+    ApprovalAsked,
+    Notice,
+    Reply,
+    ReplyDelta,
+    ToolEnded,
+    ToolStarted,
+)
 from kept.app import open_dispatcher, open_model
 from kept.errors import KeptError, UsageError
 from kept.llm.base import ChatModel
@@ -130,23 +139,26 @@ class WebChat:
         for name in [*self._answers]:
             await self.stop(name)
         if self._dispatcher is not None:
-            await self._dispatcher.indexer.close()
+            await self._dispatcher.close()
         if self._model is not None:
             await self._model.close()
 
-    async def _open(self, name: str) -> LocalConversation:
+    async def agent(self) -> AnsweringAgent:
+        """Return the agent, which is opened on first use."""
         async with self._opening:
             if self._dispatcher is None:
                 self._dispatcher = await asyncio.to_thread(self._open_dispatcher)
-        site = self._site
+            return self._dispatcher.agent
 
-        def find() -> LocalConversation:
-            assert self._dispatcher is not None
-            return LocalConversation(
-                self._dispatcher, site.sessions, site.memory.clock, name=name, ask=self._wait_for_decision
+    async def _open(self, name: str) -> LocalConversation:
+        await self.agent()
+        site, dispatcher = self._site, self._dispatcher
+        assert dispatcher is not None
+        return await asyncio.to_thread(
+            lambda: LocalConversation(
+                dispatcher, site.sessions, site.memory.clock, name=name, ask=self._wait_for_decision
             )
-
-        return await asyncio.to_thread(find)
+        )
 
     def _open_dispatcher(self) -> Dispatcher:
         site = self._site

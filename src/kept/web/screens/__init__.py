@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kept.web.screens.changes_screen import SCREEN as CHANGES
 from kept.web.screens.chat_screen import SCREEN as CHAT
+from kept.web.screens.context_screen import SCREEN as CONTEXT
 from kept.web.screens.conversations_screen import SCREEN as CONVERSATIONS
 from kept.web.screens.forget_screen import SCREEN as FORGET
 from kept.web.screens.graph_screen import SCREEN as GRAPH
@@ -23,6 +24,7 @@ SCREENS: tuple[Screen, ...] = (
     NOTES,
     CONVERSATIONS,
     CHAT,
+    CONTEXT,
     CHANGES,
     GRAPH,
     REVIEW,

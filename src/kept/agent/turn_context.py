@@ -1,0 +1,104 @@
+"""The request of a turn, built from its conversation and material; and a preview of it that writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from kept.agent.audience import services_for
+from kept.agent.events import Inbound
+from kept.agent.material import TurnMaterial, find_day_notes, gather_material
+from kept.agent.services import AgentServices
+from kept.agent.session_log import SessionLog
+from kept.clock import new_id
+from kept.context.context import Context, ContextMaterial, build_context
+from kept.context.view import DAY_NOTES, INBOUND, ConversationView, build_view
+from kept.sessions.entries import SENT, Entry, Message, Text, format_time
+from kept.sessions.store import SessionStore
+from kept.sessions.transcript import Transcript, TranscriptLine
+from kept.values import frozen
+
+_NEW = "sessions/new.jsonl"
+"""Path of a conversation that has not begun, for a preview."""
+
+
+def build_turn_context(
+    services: AgentServices,
+    log: SessionLog,
+    material: TurnMaterial,
+    message_ids: Collection[str],
+    remark: str | None = None,
+) -> Context:
+    """Return the request that answers messages of a conversation. ``remark`` goes at its end."""
+    view = log.view()
+    answered = [logged.entry.id for logged in view.messages if logged.inbound_id in message_ids]
+    context = build_context(
+        ContextMaterial(
+            view=view,
+            path=log.path,
+            agent=services.config.agent_id,
+            now=services.clock.now(),
+            files=material.files,
+            recalled=material.recalled,
+            recalled_for=answered[0] if answered else None,
+            answering=tuple(answered),
+            days=material.days,
+            tools=services.tool_specs(),
+            remark=remark,
+            trusts_files=services.config.trusts_workspace,
+            fenced=services.model.writes,
+        ),
+        services.budget,
+        secret=services.secret,
+    )
+    if services.memory.viewer is None:
+        return context
+    return replace(context, request=replace(context.request, conversation=log.record.key))
+
+
+@frozen
+class ContextPreview:
+    context: Context
+    budget_tokens: int
+    """Size from which the conversation is compacted."""
+    problems: tuple[str, ...]
+
+
+class DraftLog(SessionLog):
+    """A conversation with one more message, which is in no file."""
+
+    def __init__(self, sessions: SessionStore, session_id: str | None, services: AgentServices, text: str) -> None:
+        self._drafted: ConversationView | None = None
+        lines: list[TranscriptLine] = []
+        if session_id is None:
+            self.path = _NEW
+        else:
+            super().__init__(sessions, session_id)
+            lines = list(Transcript(self.absolute).iter_lines())
+        self.message = Inbound(new_id(), text, timestamp=services.clock.now())
+        metadata: dict[str, Any] = {INBOUND: self.message.id, SENT: format_time(services.clock.now())}
+        if (day_notes := find_day_notes(services, build_view(lines))) is not None:
+            metadata[DAY_NOTES] = dict(day_notes)
+        last = lines[-1] if lines else None
+        parents = [line.content.id for line in lines if isinstance(line.content, Entry)]
+        body = Message("user", (Text(text),), metadata=metadata)
+        entry = Entry(new_id(), parents[-1] if parents else None, services.clock.now(), body)
+        end = last.end if last else 0
+        draft = TranscriptLine(last.number + 1 if last else 1, end, end, entry)
+        self._drafted = build_view([*lines, draft])
+
+    def view(self) -> ConversationView:
+        assert self._drafted is not None
+        return self._drafted
+
+
+def preview_context(services: AgentServices, session_id: str | None, text: str) -> ContextPreview:
+    """Return what the model would be sent for a message now, in a conversation or a new one. Nothing is written and
+    the model is not called."""
+    if session_id is not None:
+        services = services_for(services, SessionLog(services.sessions, session_id))
+    log = DraftLog(services.sessions, session_id, services, text)
+    material = gather_material(services, log, [log.message])
+    context = build_turn_context(services, log, material, [log.message.id])
+    return ContextPreview(context, services.budget.compact_at, material.problems)
