@@ -10,6 +10,7 @@ import pytest
 from kept import Memory, SessionStore
 from kept.errors import KeptError, NoteNotFound, PathRefused, SessionNotFound
 from kept.sessions.entries import Message
+from kept.tools.toolbox import Toolbox
 from tests.support.workspaces import open_memory, write_note
 
 SECRET = "The vault combination is heliotrope."
@@ -242,3 +243,35 @@ def test_a_person_forgets_only_what_they_see(home):
 def test_python_opens_a_memory_as_a_person(home):
     with Memory.open(home.workspace, home=home.tmp_path / "home", person="http:bob") as bob:
         assert "heliotrope" not in str(bob.search("vault combination").hits)
+
+
+def test_the_status_tells_of_what_is_visible(home):
+    home.memory.sync()
+    toolbox = Toolbox(home.memory.as_person("http:bob"), SessionStore(home.memory.config))
+    status = toolbox.run("memory_status", {})
+    assert (status.data["files"], status.data["sessionCount"]) == (3, 1)
+    assert [tag["tag"] for tag in status.data["tags"]] == ["plan"]
+    assert "teapot" not in status.text
+    listed = toolbox.run("sessions_search", {})
+    assert [session["sessionKey"] for session in listed.data["sessions"]] == ["agent:main:http:default:direct:bob"]
+    found = toolbox.run("sessions_search", {"query": "combination"})
+    assert "heliotrope" not in found.text
+    for reference in ("http:ada", home.transcripts["ada"]):
+        refused = toolbox.run("sessions_search", {"session": reference})
+        assert refused.is_error
+        assert refused.data["error"]["message"] == f"There is no session '{reference}'."
+    toolbox.sessions.close()
+
+
+def test_forgetting_a_person_removes_their_private_notes_too(tmp_path):
+    household = Household(tmp_path, **LINKS)
+    with household.memory as memory:
+        memory.as_person("ada").add("Mine alone.")
+        plan = memory.plan_forget(person="ada")
+        paths = {place.path for place in plan.choices}
+        assert household.transcripts["ada"] in paths
+        assert "memory/private/ada@http/2026-03-14.md" in paths
+        assert any(path.startswith("memory/private/ada/") for path in paths)
+        memory.forget(plan)
+        assert not any(words in household.texts(None) for words in ("heliotrope", "teapot", "Mine alone"))
+        assert "blue" in household.texts("http:bob")

@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,13 @@ def test_it_gets_kepts_own_tools_for_replies_only(stand_in, home, workspace, mon
     assert "--mcp-config" not in stand_in.seen["argv"]
     ask(model_of(stand_in.program, tools=False), "Hello?")
     assert "--mcp-config" not in stand_in.seen["argv"]
+
+
+def test_its_tools_see_what_those_in_the_conversation_see(stand_in, home):
+    ask(model_of(stand_in.program), replace(request("Hello?"), conversation="agent:main:http:default:direct:ada"))
+    argv = stand_in.seen["argv"]
+    server = json.loads(stand_in.seen["files"][argv[argv.index("--mcp-config") + 1]])["mcpServers"]["kept"]
+    assert server["args"][-3:] == ["mcp", "--as", "agent:main:http:default:direct:ada"]
 
 
 def test_it_sees_of_the_environment_what_it_needs(stand_in, monkeypatch):

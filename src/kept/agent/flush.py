@@ -28,7 +28,7 @@ from kept.indexing.near_facts import match_hits
 from kept.llm.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn
 from kept.memory import Memory
 from kept.prompts import get_prompt
-from kept.records import Hit, Written, cite
+from kept.records import Hit, Written, cite, private_folder_of
 from kept.sessions.entries import FLUSH, StateEntry
 from kept.sessions.forgotten_text import ForgottenText
 from kept.sessions.transcript_paths import parse_transcript_name
@@ -285,10 +285,13 @@ def select_new_facts(memory: Memory, facts: Iterable[Fact]) -> list[Fact]:
 
 
 def _search_notes(memory: Memory, text: str) -> Sequence[Hit]:
+    """Return the passages of notes that a fact may repeat. A private note of somebody does not tell it to everybody."""
     try:
-        return memory.search(text, source="memory", max_results=_COMPARED_NOTES, min_score=0.0).passages
+        hits = memory.search(text, source="memory", max_results=_COMPARED_NOTES, min_score=0.0).passages
     except KeptError:
         return ()  # better to write a fact twice than to lose it
+    is_shared = memory.viewer is None or memory.viewer.writes_shared
+    return [hit for hit in hits if not is_shared or private_folder_of(hit.path) is None]
 
 
 def _is_in_notes(hits: Iterable[Hit], normal: str) -> bool:

@@ -54,7 +54,7 @@ class MemoryParts:
                 self.search,
                 is_visible=view.sees,
                 by_tool=by_tool,
-                with_files=not view.has_others,
+                viewer=view.viewer if view.has_others else None,
             )
             return plan_forget(scope, request, allow_all=allow_all)
 

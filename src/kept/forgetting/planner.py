@@ -32,12 +32,14 @@ from kept.forgetting.transcript_places import (
     spoken_texts,
 )
 from kept.history.note_history import open_history
-from kept.records import Hit, SearchResult, parse_citation
+from kept.records import Hit, SearchResult, Viewer, parse_citation, private_folder_of
 from kept.sessions.entries import AnyEntry, Entry, Message, SessionStart
+from kept.sessions.people import People, find_account
 from kept.sessions.record import SessionRecord
 from kept.sessions.spoken import locate_transcript
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript_paths import is_transcript_citation
+from kept.sessions.visible import get_visible
 from kept.values import frozen
 from kept.workspace.daily import get_daily_notes
 from kept.workspace.opened import OpenWorkspace
@@ -64,8 +66,8 @@ class ForgetScope:
     is_visible: Callable[[str], bool]
     """False for notes and conversations of another project, or of somebody else."""
     by_tool: bool = False
-    with_files: bool = True
-    """False to leave out records and exports, in which nothing tells whose a text is."""
+    viewer: Viewer | None = None
+    """One of several people, who sees a part. Records and exports are left out: nothing tells whose a text there is."""
 
     @property
     def notes(self) -> NoteHunt:
@@ -180,7 +182,7 @@ def _find_everywhere(
         matches, remarks = find_in_transcript(path, matcher, wants)
         places += matches
         others += remarks
-    return (*places, *(_find_in_files(scope, matcher) if scope.with_files else ())), tuple(others)
+    return (*places, *(_find_in_files(scope, matcher) if scope.viewer is None else ())), tuple(others)
 
 
 def _find_in_files(scope: ForgetScope, matcher: Matcher) -> list[Place]:
@@ -296,9 +298,9 @@ def _plan_session(scope: ForgetScope, request: ForgetRequest, reference: str) ->
 
 def _find_session(scope: ForgetScope, reference: str) -> tuple[Place, str | None]:
     try:
-        record = scope.sessions.get(reference)
+        record = get_visible(scope.sessions, scope.viewer, reference)
     except SessionNotFound:
-        deleted = scope.sessions.find_deleted(reference)
+        deleted = scope.sessions.find_deleted(reference) if scope.viewer is None else None
         if deleted is None or deleted.transcript_path is None:
             raise
         name = os.path.basename(deleted.transcript_path).partition(".deleted-")[0]
@@ -343,14 +345,32 @@ def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str, *, allow
 
     needles = Needles((name.strip(),))
     places, others = _find_everywhere(scope, needles, is_from)
-    records = [record for record in scope.sessions.recent() if record.user_id.casefold() == folded]
-    records = [record for record in records if record.chat_type == "direct" and scope.is_visible(record.citation)]
-    whole = {record.citation for record in records}
+    records, folders = _find_person(scope, folded)
+    notes = [
+        whole_note(path, note.text) for _, path, note in scope.notes.iter_texts() if private_folder_of(path) in folders
+    ]
+    whole = {place.path for place in (*map(session_place, records), *notes)}
     rest = [place for place in places if place.path not in whole]
     remarks = tuple(remark for remark in others if remark.partition(":")[0] not in whole)
-    plan = _plan_whole(scope, request, [*map(session_place, records), *rest], [])
+    plan = _plan_whole(scope, request, [*map(session_place, records), *notes, *rest], [])
     texts = [_plain_text(place) for place in rest if place.whole and place.path.startswith("sessions/")]
     return replace(plan, needles=Needles.of_texts(texts, needles.words), unreachable=remarks)
+
+
+def _find_person(scope: ForgetScope, name: str) -> tuple[list[SessionRecord], frozenset[str]]:
+    """Return the private sessions of a person, who is named by an account or by identity links, and the folders with
+    the person's notes."""
+    people = People(scope.config)
+    linked = scope.config.agent.session.identity_links
+    folders = {*people.find(name).folders} if name in linked else set()
+    records = []
+    for record in scope.sessions.recent():
+        account = find_account(record.key)
+        names = () if account is None or account.is_group else (account.name, people.name_of(account))
+        if name in map(str.casefold, names) and account is not None and scope.is_visible(record.citation):
+            records.append(record)
+            folders |= people.viewer(account).folders
+    return records, frozenset(folders)
 
 
 def _plan_before(scope: ForgetScope, request: ForgetRequest, before_ms: int) -> ForgetPlan:

@@ -8,11 +8,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kept.records import PRIVATE_FOLDER, Viewer
+from kept.errors import KeptError
+from kept.records import PRIVATE_FOLDER, Filter, Viewer
 from kept.sessions.people import HOME_CHANNELS, People
 
 if TYPE_CHECKING:
     from kept.config import Config
+    from kept.indexing.service import IndexService
+    from kept.reports import Status
     from kept.sessions.store import SessionStore
     from kept.workspace.workspace import Workspace
 
@@ -44,6 +47,27 @@ def _private_folders(workspace: Workspace) -> list[str]:
             return [entry.name.lower() for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
+
+
+def visible_status(status: Status, visible: Filter, service: IndexService) -> Status:
+    """Return a status as a viewer may see it: of what they see, and without the paths of others."""
+    viewer = visible.viewer
+    if viewer is None or viewer.is_alone:
+        return status
+    try:
+        with service.inspecting() as (index, _), index.reading():
+            counts = index.live.count_by_source(visible)
+    except KeptError:
+        counts = {}
+    problems = (f"{problem.path}: {problem.reason}" for problem in status.problems)
+    return replace(
+        status,
+        files=sum(count["files"] for count in counts.values()),
+        chunks=sum(count["chunks"] for count in counts.values()),
+        source_counts=counts,
+        problems=(),
+        degraded=show_problems(viewer, [*status.degraded, *problems]),
+    )
 
 
 def show_problems(viewer: Viewer | None, problems: Iterable[str]) -> tuple[str, ...]:

@@ -16,11 +16,10 @@ from dataclasses import replace
 from kept.agent.events import AgentEvent, AnsweringAgent, CompactionResult, GroupLine, Inbound, Reply
 from kept.errors import EmptyNote, KeptError, SessionNotFound
 from kept.forgetting.order import ForgetStore
-from kept.indexing.viewpoint import find_viewer, show_problems
+from kept.indexing.viewpoint import find_viewer, visible_status
 from kept.limits import clip
 from kept.memory import Memory
 from kept.records import Hit, Viewer
-from kept.reports import Status
 from kept.responder import forget_command as forget
 from kept.responder.inbox import Inbox
 from kept.sessions.entries import FORWARDED
@@ -165,14 +164,16 @@ class Commands:
         return "\n".join([*await asyncio.to_thread(self._status_lines, call.session_id), *self._more_status()])
 
     def _status_lines(self, session_id: str) -> list[str]:
-        record, status = self._sessions.get(session_id), self._memory.status()
-        model, viewer = self._memory.config.agent.model, self._memory_of(session_id).viewer
+        record, memory = self._sessions.get(session_id), self._memory_of(session_id)
+        status = visible_status(memory.status(), memory.visible, memory.index_service)
+        model = memory.config.agent.model
         return [
             f"Agent {status.agent}, model {model.name or 'default'} ({model.provider or 'none'}).",
             f"Session {record.id}: {record.messages} messages, {record.tokens_context:,} tokens in context, "
             f"{record.compactions} compactions.",
-            *_describe_memory(status, viewer),
-            *show_problems(viewer, status.degraded),
+            *([f"You are {memory.viewer.name} here."] if memory.viewer and _has_others(memory.viewer) else []),
+            f"Memory: {status.files} files, {status.chunks} passages.",
+            *status.degraded,
         ]
 
     async def _search(self, call: CommandCall) -> str:
@@ -269,13 +270,6 @@ def _describe_hit(number: int, hit: Hit) -> str:
     return f"{number}. {hit.citation}\n{clip(text, _SNIPPET_CHARS)}" + (
         f"\nFurther passages: {further}" if further else ""
     )
-
-
-def _describe_memory(status: Status, viewer: Viewer | None) -> list[str]:
-    """Return the size of the memory. Who does not see all of it is told only who they are for the agent."""
-    if viewer is not None and _has_others(viewer):
-        return [f"You are {viewer.name} here. What you say in private is recalled for you only."]
-    return [f"Memory: {status.files} files, {status.chunks} passages."]
 
 
 def _has_others(viewer: Viewer | None) -> bool:

@@ -182,7 +182,7 @@ class People:
             return False
         if len({self.name_of(read_account(account)) for account in self._allowed}) > 1:
             return False
-        accounts = {account for key in keys if (account := _find_account(key)) is not None}
+        accounts = {account for key in keys if (account := find_account(key)) is not None}
         others = (account for account in accounts if account.channel != SHARED_CHANNEL)
         return all(not account.is_group and self.name_of(account) == viewer.name for account in others)
 
@@ -214,7 +214,8 @@ def _allowed_accounts(config: Config) -> Iterator[str]:
             yield f"{channel.name}:{user}"
 
 
-def _find_account(key: str) -> Account | None:
+def find_account(key: str) -> Account | None:
+    """Return the person or group of a conversation by its key, or None for one of the home or without a key."""
     try:
         return account_of(SessionKey.parse_full(key))
     except SessionKeyInvalid:

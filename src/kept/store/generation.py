@@ -334,6 +334,14 @@ class Generation:
         """Return key, spelling and number of notes of each tag, without those of notes that the filter hides."""
         return self.notes.count_tags(*_hidden_notes_sql(filters))
 
+    def count_by_source(self, filters: Filter) -> dict[str, dict[str, int]]:
+        """Return the numbers of files and chunks that pass a filter, by source."""
+        where, values = filter_sql(filters)
+        query = (
+            f"SELECT source, count(DISTINCT path), count(*) FROM {self.prefix}chunks c WHERE {where} GROUP BY source"
+        )
+        return {source: {"files": files, "chunks": chunks} for source, files, chunks in self.db.execute(query, values)}
+
     def conversation_titles(self, paths: Collection[str]) -> dict[str, str]:
         """Return the titles of transcripts by path, of those that have one."""
         query = (

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kept.errors import KeptError, NoteNotFound, SessionNotFound, UsageError
+from kept.indexing.viewpoint import visible_status
 from kept.limits import utf8_safe, utf8_safe_tree
 from kept.listings import TagCount
 from kept.memory import Memory
@@ -205,7 +206,7 @@ class Toolbox:
         return ToolOutcome(written_text(written), partial(written_json, written))
 
     def _status(self, request: ToolRequest) -> ToolOutcome:
-        status = self.memory.status()
+        status = visible_status(self.memory.status(), self.memory.visible, self.memory.index_service)
         count = len(self._visible_sessions()) if os.path.isdir(self.sessions.folder) else 0
         tags = self._most_used_tags()
         project = self.memory.project
