@@ -16,7 +16,7 @@ from kept.memory import Memory
 from kept.testing import FakeEmbedder
 from kept.web.site import Site
 from tests.support.waiting import wait_until
-from tests.support.web_site import PageClient, texts
+from tests.support.web_site import PageClient, texts, visiting
 from tests.support.workspaces import write_note
 
 
@@ -101,6 +101,12 @@ def test_an_unexpected_error_is_a_page_without_details(pages, workspace, monkeyp
     assert texts(page, "h1") == ["Unexpected error: RuntimeError."]
     assert "secret detail" not in page.text
     assert "secret detail" in caplog.text
+
+
+def test_no_error_shows_a_key_of_the_settings(tmp_path, workspace):
+    key = "sesame-open-sesame"
+    with visiting(tmp_path, gateway__web__token=key) as pages:
+        assert key not in pages.page(f"/note/{key}.md", status=404).select_one("main").text
 
 
 def test_a_missing_workspace_is_an_error_page(pages, workspace):

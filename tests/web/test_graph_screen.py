@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kept.web.note_graph import MOST_LINKED, MOST_SHARING, choose_neighbours, draw_graph
+from kept.web.note_graph import MOST_LINKED, MOST_SHARING, choose_neighbours, draw_graph, find_names
 from tests.support.web_site import texts
 from tests.support.workspaces import write_note
 
@@ -22,6 +22,21 @@ def test_links_backlinks_and_shared_tags_are_drawn_and_listed(pages, workspace):
     }  # fmt: skip
 
 
+def test_notes_with_the_same_rare_names_are_neighbours(pages, workspace):
+    write_note(workspace, "memory/a.md", "# A\n\nThe part comes from Hartmann, as REF-0200-3. It is for the Oven.\n")
+    write_note(workspace, "memory/b.md", "# B\n\nHartmann sent an invoice.\n")
+    for number in range(20):
+        write_note(workspace, f"memory/n{number}.md", f"# N{number}\n\nSomething about the oven.\n")
+    page = pages.page("/graph/memory/a.md")
+    assert texts(page, ".list .title") == ["B"]
+    assert texts(page, ".list .excerpt") == ["names Hartmann"]
+
+
+def test_names_are_words_with_a_capital_inside_a_sentence():
+    text = "The part comes from Hartmann GmbH, as REF-0200-3. Then Ada said: Oven and 抹茶 to the König."
+    assert find_names(text) == ["Hartmann", "GmbH", "REF-0200-3", "Oven", "König"]
+
+
 def test_a_note_alone_says_how_to_link(pages, workspace):
     write_note(workspace, "memory/e.md", "# E\n\nAlone.\n")
     assert "No neighbours" in pages.page("/graph/memory/e.md").text
@@ -33,15 +48,15 @@ def test_never_more_than_a_few_dozen_are_shown(pages, workspace):
     for number in range(60):
         write_note(workspace, f"memory/n{number}.md", f"# N{number}\n\nText.\n")
     page = pages.page("/graph/memory/hub.md")
-    assert len(page.select("svg.graph circle.linked")) == MOST_LINKED + 0
+    assert len(page.select("svg.graph circle.linked")) == MOST_LINKED
     assert "36 more are not shown" in page.text
 
 
 def test_a_tag_of_very_many_notes_says_nothing():
-    tagged = {"common": [f"n{number}" for number in range(100)], "rare": ["x", "y"]}
-    neighbours, left_out = choose_neighbours([], [], tagged, {})
+    shared = {"#common": [f"n{number}" for number in range(100)], "#rare": ["x", "y"]}
+    neighbours, left_out = choose_neighbours([], [], shared, {})
     assert ([neighbour.path for neighbour in neighbours], left_out) == (["x", "y"], 0)
-    many = {f"t{number}": [f"m{number}"] for number in range(40)}
+    many = {f"#t{number}": [f"m{number}"] for number in range(40)}
     neighbours, left_out = choose_neighbours([], [], many, {})
     assert (len(neighbours), left_out) == (MOST_SHARING, 40 - MOST_SHARING)
 
@@ -49,7 +64,7 @@ def test_a_tag_of_very_many_notes_says_nothing():
 def test_every_dot_is_inside_the_picture():
     for count in (1, 2, 5, 12, 24):
         paths = [f"n{number}" for number in range(count)]
-        neighbours, _ = choose_neighbours(paths, [], {"tag": [f"t{number}" for number in range(16)]}, {})
+        neighbours, _ = choose_neighbours(paths, [], {"#tag": [f"t{number}" for number in range(16)]}, {})
         graph = draw_graph(neighbours, [], 0)
         assert all(0 < node.x < graph.width and 0 < node.y < graph.height for node in graph.nodes)
         assert len({(node.x, node.y) for node in graph.nodes}) == len(graph.nodes)

@@ -1,12 +1,13 @@
-"""The neighbourhood of a note: notes that it links to or that link to it, and notes with the same rare tags. Pure.
+"""The neighbourhood of a note: what it links to, what links to it, and notes with the same rare tags or names. Pure.
 
-Never all notes: the nearest few dozen. The note is in the middle; what links is on the inner ring, what shares a tag on
-the outer one. Positions depend only on the notes, so the picture is the same every time.
+Never all notes: the nearest few dozen. The note is in the middle; what links is on the inner ring, what shares a tag or
+a name on the outer one. Positions depend only on the notes, so the picture is the same every time.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -23,7 +24,12 @@ _TITLE_CHARS = 26
 _RARE_NOTES = 30
 """A tag of more notes says little about any two of them."""
 
-Relation = Literal["links to", "linked from", "both", "tag"]
+Relation = Literal["links to", "linked from", "both", "tag", "name"]
+
+_NAME = re.compile(r"(?<=[\w,;:(] )[^\W\d_a-z][\w-]{3,}|\b[A-Z]+-?\d[\w-]{2,}")
+"""A word in the middle of a sentence with a capital, or an identifier."""
+_MOST_NAMES = 200
+_SHARING = ("tag", "name")
 
 
 @frozen
@@ -32,7 +38,7 @@ class Neighbour:
     title: str
     relation: Relation
     detail: str = ""
-    """Tags that both have."""
+    """Tags and names that both have."""
 
 
 @frozen
@@ -57,23 +63,30 @@ class NoteGraph:
     width: int = WIDTH
 
 
+def find_names(text: str) -> list[str]:
+    """Return the words of a note that look like names, in order."""
+    return list(dict.fromkeys(match.group() for match in _NAME.finditer(text)))[:_MOST_NAMES]
+
+
 def choose_neighbours(
-    outgoing: Sequence[str], incoming: Sequence[str], tagged: Mapping[str, Sequence[str]], titles: Mapping[str, str]
+    outgoing: Sequence[str], incoming: Sequence[str], shared: Mapping[str, Sequence[str]], titles: Mapping[str, str]
 ) -> tuple[list[Neighbour], int]:
-    """Return the nearest notes, and how many were left out. ``tagged`` has the notes of each of the note's tags."""
+    """Return the nearest notes, and how many were left out. ``shared`` has the other notes with each tag, as #tag, and
+    with each name of the note."""
     linked = list(dict.fromkeys((*outgoing, *incoming)))
     sharing: dict[str, list[str]] = {}
-    for tag, paths in tagged.items():
+    for mark, paths in shared.items():
         if len(paths) <= _RARE_NOTES:
             for path in paths:
-                sharing.setdefault(path, []).append(tag)
+                sharing.setdefault(path, []).append(mark)
     others = sorted((path for path in sharing if path not in linked), key=lambda path: (-len(sharing[path]), path))
     neighbours = [
-        Neighbour(path, titles.get(path) or path, _relation(path, outgoing, incoming), _tags(sharing.get(path, ())))
+        Neighbour(path, titles.get(path) or path, _relation(path, outgoing, incoming), " ".join(sharing.get(path, ())))
         for path in linked[:MOST_LINKED]
     ]
     neighbours += [
-        Neighbour(path, titles.get(path) or path, "tag", _tags(sharing[path])) for path in others[:MOST_SHARING]
+        Neighbour(path, titles.get(path) or path, _kind_of(sharing[path]), " ".join(sharing[path]))
+        for path in others[:MOST_SHARING]
     ]
     return neighbours, len(linked) + len(others) - len(neighbours)
 
@@ -84,15 +97,15 @@ def _relation(path: str, outgoing: Sequence[str], incoming: Sequence[str]) -> Re
     return "links to" if path in outgoing else "linked from"
 
 
-def _tags(tags: Sequence[str]) -> str:
-    return " ".join(f"#{tag}" for tag in tags)
+def _kind_of(marks: Sequence[str]) -> Relation:
+    return "tag" if any(mark.startswith("#") for mark in marks) else "name"
 
 
 def draw_graph(neighbours: Sequence[Neighbour], links: Sequence[tuple[str, str]], left_out: int) -> NoteGraph:
     """Place the neighbours on two rings. ``links`` are the links between them, by path."""
     rings = (
-        [neighbour for neighbour in neighbours if neighbour.relation != "tag"],
-        [neighbour for neighbour in neighbours if neighbour.relation == "tag"],
+        [neighbour for neighbour in neighbours if neighbour.relation not in _SHARING],
+        [neighbour for neighbour in neighbours if neighbour.relation in _SHARING],
     )
     height, radii = _SMALL if len(neighbours) <= _FEW else _LARGE
     nodes = [

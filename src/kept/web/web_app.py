@@ -15,9 +15,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from kept.config.secrets import secrets_of
 from kept.error_statuses import status_of
 from kept.errors import KeptError, UsageError
 from kept.net.serving import App, Guard
+from kept.redact import Redactor
 from kept.web.browser_guard import BrowserGuard, PolicyHeaders
 from kept.web.page_templates import PageTemplates
 from kept.web.screens import SCREENS
@@ -74,6 +76,7 @@ class PageRunner:
         self._site = site
         self._templates = templates
         self._access = access
+        self._hide_secrets = Redactor(secrets_of(site.config))
         self._limiter: anyio.CapacityLimiter | None = None
 
     def endpoint(self, page: Page, screen: str) -> Endpoint:
@@ -131,9 +134,8 @@ class PageRunner:
     # errors
 
     def _show_error(self, visit: Visit, error: KeptError) -> Response:
-        return visit.render(
-            "error.html", status=status_of(error).http, message=error.message, hint=error.hint, code=error.code
-        )
+        message, hint = map(self._hide_secrets, (error.message, error.hint))
+        return visit.render("error.html", status=status_of(error).http, message=message, hint=hint, code=error.code)
 
     def _show_failure(self, visit: Visit, error: Exception) -> Response:
         message = f"Unexpected error: {type(error).__name__}."
