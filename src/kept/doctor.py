@@ -31,6 +31,7 @@ from kept.sessions.transcript import Transcript, faults_of
 from kept.sqlite import checksum_vfs, database_files
 from kept.store.integrity import check_index
 from kept.values import frozen
+from kept.wording import plural
 from kept.workspace.daily import get_daily_notes
 from kept.workspace.survey import survey_workspace
 from kept.workspace.synchronised import find_synchronised
@@ -216,27 +217,23 @@ def _unindexed(memory: Memory) -> Iterator[Check]:
     other = [path for path in missed if not workspace.is_note_file(path)]
     if len(missed) > len(other):
         count, example = len(missed) - len(other), next(path for path in missed if path not in other)
-        detail = f"{_plural(count, 'Markdown file')} in {workspace.root} {_are(count)} not indexed, such as {example}."
+        detail = f"{plural(count, 'Markdown file')} in {workspace.root} {_are(count)} not indexed, such as {example}."
         remedy = f"to search all of it: {workspace.init_command} --layout vault '{workspace.root}'"
         yield Check("notes", True, detail, remedy, warning=True)
     if other:
         count = len(other)
-        detail = f"{_plural(count, 'file')} in {workspace.root} {_are(count)} not indexed, such as {other[0]}."
+        detail = f"{plural(count, 'file')} in {workspace.root} {_are(count)} not indexed, such as {other[0]}."
         yield Check("notes", True, detail, "add .markdown to memory_search.extensions", warning=True)
     if texts := [path for path in survey.paths("ending") if path not in missed]:
         count = len(texts)
-        detail = f"{_plural(count, 'text file')} {_are(count)} not indexed, such as {texts[0]}"
+        detail = f"{plural(count, 'text file')} {_are(count)} not indexed, such as {texts[0]}"
         yield Check("notes", True, f"{detail}; memory_search.extensions can include them")
     if links := survey.paths("link"):
         count = len(links)
-        detail = f"{_plural(count, 'symbolic link')} {_are(count)} not followed, such as {links[0]}"
+        detail = f"{plural(count, 'symbolic link')} {_are(count)} not followed, such as {links[0]}"
         yield Check("notes", True, f"{detail}; memory_search.extra_paths can name what they point to")
     if problem := get_daily_notes(workspace).problem:
         yield Check("notes", True, problem, "change the format of daily notes in that program", warning=True)
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _are(count: int) -> str:
@@ -262,7 +259,7 @@ def _sessions(memory: Memory) -> Iterator[Check]:
     if len(faulty) > _TRANSCRIPTS_NAMED:
         yield Check("sessions", False, f"{len(faulty) - _TRANSCRIPTS_NAMED} more transcripts are damaged.")
     if not faulty:
-        yield Check("sessions", True, f"{_plural(len(transcripts), 'transcript')}, all readable")
+        yield Check("sessions", True, f"{plural(len(transcripts), 'transcript')}, all readable")
 
 
 def _faults_of(transcript: Transcript) -> Check | None:
@@ -310,7 +307,7 @@ def _history(memory: Memory) -> Iterator[Check]:
         remedy = _UNREADABLE_LINES if fault.is_repairable else ""
         yield Check("history", False, f"{fault.reason} Notes are not affected.", remedy)
     if not state.faults:
-        yield Check("history", True, f"{_plural(state.changes, 'change')}, all readable")
+        yield Check("history", True, f"{plural(state.changes, 'change')}, all readable")
 
 
 def _receipts(memory: Memory) -> Iterator[Check]:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from kept.web.page_templates import describe_time, size_text
+from kept.web.page_templates import describe_time
 from tests.support.repository import SOURCE
 
 TEMPLATES = sorted((SOURCE / "web/templates").glob("*.html"))
@@ -42,9 +42,3 @@ NOW = dt.datetime(2026, 3, 14, 15, 9).astimezone()
 )
 def test_times_are_written_as_people_say_them(when, text):
     assert describe_time(when.astimezone(), NOW) == text
-
-
-def test_sizes_are_written_in_decimal_units():
-    assert [size_text(size) for size in (0, 999, 1_000, 1_500_000, 2_000_000_000)] == [
-        "0 bytes", "999 bytes", "1.0 kB", "1.5 MB", "2.0 GB",
-    ]  # fmt: skip

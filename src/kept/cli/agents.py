@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import console, echo, json_option, plural, print_json, printable, require_consent, style
+from kept.cli.output import console, echo, json_option, print_json, printable, require_consent, style
 from kept.cli.root import Globals
 from kept.errors import AgentNotFound, UsageError
+from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.agent_admin import AgentSummary

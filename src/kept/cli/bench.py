@@ -12,11 +12,12 @@ import click
 
 from kept.bench.figure_text import FIGURE_HEADERS, figure_texts, percent_text, right_text, summary_texts
 from kept.cli.command_arguments import setting_pairs
-from kept.cli.output import bars, console, echo, json_option, plural, print_json, printable, size_text, style, warn
+from kept.cli.output import bars, console, echo, json_option, print_json, printable, style, warn
 from kept.cli.root import Globals
 from kept.errors import UsageError
 from kept.records import GRADES, LIKELY_FROM
 from kept.tools.record_json import to_json
+from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -1,4 +1,5 @@
-"""Arguments as people type them: global options after the command, and text that begins with a dash."""
+"""Arguments as people type them: options that commands share, also after the command, and text that begins with a
+dash."""
 
 from __future__ import annotations
 
@@ -14,6 +15,17 @@ from kept.values import frozen
 
 _MISSPELT = 0.82
 """Similarity to an option from which on a word with two dashes is taken for a misspelt option, and not for text."""
+
+
+base_option = click.option(
+    "--base",
+    "bases",
+    metavar="FILE",
+    type=click.Path(),
+    multiple=True,
+    help="Archive that this one builds on, if it is not beside it. May be repeated.",
+)
+"""Option of commands that read an archive."""
 
 
 @frozen

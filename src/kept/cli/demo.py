@@ -14,11 +14,12 @@ import click
 
 from kept.app import open_memory
 from kept.cli.hit_text import hit_text, parts_text
-from kept.cli.output import bars, echo, json_option, plural, print_json, style
+from kept.cli.output import bars, echo, json_option, print_json, style
 from kept.config import load_config
 from kept.memory import Memory
 from kept.reports import SyncReport
 from kept.search.hit_display import query_words
+from kept.wording import plural
 
 SAMPLE = os.path.join(os.path.dirname(__file__), "sample")
 QUESTIONS = (

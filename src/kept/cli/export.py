@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, json_option, plural, print_json, progress_bar, size_text, style, warn
+from kept.cli.output import echo, json_option, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
+from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
     from kept.archive.packing import ExportReport

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kept.cli.output import size_text, style
+from kept.cli.output import style
 from kept.cli.streams import printable
 from kept.cli.terminal_layout import columns, cut, text_width
 from kept.listings import FileSummary
+from kept.wording import size_text
 
 _LONGEST_PATH = 60
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept.cli.command_arguments import TextCommand
-from kept.cli.output import echo, json_option, local_time, plural, print_json, require_consent, size_text, style, warn
+from kept.cli.output import echo, json_option, local_time, print_json, require_consent, style, warn
 from kept.cli.root import Globals
 from kept.errors import KeptError, UsageError
 from kept.limits import clip, one_line
+from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
     from kept.config import LoadedConfig

@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from kept.cli.change_text import SHORT_ID, author_text, change_lines, colour_diff, kind_text, written_line
-from kept.cli.output import echo, json_option, local_time, max_results_option, plural, print_json, style, warn
+from kept.cli.output import echo, json_option, local_time, max_results_option, print_json, style, warn
 from kept.cli.root import Globals
 from kept.history.note_change import NoteChange
 from kept.history.note_diff import diff_change
 from kept.history.note_history import NoteHistory
 from kept.memory import Memory
+from kept.wording import plural
 
 _EDITS = ("edit", "by_hand", "review")
 _MOST_LINES = 100

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kept.cli.output import plural, printable, style, use_colour
+from kept.cli.output import printable, style, use_colour
 from kept.cli.terminal_layout import columns, cut, link, text_width, wrap
 from kept.records import Grade, Hit, Occurrence, cite
 from kept.search.hit_display import day_and_time, hit_headings, is_match, snippet_lines, split_matches, time_text
+from kept.wording import plural
 
 LINES_SHOWN = 8
 _INDENT = 6

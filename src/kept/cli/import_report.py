@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, plural, print_json, style, warn
+from kept.cli.output import echo, print_json, style, warn
 from kept.errors import UsageError
 from kept.records import Problem
+from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.sessions.importers.report import ImportReport, KindCount, SessionOutcome

@@ -11,10 +11,11 @@ import click
 
 from kept.cli.import_report import print_report, report_json
 from kept.cli.imports import adopt_workspaces, import_folders, user_folders
-from kept.cli.output import echo, plural, print_json, style
+from kept.cli.output import echo, print_json, style
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import text_width
 from kept.values import frozen
+from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.config import LoadedConfig

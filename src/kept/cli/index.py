@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kept.cli.output import echo, json_option, plural, print_json, progress_bar, warn
+from kept.cli.output import echo, json_option, print_json, progress_bar, warn
 from kept.cli.root import Globals
 from kept.limits import one_line
 from kept.reports import Preview, SyncReport
 from kept.tools.record_json import to_json
+from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.memory import Memory

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, json_option, plural, print_json, progress_bar, style, warn
+from kept.cli.output import echo, json_option, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
 from kept.config.agents import has_agent
@@ -16,6 +16,7 @@ from kept.durable import write_atomic
 from kept.errors import KeptError, UsageError
 from kept.limits import is_utf8
 from kept.values import frozen
+from kept.wording import plural
 from kept.workspace.notes import create_note
 from kept.workspace.survey import find_layout, survey_workspace
 from kept.workspace.templates import FULL_TEMPLATES, TEMPLATES

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import click
 
-from kept.cli.output import echo, json_option, plural, print_json, progress_bar, style, warn
+from kept.cli.output import echo, json_option, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.errors import UsageError
 from kept.limits import one_line
 from kept.listings import NoteLink, NoteLinks
 from kept.tools.record_json import broken_links_json, links_json
 from kept.tools.tool_text import from_citation
+from kept.wording import plural
 
 
 @click.command("links")

@@ -5,20 +5,11 @@ from __future__ import annotations
 import click
 
 from kept.cli.file_table import file_lines
-from kept.cli.output import (
-    echo,
-    json_option,
-    max_results_option,
-    person_option,
-    plural,
-    print_json,
-    progress_bar,
-    style,
-    warn,
-)
+from kept.cli.output import echo, json_option, max_results_option, person_option, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.records import SOURCES
 from kept.tools.record_json import listing_json
+from kept.wording import plural
 
 
 @click.command("list")

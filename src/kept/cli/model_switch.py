@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kept.cli.output import bars, echo, plural, style, warn
+from kept.cli.output import bars, echo, style, warn
 from kept.cli.root import Globals
 from kept.config import Config, LoadedConfig
 from kept.embedding.model_catalogue import get_model, is_pulled, model_folder
@@ -15,6 +15,7 @@ from kept.embedding.pulled_model import require_packages_of
 from kept.errors import UsageError, WorkspaceMissing
 from kept.tools.record_json import to_json
 from kept.values import frozen
+from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.indexing.embed_ahead import EmbedProgress

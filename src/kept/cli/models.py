@@ -19,13 +19,14 @@ from kept.cli.model_switch import (
     switch_index,
     switch_json,
 )
-from kept.cli.output import bars, echo, json_option, print_json, size_text, style, warn
+from kept.cli.output import bars, echo, json_option, print_json, style, warn
 from kept.cli.root import Globals
 from kept.config import Config
 from kept.embedding.model_catalogue import BUILT_IN, CATALOGUE, CatalogueModel, get_model, is_pulled, model_folder
 from kept.embedding.model_download import DownloadProgress, PulledModel, folder_bytes, pull_model, remove_model
 from kept.errors import UsageError
 from kept.values import frozen
+from kept.wording import size_text
 
 _SHOWN_SETS = ("project_notes", "xquad_cross")
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept.cli.streams import GuardedStream, mark_style, printable, safe_json, unguarded
+from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -196,19 +197,6 @@ def bars(*columns: Any, last: str | None = None) -> Bars:
     # The streams are not redirected: the library would take our style marks for text.
     screen = console(stderr=True)
     return Progress(*all_columns, console=screen, transient=True, redirect_stdout=False, redirect_stderr=False)
-
-
-def plural(count: int, noun: str, plural_noun: str | None = None) -> str:
-    return f"{count:,} {noun if count == 1 else plural_noun or noun + 's'}"
-
-
-def size_text(size: int) -> str:
-    amount = float(size)
-    for unit in ("B", "KB", "MB"):
-        if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} GB"
 
 
 def local_time(timestamp: str | dt.datetime) -> str:

@@ -7,10 +7,11 @@ import time
 import click
 
 from kept.app import ProviderInfo, list_providers, open_embedder
-from kept.cli.output import echo, json_option, plural, print_json, printable, style
+from kept.cli.output import echo, json_option, print_json, printable, style
 from kept.cli.root import Globals
 from kept.errors import UsageError
 from kept.tools.record_json import to_json
+from kept.wording import plural
 
 SENTENCE = "The staging database moved to port 5433."
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, json_option, local_time, plural, print_json, progress_bar, style, warn
+from kept.cli.command_arguments import base_option
+from kept.cli.output import echo, json_option, local_time, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
+from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.archive.unpacking import RestoreReport
@@ -19,14 +21,7 @@ _INCOMPLETE = 1
 
 @click.command("restore")
 @click.argument("path", metavar="ARCHIVE", type=click.Path())
-@click.option(
-    "--base",
-    "bases",
-    metavar="FILE",
-    type=click.Path(),
-    multiple=True,
-    help="Archive that this one builds on, if it is not beside it. May be repeated.",
-)
+@base_option
 @click.option("--same-folders", is_flag=True, help="Put notes into the folders that they were in, such as ~/notes.")
 @click.option("--no-settings", is_flag=True, help="Leave out config.yaml.")
 @click.option("--overwrite", is_flag=True, help="Replace files that are here with another content.")

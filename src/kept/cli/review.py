@@ -10,10 +10,11 @@ import click
 
 from kept.cli.change_text import SHORT_ID, colour_diff
 from kept.cli.command_author import command_author
-from kept.cli.output import echo, json_option, local_time, plural, print_json, printable, style, warn
+from kept.cli.output import echo, json_option, local_time, print_json, printable, style, warn
 from kept.cli.root import Globals
 from kept.cli.streams import read_stdin
 from kept.errors import KeptError, NoteTooLarge, ReviewConflict, ReviewItemNotFound, UndoConflict, UsageError
+from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.memory import Memory

@@ -13,7 +13,6 @@ from kept.cli.output import (
     json_option,
     max_results_option,
     person_option,
-    plural,
     print_json,
     printable,
     progress_bar,
@@ -25,6 +24,7 @@ from kept.cli.root import Globals
 from kept.config import Config
 from kept.records import SOURCES, Hit, ListedPeriod, SearchResult
 from kept.tools.record_json import result_json
+from kept.wording import plural
 
 _DROPPED_SHOWN = 20
 _NOTICEABLE_S = 1.0

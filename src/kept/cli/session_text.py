@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kept.cli.output import plural, style
+from kept.cli.output import style
 from kept.limits import clip, one_line
 from kept.sessions.client_markup import strip_markup
 from kept.sessions.entries import (
@@ -33,6 +33,7 @@ from kept.sessions.entries import (
 from kept.sessions.record import SessionRecord
 from kept.sessions.spoken import call_text, result_text
 from kept.sessions.transcript import Damage, TranscriptLine
+from kept.wording import plural
 
 _SHORT = 100
 _SPEAKERS = {"user": "You", "assistant": "Agent", "tool": "Tool", "system": "System"}

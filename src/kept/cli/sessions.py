@@ -15,7 +15,6 @@ from kept.cli.output import (
     echo_exactly,
     json_option,
     max_results_option,
-    plural,
     print_json,
     printable,
     require_consent,
@@ -36,6 +35,7 @@ from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
 from kept.sessions.title import TITLE_CHARS
 from kept.sessions.transcript import Damage, TranscriptLine
+from kept.wording import plural
 
 _SHORTEST_ID = 8
 _LONGEST_PLACE = 30

@@ -12,16 +12,15 @@ from kept.cli.output import (
     console,
     json_option,
     local_time,
-    plural,
     print_json,
     printable,
-    size_text,
     warn,
     was_printed,
 )
 from kept.cli.root import Globals
 from kept.reports import Status
 from kept.tools.record_json import status_json, to_json
+from kept.wording import plural, size_text
 
 if TYPE_CHECKING:
     from kept.responder.inbox import InboxState

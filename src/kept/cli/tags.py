@@ -6,10 +6,11 @@ import sys
 
 import click
 
-from kept.cli.output import echo, json_option, plural, print_json, progress_bar, style, warn
+from kept.cli.output import echo, json_option, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.listings import TagCount, TagList
 from kept.tools.record_json import tags_json
+from kept.wording import plural
 
 
 @click.command("tags")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from kept.cli.command_author import command_recorder
-from kept.cli.output import echo, json_option, plural, print_json, printable, style, warn
+from kept.cli.output import echo, json_option, print_json, printable, style, warn
 from kept.cli.root import Globals
 from kept.errors import KeptError, ModelError, UsageError
+from kept.wording import plural
 
 if TYPE_CHECKING:
     import datetime as dt

@@ -8,11 +8,12 @@ import click
 
 from kept.cli.change_text import SHORT_ID, change_lines, colour_diff
 from kept.cli.command_author import command_author
-from kept.cli.output import echo, json_option, plural, print_json, require_consent, style, warn
+from kept.cli.output import echo, json_option, print_json, require_consent, style, warn
 from kept.cli.root import Globals
 from kept.errors import UsageError
 from kept.history.note_diff import diff_versions
 from kept.history.undo import UndoResult
+from kept.wording import plural
 
 
 @click.command("undo")

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kept.cli.output import echo, json_option, local_time, plural, print_json, progress_bar, style
+from kept.cli.command_arguments import base_option
+from kept.cli.output import echo, json_option, local_time, print_json, progress_bar, style
+from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.archive.examination import ArchiveChain
@@ -17,14 +19,7 @@ _DAMAGED = 13
 
 @click.command("verify")
 @click.argument("path", metavar="ARCHIVE", type=click.Path())
-@click.option(
-    "--base",
-    "bases",
-    metavar="FILE",
-    type=click.Path(),
-    multiple=True,
-    help="Archive that this one builds on, if it is not beside it. May be repeated.",
-)
+@base_option
 @json_option
 def command(path: str, bases: tuple[str, ...], as_json: bool) -> None:
     """Check an archive of 'kept export': every file, and the archives that it builds on.

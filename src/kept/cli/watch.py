@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept.cli.index import report_line
-from kept.cli.output import console, echo, json_option, json_text, plural
+from kept.cli.output import console, echo, json_option, json_text
 from kept.cli.root import Globals
 from kept.tools.record_json import to_json
+from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.live import LiveEvent, LiveIndex, LiveState

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept.cli.change_text import SHORT_ID, author_text, kind_text
-from kept.cli.output import echo, json_option, local_time, plural, print_json, style
+from kept.cli.output import echo, json_option, local_time, print_json, style
 from kept.cli.root import Globals
+from kept.wording import plural
 
 if TYPE_CHECKING:
     from kept.history.note_change import NoteChange

@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from kept.book_file import BookFile
 from kept.config.agent_paths import workspace_key
-from kept.durable import Fault, locked, make_private_folder, set_file_aside, write_atomic
 from kept.errors import WriteFailed
 from kept.limits import is_count, is_utf8, strict_json
 from kept.values import frozen
@@ -23,7 +22,6 @@ VERSION = 1
 MAX_FAILURES = 2
 FORGET_AFTER_S = 30 * 86_400
 """No provider keeps results that long."""
-_LOCK_WAIT_S = 10.0
 _LATEST_S = 7_258_118_400
 """The year 2200."""
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -110,52 +108,16 @@ def jobs_under_way(path: str, root: str) -> tuple[BatchJob, ...]:
     return tuple(job for job in jobs if job.workspace == job_workspace(root))
 
 
-class BatchBookFile:
-    """The file of a book. A change locks and reads it first, since other workspaces use it too."""
+class BatchBookFile(BookFile[BatchBook]):
+    """The file of a book. Other workspaces use it too."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        super().__init__(path, empty=BatchBook, parse=parse_book, dump=dump_book, purpose="recording a batch")
         self.notices: list[str] = []
-        self.faults: list[Fault] = []
-        """What the last reading left out, and why."""
 
-    def read(self) -> BatchBook:
-        """Return the jobs that can be read. The next change moves a damaged file aside; reading changes nothing."""
-        return self._parse(self._content())
-
-    def change(self, change: Callable[[BatchBook], BatchBook]) -> BatchBook:
-        make_private_folder(os.path.dirname(self.path))
-        with locked(f"{self.path}.lock", wait_s=_LOCK_WAIT_S, purpose="recording a batch"):
-            content = self._content()
-            before = self._parse(content)
-            if self.faults:
-                self._put_aside(content or b"")
-            after = change(before)
-            if after != before or self.faults:
-                write_atomic(self.path, dump_book(after))
-            return after
-
-    def _content(self) -> bytes | None:
-        try:
-            with open(self.path, "rb") as file:
-                return file.read()
-        except FileNotFoundError:
-            return None
-        except OSError as exc:
-            raise WriteFailed(f"{self.path}: cannot be read ({exc.strerror}).", hint="Check its permissions.") from exc
-
-    def _parse(self, content: bytes | None) -> BatchBook:
-        self.faults = []
-        if content is None:
-            return BatchBook()
-        book, reasons = parse_book(content)
-        self.faults = [Fault(self.path, None, reason) for reason in reasons]
-        return book
-
-    def _put_aside(self, content: bytes) -> None:
-        aside = set_file_aside(self.path, content)
+    def note_copy(self, path: str) -> None:
         self.notices.append(
-            f"It was damaged; {os.path.basename(aside)} is a copy of it. Batches that could not be read are not"
+            f"It was damaged; {os.path.basename(path)} is a copy of it. Batches that could not be read are not"
             " collected; their texts may be paid for again."
         )
 

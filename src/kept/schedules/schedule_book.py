@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from kept.durable import Fault, locked, make_private_folder, set_file_aside, write_atomic
-from kept.errors import KeptError, ScheduleInvalid, ScheduleNotFound, WriteFailed
+from kept.book_file import BookFile
+from kept.errors import KeptError, ScheduleInvalid, ScheduleNotFound
 from kept.limits import is_time, is_utf8, strict_json
 from kept.schedules.plain_times import parse_rule
 from kept.schedules.time_rule import TimeRule
@@ -25,7 +23,6 @@ from kept.values import frozen
 VERSION = 1
 MAX_SCHEDULES = 500
 MAX_TEXT_CHARS = 20_000
-_LOCK_WAIT_S = 10.0
 
 
 @frozen
@@ -85,46 +82,13 @@ class ScheduleBook:
         return replace(self, schedules=tuple(item for item in self.schedules if item.id != schedule.id))
 
 
-class ScheduleBookFile:
+class ScheduleBookFile(BookFile[ScheduleBook]):
     """File of a book."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
-        self.faults: list[Fault] = []
-        """What the last reading left out, and why."""
-
-    def read(self) -> ScheduleBook:
-        """Return the schedules that can be read. The next change copies a damaged file; reading changes nothing."""
-        return self._parse(self._content())
-
-    def change(self, change: Callable[[ScheduleBook], ScheduleBook]) -> ScheduleBook:
-        make_private_folder(os.path.dirname(self.path))
-        with locked(f"{self.path}.lock", wait_s=_LOCK_WAIT_S, purpose="changing the schedules"):
-            content = self._content()
-            before = self._parse(content)
-            after = change(before)
-            if self.faults:
-                set_file_aside(self.path, content or b"")
-            if after != before or self.faults:
-                write_atomic(self.path, dump_schedules(after))
-            return after
-
-    def _content(self) -> bytes | None:
-        try:
-            with open(self.path, "rb") as file:
-                return file.read()
-        except FileNotFoundError:
-            return None
-        except OSError as exc:
-            raise WriteFailed(f"{self.path}: cannot be read ({exc.strerror}).", hint="Check its permissions.") from exc
-
-    def _parse(self, content: bytes | None) -> ScheduleBook:
-        self.faults = []
-        if content is None:
-            return ScheduleBook()
-        book, reasons = parse_schedules(content)
-        self.faults = [Fault(self.path, None, reason) for reason in reasons]
-        return book
+        super().__init__(
+            path, empty=ScheduleBook, parse=parse_schedules, dump=dump_schedules, purpose="changing the schedules"
+        )
 
 
 def dump_schedules(book: ScheduleBook) -> bytes:

@@ -35,6 +35,7 @@ from kept.records import (
     parse_citation,
 )
 from kept.reports import Status
+from kept.wording import plural
 
 NOTES = "kept://notes/"
 LONG_NAME = "a note with a long name"
@@ -76,12 +77,12 @@ def search_text(result: SearchResult) -> str:
 def _heading(result: SearchResult) -> str:
     if not result.hits:
         return _NOTHING
-    return _UNCERTAIN if result.answered == "no" else _count(len(result.hits), "result") + ", best first:"
+    return _UNCERTAIN if result.answered == "no" else plural(len(result.hits), "result") + ", best first:"
 
 
 def _period_text(period: ListedPeriod, shown: int) -> str:
     """Return the heading of a list. The words of the query are quoted, like everything that others wrote."""
-    count = _count(period.total, "entry", "entries") if period.total else "Nothing"
+    count = plural(period.total, "entry", "entries") if period.total else "Nothing"
     more = f", the latest {shown} of them" if shown < period.total else ""
     order = ", oldest first:" if shown else "."
     return f"{count} from that time{more}{order}\n{quote(clip(one_line(f'time: {period.text}'), _NAME_CHARS))}"
@@ -140,7 +141,7 @@ def _occurrences(lead: str, others: Sequence[Occurrence]) -> str:
 
 
 def sessions_text(sessions: Sequence[tuple[dict[str, Any], Sequence[Hit]]], degraded: Iterable[str]) -> str:
-    parts = [_count(len(sessions), "conversation") + ":" if sessions else "No conversation was found."]
+    parts = [plural(len(sessions), "conversation") + ":" if sessions else "No conversation was found."]
     for number, (shape, hits) in enumerate(sessions, 1):
         parts.append(_session(number, shape))
         parts += [_hit(f"{number}.{rank}", hit) for rank, hit in enumerate(hits, 1)]
@@ -150,7 +151,7 @@ def sessions_text(sessions: Sequence[tuple[dict[str, Any], Sequence[Hit]]], degr
 def _session(number: int, shape: dict[str, Any]) -> str:
     path = show_path(shape["path"])
     when = f"{_time(shape['createdAt'], 16)} to {_time(shape['updatedAt'], 16)}"
-    about = f"({when}, {_count(shape['messageCount'], 'message')})"
+    about = f"({when}, {plural(shape['messageCount'], 'message')})"
     names = {"path": None if path else shape["path"], "channel": shape["channel"], "title": shape["title"]}
     return f"[{number}] {path or LONG_NAME} {about}\n{_names(names)}".rstrip("\n")
 
@@ -180,12 +181,12 @@ def passage_text(passage: Passage) -> str:
 
 def links_text(links: NoteLinks) -> str:
     """Names of notes are data, so each link is a quoted line."""
-    parts = [_count(len(links.outgoing), "link") + " to other notes:"]
+    parts = [plural(len(links.outgoing), "link") + " to other notes:"]
     parts += [
         quote(clip(one_line(f"line {link.line}: {_target(link)}"), _NAME_CHARS))
         for link in links.outgoing[:_MOST_LINKS]
     ]
-    parts.append(_count(len(links.incoming), "link") + " from other notes:")
+    parts.append(plural(len(links.incoming), "link") + " from other notes:")
     parts += [quote(clip(one_line(link.citation), _NAME_CHARS)) for link in links.incoming[:_MOST_LINKS]]
     return "\n".join(parts)
 
@@ -221,9 +222,9 @@ def status_text(status: Status, sessions: int, tags: Sequence[TagCount] = ()) ->
     notes = status.source_counts.get("memory", {})
     conversations = status.source_counts.get("sessions", {})
     lines = [
-        f"Notes in the index: {notes.get('files', 0)} ({_count(notes.get('chunks', 0), 'passage')})",
+        f"Notes in the index: {notes.get('files', 0)} ({plural(notes.get('chunks', 0), 'passage')})",
         f"Conversations in the index: {conversations.get('files', 0)} "
-        f"({_count(conversations.get('chunks', 0), 'passage')}), of {sessions} in all",
+        f"({plural(conversations.get('chunks', 0), 'passage')}), of {sessions} in all",
         f"Last sync: {str(status.last_sync)[:16] if status.last_sync else 'never'}",
         f"State: {_state(status)}",
     ]
@@ -244,7 +245,7 @@ def error_text(message: str, hint: str) -> str:
 def _state(status: Status) -> str:
     if not status.dirty:
         return "up to date"
-    changed = _count(status.changed_files, "changed file") if status.changed_files else "to be rebuilt"
+    changed = plural(status.changed_files, "changed file") if status.changed_files else "to be rebuilt"
     return f"{changed}; the next search updates the index"
 
 
@@ -264,10 +265,6 @@ def _time(text: str, chars: int) -> str:
     """Return the first characters of a time, or nothing if it is not one."""
     start = text[:chars]
     return start.replace("T", " ") if _TIME.fullmatch(start) else ""
-
-
-def _count(number: int, noun: str, plural: str | None = None) -> str:
-    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 # citations

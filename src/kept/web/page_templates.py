@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from kept import __version__
 from kept.clock import Clock
 from kept.web.page_links import citation_url, conversation_url, day_url, note_url, place_url, reference_url
+from kept.wording import plural, size_text
 
 
 class PageTemplates:
@@ -52,19 +53,6 @@ class PageTemplates:
 
     def render(self, template: str, **values: Any) -> str:
         return self._environment.get_template(template).render(**values)
-
-
-def plural(count: int, noun: str, plural_noun: str | None = None) -> str:
-    return f"{count:,} {noun if count == 1 else plural_noun or noun + 's'}"
-
-
-def size_text(size: int) -> str:
-    amount = float(size)
-    for unit in ("bytes", "kB", "MB"):
-        if amount < 1000:
-            return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} GB"
 
 
 def cost_text(spent: Any) -> str:
