@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kept import Memory, SessionStore
-from kept.errors import KeptError, SessionNotFound, StoreUnavailable, UsageError, status_of
+from kept.error_statuses import status_of
+from kept.errors import KeptError, SessionNotFound, StoreUnavailable, UsageError
 from kept.sessions.entries import Message
 from kept.testing import FakeEmbedder
 from kept.tools.toolbox import Toolbox
