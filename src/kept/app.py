@@ -12,6 +12,7 @@ from kept.errors import EmbeddingError
 from kept.values import frozen
 
 if TYPE_CHECKING:
+    from kept.config.schema import ModelSettings
     from kept.embedding.base import Embedder
     from kept.indexing.service import IndexService
     from kept.llm.base import ChatModel
@@ -128,17 +129,30 @@ def open_dispatcher(
 
 
 def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel:
-    """Return the configured chat model. Its usage is recorded, and limited to the daily budget."""
+    """Return the configured chat model, with those that a session may choose and the one for work in the background.
+    Their usage is recorded, and limited to the daily budget."""
+    from functools import partial
+
     from kept.ledger import open_model_ledger
     from kept.llm.claude_cli import KeptServer
+    from kept.llm.family import ModelFamily
     from kept.llm.metered import MeteredChat
     from kept.llm.registry import make_model
     from kept.server_command import child_command, child_environment
 
-    config = loaded.config
+    config, settings = loaded.config, loaded.config.agent.model
     server = KeptServer(child_command(loaded), child_environment(loaded))
-    model = make_model(config.agent.model, config.keys, kept=server)
-    if not model.writes:
-        return model  # it costs nothing
     ledger = open_model_ledger(config, clock or SystemClock())
-    return MeteredChat(model, ledger, budget_tokens=config.agent.model.daily_budget_tokens)
+
+    def open_one(chosen: ModelSettings) -> ChatModel:
+        model = make_model(chosen, config.keys, kept=server)
+        if not model.writes:
+            return model  # it costs nothing
+        return MeteredChat(model, ledger, budget_tokens=settings.daily_budget_tokens)
+
+    main = open_one(settings)
+    if not settings.choices and not settings.background.is_set:
+        return main
+    choices = {name: partial(open_one, settings.choose(choice)) for name, choice in settings.choices.items()}
+    background = open_one(settings.choose(settings.background)) if settings.background.is_set else None
+    return ModelFamily(main, choices, background=background)

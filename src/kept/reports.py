@@ -158,6 +158,8 @@ class Status:
     batches: tuple[BatchUnderWay, ...] = ()
     model_spending: tuple[ModelSpending, ...] = ()
     """Usage of chat models by day, oldest first."""
+    model_costs: tuple[float | None, ...] = ()
+    """Cost of each of these in US dollars; None if the settings have no price for the model."""
     heals: tuple[Heal, ...] = ()
     """Repairs of the index or the session catalogue by day, oldest first."""
     model_budget_tokens: int | None = None

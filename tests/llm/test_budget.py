@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict
 
 import pytest
 
@@ -22,6 +23,7 @@ from kept.reports import ModelSpending
 from kept.testing import FrozenClock, ScriptedChat, Stall
 from tests.support.chat_requests import ask, request, text_of
 from tests.support.chat_server import Says
+from tests.support.files import write_file
 from tests.support.repository import ROOT
 
 
@@ -234,3 +236,23 @@ def test_a_compatible_endpoint_needs_a_models_name(server):
     settings = {"model.provider": "openai", "model.base_url": server.openai_url}
     with pytest.raises(ModelUnavailable, match="needs a model's name"):
         open_model(load_config(settings=settings))
+
+
+def test_status_shows_what_a_day_cost_by_model_and_purpose(kept, home):
+    prices = {"big": {"input": 3, "output": 15, "cached": 0.3}, "small": {"input": 1, "output": 2}}
+    write_file(home / "config.yaml", json.dumps({"agents": {"defaults": {"model": {"prices": prices}}}}))
+    ledger = home / "agents/main/models.jsonl"
+    rows = [
+        ModelSpending(
+            "anthropic", "big", "reply", "2026-03-14", calls=2, input=1_000_000, output=10_000, cached=500_000
+        ),
+        ModelSpending("anthropic", "small", "flush", "2026-03-14", calls=1, input=100_000, output=0),
+        ModelSpending("openai", "unpriced", "summary", "2026-03-14", calls=1, input=5, output=5),
+    ]
+    write_file(ledger, "".join(f"{json.dumps(asdict(row))}\n" for row in rows))
+    shown = kept("status").out
+    assert "anthropic, big, reply: 2 calls" in shown
+    assert "$1.8000" in shown
+    assert "2026-03-14 $1.90" in shown
+    costs = [row["costUsd"] for row in kept("status", "--json").json["models"]["ledger"]]
+    assert costs == [1.8, 0.1, None]

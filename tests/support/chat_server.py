@@ -44,12 +44,14 @@ class _Said:
     stop: str | None
     usage: tuple[int, int, int]
     piece_chars: int
+    thought: str
 
 
 class Says(_Said):
     """A text followed by tool calls, streamed in pieces.
 
-    ``stop`` is the provider's stop reason. ``usage`` is input tokens, output tokens, and input tokens from the cache.
+    ``thought`` comes first, signed, in Anthropic's format. ``stop`` is the provider's stop reason.
+    ``usage`` is input tokens, output tokens, and input tokens from the cache.
     """
 
     def __init__(
@@ -59,8 +61,9 @@ class Says(_Said):
         stop: str | None = None,
         usage: tuple[int, int, int] = (100, 20, 0),
         piece_chars: int = 7,
+        thought: str = "",
     ) -> None:
-        super().__init__(text, calls, stop, usage, piece_chars)
+        super().__init__(text, calls, stop, usage, piece_chars, thought)
 
 
 @dataclass(frozen=True)
@@ -330,10 +333,19 @@ class _Anthropic(_Wire):
 
     def content(self, says: Says) -> list[str]:
         events: list[str] = []
+        first = 0
+        if says.thought:
+            deltas = [
+                {"type": "thinking_delta", "thinking": piece} for piece in _pieces(says.thought, says.piece_chars)
+            ]
+            deltas.append({"type": "signature_delta", "signature": f"signed:{says.thought}"})
+            events += self._block(0, {"type": "thinking", "thinking": "", "signature": ""}, deltas)
+            first = 1
         if says.text:
             deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(says.text, says.piece_chars)]
-            events += self._block(0, {"type": "text", "text": ""}, deltas)
-        for at, (call_id, call) in enumerate(_ids(says), 1 if says.text else 0):
+            events += self._block(first, {"type": "text", "text": ""}, deltas)
+            first += 1
+        for at, (call_id, call) in enumerate(_ids(says), first):
             block = {"type": "tool_use", "id": call_id, "name": call.name, "input": {}}
             pieces = ["", *_pieces(call.json, says.piece_chars)]
             events += self._block(at, block, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces])

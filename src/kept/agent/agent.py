@@ -19,7 +19,6 @@ from typing import Any
 
 from kept.agent.answer import ModelAnswer, is_no_reply, strip_no_reply
 from kept.agent.approvals import ApprovalDesk
-from kept.agent.audience import services_for
 from kept.agent.compaction import CompactionRequest, compact
 from kept.agent.events import (
     AgentEvent,
@@ -37,6 +36,7 @@ from kept.agent.function_tool import FunctionTool
 from kept.agent.material import TurnMaterial, find_day_notes, gather_material
 from kept.agent.services import ATTEMPTS, AgentServices, ModelLimits, add_usage, load_secret, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
+from kept.agent.session_models import SessionModels
 from kept.agent.tool_step import LAST_STEP, ToolStep
 from kept.agent.turn_context import ContextPreview, build_turn_context, preview_context
 from kept.clock import Clock
@@ -119,6 +119,7 @@ class Agent:
             retry_wait_s=retry_wait_s,
             secret=load_secret(memory.config.paths.fence_key),
         )
+        self.models = SessionModels(self.services)
         self._logs: OrderedDict[str, SessionLog] = OrderedDict()
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
         """Lock of each session in use, and the number of turns that hold it or wait for it."""
@@ -136,7 +137,7 @@ class Agent:
         ``withdraw`` is called if an answer breaks off after some of it was yielded. It returns True if nobody has seen
         those pieces and they are dropped; then the model is called again.
         """
-        return AgentTurn(self.services, self._session(session_id), messages, group, withdraw).run()
+        return AgentTurn(self.services, self.models, self._session(session_id), messages, group, withdraw).run()
 
     def preview(self, text: str, session_id: str | None = None) -> ContextPreview:
         """Return what the model would be sent for a message now, in a conversation or a new one. Nothing is written,
@@ -156,7 +157,7 @@ class Agent:
 
     async def compact(self, session_id: str, *, instructions: str | None = None) -> CompactionResult:
         async with self._session(session_id) as log:
-            services = await asyncio.to_thread(services_for, self.services, log)
+            services = await asyncio.to_thread(self.models.equip, self.services, log)
             return await compact(services, log, CompactionRequest("asked for", instructions=instructions))
 
     def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
@@ -199,6 +200,7 @@ class AgentTurn:
     """Answer to some messages of one session."""
 
     services: AgentServices
+    models: SessionModels
     session: AbstractAsyncContextManager[SessionLog]
     messages: Sequence[Inbound]
     group: Sequence[GroupLine]
@@ -233,7 +235,8 @@ class AgentTurn:
         A compaction that is due runs after the reply, when the next event is requested, of which there is none.
         """
         async with self.session as self.log:
-            self.services = await asyncio.to_thread(services_for, self.services, self.log)
+            self.services = await asyncio.to_thread(self.models.equip, self.services, self.log)
+            self.shared_limits = self.services.limits
             for event in await self._begin():
                 yield event
             if not self._ids:
@@ -419,12 +422,13 @@ class AgentTurn:
             elif context.tokens >= self.services.budget.flush_at and self.services.flushes:
                 view = await asyncio.to_thread(self.log.view)
                 if is_early_flush_due(view):
-                    await flush_and_record(self.services, self.log, view, view.messages)
+                    await flush_and_record(self.services.writer, self.log, view, view.messages)
         except KeptError as exc:
             log.warning("session %s: the conversation could not be compacted (%s)", self.log.session_id, exc.code)
 
 
 def _text_blocks(answer: ModelAnswer) -> Iterator[Block]:
+    yield from (Thinking(thought.text, thought.signature or None) for thought in answer.thoughts)
     if answer.reasoning:
         yield Thinking(answer.reasoning)
     if answer.text.strip():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from kept.llm.base import NO_REPLY, Finished, ModelEvent, ModelUsage, TextDelta, ToolUse
+from kept.llm.base import NO_REPLY, Finished, ModelEvent, ModelUsage, TextDelta, Thought, ToolUse
 
 _OPENING, _CLOSING = "<think>", "</think>"
 _WRAPPING = "`'\"*_. "
@@ -37,6 +37,8 @@ class ModelAnswer:
 
     pieces: list[str] = field(default_factory=list)
     uses: list[ToolUse] = field(default_factory=list)
+    thoughts: list[Thought] = field(default_factory=list)
+    """Reasoning that the provider sends apart from the answer."""
     end: Finished = Finished("end", ModelUsage())
     was_shown: bool = False
     """True once text has been shown. The call can then not be repeated unnoticed."""
@@ -61,6 +63,8 @@ class ModelAnswer:
                 shown = self._show(self._splitter.feed(text))
             case ToolUse():
                 self.uses.append(event)
+            case Thought():
+                self.thoughts.append(event)
             case Finished():
                 self.end = event
                 shown = self._show(self._splitter.finish())

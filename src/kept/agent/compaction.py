@@ -79,8 +79,8 @@ async def compact(services: AgentServices, log: SessionLog, request: CompactionR
         if isinstance(plan, NothingToCompact):
             return CompactionResult(False, plan.reason)
         receipt = await asyncio.to_thread(make_receipt, services.memory, log, plan.removed)
-        flushed = await _flush_once(services, log, view, plan.removed)
-        summary = await summarise(services, log.path, view.summary, plan.removed, focus=request.instructions)
+        flushed = await _flush_once(services.writer, log, view, plan.removed)
+        summary = await summarise(services.writer, log.path, view.summary, plan.removed, focus=request.instructions)
         summary = _with_open_question(summary, plan, services.budget.summary)
         return await run_to_end(_append, log, view, request, plan, summary, receipt, flushed)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kept.values import frozen
+
+if TYPE_CHECKING:
+    from kept.agent.session_models import SessionModels
 
 
 @frozen
@@ -129,6 +132,11 @@ class AnsweringAgent(Protocol):
 
     async def stop(self, session_id: str, message_ids: Sequence[str]) -> None:
         """Record that messages are not to be answered any more."""
+        ...
+
+    @property
+    def models(self) -> SessionModels:
+        """Models and thinking levels that a session may choose."""
         ...
 
     def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:

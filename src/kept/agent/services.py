@@ -18,6 +18,7 @@ from kept.agent.approvals import ApprovalDesk
 from kept.agent.extra_tools import ExtraTools
 from kept.clock import Backoff, Clock, new_id
 from kept.config import Config
+from kept.config.schema import ThinkingLevel
 from kept.context.compaction_plan import TranscriptPiece, split_transcript
 from kept.context.context import Budget, plan_budget
 from kept.context.view import LoggedMessage
@@ -135,8 +136,17 @@ class AgentServices:
     approvals: ApprovalDesk
     retry_wait_s: float
     """Delay before a failed call is retried; it doubles with each attempt."""
+    thinking: ThinkingLevel | None = None
+    """How much the model thinks before it answers; None is its default."""
+    background: AgentServices | None = None
+    """The same with the model for flushes and summaries, if that is another."""
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     """Key of the markers of data. It is sent to nobody."""
+
+    @property
+    def writer(self) -> AgentServices:
+        """Services for flushes and summaries."""
+        return self.background or self
 
     @property
     def budget(self) -> Budget:

@@ -48,13 +48,15 @@ def build_turn_context(
             remark=remark,
             trusts_files=services.config.trusts_workspace,
             fenced=services.model.writes,
+            thinker=services.model.name,
         ),
         services.budget,
         secret=services.secret,
     )
-    if services.memory.viewer is None:
-        return context
-    return replace(context, request=replace(context.request, conversation=log.record.key))
+    request = replace(context.request, thinking=services.thinking)
+    if services.memory.viewer is not None:
+        request = replace(request, conversation=log.record.key)
+    return replace(context, request=request)
 
 
 @frozen

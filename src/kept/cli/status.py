@@ -18,7 +18,7 @@ from kept.cli.output import (
     was_printed,
 )
 from kept.cli.root import Globals
-from kept.reports import Status
+from kept.reports import ModelSpending, Status
 from kept.tools.record_json import status_json, to_json
 from kept.wording import plural, size_text
 
@@ -120,17 +120,30 @@ def heal_rows(status: Status) -> list[tuple[str, str]]:
 def model_rows(status: Status) -> list[tuple[str, str]]:
     """Return a row for each of the last days with chat model usage, and one for today's budget."""
     rows: list[tuple[str, str]] = []
-    for spent in status.model_spending[-_DAYS_SHOWN:]:
+    priced = list(zip(status.model_spending, status.model_costs, strict=True))
+    for spent, cost in priced[-_DAYS_SHOWN:]:
         failed = f" ({spent.failures:,} failed)" if spent.failures else ""
         parts = [
             f"{spent.day} {spent.provider}, {spent.model}, {spent.purpose}: {plural(spent.calls, 'call')}{failed}",
             f"{plural(spent.input, 'token')} in ({spent.cached:,} cached), {spent.output:,} out",
         ]
+        parts += [] if cost is None else [f"${cost:.4f}"]
         rows.append(("Models" if not rows else "", ", ".join(parts)))
+    rows += _cost_rows(priced)
     if status.model_budget_tokens is not None:
         used = f"{status.model_tokens_today:,} of {status.model_budget_tokens:,} tokens today"
         rows.append(("Budget", used))
     return rows
+
+
+def _cost_rows(priced: Sequence[tuple[ModelSpending, float | None]]) -> list[tuple[str, str]]:
+    """Return a row with the cost of each of the last days on which a model with a price was used."""
+    by_day: dict[str, float] = {}
+    for spent, cost in priced:
+        if cost is not None:
+            by_day[spent.day] = by_day.get(spent.day, 0.0) + cost
+    days = [f"{day} ${cost:.2f}" for day, cost in [*by_day.items()][-_DAYS_SHOWN:]]
+    return [("Cost", ", ".join(days))] if days else []
 
 
 def show_status(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from typing import Any, Literal
 
 from kept.config.agent_paths import AgentPaths
@@ -199,9 +199,40 @@ class MemorySearchSettings:
         return replace(self, extensions=tuple(ending for ending in endings if ending != ".md"))
 
 
+ModelProvider = Literal["claude_cli", "anthropic", "openai", "extractive"]
+ThinkingLevel = Literal["off", "low", "medium", "high"]
+
+
+@frozen
+class ModelChoiceSettings:
+    """Another model. What is left out is as in `model`, unless the provider or the address differs."""
+
+    provider: ModelProvider | None = None
+    name: str | None = None
+    base_url: str | None = None
+    api_key: str | None = secret()
+    context_window: int | None = bounded(None, 1_000, 100_000_000)
+    max_output_tokens: int | None = bounded(None, 1, 10_000_000)
+    timeout_s: float | None = bounded(None, 0.1, 86_400)
+
+    @property
+    def is_set(self) -> bool:
+        return self.provider is not None or self.name is not None
+
+
+@frozen
+class ModelPriceSettings:
+    """Price of a model, in US dollars per million tokens."""
+
+    input: float = bounded(0.0, 0, 1_000_000)
+    output: float = bounded(0.0, 0, 1_000_000)
+    cached: float | None = bounded(None, 0, 1_000_000)
+    """Price of input that the provider had cached; null is the price of input."""
+
+
 @frozen
 class ModelSettings:
-    provider: Literal["claude_cli", "anthropic", "openai", "extractive"] | None = None
+    provider: ModelProvider | None = None
     name: str | None = None
     base_url: str | None = None
     api_key: str | None = secret()
@@ -216,6 +247,23 @@ class ModelSettings:
     """Program that `claude_cli` runs."""
     tools: bool = True
     """True to offer Kept's tools to `claude_cli`, over MCP."""
+    thinking: ThinkingLevel | None = None
+    """How much the model thinks before it answers, unless a session says otherwise; null is the model's default."""
+    choices: dict[str, ModelChoiceSettings] = field(default_factory=dict)
+    """Further models that a session may choose with /model, by a name of your choice."""
+    background: ModelChoiceSettings = ModelChoiceSettings()
+    """Model for flushes and summaries; without one, the same as for replies."""
+    prices: dict[str, ModelPriceSettings] = field(default_factory=dict)
+    """Prices by the name of a model, for `kept status`."""
+
+    def choose(self, choice: ModelChoiceSettings) -> ModelSettings:
+        """Return the settings of another model. A key goes only to the provider and the address that it is for."""
+        is_same_place = choice.provider in (None, self.provider) and choice.base_url in (None, self.base_url)
+        given = {spec.name: value for spec in fields(choice) if (value := getattr(choice, spec.name)) is not None}
+        if is_same_place:
+            return replace(self, **given)
+        base = ModelSettings(provider=self.provider, timeout_s=self.timeout_s, program=self.program, tools=self.tools)
+        return replace(base, daily_budget_tokens=self.daily_budget_tokens, **given)
 
 
 @frozen

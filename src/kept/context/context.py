@@ -20,7 +20,7 @@ from kept.context.prompt_files import WorkspaceFile, choose_shown, is_instructio
 from kept.context.shortening import TrimmedText, shorten
 from kept.context.view import GROUP, ConversationView, LoggedMessage
 from kept.limits import estimate_tokens
-from kept.llm.base import ChatRequest, Part, TextPart, ToolOutput, ToolSpec, ToolUse, Turn, count_tokens
+from kept.llm.base import ChatRequest, Part, TextPart, Thought, ToolOutput, ToolSpec, ToolUse, Turn, count_tokens
 from kept.prompts import get_prompt
 from kept.records import cite
 from kept.sessions.entries import (
@@ -30,6 +30,7 @@ from kept.sessions.entries import (
     Attachment,
     DamagedEntry,
     Text,
+    Thinking,
     ToolCall,
     ToolResult,
     parse_time,
@@ -108,6 +109,10 @@ class TurnOptions:
     """Limit of a single text. A longer one is shown in part."""
     zone: dt.tzinfo | None = None
     """Time zone of the times before messages. None to leave them out."""
+    thinker: str = ""
+    """Model whose signed thoughts are sent back to it; no other model can read them."""
+    thoughts_from: int = 0
+    """Line from which on thoughts are sent: those of the answer that is being written."""
 
 
 def make_turns(messages: Sequence[LoggedMessage], options: TurnOptions, leads: Mapping[str, str]) -> tuple[Turn, ...]:
@@ -150,7 +155,8 @@ def merge_turns(turns: Iterable[Turn]) -> tuple[Turn, ...]:
 def _answer_turns(logged: LoggedMessage, index: int, results: _Results, options: TurnOptions) -> tuple[Turn, Turn]:
     """Return an answer with its tool calls, and their results."""
     text = _message_text(logged, options)
-    parts: list[Part] = [TextPart(text)] if text.strip() else []
+    parts: list[Part] = [*_iter_thoughts(logged, options)]
+    parts += [TextPart(text)] if text.strip() else []
     outputs: list[Part] = []
     calls = [block for block in logged.message.content if isinstance(block, ToolCall)]
     for number, call in enumerate(calls):
@@ -169,6 +175,17 @@ def _answer_turns(logged: LoggedMessage, index: int, results: _Results, options:
         block = options.fence.block("result", text, tool=result.name)
         outputs.append(ToolOutput(call_id, block, is_error=result.is_error))
     return Turn("assistant", tuple(parts)), Turn("user", tuple(outputs))
+
+
+def _iter_thoughts(logged: LoggedMessage, options: TurnOptions) -> Iterator[Part]:
+    """Yield the signed thoughts of an answer with tool calls."""
+    message = logged.message
+    if not options.thinker or message.model != options.thinker or logged.line < options.thoughts_from:
+        return
+    if any(isinstance(block, ToolCall) for block in message.content):
+        for block in message.content:
+            if isinstance(block, Thinking) and block.signature:
+                yield Thought(block.text, block.signature)
 
 
 def _iter_user_parts(logged: LoggedMessage, options: TurnOptions, lead: str) -> Iterator[Part]:
@@ -277,6 +294,8 @@ class ContextMaterial:
     recalled: tuple[RecalledPassage, ...] = ()
     recalled_for: str | None = None
     """Id of the entry of the message that the memories were recalled for."""
+    thinker: str = ""
+    """Model that gets its own thoughts back while it answers. Empty for one that does not think."""
     answering: tuple[str, ...] = ()
     """Ids of the entries of the messages that are answered."""
     days: Mapping[str, tuple[DayExcerpt, ...]] = field(default_factory=dict)
@@ -310,7 +329,15 @@ def build_context(material: ContextMaterial, budget: Budget, *, secret: bytes) -
     system, file_sizes, cuts = _system_prompt(material, budget, fence)
     recalled, count, dropped = _recalled_block(material.recalled, budget.recalled, fence)
     leads = {entry_id: _days_block(excerpts, fence) for entry_id, excerpts in material.days.items()}
-    options = TurnOptions(fence, material.path, budget.message, material.now.tzinfo if material.fenced else None)
+    lines = [logged.line for logged in material.view.messages if logged.entry.id in material.answering]
+    options = TurnOptions(
+        fence,
+        material.path,
+        budget.message,
+        material.now.tzinfo if material.fenced else None,
+        thinker=material.thinker,
+        thoughts_from=min(lines, default=0),
+    )
     stable, history = _measure_history(material, options, leads)
     if recalled and material.recalled_for:
         leads[material.recalled_for] = "\n".join(filter(None, (leads.get(material.recalled_for), recalled)))

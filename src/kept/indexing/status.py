@@ -8,6 +8,7 @@ from typing import Any
 
 from kept.clock import Clock
 from kept.config import Config
+from kept.config.schema import ModelPriceSettings
 from kept.embedding.base import Identity
 from kept.indexing.batch_book import jobs_under_way
 from kept.indexing.sources import find_copies
@@ -15,7 +16,7 @@ from kept.indexing.sync import META_SYNCED
 from kept.indexing.sync_planner import SyncPlanner
 from kept.ledger import open_embedding_ledger, open_heal_ledger, open_model_ledger, tokens_of_day
 from kept.records import Problem
-from kept.reports import BatchUnderWay, Status
+from kept.reports import BatchUnderWay, ModelSpending, Status
 from kept.store.integrity import check_pages_if_quick
 
 
@@ -88,9 +89,19 @@ def _model_usage(config: Config, clock: Clock) -> dict[str, Any]:
     days = tuple(ledger.by_day())
     return {
         "model_spending": days,
+        "model_costs": tuple(_cost(spent, config.agent.model.prices.get(spent.model)) for spent in days),
         "model_budget_tokens": config.agent.model.daily_budget_tokens,
         "model_tokens_today": tokens_of_day(days, ledger.today()),
     }
+
+
+def _cost(spent: ModelSpending, price: ModelPriceSettings | None) -> float | None:
+    """Return what tokens cost in US dollars, or None if their price is not known."""
+    if price is None:
+        return None
+    cached_price = price.input if price.cached is None else price.cached
+    fresh = spent.input - spent.cached
+    return (fresh * price.input + spent.cached * cached_price + spent.output * price.output) / 1_000_000
 
 
 def _batches_under_way(config: Config, workspace: str) -> tuple[BatchUnderWay, ...]:

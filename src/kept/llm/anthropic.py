@@ -6,9 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from kept.config.schema import ThinkingLevel
 from kept.errors import ContextOverflow
 from kept.limits import MAX_TOKENS, count_or_zero, utf8_safe
 from kept.llm.base import (
+    REDACTED,
     ChatRequest,
     Finished,
     ModelEvent,
@@ -16,6 +18,7 @@ from kept.llm.base import (
     Part,
     TextDelta,
     TextPart,
+    Thought,
     ToolOutput,
     ToolUse,
     tidy_turns,
@@ -30,6 +33,11 @@ from kept.llm.streaming import (
 )
 
 DEFAULT_MAX_TOKENS = 8_192
+THINKING_TOKENS: Mapping[ThinkingLevel, int] = {"low": 2_048, "medium": 8_192, "high": 24_576}
+"""Budgets of models that take a number instead of an effort. The API wants at least 1,024."""
+_MIN_THINKING_TOKENS = 1_024
+_TAKES_EFFORT = re.compile(r"claude(?!-[23]\b)(?!-(?:opus|sonnet|haiku)-4(?:-[0-5])?(?:-?\d{8}|@.*)?$)")
+"""Names of models that take an effort. Earlier ones, and others behind this API, take a budget."""
 _CACHED = {"type": "ephemeral"}
 _INVALID_ID_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
@@ -93,6 +101,7 @@ class AnthropicChat(SdkChat):
             "max_tokens": request.max_tokens or self.max_output_tokens or DEFAULT_MAX_TOKENS,
             "messages": messages,
         }
+        self._set_thinking(body, request)
         if request.system.strip():
             # Tools and system prompt come first and rarely change.
             body["system"] = [{"type": "text", "text": utf8_safe(request.system), "cache_control": _CACHED}]
@@ -103,11 +112,33 @@ class AnthropicChat(SdkChat):
             ]
         return body
 
+    def _set_thinking(self, body: dict[str, Any], request: ChatRequest) -> None:
+        """Set how much the model thinks. The API refuses to think on after tool calls that no thought precedes, as in a
+        turn that another model began."""
+        if request.thinking is None:
+            return
+        last = next((turn for turn in reversed(request.turns) if turn.role == "assistant"), None)
+        parts = last.parts if last else ()
+        is_unthought = any(isinstance(part, ToolUse) for part in parts) and not isinstance(parts[0], Thought)
+        if request.thinking == "off" or is_unthought:
+            body["thinking"] = {"type": "disabled"}
+        elif _TAKES_EFFORT.match(self.name):
+            body["thinking"] = {"type": "adaptive"}
+            body["output_config"] = {"effort": request.thinking}
+        else:
+            tokens = max(_MIN_THINKING_TOKENS, min(THINKING_TOKENS[request.thinking], self.context_window // 8))
+            body["thinking"] = {"type": "enabled", "budget_tokens": tokens}
+            body["max_tokens"] += tokens  # the budget is part of it
+
 
 def _block(part: Part) -> dict[str, Any]:
     match part:
         case TextPart(text):
             return {"type": "text", "text": text}
+        case Thought(text, signature):
+            if signature.startswith(REDACTED):
+                return {"type": "redacted_thinking", "data": signature.removeprefix(REDACTED)}
+            return {"type": "thinking", "thinking": text, "signature": signature}
         case ToolUse():
             return {"type": "tool_use", "id": _tool_id(part.id), "name": part.name, "input": dict(part.arguments)}
         case ToolOutput():
@@ -128,12 +159,32 @@ class AnthropicStreamReader:
         self._service = service
         self._open_calls: dict[int, tuple[str, str, list[str]]] = {}
         """Tool calls whose arguments are still arriving, by block: id, name and pieces of the arguments."""
+        self._open_thoughts: dict[int, tuple[list[str], list[str]]] = {}
+        """Thoughts that are still arriving, by block: pieces of the text and of the signature."""
         self._calls = 0
         self._texts: list[str] = []
         self._usage: dict[str, int] = {}
         self._reason: str | None = None
 
     def read_event(self, event: Any) -> ModelEvent | None:
+        return self._read_thought(event) or self._read_answer(event)
+
+    def _read_thought(self, event: Any) -> Thought | None:
+        match event.type:
+            case "content_block_start" if event.content_block.type == "redacted_thinking":
+                return Thought("", REDACTED + event.content_block.data)
+            case "content_block_start" if event.content_block.type == "thinking":
+                self._open_thoughts[event.index] = ([], [])
+            case "content_block_delta" if event.delta.type == "thinking_delta":
+                self._open_thoughts[event.index][0].append(utf8_safe(event.delta.thinking))
+            case "content_block_delta" if event.delta.type == "signature_delta":
+                self._open_thoughts[event.index][1].append(event.delta.signature)
+            case "content_block_stop" if event.index in self._open_thoughts:
+                texts, signatures = self._open_thoughts.pop(event.index)
+                return Thought("".join(texts), "".join(signatures))
+        return None
+
+    def _read_answer(self, event: Any) -> ModelEvent | None:
         counts: Any = None
         match event.type:
             case "message_start":

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
+from kept.config.schema import ThinkingLevel
 from kept.limits import estimate_tokens, utf8_safe, utf8_safe_tree
 from kept.values import frozen
 
@@ -47,7 +48,21 @@ class ToolOutput:
     is_error: bool = False
 
 
-Part = TextPart | ToolUse | ToolOutput
+@frozen
+class Thought:
+    """Reasoning before an answer. Also an event: it is streamed once it is complete.
+
+    A provider that signs it wants it back, unchanged, together with the tool calls that followed it.
+    """
+
+    text: str
+    signature: str = ""
+    """The provider's signature; with `REDACTED` before it, all that there is of an encrypted thought."""
+
+
+REDACTED = "redacted:"
+
+Part = TextPart | ToolUse | ToolOutput | Thought
 
 
 @frozen
@@ -77,6 +92,8 @@ class ChatRequest:
     purpose: Purpose = "reply"
     conversation: str = ""
     """Key of the private conversation that is answered. A model that runs Kept's tools itself runs them for it."""
+    thinking: ThinkingLevel | None = None
+    """How much to think before the answer; None is the model's default."""
     stable_turns: int = 0
     """Number of leading turns that the next request of the conversation repeats, so that a provider can cache them."""
 
@@ -102,7 +119,7 @@ class Finished:
     usage: ModelUsage
 
 
-ModelEvent = TextDelta | ToolUse | Finished
+ModelEvent = TextDelta | ToolUse | Thought | Finished
 
 
 class ChatModel(Protocol):
@@ -145,6 +162,8 @@ def tidy_turns(turns: Iterable[Turn]) -> list[Turn]:
                 case ToolUse():
                     arguments = utf8_safe_tree(dict(part.arguments))
                     parts.append(ToolUse(utf8_safe(part.id), utf8_safe(part.name), arguments))
+                case Thought():
+                    parts.append(part)
                 case ToolOutput():
                     parts.append(replace(part, call_id=utf8_safe(part.call_id), text=utf8_safe(part.text)))
         if parts and tidy and tidy[-1].role == turn.role:
@@ -169,7 +188,7 @@ def turn_text(turn: Turn) -> str:
 
 def _part_text(part: Part) -> str:
     match part:
-        case TextPart(text) | ToolOutput(text=text):
+        case TextPart(text) | ToolOutput(text=text) | Thought(text=text):
             return text
         case ToolUse():
             return f"{part.name} {json.dumps(dict(part.arguments), ensure_ascii=False, default=str)}"

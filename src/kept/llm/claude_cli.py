@@ -32,6 +32,7 @@ from kept.llm.base import (
     ModelUsage,
     TextDelta,
     TextPart,
+    Thought,
     ToolOutput,
     ToolUse,
     Turn,
@@ -221,6 +222,8 @@ def _iter_fields(turn: Turn) -> Iterator[dict[str, Any]]:
                 yield {"role": turn.role, "text": text}
             case ToolUse():
                 yield {"role": "assistant", "calls": part.name, "id": part.id, "arguments": dict(part.arguments)}
+            case Thought():
+                pass
             case ToolOutput():
                 yield {"role": "tool", "id": part.call_id, "failed": part.is_error, "text": part.text}
 

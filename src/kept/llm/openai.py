@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from kept.config.schema import ThinkingLevel
 from kept.limits import MAX_TOKENS, count_or_zero, utf8_safe
 from kept.llm.base import (
     ChatRequest,
@@ -34,6 +35,7 @@ _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
     "function_call": "tools",
     "content_filter": "refused",
 }
+_EFFORTS: Mapping[ThinkingLevel, str] = {"off": "none", "low": "low", "medium": "medium", "high": "high"}
 
 
 class OpenAIChat(SdkChat):
@@ -88,6 +90,8 @@ class OpenAIChat(SdkChat):
                 }
                 for tool in request.tools
             ]
+        if request.thinking is not None:
+            body["reasoning_effort"] = _EFFORTS[request.thinking]
         limit = request.max_tokens or self.max_output_tokens
         if limit:
             # OpenAI's own models accept only the new name; many compatible servers know only the old one.

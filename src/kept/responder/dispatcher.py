@@ -45,6 +45,8 @@ HELP = """\
 /reset – the same
 /compact [FOCUS] – replace the conversation so far with a summary
 /status – this conversation, the model, the memory
+/model [NAME] – show or choose the model of this conversation
+/think [LEVEL] – show or choose how much it thinks: off, low, medium, high
 /memory QUERY – search the memory
 /remember TEXT – add it to long-term memory
 /share TEXT – add it to the notes that everybody is answered from
@@ -114,6 +116,8 @@ class Commands:
             "reset": self._new,
             "compact": self._compact,
             "status": self._status,
+            "model": self._choose_model,
+            "think": self._choose_thinking,
             "memory": self._search,
             "remember": self._remember,
             "share": self._share,
@@ -166,15 +170,23 @@ class Commands:
     def _status_lines(self, session_id: str) -> list[str]:
         record, memory = self._sessions.get(session_id), self._memory_of(session_id)
         status = visible_status(memory.status(), memory.visible, memory.index_service)
-        model = memory.config.agent.model
         return [
-            f"Agent {status.agent}, model {model.name or 'default'} ({model.provider or 'none'}).",
+            f"Agent {status.agent}, {self._agent.models.describe(record)}.",
             f"Session {record.id}: {record.messages} messages, {record.tokens_context:,} tokens in context, "
             f"{record.compactions} compactions.",
             *([f"You are {memory.viewer.name} here."] if memory.viewer and _has_others(memory.viewer) else []),
             f"Memory: {status.files} files, {status.chunks} passages.",
             *status.degraded,
         ]
+
+    async def _choose_model(self, call: CommandCall) -> str:
+        return await asyncio.to_thread(
+            self._agent.models.choose_model, self._sessions, call.session_id, call.command.rest
+        )
+
+    async def _choose_thinking(self, call: CommandCall) -> str:
+        choose = self._agent.models.choose_thinking
+        return await asyncio.to_thread(choose, self._sessions, call.session_id, call.command.rest)
 
     async def _search(self, call: CommandCall) -> str:
         query = call.command.rest

@@ -142,7 +142,10 @@ def status_json(status: Status) -> dict[str, Any]:
         "batches": to_json(status.batches),
         "heals": to_json(status.heals),
         "models": {
-            "ledger": to_json(status.model_spending),
+            "ledger": [
+                {**to_json(spent), "costUsd": None if cost is None else round(cost, 6)}
+                for spent, cost in zip(status.model_spending, status.model_costs, strict=True)
+            ],
             "tokensToday": status.model_tokens_today,
             "budgetTokens": status.model_budget_tokens,
         },
