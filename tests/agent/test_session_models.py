@@ -8,10 +8,10 @@ import pytest
 
 from kept import Memory, SessionStore
 from kept.app import open_dispatcher, open_model
-from kept.channels.terminal import TerminalConversation
 from kept.config import load_config
 from kept.config.schema import ModelChoiceSettings, ModelSettings
 from kept.llm.family import ModelFamily
+from kept.responder.local_conversation import LocalConversation
 from kept.sessions.entries import StateEntry, Thinking
 from kept.testing import FakeEmbedder, ScriptedChat
 from tests.support.agents import open_agent
@@ -44,7 +44,7 @@ class Program:
         self.sessions = SessionStore(loaded.config)
         self.model = open_model(loaded)
         self.dispatcher = open_dispatcher(self.memory, self.sessions, self.model)
-        self.conversation = TerminalConversation(self.dispatcher, self.sessions, self.memory.clock, name="main")
+        self.conversation = LocalConversation(self.dispatcher, self.sessions, self.memory.clock, name="main")
         self.runner = asyncio.Runner()
 
     def say(self, text: str) -> str:
