@@ -112,9 +112,9 @@ def test_with_too_many_rows_those_with_a_rarer_phrase_are_ranked_by_all_phrases(
     assert sorted(search.find_best(100, Filter())) == [1, 2, 3, 4, 5]
     matches, _ = search.count([5, 1], [6])
     assert {match.row: match.counts for match in matches} == {
-        5: ((1, 0), (1, 0)),
-        1: ((1, 0), (0, 0)),
-        6: ((0, 0), (1, 0)),
+        5: ((0, 1, 0), (1, 1, 0)),
+        1: ((0, 1, 0),),
+        6: ((1, 1, 0),),
     }
 
 

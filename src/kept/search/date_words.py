@@ -266,11 +266,13 @@ def english_words() -> frozenset[str]:
     return frozenset(" ".join((*first, *phrases, _ENGLISH)).split())
 
 
+@cache
 def unspaced_relative() -> dict[str, tuple[str, int]]:
     """Return the phrases of scripts without spaces, as `RELATIVE` has those of others."""
     return {phrase: offset for offset, phrases in _UNSPACED_RELATIVE.items() for phrase in phrases.split()}
 
 
+@cache
 def unspaced_weekdays() -> dict[str, tuple[int, int | None]]:
     """Return weekdays of scripts without spaces, with the week from now that some of them name."""
     words: dict[str, tuple[int, int | None]] = {}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kept.records import Filter
 from kept.search.query import Expansion, ParsedQuery, Term
 from kept.store.phrase_search import PhraseSearch, QueryPhrase
-from kept.store.word_index import KeywordMatch, WordIndex
+from kept.store.word_index import KeywordMatch, PhraseCount, WordIndex
 from kept.values import frozen
 from kept.words.equivalents import EQUIVALENTS
 from kept.words.segment import segment
@@ -61,10 +61,6 @@ class _Phrase:
         return QueryPhrase(term.expression, self.weighted.rows, term.kind in ("prefix", "wildcard"))
 
 
-_Counted = tuple[_Phrase, tuple[int, int]]
-"""A phrase, and how often the text and the context of a chunk have it."""
-
-
 @frozen
 class KeywordHit:
     row: int
@@ -97,6 +93,7 @@ class KeywordSearch:
         self.total_idf = sum(term.idf for term in self.terms)
         groups = [_phrases_of(term, expansions) for term in self.terms]
         self._phrases = [phrase for group in groups for phrase in group]
+        self._gains = [(phrase.gain, phrase.expansion, phrase.source.term.text) for phrase in self._phrases]
         self._has_expansions = bool(expansions)
         self._can_match = bool(groups) and all(groups) if match_all else bool(self._phrases)
         expression = (" AND " if match_all else " OR ").join(map(_either, filter(None, groups)))
@@ -137,7 +134,8 @@ class KeywordSearch:
         meaning may have some of the words too."""
         if not self._can_match:
             return []
-        matches, mean_length = self._search.count(best, [row for row in dict.fromkeys(others) if row not in {*best}])
+        known = set(best)
+        matches, mean_length = self._search.count(best, [row for row in dict.fromkeys(others) if row not in known])
         return [self._hit(match, mean_length) for match in matches]
 
     def _hit(self, match: KeywordMatch, mean_length: float) -> KeywordHit:
@@ -145,20 +143,19 @@ class KeywordSearch:
         matched: list[str] = []
         expansions: dict[Expansion, None] = {}
         damping = K1 * (1 - B + B * match.length / max(1.0, mean_length))
-        counted = zip(self._phrases, match.counts, strict=True)
-        for phrase, (in_text, in_context) in _best_of_each(counted) if self._has_expansions else counted:
-            gain = phrase.gain
+        gains = self._gains
+        for number, in_text, in_context in self._best_of_each(match.counts) if self._has_expansions else match.counts:
+            gain, expansion, text = gains[number]
             if in_text:
                 words += gain * in_text * (K1 + 1) / (in_text + damping)
                 coverage += gain
             if in_context:
                 around += gain * in_context * (K1 + 1) / (in_context + K1)
-            if in_text or in_context:
-                reach += gain
-                if phrase.expansion is None:
-                    matched.append(phrase.source.term.text)
-                else:
-                    expansions[phrase.expansion] = None
+            reach += gain
+            if expansion is None:
+                matched.append(text)
+            else:
+                expansions[expansion] = None
         total = self.total_idf
         return KeywordHit(
             match.row,
@@ -170,6 +167,13 @@ class KeywordSearch:
             tuple(expansions),
         )
 
+    def _best_of_each(self, counts: Iterable[PhraseCount]) -> Iterator[PhraseCount]:
+        """Yield the best phrase for each term: one in the text before one in the context, then the one that counts
+        most."""
+        phrases = self._phrases
+        for _, group in groupby(counts, key=lambda item: id(phrases[item[0]].source)):
+            yield max(group, key=lambda item: (item[1] > 0, item[2] > 0, phrases[item[0]].gain))
+
 
 def _rarest_pairs(terms: list[WeightedTerm]) -> list[WeightedTerm]:
     """Return the terms without the most common pairs above `_MAX_PAIRS`."""
@@ -178,12 +182,6 @@ def _rarest_pairs(terms: list[WeightedTerm]) -> list[WeightedTerm]:
         return terms
     common = {id(term) for term in sorted(pairs, key=lambda term: term.rows)[_MAX_PAIRS:]}
     return [term for term in terms if id(term) not in common]
-
-
-def _best_of_each(counted: Iterable[_Counted]) -> Iterator[_Counted]:
-    """Yield the best phrase for each term: one in the text before one in the context, then the one that counts most."""
-    for _, group in groupby(counted, key=lambda item: id(item[0].source)):
-        yield max(group, key=lambda item: (item[1][0] > 0, item[1][1] > 0, item[0].gain))
 
 
 def _phrases_of(term: WeightedTerm, expansions: Sequence[tuple[Expansion, WeightedTerm]]) -> list[_Phrase]:

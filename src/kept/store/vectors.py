@@ -30,9 +30,9 @@ CHUNK_ORDER = "c.path, c.start_line, c.row"
 its chunks are written together (`Generation.replace_file`)."""
 
 _RESCORED_PER_RESULT = 24
-_SCANS_WORTH_NUMPY, _ROWS_WORTH_NUMPY = 3, 8_000
-"""Importing numpy takes longer than a search. A process that keeps searching many rows earns that back; one that ends
-after a search does not."""
+_WORTH_NUMPY = ((3, 8_000), (20, 200))
+"""Scans, and rows from which on numpy is imported then. That takes longer than a search. A process that keeps searching
+earns it back, sooner with many rows; one that ends after a search does not."""
 
 
 @frozen
@@ -184,11 +184,11 @@ class VectorTable:
         allowed = None if among is None else set(among)
         packs: dict[int, int] = dict(self.db.execute(f"SELECT id, length(rows) / 8 FROM {self.prefix}vec_packs"))
         packed_rows = sum(packs.values())
-        self._scans += 1
-        if self._scans == _SCANS_WORTH_NUMPY and packed_rows >= _ROWS_WORTH_NUMPY:
-            importlib.import_module("numpy")
         query = f"SELECT row, code FROM {self.prefix}chunks_vec WHERE pack IS NULL AND length(code) = ?"
         unpacked: list[Any] = self.db.execute(query, (len(code),)).fetchall()
+        self._scans += 1
+        if any(self._scans == scans and packed_rows + len(unpacked) >= rows for scans, rows in _WORTH_NUMPY):
+            importlib.import_module("numpy")
         if packed_rows > self.limits.bits_above:
             candidates = max(self.limits.least_rescored, limit * _RESCORED_PER_RESULT)
             near = self._scan(sign_bits(code), self._load("bits", packs), candidates, allowed)

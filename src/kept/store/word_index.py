@@ -28,13 +28,17 @@ _MAX_REMEMBERED = 20_000
 
 T = TypeVar("T")
 
+PhraseCount = tuple[int, int, int]
+"""Number of a phrase in a query, and how often the text and the context of a chunk have it."""
+
 
 @frozen
 class KeywordMatch:
-    """A chunk with at least one of the words, and how often it has each, in its text and in its context."""
+    """A chunk with at least one of the phrases of a query."""
 
     row: int
-    counts: tuple[tuple[int, int], ...]
+    counts: tuple[PhraseCount, ...]
+    """The phrases that it has, in order."""
     length: int
 
 
@@ -164,8 +168,9 @@ def unpack_counts(rows: Iterable[Sequence[Any]], first: int = 0) -> tuple[list[K
     for row, packed in rows:
         length, total, chunks, *numbers = array("I", packed)
         mean = total / max(1, chunks)
-        counts = tuple(zip(numbers[2 * first :: 2], numbers[2 * first + 1 :: 2], strict=True))
-        matches.append(KeywordMatch(row, counts, length))
+        pairs = zip(numbers[2 * first :: 2], numbers[2 * first + 1 :: 2], strict=True)
+        counts = [(number, text, context) for number, (text, context) in enumerate(pairs) if text or context]
+        matches.append(KeywordMatch(row, tuple(counts), length))
     return matches, mean
 
 

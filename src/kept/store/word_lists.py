@@ -20,7 +20,7 @@ from kept.sqlite import IN_ROWS, pack_rows
 from kept.store.generation import filter_sql
 from kept.store.phrase_search import CONTEXT_WEIGHT, ROWS_BUDGET, TEXT_WEIGHT, QueryPhrase, either, rarest
 from kept.store.vectors import CHUNK_ORDER
-from kept.store.word_index import KeywordMatch, WordIndex, unpack_counts
+from kept.store.word_index import KeywordMatch, PhraseCount, WordIndex, unpack_counts
 from kept.values import frozen
 
 K1, B = 1.2, 0.75
@@ -47,22 +47,15 @@ class Postings:
     text: Array
     context: Array
 
-    def counts(self, rows: Array) -> Iterable[tuple[int, int]]:
-        """Return how often each of these rows has the phrase, in its text and in its context."""
-        if not len(self.rows):
-            return [(0, 0)] * len(rows)
-        at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
-        known = self.rows[at] == rows
-        return zip((self.text[at] * known).tolist(), (self.context[at] * known).tolist(), strict=True)
-
 
 @frozen
-class PhraseList:
-    """Postings of a phrase of a query."""
+class JoinedLists:
+    """Lists of several phrases end to end, with the number of the phrase at each entry."""
 
-    postings: Postings
-    chunks: int
-    """Number of chunks that have it. The postings may be of some of them."""
+    rows: Array
+    text: Array
+    context: Array
+    numbers: Array
 
 
 @frozen
@@ -135,7 +128,7 @@ class WordLists:
         self._words = words
         self._db = words.db
         self._cache = PostingCache()
-        self._lengths = ChunkLengths(self._db)
+        self.lengths = ChunkLengths(self._db)
         self._db.register_fts5_function("word_totals", _word_totals)
 
     def read(self, phrases: Iterable[QueryPhrase]) -> dict[str, Postings]:
@@ -155,7 +148,7 @@ class WordLists:
         if len(stems) > 1:
             query = "SELECT rowid, phrase_counts(chunks_fts) FROM chunks_fts WHERE chunks_fts MATCH ?"
             matches, _ = unpack_counts(self._db.execute(query, (expression,)))
-            return list_postings((match.row, *match.counts[0]) for match in matches)
+            return list_postings((match.row, *match.counts[0][1:]) for match in matches)
         where = "term >= ?1 AND term < ?1 || char(0x10ffff)" if is_prefix else "term = ?1"
         query = f"SELECT group_concat(doc * 2 + (col = 'context')) FROM temp.occurrences WHERE {where}"
         keys = _parse_numbers(self._db.execute(query, stems).get)
@@ -169,12 +162,9 @@ class WordLists:
         rows = _parse_numbers(self._db.execute(query, (f"({within}) AND {expression}",)).get)
         return _make_postings(rows, np.ones(len(rows)), np.zeros(len(rows)))
 
-    def best_rows(
-        self, lists: Sequence[PhraseList], totals: WordTotals, *, ranked: int, limit: int, filters: Filter
-    ) -> list[int]:
-        """Return the best chunks of the first ``ranked`` lists by BM25 of all lists, like `WordIndex.best_rows`."""
-        self._lengths.refresh()
-        rows, scores = score_bm25(lists, self._lengths.all, totals, ranked=ranked)
+    def best_rows(self, scored: tuple[Array, Array], *, limit: int, filters: Filter) -> list[int]:
+        """Return the best of rows with scores. Equal ones at the end: the newest, then by path and line."""
+        rows, scores = scored
         if filters:
             rows, scores = self._filter(rows, scores, limit, filters)
         if len(rows) <= limit:
@@ -215,18 +205,10 @@ class WordLists:
         query = "SELECT word_totals(chunks_fts) FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT 1"
         return WordTotals(*array("Q", self._db.execute(query, (expression,)).get))
 
-    def text_lengths(self, rows: Array) -> list[int]:
-        """Return the number of words in the text of each row."""
-        lengths: list[int] = self._lengths.text[rows].tolist()
-        return lengths
-
-    def count_common(
-        self, phrases: Sequence[QueryPhrase], rows: Sequence[int]
-    ) -> dict[int, tuple[tuple[int, int], ...]]:
-        """Return how often rows have each of the phrases that are not read, by row."""
+    def count_common(self, phrases: Sequence[QueryPhrase], rows: Sequence[int]) -> list[KeywordMatch]:
+        """Return how often rows have phrases whose lists are not read."""
         in_one_pass = sum(phrase.rows for phrase in phrases) <= _ONE_PASS
-        matches, _ = self._words.count_phrases(either(phrases), rows, in_one_pass=in_one_pass)
-        return {match.row: match.counts for match in matches}
+        return self._words.count_phrases(either(phrases), rows, in_one_pass=in_one_pass)[0]
 
 
 class ListedPhraseSearch:
@@ -248,44 +230,50 @@ class ListedPhraseSearch:
         self._phrases = phrases
         self._rows_budget = rows_budget
         self._postings = lists.read(rarest(phrases, listed_budget))
-        self._common = [phrase for phrase in phrases if phrase.expression not in self._postings]
+        self._common = [number for number, phrase in enumerate(phrases) if phrase.expression not in self._postings]
+        lists.lengths.refresh()
 
     def find_best(self, limit: int, filters: Filter) -> list[int]:
         """Return the best chunks by BM25 of text and context."""
         rare = rarest(self._phrases, self._rows_budget)
         phrases = self._phrases if len(rare) == len(self._phrases) else [*rare, *self._phrases]
-        lists = []
-        for phrase in phrases:
-            postings = self._postings.get(phrase.expression)
-            if postings is None:
-                lists.append(PhraseList(self._lists.postings_within(phrase.expression, either(rare)), phrase.rows))
-            else:
-                lists.append(PhraseList(postings, len(postings.rows)))
-        return self._lists.best_rows(lists, self._totals(), ranked=len(rare), limit=limit, filters=filters)
+        postings = [
+            self._postings.get(phrase.expression) or self._lists.postings_within(phrase.expression, either(rare))
+            for phrase in phrases
+        ]
+        chunks = [
+            len(self._postings[phrase.expression].rows) if phrase.expression in self._postings else phrase.rows
+            for phrase in phrases
+        ]
+        scored = score_bm25(join_lists(postings), chunks, self._lists.lengths.all, self._totals(), ranked=len(rare))
+        return self._lists.best_rows(scored, limit=limit, filters=filters)
 
     def count(self, best: Sequence[int], others: Sequence[int]) -> tuple[list[KeywordMatch], float]:
         """Return how often rows have each phrase, without rows that have none, and the mean length of a chunk."""
         wanted = [*best, *others]
-        rows = np.array(wanted, dtype=np.int64)
-        common = self._lists.count_common(self._common, wanted) if self._common else {}
-        none = ((0, 0),) * len(self._common)
-        columns: list[Iterable[tuple[int, int]]] = []
-        for phrase in self._phrases:
-            postings = self._postings.get(phrase.expression)
-            if postings is None:
-                at = self._common.index(phrase)
-                columns.append([common.get(row, none)[at] for row in wanted])
-            else:
-                columns.append(postings.counts(rows))
+        counts = self._count_listed(wanted)
+        if self._common:
+            for match in self._lists.count_common([self._phrases[number] for number in self._common], wanted):
+                found = [(self._common[number], text, context) for number, text, context in match.counts]
+                counts[match.row] = sorted([*counts.get(match.row, ()), *found])
+        lengths = self._lists.lengths.text[[*counts]].tolist()
+        items = zip(counts.items(), lengths, strict=True)
         totals = self._totals()
-        matches = [
-            KeywordMatch(row, counts, length)
-            for row, counts, length in zip(
-                wanted, zip(*columns, strict=True), self._lists.text_lengths(rows), strict=True
-            )
-            if any(map(any, counts))
-        ]
+        matches = [KeywordMatch(row, tuple(row_counts), length) for (row, row_counts), length in items]
         return matches, totals.text_words / max(1, totals.chunks)
+
+    def _count_listed(self, wanted: Sequence[int]) -> dict[int, list[PhraseCount]]:
+        """Return the counts of the phrases whose lists were read, by row."""
+        numbers = [number for number, phrase in enumerate(self._phrases) if phrase.expression in self._postings]
+        joined = join_lists([self._postings[self._phrases[number].expression] for number in numbers])
+        is_wanted = np.zeros(len(self._lists.lengths.all), dtype=bool)
+        is_wanted[wanted] = True
+        at = np.flatnonzero(is_wanted[joined.rows])
+        columns = (joined.rows, np.array(numbers)[joined.numbers], joined.text, joined.context)
+        counts: dict[int, list[PhraseCount]] = {}
+        for row, *count in zip(*(column[at].tolist() for column in columns), strict=True):
+            counts.setdefault(row, []).append((count[0], count[1], count[2]))
+        return counts
 
     def _totals(self) -> WordTotals:
         return self._lists.totals(either(self._phrases))
@@ -329,24 +317,31 @@ def _make_postings(rows: Array, text: Array, context: Array) -> Postings:
     return Postings(rows.astype(np.int32) if not len(rows) or rows[-1] <= _MOST_IN_INT32 else rows, text, context)
 
 
-def score_bm25(lists: Sequence[PhraseList], lengths: Array, totals: WordTotals, *, ranked: int) -> tuple[Array, Array]:
-    """Return the rows of the first ``ranked`` lists, and their scores by all lists."""
-    mean_length = totals.all_words / totals.chunks
-    scores = np.zeros(len(lengths))
-    new_rows = []
-    for number, phrase in enumerate(lists):
-        rows, text, context = phrase.postings.rows, phrase.postings.text, phrase.postings.context
-        before = scores[rows]
-        if number < ranked:
-            new_rows.append(rows[before == 0])
-        else:
-            is_ranked = before > 0
-            rows, text, context, before = rows[is_ranked], text[is_ranked], context[is_ranked], before[is_ranked]
-        frequency = text * TEXT_WEIGHT + context * CONTEXT_WEIGHT
-        idf = math.log((totals.chunks - phrase.chunks + 0.5) / (phrase.chunks + 0.5))
-        damping = K1 * (1 - B + B * lengths[rows] / mean_length)
-        scores[rows] = before + max(idf, _LEAST_IDF) * ((frequency * (K1 + 1.0)) / (frequency + damping))
-    all_rows = np.concatenate(new_rows)
+def join_lists(lists: Sequence[Postings]) -> JoinedLists:
+    numbers = np.repeat(np.arange(len(lists)), [len(postings.rows) for postings in lists])
+    columns = zip(*((postings.rows, postings.text, postings.context) for postings in lists), strict=True)
+    rows, text, context = map(np.concatenate, columns)
+    return JoinedLists(rows, text, context, numbers)
+
+
+def score_bm25(
+    joined: JoinedLists, chunks: Sequence[int], lengths: Array, totals: WordTotals, *, ranked: int
+) -> tuple[Array, Array]:
+    """Return the rows of the first ``ranked`` lists, and their scores by all lists.
+
+    ``chunks`` has how many chunks have each phrase. `bincount` adds in the order of the lists, like FTS5.
+    """
+    idf = [max(_LEAST_IDF, math.log((totals.chunks - count + 0.5) / (count + 0.5))) for count in chunks]
+    rows, weights = joined.rows, np.array(idf)[joined.numbers]
+    frequency = joined.text * TEXT_WEIGHT + joined.context * CONTEXT_WEIGHT
+    if ranked < len(chunks):
+        is_ranked = np.zeros(len(lengths), dtype=bool)
+        is_ranked[rows[joined.numbers < ranked]] = True
+        at = np.flatnonzero(is_ranked[rows])
+        rows, weights, frequency = rows[at], weights[at], frequency[at]
+    damping = K1 * (1 - B + B * lengths[rows] / (totals.all_words / totals.chunks))
+    scores = np.bincount(rows, weights * ((frequency * (K1 + 1.0)) / (frequency + damping)))
+    all_rows = np.flatnonzero(scores)
     return all_rows, scores[all_rows]
 
 
