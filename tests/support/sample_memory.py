@@ -6,6 +6,7 @@ Every screen has something to show. Conversations are held with the real agent a
 from __future__ import annotations
 
 import datetime as dt
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -99,14 +100,18 @@ def _answer(request: ChatRequest) -> Any:
 
 def write_sample(tmp_path: Path, **settings: Any) -> str:
     """Write the sample below tmp_path. Return the id of the conversation with the agent."""
-    for path, text in NOTES.items():
-        write_note(tmp_path / "workspace", path, text)
+    for number, (path, text) in enumerate(NOTES.items()):
+        _date(write_note(tmp_path / "workspace", path, text), NOW - dt.timedelta(days=2 * number, hours=number))
     for days in QUIET_DAYS:
         day = NOW.date() - dt.timedelta(days=days)
         text = f"# {day}\n\n## 08:15\n\nBaked {40 + days % 17} loaves; {days % 5} were left in the evening.\n"
-        write_note(tmp_path / "workspace", f"memory/{day}.md", text)
+        _date(write_note(tmp_path / "workspace", f"memory/{day}.md", text), NOW - dt.timedelta(days=days))
     with ThreadPoolExecutor(1) as thread:  # a thread that drives a browser has a running event loop
         return thread.submit(_talk, tmp_path, settings).result()
+
+
+def _date(note: Path, when: dt.datetime) -> None:
+    os.utime(note, (when.timestamp(), when.timestamp()))
 
 
 def _talk(tmp_path: Path, settings: dict[str, Any]) -> str:

@@ -66,5 +66,7 @@ def test_every_dot_is_inside_the_picture():
         paths = [f"n{number}" for number in range(count)]
         neighbours, _ = choose_neighbours(paths, [], {"#tag": [f"t{number}" for number in range(16)]}, {})
         graph = draw_graph(neighbours, [], 0)
-        assert all(0 < node.x < graph.width and 0 < node.y < graph.height for node in graph.nodes)
+        for node in graph.nodes:
+            assert graph.left < node.x < graph.left + graph.width
+            assert graph.top < node.y < graph.top + graph.height
         assert len({(node.x, node.y) for node in graph.nodes}) == len(graph.nodes)

@@ -121,6 +121,11 @@ def test_cited_lines_are_marked_and_can_be_jumped_to():
     assert page.select_one("#L13").text == "first\nsecond"
 
 
+def test_cells_are_aligned_without_a_style():
+    page = rendered("| a | b | c |\n|---|:-:|--:|\n| 1 | 2 | 3 |\n")
+    assert [cell.get("class") for cell in page.select("td")] == [None, ["centre"], ["right"]]
+
+
 def test_tasks_tables_and_struck_text_are_shown():
     page = rendered("- [ ] open\n- [x] done\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n~~old~~\n")
     assert [box.has_attr("checked") for box in page.select("input[type=checkbox][disabled]")] == [False, True]

@@ -21,6 +21,7 @@ _FEW = 12
 _TURNS = (0.08, 0.21)
 """How far each ring is turned, in parts of a circle: titles of dots in one line would be hard to read."""
 _TITLE_CHARS = 26
+_CHAR_WIDTH, _MARGIN = 9.0, 24.0
 _RARE_NOTES = 30
 """A tag of more notes says little about any two of them."""
 
@@ -59,8 +60,12 @@ class NoteGraph:
     edges: tuple[tuple[float, float, float, float, str], ...]
     """Lines from the middle, and between neighbours: two points and the class."""
     left_out: int
+    middle: tuple[float, float]
+    left: int
+    top: int
+    width: int
     height: int
-    width: int = WIDTH
+    """The part of the plane that has the dots and their titles."""
 
 
 def find_names(text: str) -> list[str]:
@@ -121,7 +126,20 @@ def draw_graph(neighbours: Sequence[Neighbour], links: Sequence[tuple[str, str]]
         for one, other in links
         if one in at and other in at and one != other
     ]
-    return NoteGraph(tuple(nodes), tuple(dict.fromkeys(edges)), left_out, height)
+    return NoteGraph(tuple(nodes), tuple(dict.fromkeys(edges)), left_out, middle, *_bounds(nodes, middle))
+
+
+def _bounds(nodes: Sequence[GraphNode], middle: tuple[float, float]) -> tuple[int, int, int, int]:
+    """Return left, top, width and height of all dots with their titles."""
+    sides = [(middle[0] - _MARGIN * 4, middle[0] + _MARGIN * 4)]
+    for node in nodes:
+        length = _CHAR_WIDTH * len(node.label)
+        before = {"start": 0.0, "middle": length / 2, "end": length}[node.anchor]
+        sides.append((min(node.x, node.label_x - before), max(node.x, node.label_x - before + length)))
+    left, right = min(side[0] for side in sides) - _MARGIN, max(side[1] for side in sides) + _MARGIN
+    heights = [middle[1], *(node.y for node in nodes)]
+    top, bottom = min(heights) - 1.5 * _MARGIN, max(heights) + 2 * _MARGIN
+    return round(left), round(top), round(right - left), round(bottom - top)
 
 
 def _place(neighbour: Neighbour, turn: float, height: int, radius: tuple[float, float]) -> GraphNode:

@@ -35,9 +35,8 @@ _ATTRIBUTES = {
     "img": {"src", "alt", "title", "loading"},
     "input": {"type", "checked", "disabled", "aria-label"},
     "ol": {"start"},
-    "td": {"align"},
-    "th": {"align"},
 }
+_ALIGNED = {"text-align:right": "right", "text-align:center": "centre"}
 _SCHEMES = {"http", "https", "mailto"}
 
 
@@ -72,6 +71,7 @@ def render_note(text: str, setting: NoteSetting) -> NoteHtml:
         if token.type == "inline":
             token.children = writer.rewrite(token.children or [])
     _mark_tasks(tokens)
+    _align_cells(tokens)
     if setting.has_anchors:
         _anchor(tokens, setting)
     html = _parser().renderer.render(tokens, _parser().options, {})
@@ -219,6 +219,14 @@ def _mark_tasks(tokens: Iterable[Token]) -> None:
                 attrs["checked"] = ""
             children.insert(0, Token("task", "input", 0, attrs=attrs))
         before = [before[1], token.type]
+
+
+def _align_cells(tokens: Iterable[Token]) -> None:
+    """Give cells a class for their alignment, in place of a style."""
+    for token in tokens:
+        style = token.attrs.pop("style", None)
+        if style in _ALIGNED:
+            token.attrJoin("class", _ALIGNED[str(style)])
 
 
 # lines

@@ -83,6 +83,7 @@ def _show(visit: Visit, path: str, *, loads_images: bool) -> Response:
         images=_REMOTE if loads_images else "",
         opened=opened,
         title=context.links.title or opened.path,
+        has_heading=part.text.lstrip().startswith("# "),
         part=part,
         html=html,
         context=context,

@@ -24,6 +24,7 @@ PER_PAGE = 20
 _MOST_DROPPED = 40
 _LINES_SHOWN = 6
 _RECENT = 8
+_FENCES = ("```", "~~~")
 _CHOICES_S = 10.0
 """How long the choices of the filters are kept: a search as you type asks for them with every letter."""
 TIMES = (("", "Any time"), ("today", "Today"), ("7d", "Last 7 days"), ("30d", "Last 30 days"), ("365d", "Last year"))
@@ -144,7 +145,7 @@ def view_hits(result: SearchResult, query: str) -> list[HitView]:
 
 
 def _view(hit: Hit, words: list[str]) -> HitView:
-    lines = snippet_lines(hit)
+    lines = [line for line in snippet_lines(hit) if not line.lstrip().startswith(_FENCES)]
     also = [*words, *(word.lower() for word in hit.other_words)]
     matched = tuple(tuple(split_matches(line, also)) for line in lines[:_LINES_SHOWN])
     return HitView(
