@@ -145,15 +145,20 @@ class ProjectScope:
 
 @frozen
 class KeyPattern:
-    """Keys of conversations, by their beginning, their end and a text in between. Empty texts fit any key."""
+    """Keys of conversations on one channel. Any account follows ``start``; then comes ``end``, or a text that begins
+    with ``inside``. With neither, all conversations on the channel fit."""
 
     start: str
-    """Ends with ':', so that the keys that begin with it are a range."""
+    """Ends with ':'."""
     end: str = ""
     inside: str = ""
 
     def fits(self, key: str) -> bool:
-        return key.startswith(self.start) and key.endswith(self.end) and self.inside in key
+        if not key.startswith(self.start):
+            return False
+        _, colon, rest = key[len(self.start) :].partition(":")
+        rest = colon + rest
+        return rest == self.end if self.end else rest.startswith(self.inside)
 
 
 @frozen

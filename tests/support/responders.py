@@ -70,13 +70,23 @@ class RecordingChannel(WholeReplies):
 class ResponderHarness:
     """Everything that a responder needs. It outlives the responder, as files outlive a process."""
 
-    def __init__(self, tmp_path: Path, model: ScriptedChat | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        tmp_path: Path,
+        model: ScriptedChat | None = None,
+        *,
+        agent_settings: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
         self.memory = Memory.open(
             tmp_path / "workspace",
             home=tmp_path / "home",
             embedder=FakeEmbedder(),
             create=True,
-            settings={f"gateway.auto_responder.{name}": value for name, value in settings.items()},
+            settings={
+                **{f"gateway.auto_responder.{name}": value for name, value in settings.items()},
+                **(agent_settings or {}),
+            },
         )
         self.sessions = SessionStore(self.memory.config)
         self.model = model or ScriptedChat(lambda request: f"You said: {asked(request)}")

@@ -16,7 +16,7 @@ from typing import Any
 
 import apsw
 
-from kept.records import PRIVATE_FOLDER, PROJECTS_FOLDER, Filter, ProjectScope, Source, Viewer
+from kept.records import PRIVATE_FOLDER, PROJECTS_FOLDER, Filter, KeyPattern, ProjectScope, Source, Viewer
 from kept.sqlite import IN_ROWS, pack_rows
 from kept.store.note_tables import NOTE_TABLES, NoteRow, NoteTables
 from kept.store.vectors import VectorLimits, VectorTable
@@ -432,16 +432,35 @@ def viewer_sql(viewer: Viewer, key: str) -> tuple[str, list[Any]]:
     notes, values = _notes_sql(viewer)
     parts = [f"(c.source = 'memory' AND {notes})"]
     for pattern in viewer.keys:
-        clause = f"{key} >= ? AND {key} < ?"
-        values += [pattern.start, f"{pattern.start[:-1]};"]  # ';' follows ':'
-        if pattern.end:
-            clause += f" AND substr({key}, ?) = ?"
-            values += [-len(pattern.end), pattern.end]
-        if pattern.inside:
-            clause += f" AND instr({key}, ?) > 0"
-            values.append(pattern.inside)
-        parts.append(f"(c.source = 'sessions' AND {clause})")
+        clause, more = _key_sql(pattern, key)
+        parts.append(clause)
+        values += more
     return f"({' OR '.join(parts)})", values
+
+
+def _key_sql(pattern: KeyPattern, key: str) -> tuple[str, list[Any]]:
+    """Return a condition on the key of a conversation and its values. Only conversations have one.
+
+    A pattern leaves the account open, so its accounts are looked up first: there are few, and each is one step in the
+    index.
+    """
+    start, upper = pattern.start, f"{pattern.start[:-1]};"  # ';' follows ':'
+    if not pattern.end and not pattern.inside:
+        return f"({key} >= ? AND {key} < ?)", [start, upper]
+    length = len(start)
+    prefix = f"substr(k, 1, {length - 1} + instr(substr(k, {length + 1}), ':'))"
+    accounts = (
+        "WITH RECURSIVE a(k) AS (SELECT min(session_key) FROM chunks WHERE session_key >= ? UNION ALL"
+        f" SELECT (SELECT min(session_key) FROM chunks WHERE session_key >= {prefix} || ';') FROM a WHERE k < ?)"
+    )
+    if pattern.end:
+        select = f"{accounts} SELECT {prefix} || ? FROM a WHERE k < ?"
+        return f"{key} IN ({select})", [start, upper, pattern.end, upper]
+    select = (
+        f"{accounts} SELECT t.session_key FROM a JOIN chunks t ON t.session_key >= {prefix} || ?"
+        f" AND t.session_key < {prefix} || ? WHERE k < ?"
+    )
+    return f"{key} IN ({select})", [start, upper, pattern.inside, f"{pattern.inside}\U0010ffff", upper]
 
 
 def _notes_sql(viewer: Viewer) -> tuple[str, list[Any]]:
