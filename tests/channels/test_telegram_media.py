@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kept.channels.telegram import CORRECTION
+from kept.channels.chat_intake import CORRECTION
 from kept.testing import ScriptedChat, Stall
 from tests.support.responders import asked
 from tests.support.telegram_bot import bot

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kept.channels.telegram_messages import AddressedMessage, OverheardMessage, Person
+from kept.channels.chat_intake import AddressedMessage, OverheardMessage, Person
 from kept.responder.dispatcher import find_command
 from kept.testing import ScriptedChat
 from tests.support.responders import asked

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from kept.agent.material import read_checklist
 from kept.app import open_dispatcher, open_memory, open_sessions
 from kept.channels import chat_completions, http, http_messages
+from kept.channels.discord import DiscordChannel, find_discord_token
 from kept.channels.switchboard import ChatSwitchboard, Switchboard
 from kept.channels.telegram import TelegramChannel, find_token
 from kept.config import LoadedConfig
@@ -152,15 +153,19 @@ class Gateway:
         self._report = report
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
-        self._telegram = TelegramChannel(config, timing) if find_token(config) else None
+        self._services: dict[str, TelegramChannel | DiscordChannel] = {}
+        if find_token(config):
+            self._services["telegram"] = TelegramChannel(config, timing)
+        if find_discord_token(config):
+            self._services["discord"] = DiscordChannel(config, timing)
         channels: dict[str, Channel] = {}
         if self._settings.http.enabled:
             for name in (http_messages.NAME, chat_completions.NAME):
                 channels[name] = PullChannel(debounce_ms=self._settings.http.debounce_ms)
-        if self._telegram:
-            channels["telegram"] = self._telegram
+        channels.update(self._services)
         if not channels:
-            raise ConfigError("No channel is configured.", hint="Set gateway.http.enabled or gateway.telegram.token.")
+            hint = "Set gateway.http.enabled, gateway.telegram.token or gateway.discord.token."
+            raise ConfigError("No channel is configured.", hint=hint)
         channels[OWN_CHANNEL] = PullChannel()
         slots = asyncio.Semaphore(self._settings.auto_responder.max_concurrent)
         self.responders = {
@@ -203,8 +208,7 @@ class Gateway:
             for responder in self.responders.values():
                 await responder.start()
             tasks += [asyncio.create_task(scheduler.run()) for scheduler in self._schedulers]
-            if self._telegram:
-                tasks.append(asyncio.create_task(self._serve_telegram(self._telegram)))
+            tasks += [asyncio.create_task(self._serve(name, service)) for name, service in self._services.items()]
             await self._wait_for_stop(tasks)
         finally:
             await self._shut_down(server, tasks)
@@ -228,9 +232,9 @@ class Gateway:
         self._report(f"HTTP: http://{url_host}:{port}/v1/messages{', with a token' if settings.token else ''}")
         return server, asyncio.create_task(server.serve(sockets=[bound]))
 
-    async def _serve_telegram(self, channel: TelegramChannel) -> None:
+    async def _serve(self, service: str, channel: TelegramChannel | DiscordChannel) -> None:
         name = await channel.connect()
-        self._report(f"Telegram: {name}, for {len(channel.allowed)} people")
+        self._report(f"{service.capitalize()}: {name}, for {len(channel.allowed)} people")
         await channel.serve(self._chats)
 
     async def _wait_for_stop(self, tasks: list[asyncio.Task[None]]) -> None:
@@ -255,8 +259,8 @@ class Gateway:
         if server:
             server.should_exit = True
             await asyncio.wait(tasks[:1])
-        if self._telegram:
-            await self._telegram.close()
+        for service in self._services.values():
+            await service.close()
         left = sum(responder.limits.total for responder in self.responders.values())
         self._report(
             "Stopped." if finished else f"Stopped. The remaining messages ({left}) are answered after the next start."

@@ -36,6 +36,8 @@ class ResponderFront(Protocol):
 
     async def replace_text(self, message: AcceptedMessage, text: str) -> bool: ...
 
+    def messages_of(self, channel: str) -> list[AcceptedMessage]: ...
+
     def add_group_line(self, key: SessionKey, line: GroupLine) -> None: ...
 
     def get(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]: ...
@@ -102,6 +104,9 @@ class Switchboard:
 
     async def replace_text(self, message: AcceptedMessage, text: str) -> bool:
         return await self._holder(message.channel, message.id).replace_text(message, text)
+
+    def messages_of(self, channel: str) -> list[AcceptedMessage]:
+        return [message for each in self.responders.values() for message in each.messages_of(channel)]
 
     def add_group_line(self, key: SessionKey, line: GroupLine) -> None:
         self.of(key).add_group_line(key, line)

@@ -10,15 +10,22 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kept.agent.events import ApprovalAsked
+from kept.channels.chat_intake import (
+    PLACEHOLDER,
+    AddressedMessage,
+    Allowed,
+    ChatIntake,
+    OverheardMessage,
+    Person,
+)
 from kept.channels.switchboard import ResponderFront
 from kept.channels.telegram_approvals import read_press, send_question
 from kept.channels.telegram_bot import make_bot
 from kept.channels.telegram_html import render_reply
-from kept.channels.telegram_messages import AddressedMessage, Allowed, OverheardMessage, Person, read_message
+from kept.channels.telegram_messages import read_message
 from kept.config import Config
 from kept.durable import set_aside
 from kept.errors import (
@@ -26,10 +33,7 @@ from kept.errors import (
     ConfigError,
     DeliveryRefused,
     KeptError,
-    MessageConflict,
-    MessageNotFound,
     NotSent,
-    QueueFull,
     ScheduleInvalid,
 )
 from kept.responder.channel import ResponderTiming, utf16_length
@@ -46,8 +50,6 @@ _EDIT_TIMEOUT_S = 10.0
 _EDIT_S, _GROUP_EDIT_S = 1.5, 4.0
 """Shortest time between two edits. Telegram allows about one message a second in a chat, and 20 a minute in a group."""
 _NOT_MODIFIED = "message is not modified"
-PLACEHOLDER = "…"
-CORRECTION = "(I have edited an earlier message. It now says:)"
 _UPDATES = ["message", "edited_message", "callback_query"]
 
 UpdateContent = AddressedMessage | OverheardMessage | Person | None
@@ -88,7 +90,7 @@ class TelegramChannel:
             on_unreadable=self._set_aside,
         )
         self._me = Person(0, "")
-        self._acknowledging: set[asyncio.Task[None]] = set()
+        self._intake = ChatIntake(NAME, self._acknowledge)
 
     # receiving
 
@@ -162,45 +164,11 @@ class TelegramChannel:
         if update.callback_query is not None:
             await self._read_press(responder, update.callback_query)
             return
-        match self._read(update):
-            case OverheardMessage(key, line) if line.timestamp:  # the library does not require one
-                responder.add_group_line(key, line)
-            case AddressedMessage(edited_at=None) as addressed:
-                await self._accept(responder, addressed)
-            case AddressedMessage() as addressed:
-                await self._accept_edit(responder, addressed)
-            case Person(user_id):
-                log.info("telegram: ignored user %s, who is not in gateway.telegram.allow_users", user_id)
-
-    async def _accept(self, responder: ResponderFront, addressed: AddressedMessage) -> None:
-        key, message = addressed.key, addressed.message
-        while True:
-            await responder.limits.wait_for_space(str(key))
-            try:
-                await responder.accept(key, message)
-            except QueueFull:
-                continue  # another channel was faster
-            except MessageConflict:
-                log.warning("telegram: a message came twice with different texts; the first is used")
-            break
-        # A courtesy that nothing waits for.
-        task = asyncio.create_task(self._acknowledge(message.metadata or {}))
-        self._acknowledging.add(task)
-        task.add_done_callback(self._acknowledging.discard)
-
-    async def _accept_edit(self, responder: ResponderFront, addressed: AddressedMessage) -> None:
-        """Replace a message that is not answered yet. Otherwise accept the new version as a correction."""
-        message = addressed.message
-        try:
-            known, _ = responder.get(NAME, message.id)
-        except MessageNotFound:
-            await self._accept(responder, addressed)
-            return
-        if known.inbound.text != message.text and not await responder.replace_text(known, message.text):
-            assert addressed.edited_at is not None
-            version = f"{message.id}:{addressed.edited_at.timestamp():.0f}"
-            correction = replace(message, id=version, text=f"{CORRECTION}\n{message.text}")
-            await self._accept(responder, replace(addressed, message=correction))
+        content = self._read(update)
+        if isinstance(content, Person):
+            log.info("telegram: ignored user %s, who is not in gateway.telegram.allow_users", content.id)
+        elif content is not None:
+            await self._intake.take(responder, content)
 
     async def _read_press(self, responder: ResponderFront, query: telegram.CallbackQuery) -> None:
         try:
@@ -209,8 +177,7 @@ class TelegramChannel:
             log.warning("telegram: a button could not be read (%s)", type(exc).__name__)
 
     async def close(self) -> None:
-        for task in self._acknowledging:
-            task.cancel()
+        self._intake.close()
         await self._bot.shutdown()
 
     # sending

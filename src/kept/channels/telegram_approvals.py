@@ -13,7 +13,7 @@ from kept.agent.events import ApprovalAsked
 if TYPE_CHECKING:
     import telegram
 
-    from kept.channels.telegram_messages import Allowed
+    from kept.channels.chat_intake import Allowed
 
 _DATA = re.compile(r"(allow|deny):([0-9a-f]{8,64})")
 _TOO_LATE = "It was decided already, or nobody answered in time."

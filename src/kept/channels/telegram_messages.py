@@ -6,18 +6,17 @@ the agent, and never a command. So is the message that is replied to. Pictures a
 
 from __future__ import annotations
 
-import datetime as dt
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import GroupLine, Inbound
+from kept.channels.chat_intake import AddressedMessage, Allowed, OverheardMessage, Person
 from kept.channels.media import MediaItem, with_media
 from kept.channels.telegram_media import read_media
 from kept.limits import clip, one_line
 from kept.sessions.entries import FORWARDED, QUOTED
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
-from kept.values import frozen
 
 if TYPE_CHECKING:
     import telegram
@@ -28,52 +27,6 @@ _LEGACY_FORWARD = ("forward_from", "forward_from_chat", "forward_sender_name", "
 """Fields that mark a forwarded message in Bot API servers before version 7.0."""
 _NAME_CHARS = 80
 _QUOTED_CHARS = 2_000
-
-
-@frozen
-class Person:
-    """User of Telegram: the bot, or a person who is not answered."""
-
-    id: int
-    username: str
-
-
-@frozen
-class Allowed:
-    """People that the bot answers. A username of digits is not an id, and an id is not a username."""
-
-    ids: frozenset[int]
-    names: frozenset[str]
-
-    @classmethod
-    def of(cls, users: Iterable[str]) -> Allowed:
-        """Read a list of users: a number is an id, anything else a username. With '@', a number is a username too."""
-        entries = [user.strip().lower() for user in users if user.strip("@ ")]
-        ids = frozenset(int(user) for user in entries if user.isascii() and user.isdigit())
-        return cls(ids, frozenset(user.lstrip("@") for user in entries if not (user.isascii() and user.isdigit())))
-
-    def __len__(self) -> int:
-        return len(self.ids) + len(self.names)
-
-    def __contains__(self, user: object) -> bool:
-        sender: Any = user
-        return sender.id in self.ids or (sender.username or "").lower() in self.names
-
-
-@frozen
-class AddressedMessage:
-    key: SessionKey
-    message: Inbound
-    media: tuple[MediaItem, ...] = ()
-    """Files that came with the message."""
-    edited_at: dt.datetime | None = None
-    """Time of the edit, if this is a new version of an earlier message."""
-
-
-@frozen
-class OverheardMessage:
-    key: SessionKey
-    line: GroupLine
 
 
 def read_message(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command("gateway")
 @click.pass_obj
 def command(options: Globals) -> None:
-    """Answer messages over HTTP and Telegram, until stopped."""
+    """Answer messages over HTTP, Telegram and Discord, until stopped."""
     from kept.app import open_model
     from kept.channels.gateway import run_gateway
 

@@ -209,6 +209,8 @@ def _warn_about_target(config: Config, to: str) -> None:
     channel = to.split(":")[2] if to.startswith("agent:") else to.partition(":")[0]
     if channel == "telegram" and not (config.gateway.telegram.token or config.keys.telegram):
         warn("The Telegram channel is off: there is no token in gateway.telegram.token or TELEGRAM_BOT_TOKEN.")
+    if channel == "discord" and not (config.gateway.discord.token or config.keys.discord):
+        warn("The Discord channel is off: there is no token in gateway.discord.token or DISCORD_BOT_TOKEN.")
     if not is_gateway_running(config):
         warn("No gateway is running: nothing is asked until one is. Start it with 'kept gateway' or 'kept service'.")
 

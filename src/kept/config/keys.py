@@ -13,6 +13,7 @@ KEY_VARIABLES: dict[str, tuple[str, ...]] = {
     "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     "voyage": ("VOYAGE_API_KEY",),
     "telegram": ("TELEGRAM_BOT_TOKEN",),
+    "discord": ("DISCORD_BOT_TOKEN",),
 }
 
 
@@ -25,6 +26,7 @@ class ProviderKeys:
     gemini: str | None = field(default=None, repr=False)
     voyage: str | None = field(default=None, repr=False)
     telegram: str | None = field(default=None, repr=False)
+    discord: str | None = field(default=None, repr=False)
     ollama_host: str | None = None
     claude: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Part of the environment that is passed to the program `claude`: all it needs, without the keys of others."""
@@ -35,7 +37,7 @@ class ProviderKeys:
 
     def as_environment(self) -> dict[str, str]:
         """Return the keys of embedding providers as variables, for a Kept process that another program starts."""
-        others = ("anthropic", "telegram")
+        others = ("anthropic", "telegram", "discord")
         keys = {names[0]: self.find(provider) for provider, names in KEY_VARIABLES.items() if provider not in others}
         return {name: value for name, value in {**keys, "OLLAMA_HOST": self.ollama_host}.items() if value}
 

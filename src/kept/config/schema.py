@@ -524,6 +524,23 @@ class TelegramSettings:
 
 
 @frozen
+class DiscordSettings:
+    """The Discord channel. It is on if there is a token."""
+
+    token: str | None = secret()
+    allow_users: tuple[str, ...] = ()
+    """Numeric ids, or names without '@'."""
+    read_along: bool = False
+    """True to read messages on servers that are not addressed to the bot. The bot needs the message content intent."""
+    base_url: str | None = None
+    """Address of another REST server."""
+    stream: bool = True
+    """True to show a reply while it is written, by editing its message."""
+    ack_reaction: str = "👀"
+    """Reaction to a message that was accepted. Empty for none."""
+
+
+@frozen
 class McpSettings:
     token: str | None = secret()
     """Token that clients of `kept mcp --http` must send."""
@@ -569,6 +586,7 @@ class GatewaySettings:
     http: HttpSettings = HttpSettings()
     web: WebSettings = WebSettings()
     telegram: TelegramSettings = TelegramSettings()
+    discord: DiscordSettings = DiscordSettings()
     shutdown_timeout_s: float = bounded(30.0, 0, 3_600)
 
 

@@ -156,6 +156,8 @@ def list_unreachable(
     reasons += (f"what {provider} keeps of the requests that were sent to it" for provider in remote)
     if "telegram" in channels:
         reasons.append("messages in Telegram itself")
+    if "discord" in channels:
+        reasons.append("messages in Discord itself")
     reasons.append("conversations that a running program has in memory, until it ends")
     return reasons
 

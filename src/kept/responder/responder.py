@@ -169,6 +169,10 @@ class Responder:
             raise MessageNotFound(f"There is no message '{message_id}'.")
         return message, self.inbox.find_run(message)
 
+    def messages_of(self, channel: str) -> list[AcceptedMessage]:
+        """Return the messages of a channel that the inbox still has, in the order of their arrival."""
+        return [message for message in self.inbox.messages() if message.channel == channel]
+
     def follow(
         self, channel: str, message_id: str, *, heartbeat_s: float | None = None
     ) -> AsyncIterator[AgentEvent | None]:

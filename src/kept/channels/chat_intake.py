@@ -1,0 +1,124 @@
+"""What chat services have in common: a message is addressed to the bot, overheard, or from a stranger, and what is
+addressed to it goes to the responder, with a sign for the sender."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from kept.agent.events import GroupLine, Inbound
+from kept.channels.media import MediaItem
+from kept.channels.switchboard import ResponderFront
+from kept.errors import MessageConflict, MessageNotFound, QueueFull
+from kept.sessions.session_key import SessionKey
+from kept.values import frozen
+
+CORRECTION = "(I have edited an earlier message. It now says:)"
+PLACEHOLDER = "…"
+"""Text of a preview before its first words."""
+
+log = logging.getLogger(__name__)
+
+
+@frozen
+class Person:
+    """User of a chat service: the bot, or a person who is not answered."""
+
+    id: int
+    username: str
+
+
+@frozen
+class Allowed:
+    """People that the bot answers. A username of digits is not an id, and an id is not a username."""
+
+    ids: frozenset[int]
+    names: frozenset[str]
+
+    @classmethod
+    def of(cls, users: Iterable[str]) -> Allowed:
+        """Read a list of users: a number is an id, anything else a username. With '@', a number is a username too."""
+        entries = [user.strip().lower() for user in users if user.strip("@ ")]
+        ids = frozenset(int(user) for user in entries if user.isascii() and user.isdigit())
+        return cls(ids, frozenset(user.lstrip("@") for user in entries if not (user.isascii() and user.isdigit())))
+
+    def __len__(self) -> int:
+        return len(self.ids) + len(self.names)
+
+    def __contains__(self, user: object) -> bool:
+        sender: Any = user
+        return sender.id in self.ids or (sender.username or "").lower() in self.names
+
+
+@frozen
+class AddressedMessage:
+    key: SessionKey
+    message: Inbound
+    media: tuple[MediaItem, ...] = ()
+    """Files that came with the message."""
+    edited_at: dt.datetime | None = None
+    """Time of the edit, if this is a new version of an earlier message."""
+
+
+@frozen
+class OverheardMessage:
+    key: SessionKey
+    line: GroupLine
+
+
+class ChatIntake:
+    """Hands messages of a chat service to the responder. ``acknowledge`` shows the sender that one was accepted."""
+
+    def __init__(self, channel: str, acknowledge: Callable[[Mapping[str, Any]], Awaitable[None]]) -> None:
+        self._channel = channel
+        self._acknowledge = acknowledge
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    async def take(self, responder: ResponderFront, content: AddressedMessage | OverheardMessage) -> None:
+        """Return when an addressed message is on disk."""
+        if isinstance(content, OverheardMessage):
+            if content.line.timestamp:  # a library may not require one
+                responder.add_group_line(content.key, content.line)
+        elif content.edited_at is None:
+            await self._accept(responder, content)
+        else:
+            await self._accept_edit(responder, content, content.edited_at)
+
+    async def _accept(self, responder: ResponderFront, addressed: AddressedMessage) -> None:
+        key, message = addressed.key, addressed.message
+        while True:
+            await responder.limits.wait_for_space(str(key))
+            try:
+                await responder.accept(key, message)
+            except QueueFull:
+                continue  # another channel was faster
+            except MessageConflict:
+                log.warning("%s: a message came twice with different texts; the first is used", self._channel)
+            break
+        # A courtesy that nothing waits for.
+        task = asyncio.ensure_future(self._acknowledge(message.metadata or {}))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _accept_edit(
+        self, responder: ResponderFront, addressed: AddressedMessage, edited_at: dt.datetime
+    ) -> None:
+        """Replace a message that is not answered yet. Otherwise accept the new version as a correction."""
+        message = addressed.message
+        try:
+            known, _ = responder.get(self._channel, message.id)
+        except MessageNotFound:
+            await self._accept(responder, addressed)
+            return
+        if known.inbound.text != message.text and not await responder.replace_text(known, message.text):
+            version = f"{message.id}:{edited_at.timestamp():.0f}"
+            correction = replace(message, id=version, text=f"{CORRECTION}\n{message.text}")
+            await self._accept(responder, replace(addressed, message=correction))
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()

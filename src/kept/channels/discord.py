@@ -1,0 +1,282 @@
+"""Discord: a bot that answers the people on a list, in direct messages and on servers.
+
+Discord does not deliver a message again that a process lost. So whenever a new connection begins, messages of the known
+channels since the last accepted one are fetched, and those that were accepted before are recognised by their ids. A
+part that may have been sent is not sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kept.agent.events import ApprovalAsked
+from kept.channels.chat_intake import PLACEHOLDER, Allowed, ChatIntake, Person
+from kept.channels.discord_messages import NAME, read_message
+from kept.channels.switchboard import ResponderFront
+from kept.clock import new_id
+from kept.config import Config
+from kept.errors import ChannelUnavailable, ConfigError, DeliveryRefused, NotSent, ScheduleInvalid
+from kept.responder.channel import ResponderTiming, approval_question
+
+if TYPE_CHECKING:
+    import hikari
+
+LIMIT = 2_000
+_EDIT_S = 1.5
+"""Shortest time between two edits. Discord allows about five in five seconds on a channel."""
+_LONGEST_RATE_LIMIT_S = 60.0
+_MISSED = 100
+"""Messages of a channel that are fetched after a pause."""
+
+log = logging.getLogger(__name__)
+
+
+def find_discord_token(config: Config) -> str | None:
+    return config.gateway.discord.token or config.keys.discord
+
+
+class DiscordChannel:
+    """Channel to a bot: takes in its messages for the responder, and sends the replies."""
+
+    pushes = True
+    limit: int | None = LIMIT
+
+    def __init__(self, config: Config, timing: ResponderTiming | None = None) -> None:
+        token = find_discord_token(config)
+        if not token:
+            raise ConfigError("There is no Discord token.", hint="Set gateway.discord.token or DISCORD_BOT_TOKEN.")
+        self._token = token
+        self._settings = config.gateway.discord
+        self._agent_id = config.agent_id
+        self.debounce_ms = config.gateway.auto_responder.debounce_ms
+        self.allowed = Allowed.of(self._settings.allow_users)
+        if not self.allowed:
+            raise ConfigError(
+                "gateway.discord.allow_users is empty: the bot would answer no one.",
+                hint="List the numeric ids of the people that it answers.",
+            )
+        self._timing = timing or ResponderTiming()
+        self._me = Person(0, "")
+        self._intake = ChatIntake(NAME, self._acknowledge)
+        self._events: asyncio.Queue[hikari.PartialMessage | None] = asyncio.Queue()
+        """Messages in the order of their arrival. None means that some may be missing before the next one."""
+        self._bot = self._make_bot()
+
+    # receiving
+
+    async def connect(self) -> str:
+        """Return the name of the bot. Wait for the network; raise ChannelUnavailable if Discord refuses the bot."""
+        import hikari
+
+        backoff = self._timing.backoff()
+        while True:
+            self._bot.subscribe(hikari.MessageCreateEvent, self._on_message)
+            self._bot.subscribe(hikari.MessageUpdateEvent, self._on_message)
+            self._bot.subscribe(hikari.ShardReadyEvent, self._on_ready)
+            try:
+                await self._bot.start(check_for_updates=False)
+                user = self._bot.get_me() or await self._bot.rest.fetch_my_user()
+            except (hikari.UnauthorizedError, hikari.GatewayServerClosedConnectionError) as exc:
+                raise ChannelUnavailable(
+                    f"Discord does not accept the bot ({type(exc).__name__}).",
+                    hint="Check gateway.discord.token; read_along needs the message content intent.",
+                ) from exc
+            except (hikari.HikariError, OSError) as exc:
+                log.warning("discord: cannot be reached (%s); trying again", type(exc).__name__)
+                await self.close()
+                await asyncio.sleep(backoff.next_s())
+                self._bot = self._make_bot()
+            else:
+                self._me = Person(int(user.id), user.username)
+                return user.username
+
+    def _make_bot(self) -> hikari.GatewayBot:
+        return make_discord_bot(self._token, self._settings.base_url, read_along=self._settings.read_along)
+
+    async def _on_message(self, event: hikari.MessageCreateEvent | hikari.MessageUpdateEvent) -> None:
+        await self._events.put(event.message)
+
+    async def _on_ready(self, event: hikari.ShardReadyEvent) -> None:
+        await self._events.put(None)
+
+    async def serve(self, responder: ResponderFront) -> None:
+        """Hand messages to the responder until cancelled."""
+        while True:
+            message = await self._events.get()
+            if message is None:
+                await self._catch_up(responder)
+            else:
+                await self._take(responder, message)
+
+    async def _take(self, responder: ResponderFront, message: hikari.PartialMessage) -> None:
+        try:
+            content = read_message(message, me=self._me, agent_id=self._agent_id, allowed=self.allowed)
+        except (AttributeError, TypeError, ValueError, LookupError) as exc:
+            log.warning("discord: message %s could not be read (%s)", message.id, type(exc).__name__)
+            return
+        if isinstance(content, Person):
+            log.info("discord: ignored user %s, who is not in gateway.discord.allow_users", content.id)
+        elif content is not None:
+            await self._intake.take(responder, content)
+
+    async def _catch_up(self, responder: ResponderFront) -> None:
+        """Fetch what the known channels have since the last accepted message."""
+        import hikari
+
+        last: dict[int, int] = {}
+        for message in responder.messages_of(NAME):
+            to = message.inbound.metadata or {}
+            chat, number = to.get("chat"), to.get("message")
+            if isinstance(chat, int) and isinstance(number, int):
+                last[chat] = max(number, last.get(chat, 0))
+        for chat, number in last.items():
+            try:
+                missed = await self._bot.rest.fetch_messages(chat, after=hikari.Snowflake(number)).limit(_MISSED)
+            except hikari.HikariError as exc:
+                log.warning("discord: missed messages cannot be fetched (%s)", type(exc).__name__)
+                continue
+            for found in sorted(missed, key=lambda message: message.id):
+                found.guild_id = found.guild_id or await self._find_server(chat)
+                await self._take(responder, found)
+
+    async def _find_server(self, chat: int) -> hikari.Snowflake | None:
+        """Return the server of a channel. Messages that are fetched do not say."""
+        return getattr(await self._bot.rest.fetch_channel(chat), "guild_id", None)
+
+    async def close(self) -> None:
+        self._intake.close()
+        if self._bot.is_alive:
+            await self._bot.close()
+
+    # sending
+
+    def measure(self, text: str) -> int:
+        return len(text)
+
+    def address(self, user_id: str) -> Mapping[str, Any]:
+        if not (user_id.isascii() and user_id.isdigit()):
+            raise ScheduleInvalid(f"discord:{user_id} is not the number of a person.")
+        if int(user_id) not in self.allowed.ids and not self.allowed.names:
+            raise ScheduleInvalid(f"discord:{user_id} is not in gateway.discord.allow_users.")
+        return {"user": int(user_id)}
+
+    async def send(self, to: Mapping[str, Any], text: str) -> None:
+        await self._send(to, text)
+
+    async def _send(self, to: Mapping[str, Any], text: str) -> Mapping[str, Any]:
+        """Send a message that alerts nobody, and return where it is."""
+        import hikari
+
+        try:
+            chat = to.get("chat") or (await self._bot.rest.create_dm_channel(int(to["user"]))).id
+            sent = await self._bot.rest.create_message(
+                chat,
+                text,
+                nonce=new_id()[:25],  # makes the library's own attempts one message
+                reply=to["message"] if "server" in to else hikari.UNDEFINED,
+                reply_must_exist=False,
+                mentions_everyone=False,
+                mentions_reply=False,
+                user_mentions=False,
+                role_mentions=False,
+            )
+        except KeyError as exc:
+            raise DeliveryRefused("The message does not say which channel it came from.") from exc
+        except hikari.HikariError as exc:
+            raise _delivery_error(exc) from exc
+        return {"chat": int(chat), "message": int(sent.id)}
+
+    async def ask(self, to: Mapping[str, Any], asked: ApprovalAsked) -> None:
+        await self._send(to, approval_question(asked))
+
+    async def show_typing(self, to: Mapping[str, Any]) -> None:
+        if "chat" in to:
+            await self._try("typing could not be shown", self._bot.rest.trigger_typing(to["chat"]))
+
+    async def _acknowledge(self, to: Mapping[str, Any]) -> None:
+        if self._settings.ack_reaction:
+            reaction = self._bot.rest.add_reaction(to["chat"], to["message"], self._settings.ack_reaction)
+            await self._try("a reaction could not be set", reaction)
+
+    # previews
+
+    def preview_interval_s(self, to: Mapping[str, Any]) -> float | None:
+        return _EDIT_S if self._settings.stream else None
+
+    async def open_preview(self, to: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._send(to, PLACEHOLDER)
+
+    async def edit(self, message: Mapping[str, Any], text: str) -> None:
+        import hikari
+
+        try:
+            await self._bot.rest.edit_message(
+                message["chat"],
+                message["message"],
+                text,
+                mentions_everyone=False,
+                user_mentions=False,
+                role_mentions=False,
+            )
+        except hikari.HikariError as exc:
+            error = _delivery_error(exc)
+            if isinstance(error, DeliveryRefused | NotSent):
+                raise error from exc
+            raise NotSent(f"Discord could not take it ({type(exc).__name__})") from exc  # it can be repeated
+
+    async def retract(self, message: Mapping[str, Any]) -> None:
+        deletion = self._bot.rest.delete_message(message["chat"], message["message"])
+        await self._try("a preview could not be deleted", deletion)
+
+    async def _try(self, failure: str, call: Awaitable[Any]) -> None:
+        """Make a call whose failure does no harm."""
+        import hikari
+
+        try:
+            await call
+        except hikari.HikariError as exc:
+            log.debug("discord: %s (%s)", failure, type(exc).__name__)
+
+
+def make_discord_bot(token: str, base_url: str | None, *, read_along: bool) -> hikari.GatewayBot:
+    try:
+        import hikari
+        from hikari.impl import CacheSettings
+    except ImportError as exc:
+        raise ChannelUnavailable("The Discord channel needs hikari.", hint="pip install 'kept[discord]'") from exc
+    intents = hikari.Intents.GUILDS | hikari.Intents.GUILD_MESSAGES | hikari.Intents.DM_MESSAGES
+    if read_along:
+        intents |= hikari.Intents.MESSAGE_CONTENT
+    try:
+        return hikari.GatewayBot(
+            token,
+            banner=None,
+            logs=None,
+            suppress_optimization_warning=True,
+            auto_chunk_members=False,
+            cache_settings=CacheSettings(components=hikari.api.CacheComponents.ME),
+            intents=intents,
+            max_rate_limit=_LONGEST_RATE_LIMIT_S,
+            rest_url=base_url,
+        )
+    except ValueError as exc:
+        raise ChannelUnavailable("The Discord token has the wrong form.", hint="Check gateway.discord.token.") from exc
+
+
+def _delivery_error(error: hikari.HikariError) -> Exception:
+    """Return NotSent if a message was certainly not sent, DeliveryRefused if it never will be, else the error."""
+    import aiohttp
+    import hikari
+
+    match error:
+        case hikari.RateLimitTooLongError():
+            return NotSent("Discord asks to wait", retry_after_s=error.retry_after)
+        case hikari.ClientHTTPResponseError():
+            return DeliveryRefused(f"Discord refused it ({type(error).__name__}).")
+        case hikari.HTTPError() if isinstance(error.__cause__, aiohttp.ClientConnectorError):
+            return NotSent("Discord cannot be reached")
+        case _:
+            return error
