@@ -34,7 +34,8 @@ class ScoreBar:
     segments: tuple[Segment, ...]
     score: float
     """Where the bar ends, in the units of the drawing."""
-    parts: tuple[ScorePart, ...]
+    parts: tuple[tuple[ScorePart, str], ...]
+    """All parts, also those too small to be drawn, each with the class that colours it."""
     label: str
     """The parts in words, for those who do not see the bar."""
 
@@ -47,7 +48,10 @@ def make_score_bar(parts: Sequence[ScorePart], score: float) -> ScoreBar:
         start, at = at, at + part.value * WIDTH
         left, right = max(0.0, min(start, at)), min(WIDTH, max(start, at))
         if right - left >= _SMALLEST:
-            hue = "loss" if part.value < 0 else _HUES.get(part.name, "other")
-            segments.append(Segment(round(left, 2), round(right - left, 2), hue, part))
+            segments.append(Segment(round(left, 2), round(right - left, 2), _hue(part), part))
     label = ", ".join(f"{part.name} {part.value:+.2f}" for part in parts)
-    return ScoreBar(tuple(segments), round(score * WIDTH, 2), tuple(parts), label)
+    return ScoreBar(tuple(segments), round(score * WIDTH, 2), tuple((part, _hue(part)) for part in parts), label)
+
+
+def _hue(part: ScorePart) -> str:
+    return "loss" if part.value < 0 else _HUES.get(part.name, "other")

@@ -66,7 +66,9 @@ def read_day(text: str, memory: Memory) -> dt.date | None:
 
 def load_counts(memory: Memory) -> tuple[Mapping[dt.date, DayCount], tuple[str, ...]]:
     """Return how much is from each day that has anything, and problems of the index."""
-    rows, degraded = memory.index_service.read(lambda live: count_days(live, Filter()))
+    _, degraded = memory.index_service.read(lambda live: live.prefix)  # brings the index up to date
+    with memory.index_service.inspecting() as (index, _), index.reading():
+        rows = index.words.remember("days", lambda: count_days(index.live, Filter()))
     counts: dict[dt.date, DayCount] = {}
     for text, source, number in rows:
         day = dt.date.fromisoformat(text)
