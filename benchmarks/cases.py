@@ -190,7 +190,7 @@ CASES = (
     yardstick("python", "`python -c pass`", [sys.executable, "-c", "pass"]),
     yardstick("import-click", "`python -c 'import click'`", [sys.executable, "-c", "import click"]),
     yardstick("version", "`kept --version`", kept("--version")),
-    command_case("search", "cold `kept search`, 1,000 notes", kept("search", QUESTION), Target(0.25, 100)),
+    command_case("search", "cold `kept search`, 1,000 notes", kept("search", QUESTION), Target(0.20, 100)),
     command_case(
         "search-keywords",
         "cold `kept search`, 1,000 notes, keywords only",
@@ -209,5 +209,5 @@ CASES = (
     one_changed_case("reindex-one", "`kept index`, one note changed"),
     mcp_start_case("mcp-start", "`kept mcp`, from its start to the first answer", Target(1.5)),
     warm_case("warm-10k", "10,000", Target(0.005), notes=10_000, sections=1),
-    warm_case("warm-100k", "100,000", Target(0.030), notes=5_000, sections=20, slow=True),
+    warm_case("warm-100k", "100,000", Target(0.012), notes=5_000, sections=20, slow=True),
 )

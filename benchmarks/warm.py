@@ -5,9 +5,13 @@
 Print CPU time of a search at p50 and p95, the median of its parts, and the size of the index compared with the text.
 Notes are generated and indexed in a temporary folder. A million chunks need 5 GB of disk and half an hour.
 
-    python -m benchmarks.warm --workspace W --home H
+    python -m benchmarks.warm --sets xquad_th til_notes
 
-Print the same as JSON for a workspace that is indexed already.
+Print the same for the questions of sets in the format of `kept bench`, such as one in a script without spaces.
+
+    python -m benchmarks.warm --workspace W --home H [--questions FILE]
+
+Print the same as JSON for a workspace that is indexed already. The file has a question in each line.
 """
 
 from __future__ import annotations
@@ -26,16 +30,20 @@ from typing import Any
 
 from benchmarks.corpus import SEED, Corpus, write_notes
 from kept import Memory
+from kept.bench.dataset import read_set
+from kept.bench.layout import lay_out
+from kept.config import load_config
 from kept.search import pipeline
+from kept.search.exact import ExactMatch
+from kept.search.keywords import KeywordSearch
 from kept.store.generation import Generation
 from kept.store.vectors import VectorTable
-from kept.store.word_index import WordIndex
 
 WARM_UP = 20
 QUESTIONS = 200
 SECTIONS = 20
 _TIMED = {
-    "words": [(WordIndex, name) for name in vars(WordIndex) if not name.startswith("_")],
+    "words": [*((KeywordSearch, name) for name in ("__init__", "find_best", "score_rows")), (ExactMatch, "find_rows")],
     "vectors": [(VectorTable, "nearest"), (VectorTable, "similarities")],
     "texts": [(Generation, "get_chunks"), (Generation, "chunks_around")],
     "query vector": [(pipeline, "embed_query")],
@@ -78,9 +86,8 @@ class PartClock:
                 setattr(owner, name, function)
 
 
-def measure(workspace: str, home: str) -> dict[str, Any]:
+def measure(workspace: str, home: str, questions: list[str]) -> dict[str, Any]:
     """Search an indexed workspace. Return sorted times in seconds, the median of each part, and sizes in bytes."""
-    questions = Corpus(SEED).questions(WARM_UP + QUESTIONS)
     with Memory.open(workspace=workspace, home=home) as memory:
         for question in questions[:WARM_UP]:
             memory.search(question)
@@ -114,10 +121,16 @@ def _measure_parts(memory: Memory, questions: list[str]) -> dict[str, float]:
 
 
 def _measure_size(workspace: str, home: str) -> dict[str, int]:
-    notes = (os.path.join(folder, name) for folder, _, names in os.walk(workspace) for name in names)
-    text = sum(os.path.getsize(path) for path in notes if path.endswith(".md"))
-    agent = os.path.join(home, "agents", "main", "index.sqlite")
-    return {"text_bytes": text, "index_bytes": os.path.getsize(agent)}
+    agent = os.path.join(home, "agents", "main")
+    places = ((workspace, ".md"), (os.path.join(agent, "sessions"), ".jsonl"))
+    text = sum(
+        os.path.getsize(os.path.join(folder, name))
+        for place, ending in places
+        for folder, _, names in os.walk(place)
+        for name in names
+        if name.endswith(ending)
+    )
+    return {"text_bytes": text, "index_bytes": os.path.getsize(os.path.join(agent, "index.sqlite"))}
 
 
 def _percentile(values: list[float], share: int) -> float:
@@ -134,7 +147,26 @@ def build_and_measure(chunks: int, scratch: str) -> str:
         write_notes(workspace, notes=chunks // sections, sections=sections)
         with Memory.open(workspace=workspace, home=home) as memory:
             memory.sync()
-    command = [sys.executable, "-m", "benchmarks.warm", "--workspace", workspace, "--home", home]
+    return _measure_apart(workspace, home)
+
+
+def lay_out_and_measure(folder: str, scratch: str) -> str:
+    """Return the line of a table for the first group of a set."""
+    bench = read_set(folder)
+    config = load_config(home=os.path.join(scratch, "home"), environ={}).config
+    name, group = next(iter(lay_out(bench, config, os.path.join(scratch, bench.name)).items()))
+    with Memory(group.config) as memory:
+        memory.sync()
+    questions = os.path.join(scratch, f"{bench.name}.txt")
+    asked = [query.text.replace("\n", " ") for query in bench.queries if query.group == name]
+    with open(questions, "w", encoding="utf-8") as file:
+        file.write("\n".join(asked))
+    return f"| {bench.name} {_measure_apart(group.config.workspace, group.config.home, '--questions', questions)}"
+
+
+def _measure_apart(workspace: str, home: str, *options: str) -> str:
+    """Return the line of a table, measured in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.warm", "--workspace", workspace, "--home", home, *options]
     figures = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     times = (_percentile(figures["cpu_s"], share) for share in (50, 95))
     cells = [f"{figures['chunks']:,}", *(f"{seconds * 1000:.1f}" for seconds in (*times, *figures["parts_s"].values()))]
@@ -144,18 +176,32 @@ def build_and_measure(chunks: int, scratch: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.warm", description="Measure searches of a server.")
     parser.add_argument("--chunks", type=int, nargs="+", default=[10_000, 100_000], help="sizes to build and measure")
+    parser.add_argument("--sets", nargs="+", help="sets to measure instead")
     parser.add_argument("--scratch", help="folder for the notes and indexes; what is built there is used again")
     parser.add_argument("--workspace", help="measure this workspace, and print JSON")
     parser.add_argument("--home", help="home in which the workspace is indexed")
+    parser.add_argument("--questions", help="file with the questions to ask there")
     chosen = parser.parse_args()
     if chosen.workspace:
-        print(json.dumps(measure(chosen.workspace, chosen.home)))
+        print(json.dumps(measure(chosen.workspace, chosen.home, _read_questions(chosen.questions))))
         return
     names = ["chunks", "p50 ms", "p95 ms", *_TIMED, "rest", "index / text"]
+    names = ["set", *names] if chosen.sets else names
     print(f"| {' | '.join(names)} |\n|{'--:|' * len(names)}", flush=True)
     with tempfile.TemporaryDirectory(prefix="kept-warm-") as temporary:
-        for chunks in chosen.chunks:
+        for folder in chosen.sets or ():
+            print(lay_out_and_measure(folder, temporary), flush=True)
+        for chunks in () if chosen.sets else chosen.chunks:
             print(build_and_measure(chunks, chosen.scratch or temporary), flush=True)
+
+
+def _read_questions(path: str | None) -> list[str]:
+    count = WARM_UP + QUESTIONS
+    if path is None:
+        return Corpus(SEED).questions(count)
+    with open(path, encoding="utf-8") as file:
+        questions = file.read().splitlines()
+    return [questions[number % len(questions)] for number in range(count)]
 
 
 if __name__ == "__main__":
