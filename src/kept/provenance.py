@@ -60,7 +60,7 @@ class LineOrigin:
 
 @frozen
 class PassageOrigin:
-    """Where a passage of a note came from."""
+    """Origin of a passage of a note."""
 
     passage: Passage
     sessions: tuple[OriginSession, ...]
@@ -89,7 +89,7 @@ class FlushRecord:
 
 @frozen
 class SessionUse:
-    """What was made of a conversation."""
+    """Notes and changes that came from a conversation."""
 
     session: OriginSession
     passages: tuple[DerivedPassage, ...]

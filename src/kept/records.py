@@ -274,7 +274,7 @@ class Occurrence:
 
 @frozen
 class FactValidity:
-    """When the fact of a hit holds, as its line says. Days are dates (ISO 8601)."""
+    """Time in which the fact of a hit holds, as its line says. Days are dates (ISO 8601)."""
 
     holds: bool
     """True if it holds now, or did at the time that the search is about."""

@@ -28,10 +28,10 @@ def test_long_term_memory_and_daily_notes_of_a_person_are_told_to_that_person_on
             at.workspace, f"memory/private/ada@http/{at.clock.now():%Y-%m-%d}.md", "Ada saw the dentist today.\n"
         )
         for user in ("ada", "bob"):
-            told = say(at, "http", user, "Hello there.")
-            assert "floor 2" in told
-            assert ("walnuts" in told) == (user == "ada")
-            assert ("dentist" in told) == (user == "ada")
+            answer = say(at, "http", user, "Hello there.")
+            assert "floor 2" in answer
+            assert ("walnuts" in answer) == (user == "ada")
+            assert ("dentist" in answer) == (user == "ada")
 
 
 def test_a_flush_writes_to_the_folder_of_its_conversation(tmp_path):
@@ -52,8 +52,8 @@ def test_a_flush_writes_to_the_folder_of_its_conversation(tmp_path):
 def test_the_owner_that_the_settings_name_writes_to_the_shared_notes(tmp_path):
     with open_agent(tmp_path, answering(), **{"session.owner": "telegram:7"}) as at:
         say(at, "terminal", "me", "The attic light is broken.")
-        told = say(at, "telegram", "7", "What about the attic light?")
-        assert "The attic light is broken." in told
+        answer = say(at, "telegram", "7", "What about the attic light?")
+        assert "The attic light is broken." in answer
         assert "attic light is broken" not in say(at, "telegram", "8", "What about the attic light?")
         for number in range(3):
             say(at, "telegram", "7", f"Message {number}. " + "More words. " * 60)

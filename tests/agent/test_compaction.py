@@ -75,8 +75,10 @@ def test_after_300_turns_and_many_compactions_every_fact_is_found_though_no_flus
         for number in range(300):
             at.say(f"{facts.get(number, '')} {FILLER * 2}".strip(), as_id=str(number))
         assert len(at.compactions()) >= 5
-        assert all(one.receipt["searchable"] for one in at.compactions())
-        assert all(verify_receipt(at.memory, at.sessions.folder, one.receipt) is None for one in at.compactions())
+        assert all(compaction.receipt["searchable"] for compaction in at.compactions())
+        assert all(
+            verify_receipt(at.memory, at.sessions.folder, compaction.receipt) is None for compaction in at.compactions()
+        )
         assert max(map(tokens_of, useless.requests)) < SMALL
 
         first_shown = shown(useless.requests[-1])
@@ -84,8 +86,8 @@ def test_after_300_turns_and_many_compactions_every_fact_is_found_though_no_flus
         toolbox = Toolbox(at.memory, at.sessions)
         for number, fact in facts.items():
             thing = re.search(r"the (.+) number", fact)[1]
-            found = toolbox.run("memory_search", {"query": f"Where does the {thing} number {number:03d}X stand?"})
-            assert any(fact[12:] in one["snippet"] for one in found.data["results"]), fact
+            outcome = toolbox.run("memory_search", {"query": f"Where does the {thing} number {number:03d}X stand?"})
+            assert any(fact[12:] in hit["snippet"] for hit in outcome.data["results"]), fact
         said = [message.text for message in at.messages(session) if message.role == "user"]
         assert len(said) == 300  # nothing is ever deleted
 
@@ -169,8 +171,8 @@ def test_an_index_that_cannot_be_written_is_said_in_the_receipt_and_the_conversa
         talk(at, 3)
         at.memory.close()
         index = tmp_path / "home" / "agents" / "main" / "index.sqlite"
-        for one in index.parent.glob("index.sqlite*"):
-            one.unlink()
+        for file in index.parent.glob("index.sqlite*"):
+            file.unlink()
         index.mkdir()
         talk(at, 20)
         assert at.compactions()[0].receipt["searchable"] is False
@@ -184,9 +186,9 @@ def test_compact_on_demand_says_what_it_did_and_when_there_is_nothing_to_do(tmp_
         talk(at, 6)
         seen = []
         at.model.follow(lambda request: seen.append(request) or "The moving of Ann.")
-        done = at.compact(instructions="Keep what was said about Ann.")
-        assert (done.done, done.reason, done.source) == (True, "asked for", "model")
-        assert done.tokens_after < done.tokens_before
+        result = at.compact(instructions="Keep what was said about Ann.")
+        assert (result.done, result.reason, result.source) == (True, "asked for", "model")
+        assert result.tokens_after < result.tokens_before
         assert "Keep what was said about Ann." in seen[-1].system
         assert at.compactions()[0].metadata["instructions"] == "Keep what was said about Ann."
         assert at.session().compactions == 1
@@ -279,7 +281,7 @@ def test_a_provider_s_overflow_is_answered_with_a_compaction_and_a_second_try(tm
         (entry,) = at.compactions()
         assert entry.metadata["why"] == "overflow"
         assert entry.receipt["searchable"]
-        assert [one["outcome"] for one in at.flushes()] == ["nothing"]
+        assert [flush["outcome"] for flush in at.flushes()] == ["nothing"]
 
 
 def test_a_provider_that_takes_less_than_is_set_is_found_out_once(tmp_path):
@@ -288,7 +290,7 @@ def test_a_provider_that_takes_less_than_is_set_is_found_out_once(tmp_path):
 
     with open_agent(tmp_path, chat(reply_with, context_window=200_000)) as at:
         talk(at, 60)
-        overflows = [one for one in at.compactions() if one.metadata["why"] == "overflow"]
+        overflows = [compaction for compaction in at.compactions() if compaction.metadata["why"] == "overflow"]
         assert len(overflows) <= 2
         assert len(at.compactions()) > 3
 
@@ -378,7 +380,7 @@ def test_what_one_flush_has_read_the_next_does_not(tmp_path, window):
     with open_agent(tmp_path, model) as at:
         talk(at, 60)
         numbers = [re.findall(r"Person: Message (\d+)\.", text) for text in read]
-        flat = [int(number) for one in numbers for number in one]
+        flat = [int(number) for line in numbers for number in line]
         assert len(numbers) >= 3
         assert flat == list(range(len(flat)))
 
@@ -455,7 +457,7 @@ def test_a_flush_that_fails_is_tried_again_and_in_the_end_recorded_as_failed(tmp
     with open_agent(tmp_path, chat(flush=ModelFailed("Overloaded."))) as at:
         talk(at, 20)
         assert purposes(at).count("flush") >= 3
-        outcomes = [one["outcome"] for one in at.flushes()]
+        outcomes = [flush["outcome"] for flush in at.flushes()]
         assert set(outcomes) == {"failed"}
         assert at.flushes()[0]["reason"] == "Overloaded."
         assert at.compactions()[0].metadata["flush"] == "failed"
@@ -490,7 +492,7 @@ def test_a_disk_that_refuses_the_note_is_recorded_as_failed_and_tried_again_at_t
 
         at.memory.add = add
         talk(at, 20)
-        assert [one["outcome"] for one in at.flushes()][:2] == ["failed", "written"]
+        assert [flush["outcome"] for flush in at.flushes()][:2] == ["failed", "written"]
         assert at.compactions()[0].metadata["flush"] == "written"
         assert "Ann moved to Oslo." in at.today()
 
@@ -548,7 +550,7 @@ def test_of_two_processes_that_compact_one_session_one_does(tmp_path):
         # Whoever comes later finds it claimed, or, when the first is through, may compact what is left.
         assert any(done)
         assert len(at.compactions()) == sum(done)
-        ids = [one.first_kept_id for one in at.compactions()]
+        ids = [compaction.first_kept_id for compaction in at.compactions()]
         assert len(set(ids)) == len(ids)
         assert not list(Path(at.sessions.folder).glob("*.compacting"))
 
@@ -603,7 +605,7 @@ def test_messages_that_come_during_a_compaction_stay_in_the_context(tmp_path):
 def test_two_sessions_that_flush_at_once_both_land(tmp_path):
     async def both(at):
         ids = [at.session("one").id, at.session("two").id]
-        return await asyncio.gather(*(at.agent.compact(one) for one in ids))
+        return await asyncio.gather(*(at.agent.compact(session_id) for session_id in ids))
 
     def flush(request):
         who = "Ann" if "from one" in shown(request) else "Bob"
@@ -613,9 +615,9 @@ def test_two_sessions_that_flush_at_once_both_land(tmp_path):
         for name in ("one", "two"):
             for number in range(6):
                 at.say(f"Message {number} from {name}. {FILLER * 3}", session=at.session(name).id)
-        done = asyncio.run(both(at))
-        assert all(one.done for one in done)
-        assert {one.flushed for one in done} == {"written"}
+        results = asyncio.run(both(at))
+        assert all(result.done for result in results)
+        assert {result.flushed for result in results} == {"written"}
         assert "Ann moved to Oslo." in at.today()
         assert "Bob moved to Oslo." in at.today()
 
@@ -633,10 +635,10 @@ def test_inbound_ids_are_known_after_a_compaction(tmp_path):
         first = reply(at.say("The very first message. " + FILLER, as_id="first"))
         talk(at, 30)
         assert at.compactions()
-        asked = len(at.model.requests)
+        requests = len(at.model.requests)
         events = asyncio.run(at.collect(at.session().id, [Inbound("first", "The very first message.")]))
         assert events == [first]
-        assert len(at.model.requests) == asked
+        assert len(at.model.requests) == requests
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ def server():
 
 
 def purpose(request) -> str:
-    told = json.dumps(request.body)
-    return "flush" if "You keep its log" in told else "summary" if "You summarise" in told else "reply"
+    body = json.dumps(request.body)
+    return "flush" if "You keep its log" in body else "summary" if "You summarise" in body else "reply"
 
 
 @both
@@ -161,7 +161,9 @@ def test_claude_is_given_memories_and_compacted_by_our_own_count(tmp_path, claud
             at.say(f"Message {number}. {FILLER * 12}")
         assert at.compactions()
         assert at.session().tokens_context < 4_000  # not the 50,000 that the program speaks of
-        assert all(verify_receipt(at.memory, at.sessions.folder, one.receipt) is None for one in at.compactions())
+        assert all(
+            verify_receipt(at.memory, at.sessions.folder, compaction.receipt) is None for compaction in at.compactions()
+        )
 
 
 def test_what_is_too_long_for_claude_is_summarised_and_sent_again(tmp_path, claude):

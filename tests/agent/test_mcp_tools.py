@@ -63,15 +63,15 @@ def talk(tmp_path, script, *texts, **settings):
 
 def test_a_server_is_started_and_its_tools_are_called(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    done = talk(
+    conversation = talk(
         tmp_path,
         [use("add", a=2, b=3), use("whoami"), use("wrong"), "5"],
         "What is 2 + 3?",
         **toy(env={"TOY_TOKEN": "t0k"}, tools={"crash": "deny", "hang": "deny"}),
     )
-    names = [spec.name for spec in done.requests[0].tools]
+    names = [spec.name for spec in conversation.requests[0].tools]
     assert names[-4:] == ["toy__add", "toy__shout", "toy__whoami", "toy__wrong"], "sorted, and without denied ones"
-    add, whoami, wrong = done.found
+    add, whoami, wrong = conversation.found
     assert (add.text, add.is_error) == ("2 + 3 = 5", False)
     assert whoami.text.endswith("token t0k key None"), "a server gets no keys of this process"
     assert wrong.is_error
@@ -79,8 +79,8 @@ def test_a_server_is_started_and_its_tools_are_called(tmp_path, monkeypatch):
 
 
 def test_a_server_that_dies_is_started_again(tmp_path):
-    done = talk(tmp_path, [use("whoami"), use("crash"), use("whoami"), "Back."], "Try.", **toy())
-    before, crash, after = done.found
+    conversation = talk(tmp_path, [use("whoami"), use("crash"), use("whoami"), "Back."], "Try.", **toy())
+    before, crash, after = conversation.found
     assert crash.is_error
     assert "not known whether it was carried out" in crash.text
     assert not after.is_error
@@ -96,9 +96,9 @@ def test_a_server_that_died_between_turns_is_started_again(tmp_path):
             wait_until(lambda: not os.path.exists(f"/proc/{pid}") or "Z" in stat_of(pid), "the server is dead")
         return "There." if isinstance(request.turns[-1].parts[0], ToolOutput) else use("whoami")
 
-    done = talk(tmp_path, script, "Who?", "Again?", **toy())
-    assert len(done.found) == 2
-    assert done.found[0].text != done.found[1].text
+    conversation = talk(tmp_path, script, "Who?", "Again?", **toy())
+    assert len(conversation.found) == 2
+    assert conversation.found[0].text != conversation.found[1].text
 
 
 def stat_of(pid: int) -> str:
@@ -106,25 +106,25 @@ def stat_of(pid: int) -> str:
 
 
 def test_a_tool_that_takes_too_long_and_one_that_says_too_much(tmp_path):
-    done = talk(
+    conversation = talk(
         tmp_path,
         [use("hang"), use("shout", text="ha", times=100_000), use("add", a="x"), "Well."],
         "Try.",
         **toy(timeout_s=1.0),
         **{"tools.max_result_chars": 1_000},
     )
-    hang, shout, wrong = done.found
+    hang, shout, wrong = conversation.found
     assert "took longer than 1 s" in hang.text
     assert len(shout.text) < 1_100
     assert wrong.is_error
 
 
 def test_a_server_that_cannot_start_is_reported_once_and_the_turn_goes_on(tmp_path):
-    done = talk(tmp_path, ["Hello.", "Again."], "Hello?", "Again?", **toy("--fail"))
-    (notice,) = done.notices
+    conversation = talk(tmp_path, ["Hello.", "Again."], "Hello?", "Again?", **toy("--fail"))
+    (notice,) = conversation.notices
     assert notice.startswith("The MCP server 'toy' cannot be used:")
     assert "cannot read the licence file" in notice
-    assert not any(spec.name.startswith("toy__") for spec in done.requests[0].tools)
+    assert not any(spec.name.startswith("toy__") for spec in conversation.requests[0].tools)
     missing = talk(tmp_path / "2", ["Hello."], "Hello?", **{"mcp_servers.toy.command": "no-such-program"})
     assert "no-such-program" in missing.notices[0]
 
@@ -139,8 +139,8 @@ def test_a_server_over_http(tmp_path):
     try:
         wait_until(lambda: listens(port), "the server listens")
         settings = {"mcp_servers.toy.url": f"http://127.0.0.1:{port}/mcp", "mcp_servers.toy.permission": "allow"}
-        done = talk(tmp_path, [use("add", a=20, b=3), "23"], "What is 20 + 3?", **settings)
-        assert [result.text for result in done.found] == ["20 + 3 = 23"]
+        conversation = talk(tmp_path, [use("add", a=20, b=3), "23"], "What is 20 + 3?", **settings)
+        assert [result.text for result in conversation.found] == ["20 + 3 = 23"]
     finally:
         process.terminate()
         process.wait()

@@ -48,10 +48,10 @@ def outputs(request) -> list[ToolOutput]:
 def test_a_message_is_on_disk_before_the_model_is_asked(tmp_path):
     with open_agent(tmp_path) as at:
         seen = []
-        at.model.follow(lambda request: seen.append([one.text for one in at.messages()]) or "Hello.")
+        at.model.follow(lambda request: seen.append([message.text for message in at.messages()]) or "Hello.")
         at.say("Good morning.", as_id="tg-1")
         assert seen == [["Good morning."]]
-        assert [one.text for one in at.messages()] == ["Good morning.", "Hello."]
+        assert [message.text for message in at.messages()] == ["Good morning.", "Hello."]
         assert at.messages()[0].metadata["inbound"] == "tg-1"
         assert at.messages()[1].metadata["answers"] == ["tg-1"]
         assert at.messages()[1].metadata["prompt"].startswith("system@")
@@ -297,7 +297,7 @@ def test_of_messages_of_which_some_were_answered_only_the_others_are(tmp_path):
         session = at.session().id
         events = asyncio.run(at.collect(session, [Inbound("1", "One."), Inbound("2", "Two.")]))
         assert reply(events).text == "Second."
-        assert [one.text for one in at.messages()] == ["One.", "First.", "Two.", "Second."]
+        assert [message.text for message in at.messages()] == ["One.", "First.", "Two.", "Second."]
         assert at.messages()[-1].metadata["answers"] == ["2"]
 
 
@@ -306,7 +306,7 @@ def test_after_a_crash_before_the_reply_the_message_is_not_written_twice(tmp_pat
         with pytest.raises(ModelUnavailable):
             at.say("Hello?", as_id="a")
         assert reply(at.say("Hello?", as_id="a")).text == "Here I am."
-        assert [one.text for one in at.messages()] == ["Hello?", "Here I am."]
+        assert [message.text for message in at.messages()] == ["Hello?", "Here I am."]
 
 
 def test_a_turn_that_broke_off_between_call_and_result_is_gone_on_with(tmp_path):
@@ -320,9 +320,9 @@ def test_a_turn_that_broke_off_between_call_and_result_is_gone_on_with(tmp_path)
             ],
         )
         assert reply(at.say("Port?", as_id="a")).text == "It is 5433."
-        results = [block for one in at.messages() for block in one.content if isinstance(block, ToolResult)]
-        assert [(one.call_id, one.text, one.is_error) for one in results] == [("x", NO_RESULT, True)]
-        assert [one.text for one in at.messages() if one.role == "user"] == ["Port?"]
+        results = [block for message in at.messages() for block in message.content if isinstance(block, ToolResult)]
+        assert [(result.call_id, result.text, result.is_error) for result in results] == [("x", NO_RESULT, True)]
+        assert [message.text for message in at.messages() if message.role == "user"] == ["Port?"]
 
 
 def test_cut_off_at_every_line_the_turn_comes_to_the_same_end(tmp_path):
@@ -338,11 +338,13 @@ def test_cut_off_at_every_line_the_turn_comes_to_the_same_end(tmp_path):
                 file.write(b"".join(lines[1:kept]))
             texts = "Looking.\n\nFound." if kept > 2 else "Found."  # what was written before the crash counts
             assert reply(at.say("Port?", as_id="a")).text == texts
-            said = at.messages(session.id)
-            assert [one.text for one in said if one.role == "user"] == ["Port?"]
-            assert sum("answers" in one.metadata for one in said) == 1
-            calls = [block.id for one in said for block in one.content if isinstance(block, ToolCall)]
-            results = [block.call_id for one in said for block in one.content if isinstance(block, ToolResult)]
+            messages = at.messages(session.id)
+            assert [message.text for message in messages if message.role == "user"] == ["Port?"]
+            assert sum("answers" in message.metadata for message in messages) == 1
+            calls = [block.id for message in messages for block in message.content if isinstance(block, ToolCall)]
+            results = [
+                block.call_id for message in messages for block in message.content if isinstance(block, ToolResult)
+            ]
             assert calls == results
 
 
@@ -356,7 +358,7 @@ def test_a_turn_that_is_cancelled_while_a_tool_runs_leaves_no_call_without_a_res
 
     with open_agent(tmp_path, ScriptedChat([[SEARCH, ToolUse("t2", "memory_status", {})], "Found."])) as at:
         asyncio.run(cancelled(at))
-        assert [one.role for one in at.messages()] == ["user", "assistant", "tool"]
+        assert [message.role for message in at.messages()] == ["user", "assistant", "tool"]
         assert [block.call_id for block in at.messages()[-1].content] == ["t1", "t2"]
         assert reply(at.say("Port?", as_id="a")).text == "Found."
 
@@ -372,7 +374,7 @@ def test_a_turn_that_is_cancelled_while_the_model_thinks_can_be_asked_again(tmp_
 
     with open_agent(tmp_path, ScriptedChat([["Half of", Stall()], "Whole."])) as at:
         asyncio.run(cancelled(at))
-        assert [one.text for one in at.messages()] == ["Hello?"]
+        assert [message.text for message in at.messages()] == ["Hello?"]
         assert at.model.broken_off == 1
         assert reply(at.say("Hello?", as_id="a")).text == "Whole."
 
@@ -390,7 +392,7 @@ def test_a_model_that_fails_for_good_leaves_the_message_and_nothing_else(tmp_pat
         with pytest.raises(ModelFailed):
             at.say("Hello?")
         assert len(at.model.requests) == 3
-        assert [one.text for one in at.messages()] == ["Hello?"]
+        assert [message.text for message in at.messages()] == ["Hello?"]
 
 
 def test_a_model_that_fails_in_the_middle_of_a_reply_is_not_asked_twice(tmp_path):
@@ -398,7 +400,7 @@ def test_a_model_that_fails_in_the_middle_of_a_reply_is_not_asked_twice(tmp_path
         with pytest.raises(ModelFailed):
             at.say("Hello?", as_id="a")
         assert len(at.model.requests) == 1
-        assert [one.text for one in at.messages()] == ["Hello?"]
+        assert [message.text for message in at.messages()] == ["Hello?"]
         assert reply(at.say("Hello?", as_id="a")).text == "Again."
 
 
@@ -406,7 +408,7 @@ def test_a_model_that_fails_behind_a_tool_leaves_call_and_result_together(tmp_pa
     with open_agent(tmp_path, ScriptedChat([SEARCH, BudgetExhausted("Used up.")])) as at:
         with pytest.raises(BudgetExhausted):
             at.say("Hello?", as_id="a")
-        assert [one.role for one in at.messages()] == ["user", "assistant", "tool"]
+        assert [message.role for message in at.messages()] == ["user", "assistant", "tool"]
 
 
 def test_an_answer_that_was_cut_off_or_declined_is_said(tmp_path):
@@ -483,7 +485,7 @@ def test_an_overflow_with_nothing_to_summarise_says_what_to_do(tmp_path):
             at.say("Hello?")
         assert "/new" in caught.value.hint
         assert len(at.model.requests) <= 3
-        assert [one.text for one in at.messages()] == ["Hello?"]
+        assert [message.text for message in at.messages()] == ["Hello?"]
 
 
 # several at once
@@ -493,15 +495,15 @@ def test_turns_of_one_session_follow_each_other_and_those_of_two_do_not_wait(tmp
     async def both(at):
         gate = asyncio.Event()
         at.model.follow(lambda request: [Stall(gate), "Done."] if "slow" in shown(request) else "Quick.")
-        one, two = at.session("one").id, at.session("two").id
-        slow = asyncio.create_task(at.collect(one, [Inbound("1", "slow")]))
-        waiting = asyncio.create_task(at.collect(one, [Inbound("2", "behind it")]))
-        quick = await at.collect(two, [Inbound("3", "quick")])
+        first, second = at.session("one").id, at.session("two").id
+        slow = asyncio.create_task(at.collect(first, [Inbound("1", "slow")]))
+        waiting = asyncio.create_task(at.collect(first, [Inbound("2", "behind it")]))
+        quick = await at.collect(second, [Inbound("3", "quick")])
         assert reply(quick).text == "Quick."
         assert not waiting.done()
         gate.set()
         await asyncio.gather(slow, waiting)
-        return [message.text for message in at.messages(one)]
+        return [message.text for message in at.messages(first)]
 
     with open_agent(tmp_path) as at:
         assert asyncio.run(both(at)) == ["slow", "Done.", "behind it", "Done."]

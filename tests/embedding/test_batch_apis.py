@@ -454,8 +454,13 @@ def test_without_waiting_texts_are_found_by_word_until_a_later_sync_collects(pla
     assert hit.vector_score is None
     assert memory.sync().pending == MANY
     assert memory.sync().pending == MANY
-    done = memory.sync()
-    assert (done.ok, done.embedded, done.pending, memory.status().batches) == (True, MANY, 0, ())
+    collected = memory.sync()
+    assert (collected.ok, collected.embedded, collected.pending, memory.status().batches) == (
+        True,
+        MANY,
+        0,
+        (),
+    )
     assert place.server.texts() == ["topic77"]  # the query
     assert len(place.server.batches) == 1
 
@@ -491,7 +496,7 @@ def test_a_search_begins_a_batch_and_does_not_wait_for_it(place):
 def test_a_rebuild_does_not_pay_twice_either_and_the_index_from_before_stays_in_use(openai):
     openai.write()
     openai.memory(enabled=False).sync()
-    asked = len(openai.server.texts())
+    requested = len(openai.server.texts())
     embedder = openai.embedder(model="text-embedding-3-large")
     openai.server.looks = 2
     memory = openai.memory(embedder=embedder, wait=False)
@@ -499,11 +504,11 @@ def test_a_rebuild_does_not_pay_twice_either_and_the_index_from_before_stays_in_
     assert "The old index is still in use." in report.failures[0]
     assert "topic77." in memory.search("topic77").hits[0].snippet
     assert memory.sync().rebuilt is None
-    done = memory.sync()
-    assert (done.ok, done.embedded, done.pending) == (True, MANY, 0)
-    assert done.rebuilt
+    collected = memory.sync()
+    assert (collected.ok, collected.embedded, collected.pending) == (True, MANY, 0)
+    assert collected.rebuilt
     assert len(openai.server.batches) == 1
-    assert len(openai.server.texts()) == asked
+    assert len(openai.server.texts()) == requested
 
 
 def test_a_batch_that_is_under_way_is_no_reason_to_fall_back_to_another_provider(openai):
@@ -667,10 +672,10 @@ def test_a_batch_that_cannot_be_made_has_failed_after_three_tries(place):
 def test_a_lost_batch_is_found_on_a_later_page(place):
     on_create(place, lose)
     place.write()
-    made = place.server._create
+    create = place.server._create
 
     def make_many(request: servers.Request) -> Any:
-        answer = made(request)
+        answer = create(request)
         mine = next(iter(place.server.batches.values()))
         for number in range(45):
             name = f"{mine.get('id') or mine.get('name')}x{number}"

@@ -28,7 +28,7 @@ def bge():
 
 
 def test_related_sentences_are_nearer_than_unrelated_ones(bge):
-    left = rows(bge.embed([one for one, _ in RELATED], role="document"))
+    left = rows(bge.embed([text for text, _ in RELATED], role="document"))
     right = rows(bge.embed([other for _, other in RELATED], role="document"))
     for at, vector in enumerate(left):
         near = [float(vector @ other) for other in right]
@@ -63,7 +63,7 @@ def test_it_is_384_numbers_wide_and_says_so_before_it_is_loaded(bge):
 
 
 def test_its_scale_puts_unrelated_texts_near_zero_and_the_same_words_at_one(bge):
-    texts = [one for one, _ in RELATED]
+    texts = [text for text, _ in RELATED]
     vectors = rows(bge.embed(texts, role="document"))
     for one, other in itertools.combinations(vectors, 2):
         assert bge.calibration.score(float(one @ other)) < 0.3
@@ -77,9 +77,9 @@ def test_a_note_is_found_by_meaning_without_a_common_word(tmp_path):
     write_note(workspace, "memory/work.md", "Staging listens on port 5433 behind the proxy.\n")
     settings = {"memory_search.provider": "local", "memory_search.local.model_path": str(bge_folder())}
     with open_memory(tmp_path, settings=settings) as memory:
-        found = memory.search("who is allergic to nuts?", min_score=0.0)
+        result = memory.search("who is allergic to nuts?", min_score=0.0)
         nonsense = memory.search("purple monkeys juggling quantum teapots")
-    assert paths(found)[0] == "memory/health.md"
-    assert found.degraded == ()
-    assert found.model == "bge_small_en"
+    assert paths(result)[0] == "memory/health.md"
+    assert result.degraded == ()
+    assert result.model == "bge_small_en"
     assert paths(nonsense) == []

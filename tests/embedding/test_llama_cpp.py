@@ -44,11 +44,11 @@ def test_texts_become_unit_vectors_of_the_width_that_the_file_declares(model):
 
 def test_the_same_text_has_the_same_vector_and_others_have_others(model):
     texts = ["the cat sat", "the dog ran", "king queen", "money"] * 6
-    found = embed(model, *texts)
-    assert len(found) == len(texts)
-    for at, vector in enumerate(found):
+    vectors = embed(model, *texts)
+    assert len(vectors) == len(texts)
+    for at, vector in enumerate(vectors):
         assert vector == pytest.approx(embed(model, texts[at])[0], abs=1e-5)
-        assert vector @ found[(at + 1) % 4] < 0.9999
+        assert vector @ vectors[(at + 1) % 4] < 0.9999
 
 
 def test_a_text_that_shares_words_is_nearer(model):
@@ -116,14 +116,14 @@ def test_a_process_that_embeds_says_nothing_and_leaves_nothing_behind(tiny, tmp_
         "from kept.embedding.local_model import open_local_model;"
         "open_local_model(Settings(model_path=sys.argv[1])).embed(['king'], role='query')"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, str(tiny)],
         env={"PATH": os.environ["PATH"], "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
     assert list(folder.iterdir()) == []
 
 
@@ -159,10 +159,10 @@ def test_notes_are_indexed_and_found_with_it(tmp_path, tiny, provider, as_folder
     path = tiny.parent if as_folder else tiny
     settings = {"memory_search.provider": provider, "memory_search.local.model_path": str(path)}
     with open_memory(tmp_path, settings=settings) as memory:
-        found = memory.search("the cat sat")
+        result = memory.search("the cat sat")
         status = memory.status()
-    assert paths(found)[0] == "memory/a.md"
-    assert found.degraded == ()
+    assert paths(result)[0] == "memory/a.md"
+    assert result.degraded == ()
     assert (status.provider, status.model, status.pending) == ("llama_cpp", "tiny", 0)
 
 
@@ -173,6 +173,6 @@ def test_llama_cpp_without_a_gguf_file_searches_by_word_and_says_so(tmp_path, pa
     if path:
         settings["memory_search.local.model_path"] = str(write_folder(tmp_path / path))
     with open_memory(tmp_path, settings=settings) as memory:
-        found = memory.search("cat")
-    assert paths(found) == ["memory/a.md"]
-    assert any("Searching by word only" in reason for reason in found.degraded)
+        result = memory.search("cat")
+    assert paths(result) == ["memory/a.md"]
+    assert any("Searching by word only" in reason for reason in result.degraded)

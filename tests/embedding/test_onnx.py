@@ -39,8 +39,8 @@ def mean_of(text, *, table=None):
 
 
 def test_the_vector_is_the_mean_of_the_token_vectors_where_nothing_is_declared(tmp_path):
-    found = embed(write_folder(tmp_path), *TEXTS)
-    for text, vector in zip(TEXTS, found, strict=True):
+    vectors = embed(write_folder(tmp_path), *TEXTS)
+    for text, vector in zip(TEXTS, vectors, strict=True):
         assert vector == pytest.approx(mean_of(text), abs=1e-6)
 
 
@@ -48,8 +48,8 @@ def test_the_vector_is_the_mean_of_the_token_vectors_where_nothing_is_declared(t
     ("mode", "at"), [("cls_token", 0), ("lasttoken", -1)], ids=["the first token", "the last token"]
 )
 def test_the_pooling_that_the_folder_declares_is_used(tmp_path, mode, at):
-    found = embed(write_folder(tmp_path, configs=declares(mode)), *TEXTS)
-    for text, vector in zip(TEXTS, found, strict=True):
+    vectors = embed(write_folder(tmp_path, configs=declares(mode)), *TEXTS)
+    for text, vector in zip(TEXTS, vectors, strict=True):
         assert vector == pytest.approx(unit(token_table()[tokens_of(text)[at]]), abs=1e-6)
 
 
@@ -263,9 +263,9 @@ def test_a_model_that_the_runtime_refuses_leaves_search_by_word(tmp_path):
     write_note(tmp_path / "workspace", "MEMORY.md", "The king sat on the mat.\n")
     settings = {"memory_search.provider": "local", "memory_search.local.model_path": str(folder)}
     with open_memory(tmp_path, settings=settings) as memory:
-        found = memory.search("king")
-    assert paths(found) == ["MEMORY.md"]
-    assert any("cannot be used" in reason for reason in found.degraded)
+        result = memory.search("king")
+    assert paths(result) == ["MEMORY.md"]
+    assert any("cannot be used" in reason for reason in result.degraded)
 
 
 def test_a_damaged_tokenizer_is_refused_in_one_line(tmp_path):
@@ -291,12 +291,12 @@ def test_a_missing_package_names_the_extra(tmp_path, monkeypatch, package):
 
 
 def test_the_identity_survives_a_copy_and_a_new_date(tmp_path):
-    one = write_folder(tmp_path / "a" / "tiny")
+    folder = write_folder(tmp_path / "a" / "tiny")
     other = write_folder(tmp_path / "b" / "tiny")
     os.utime(other / "model.onnx", (1, 1))
-    assert open_model(one).identity == open_model(other).identity
-    assert open_model(one).identity.provider == "local"
-    assert open_model(one).identity.model == "tiny"
+    assert open_model(folder).identity == open_model(other).identity
+    assert open_model(folder).identity.provider == "local"
+    assert open_model(folder).identity.model == "tiny"
 
 
 @pytest.mark.parametrize(

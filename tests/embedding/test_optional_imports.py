@@ -14,7 +14,7 @@ OPTIONAL = ("onnxruntime", "tokenizers", "xllamacpp", "kept.embedding.onnx", "ke
 
 def loaded_after(tmp_path, code: str, *args: str) -> set[str]:
     program = f"import sys\n{code}\nprint(*(name for name in {OPTIONAL!r} if name in sys.modules))"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program, *args],
         env=kept_environment(tmp_path),
         capture_output=True,
@@ -22,7 +22,7 @@ def loaded_after(tmp_path, code: str, *args: str) -> set[str]:
         timeout=60,
         check=True,
     )
-    return set(done.stdout.split())
+    return set(process.stdout.split())
 
 
 def test_an_index_and_a_search_with_the_built_in_model_import_none_of_it(tmp_path):

@@ -25,10 +25,10 @@ def test_the_example_adds_a_provider_that_indexes_and_searches(workspace, tmp_pa
     install(tmp_path / "site")
     env = {"PYTHONPATH": str(tmp_path / "site"), "KEPT_MEMORY_SEARCH__PROVIDER": "letters"}
     write_file(workspace / "MEMORY.md", "# Memory\n\n- Zebras graze on the savannah.\n- The mill is closed.\n")
-    found = kept("search", "zebra", "--json", env=env).json
-    assert (found["provider"], found["model"], found["degraded"]) == ("letters", "count-1", [])
-    assert found["results"][0]["citation"] == "MEMORY.md#L1-L3"
-    assert found["results"][0]["vectorScore"] is not None
-    listed = {one["name"]: one for one in kept("providers", "--json", env=env).json["providers"]}
+    output = kept("search", "zebra", "--json", env=env).json
+    assert (output["provider"], output["model"], output["degraded"]) == ("letters", "count-1", [])
+    assert output["results"][0]["citation"] == "MEMORY.md#L1-L3"
+    assert output["results"][0]["vectorScore"] is not None
+    listed = {provider["name"]: provider for provider in kept("providers", "--json", env=env).json["providers"]}
     assert (listed["letters"]["inUse"], listed["letters"]["dims"]) == (True, 26)
     assert kept("providers", "test", "letters", "--json", env=env).json["dims"] == 26

@@ -202,8 +202,8 @@ def test_a_search_with_the_built_in_model_imports_nothing_for_the_network(tmp_pa
         "         'kept.embedding.remote', 'importlib.metadata', 'concurrent.futures'}\n"
         "print(sorted(names & set(sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert process.stdout.strip() == "[]"
 
 
 def test_choosing_a_remote_provider_does_not_import_the_http_library_before_the_first_call(tmp_path):
@@ -215,5 +215,5 @@ def test_choosing_a_remote_provider_does_not_import_the_http_library_before_the_
         "make_embedder('ollama', config.memory_search, config.keys).identity\n"
         "print('httpx' in sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.strip() == "False"
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert process.stdout.strip() == "False"

@@ -142,9 +142,9 @@ def test_the_role_is_told_to_those_who_ask_for_it(fake):
     seen: dict[str, list[str]] = {}
     for name, (kind, embedder) in KINDS.items():
         with kind() as server:
-            one = Pair(name, server, embedder, fake).embedder()
+            limited = Pair(name, server, embedder, fake).embedder()
             for role in ("query", "document"):
-                one.embed(["hello"], role=role)
+                limited.embed(["hello"], role=role)
             seen[name] = [json.dumps(request.body) for request in server.requests]
     assert '"input_type": "query"' in seen["voyage"][0]
     assert '"input_type": "document"' in seen["voyage"][1]
@@ -196,10 +196,10 @@ def test_any_compatible_endpoint_works_without_a_key(openai):
 
 def test_servers_that_leave_out_the_index_keep_the_order(openai):
     openai.server.always = servers.changed(
-        lambda data: [{"embedding": one["embedding"]} for one in sorted(data, key=lambda one: one["index"])]
+        lambda data: [{"embedding": item["embedding"]} for item in sorted(data, key=lambda item: item["index"])]
     )
     assert [any(row) for row in rows(openai.embedder().embed(["a", "b"], role="document"))] == [True, True]
-    openai.server.always = servers.changed(lambda data: [{**one, "index": 0} for one in data])
+    openai.server.always = servers.changed(lambda data: [{**item, "index": 0} for item in data])
     assert "cannot be matched" in openai.failure().message
 
 
@@ -508,8 +508,8 @@ def test_what_was_used_is_counted_as_the_provider_counts_it(pair):
     embedder.embed(["one", "two"], role="document")
     usage = embedder.usage
     assert (usage.calls, usage.retries, usage.texts) == (2, 1, 2)
-    told = {"openai": 8, "voyage": 8}
-    assert usage.tokens == told.get(pair.name, sum(token_bound(sent(pair, text)) for text in ("one", "two")))
+    expected = {"openai": 8, "voyage": 8}
+    assert usage.tokens == expected.get(pair.name, sum(token_bound(sent(pair, text)) for text in ("one", "two")))
 
 
 # batches

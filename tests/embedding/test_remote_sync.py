@@ -233,7 +233,7 @@ def test_no_row_of_zeros_is_ever_stored(workspace, server, opened, fake):
         codes = [code for (code,) in index.db.execute("SELECT code FROM chunks_vec")]
         cached = [value for (value,) in index.db.execute("SELECT embedding FROM embedding_cache")]
     assert len(codes) == len(cached) == 19
-    assert all(any(one) for one in codes + cached)
+    assert all(any(code) for code in codes + cached)
 
 
 def test_secrets_are_in_no_error_no_log_no_report_and_not_in_the_index(workspace, server, opened, caplog, tmp_path):
@@ -248,7 +248,7 @@ def test_secrets_are_in_no_error_no_log_no_report_and_not_in_the_index(workspace
         "remote__headers": {"X-Access-Token": SECRETS["header"], "X-Team": "blue"},
     }
     memory = opened(**settings)
-    said = [repr(memory.sync()), repr(memory.search("topic1")), repr(memory.status()), repr(memory.config)]
+    texts = [repr(memory.sync()), repr(memory.search("topic1")), repr(memory.status()), repr(memory.config)]
     request = server.requests[0]
     assert request.headers["authorization"] == f"Bearer {SECRETS['openai']}"
     assert request.headers["x-access-token"] == SECRETS["header"]
@@ -256,16 +256,16 @@ def test_secrets_are_in_no_error_no_log_no_report_and_not_in_the_index(workspace
 
     write(workspace, 5, first=5)
     server.always = servers.says(400, {"error": {"message": f"I was told {' '.join(SECRETS.values())}"}})
-    said += [repr(memory.sync()), repr(memory.search("topic8"))]
+    texts += [repr(memory.sync()), repr(memory.search("topic8"))]
     server.always = servers.says(401, {"error": {"message": f"Incorrect API key: {SECRETS['openai']}"}})
-    said += [repr(memory.sync()), repr(memory.search("topic9"))]
-    assert "does not accept the API key" in said[-1]
+    texts += [repr(memory.sync()), repr(memory.search("topic9"))]
+    assert "does not accept the API key" in texts[-1]
     memory.close()
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert len(written) > 10
     for name, secret in SECRETS.items():
         if name in ("query", "password"):
-            said[3] = said[3].replace(address, "")  # an address is a setting, and shown as one
+            texts[3] = texts[3].replace(address, "")  # an address is a setting, and shown as one
         assert secret not in caplog.text
-        assert not any(secret in text for text in said), name
+        assert not any(secret in text for text in texts), name
         assert not any(secret.encode() in content for content in written)

@@ -16,9 +16,9 @@ TEXTS = [f"the {word} sat on the mat" for word in ("cat", "dog", "king", "queen"
 @pytest.mark.parametrize("kind", ["onnx", "gguf"])
 def test_threads_that_come_first_together_get_the_vectors_that_one_would(tmp_path, kind):
     path = write_folder(tmp_path / "model") if kind == "onnx" else write_gguf(tmp_path / "tiny.gguf")
-    one = rows(open_local_model(LocalModelSettings(model_path=str(path))).embed(TEXTS, role="document"))
+    alone = rows(open_local_model(LocalModelSettings(model_path=str(path))).embed(TEXTS, role="document"))
     shared = open_local_model(LocalModelSettings(model_path=str(path)))
     with ThreadPoolExecutor(8) as pool:
         many = list(pool.map(lambda text: rows(shared.embed([text], role="document"))[0], TEXTS * 4))
     for at, vector in enumerate(many):
-        assert vector == pytest.approx(one[at % len(TEXTS)], abs=1e-5)
+        assert vector == pytest.approx(alone[at % len(TEXTS)], abs=1e-5)

@@ -48,7 +48,9 @@ def test_calls_are_counted_by_day_purpose_and_model(ledger, clock):
     ask(model, request("Three", purpose="flush"))
     clock.move(days=1)
     ask(model, "Four")
-    assert [(one.day, one.purpose, one.calls, one.input, one.output, one.cached) for one in ledger.by_day()] == [
+    assert [
+        (entry.day, entry.purpose, entry.calls, entry.input, entry.output, entry.cached) for entry in ledger.by_day()
+    ] == [
         ("2026-03-14", "flush", 1, 95, 5, 2),
         ("2026-03-14", "reply", 2, 190, 10, 4),
         ("2026-03-15", "reply", 1, 95, 5, 2),

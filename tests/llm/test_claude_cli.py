@@ -74,9 +74,9 @@ class StandIn:
 
 @pytest.fixture
 def stand_in(tmp_path: Path) -> StandIn:
-    made = StandIn(tmp_path)
-    made.says(delta("Fine."), result())
-    return made
+    program = StandIn(tmp_path)
+    program.says(delta("Fine."), result())
+    return program
 
 
 def delta(text: str, **more: Any) -> Any:
@@ -288,7 +288,7 @@ def test_a_program_that_never_ends_its_line_is_stopped(stand_in):
 def test_no_text_can_end_its_line_or_mention_a_file(said):
     rendered = render_conversation(Turn.of(role, text) for role, text in said)
     lines = rendered.splitlines()[2:-2]
-    assert [(one["role"], one["text"]) for one in map(json.loads, lines)] == said
+    assert [(message["role"], message["text"]) for message in map(json.loads, lines)] == said
     assert "@" not in rendered
     rendered.encode()
 

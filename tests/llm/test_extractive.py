@@ -131,7 +131,7 @@ def test_as_a_model_it_answers_with_what_the_search_finds():
         {"query": "Where is staging?"},
         "tools",
     )
-    found = Turn("user", (ToolOutput(call.id, "memory/a.md#L1: port 5433"),))
-    events = ask(ExtractiveChat(), request("Where is staging?", Turn("assistant", (call,)), found, tools=(SEARCH,)))
+    output = Turn("user", (ToolOutput(call.id, "memory/a.md#L1: port 5433"),))
+    events = ask(ExtractiveChat(), request("Where is staging?", Turn("assistant", (call,)), output, tools=(SEARCH,)))
     assert (text_of(events), end_of(events).reason) == ("memory/a.md#L1: port 5433", "end")
     assert isinstance(call, ToolUse)

@@ -41,7 +41,7 @@ _NO_NAME = ("", ".", "..")
 
 @frozen
 class MemberPath:
-    """Where a member belongs: below a workspace, below the folder of an agent, or the settings."""
+    """Place of a member: below a workspace, below the folder of an agent, or the settings."""
 
     root: str
     """NOTES, AGENTS, REMOVED or SETTINGS."""

@@ -123,7 +123,7 @@ def with_session_age(loaded: LoadedConfig) -> LoadedConfig:
 
 @frozen
 class ServedAgent:
-    """What a gateway needs of an agent."""
+    """Parts of an agent that a gateway uses."""
 
     memory: Memory
     sessions: SessionStore

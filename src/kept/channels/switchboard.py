@@ -27,7 +27,7 @@ class QueueSpace(Protocol):
 
 
 class ResponderFront(Protocol):
-    """What a channel needs: one responder, or a switchboard in front of several."""
+    """The side of a responder that channels use. A switchboard has it too, in front of several responders."""
 
     @property
     def limits(self) -> QueueSpace: ...

@@ -423,7 +423,7 @@ AgentWrites = Literal["at_once", "listed", "proposed"]
 
 @frozen
 class ReviewSettings:
-    """What happens to a text that a model writes to a note."""
+    """Review of texts that a model writes to notes."""
 
     agent_writes: AgentWrites = "at_once"
     """`listed`: written, and listed for review. `proposed`: written only when a person accepts it."""

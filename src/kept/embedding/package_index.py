@@ -26,7 +26,7 @@ _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+h
 
 @frozen
 class IndexSettings:
-    """Where pip looks for packages."""
+    """Package indexes and folders in which pip looks for packages."""
 
     indexes: tuple[str, ...] = (PYPI,)
     links: tuple[str, ...] = ()

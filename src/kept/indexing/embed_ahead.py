@@ -22,7 +22,7 @@ _SLICE_CHARS = 24_000
 
 @frozen
 class EmbedProgress:
-    """How far the work is. Time goes by characters, not by texts, because long texts take longer."""
+    """Progress of the work. Time is estimated by characters, not by texts, because long texts take longer."""
 
     texts: int
     total_texts: int

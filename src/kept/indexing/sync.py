@@ -203,7 +203,7 @@ class SyncRun:
                 self.progress(batch.completed, len(target.files), batch.label)
 
     def _fetch_batches(self, batch_runner: BatchRunner, target: SyncTarget) -> None:
-        """If many vectors are missing, let the provider's batch API bring them into the cache first."""
+        """Fetch missing vectors into the cache through the provider's batch API, if many are missing."""
         vectors = self.vectors
         if vectors is None:
             return

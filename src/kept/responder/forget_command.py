@@ -128,7 +128,7 @@ def _remarks(plan: ForgetPlan) -> list[str]:
 
 
 def describe_receipt(receipt: ForgetReceipt, changed: Sequence[str], count: int, *, is_private: bool = False) -> str:
-    """Describe a forget. ``is_private`` if the person sees only a part of the memory: the rest is not told."""
+    """Describe a forget. If ``is_private``, the person sees only part of the memory; the rest is not mentioned."""
     noun = "passage" if count == 1 else "passages"
     if is_private and not receipt.left:
         search = "Nothing of it is left in what you see."

@@ -95,7 +95,7 @@ def _is_kept_command(value: Any) -> bool:
 
 @frozen
 class EchoState:
-    """What the lines before a position tell about those after it."""
+    """State of the filter at a position: what the lines before it tell about those after it."""
 
     open_calls: tuple[str, ...] = ()
     """Ids of calls of memory tools that have no result yet."""

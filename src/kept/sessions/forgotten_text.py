@@ -51,7 +51,7 @@ def iter_long_lines(text: str) -> Iterator[str]:
 
 
 class ForgottenText:
-    """What was forgotten in one agent's memory. Read once; ``add`` is for a caller that holds the forgetting lock."""
+    """Text that was forgotten in one agent's memory, as hashes. Read once. Call ``add`` with the forgetting lock."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -22,7 +22,7 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 @frozen
 class Activity:
-    """What is going on now: the index, messages that wait, and changes to review."""
+    """Current state of the index, of messages that wait, and of changes to review."""
 
     live: LiveState
     inbox: InboxState | None

@@ -42,7 +42,7 @@ _SCHEMES = {"http", "https", "mailto"}
 
 @frozen
 class NoteSetting:
-    """What a note's links mean: the note that they are in, the notes that its links resolve to, and what may load."""
+    """Meaning of a note's links: the note that they are in, the notes that its links resolve to, and what may load."""
 
     path: str
     resolved: Mapping[str, str]

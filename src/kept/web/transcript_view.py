@@ -57,7 +57,7 @@ class TalkBlock:
 
 @frozen
 class ContextView:
-    """What the model was sent for an answer."""
+    """Request that the model was sent for an answer."""
 
     recalled: tuple[Mapping[str, Any], ...]
     parts: tuple[tuple[str, int], ...]

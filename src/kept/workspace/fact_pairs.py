@@ -53,7 +53,7 @@ class NoteFact:
 
 @frozen
 class FactPair:
-    """Two facts about the same. ``old`` is the one that was written first, as far as that can be told."""
+    """Two facts about the same. ``old`` is the one that was written first, as far as that is known."""
 
     old: NoteFact
     new: NoteFact

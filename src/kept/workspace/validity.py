@@ -50,7 +50,7 @@ ValidityState = Literal["holds", "ended", "later", "unknown"]
 
 @frozen
 class Validity:
-    """When a line holds, as far as it says so."""
+    """Time in which a line holds, as far as it says so."""
 
     since: dt.date | None = None
     """First day on which it holds."""
@@ -168,7 +168,7 @@ def _struck(body: str) -> str | None:
 
 @frozen
 class _Marks:
-    """Where the marks of a text are, and what they say."""
+    """Marks of a text: their positions, and what they say."""
 
     tail_at: int
     """Start of what follows the statement itself: marks, tags, a block id, other parentheses."""

@@ -124,7 +124,7 @@ class DraftWriter:
 
 @frozen
 class ExistingSession:
-    """What is known of a session that was imported before, or would have been in a dry run."""
+    """State of a session that was imported before, or would have been in a dry run."""
 
     record: SessionRecord | None
     ids: list[str]

@@ -42,7 +42,7 @@ KINDS = (
 
 @frozen
 class ForgetForm:
-    """What is to be forgotten, as the form has it."""
+    """Fields of the form that says what to forget."""
 
     kind: str = "query"
     what: str = ""

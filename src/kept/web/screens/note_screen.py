@@ -42,7 +42,7 @@ class NotePart:
 
 @frozen
 class NoteContext:
-    """What the index knows about a note. Empty for a note that is not indexed."""
+    """Links and tags of a note, as the index has them. Empty for a note that is not indexed."""
 
     links: NoteLinks
     tags: tuple[str, ...] = ()
