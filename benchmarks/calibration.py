@@ -112,7 +112,7 @@ def _ask(runner: QueryRunner, group: BenchGroup, name: str, kind: str, query: Be
     is_sure = bool(hits) and hits[0].grade != "weak"
     near = [hit.grade != "weak" if is_sure else hit.score >= LIKELY_SHARE * hits[0].score for hit in rights]
     signals, share = read_query(runner.memory, query.text)
-    return Asked(name, kind, signals, share, bool(hits and documents[0] & wanted), bool(rights), any(near))
+    return Asked(name, kind, signals, share, bool(hits and hits[0].documents & wanted), bool(rights), any(near))
 
 
 def read_query(memory: Memory, text: str) -> tuple[Signals, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 from functools import partial
 from itertools import pairwise
 
@@ -125,18 +125,15 @@ def test_of_a_query_without_an_answer_every_hit_is_weak():
     assert {grade_of(scored.relevance) for scored in scaled} == {"weak"}
 
 
-def test_rivals_are_other_notes_that_come_near_the_first():
-    def rivals(*places):
-        ranked = fuse_weighted(
-            [replace(candidate(row, reach), position=(path, 1, row)) for row, (path, reach) in enumerate(places)],
-            FusionWeights(0.0, 1.0),
-        )
-        return read_signals(ranked, [], passages=LARGE).rivals
+def test_rivals_are_candidates_that_come_near_the_first():
+    def rivals(*reaches):
+        candidates = [candidate(row, reach) for row, reach in enumerate(reaches)]
+        return read_signals(fuse_weighted(candidates, FusionWeights(0.0, 1.0)), [], passages=LARGE).rivals
 
-    assert rivals() == rivals(("a", 0.0)) == rivals(("a", 0.8)) == 0
-    assert rivals(("a", 0.8), ("a", 0.8), ("b", 0.8)) == pytest.approx(1.0, abs=0.1)
-    assert rivals(("a", 0.8), ("b", 0.7), ("b", 0.6)) == rivals(("a", 0.8), ("b", 0.7))
-    assert rivals(("a", 0.8), ("b", 0.1)) < 0.01
+    assert rivals() == rivals(0.0) == rivals(0.8) == 0
+    assert rivals(0.8, 0.8, 0.8) == pytest.approx(2.0)
+    assert rivals(0.8, 0.68) == pytest.approx(1 / math.e)
+    assert rivals(0.8, 0.1) < 0.01
 
 
 def test_the_lead_in_meaning_is_the_same_for_an_embedder_to_which_all_texts_are_alike():

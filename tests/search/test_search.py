@@ -316,6 +316,21 @@ def test_a_near_duplicate_steps_back_behind_other_hits_of_its_grade(tmp_path):
     assert [hit.path for hit in hits][3] == "memory/fourth.md"
 
 
+def test_hits_that_fit_much_less_do_not_push_out_a_near_duplicate_in_another_note(tmp_path):
+    workspace = tmp_path / "workspace"
+    same = "The parrot is green and sits on the fence near the old barn every single morning"
+    write_note(workspace, "memory/first.md", same + ".\n")
+    write_note(workspace, "memory/second.md", same + "!\n")
+    for place in ("of Ada is in the barn of a cousin", "ate seeds by a barn in Bern", "left its barn for a warm attic"):
+        write_note(workspace, f"memory/{place[:3].strip()}.md", f"A green parrot {place}.\n")
+    for number in range(20):
+        write_note(workspace, f"memory/{number}.md", f"Delivery {number} went to street {number}.\n")
+    with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
+        hits = memory.search("green parrot fence barn neighbour", max_results=3).hits
+    assert {hit.grade for hit in hits} == {"likely"}
+    assert {hit.path for hit in hits[:2]} == {"memory/first.md", "memory/second.md"}
+
+
 def test_weak_hits_do_not_push_out_a_near_duplicate(tmp_path):
     workspace = tmp_path / "workspace"
     same = "The parrot is green and sits on the fence near the old barn every single morning"

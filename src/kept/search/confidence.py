@@ -6,7 +6,7 @@ the first equals the confidence. The order does not change.
 
 Two questions are asked of the signals of a query. *Is there an answer?* Random words are in the notes too, but seldom
 in one passage; a question about another subject shares a few words with some passage, but not its meaning. This decides
-between weak and likely. *Is the first hit the answer?* It is if its sum is high and no other note comes near: where
+between weak and likely. *Is the first hit the answer?* It is if its sum is high and nothing else comes near: where
 many passages are about the subject of a question, one of them is the answer, but often not the first. This decides
 between likely and strong, so a hit after the first is strong only if it is about as good.
 
@@ -68,7 +68,7 @@ class Signals:
     first: float = 0.0
     """Sum of the first candidate."""
     rivals: float = 0.0
-    """Number of other notes or messages that come near it. Each counts less, the lower its sum is."""
+    """Number of other candidates that come near it. Each counts less, the lower its sum is."""
     passages: int = LARGE_MEMORY_PASSAGES
     """Number of passages in the index."""
     query_words: int = 4
@@ -151,17 +151,11 @@ def _count_words(candidate: Candidate, counts: Mapping[str, float]) -> float:
 
 
 def _count_rivals(ranked: Sequence[Scored]) -> float:
-    """Return how many notes or messages come near the first. Of the passages of a note, the best counts."""
+    """Return how many candidates come near the first."""
     if not ranked or ranked[0].relevance <= 0:
         return 0.0
-    first = ranked[0]
-    rivals, notes = 0.0, {first.candidate.position[0]}
-    for scored in ranked[1:]:
-        path = scored.candidate.position[0]
-        if scored.candidate.is_utterance or path not in notes:
-            notes.add(path)
-            rivals += math.exp((scored.relevance / first.relevance - 1) / NEAR_SHARE)
-    return rivals
+    first = ranked[0].relevance
+    return sum([math.exp((scored.relevance / first - 1) / NEAR_SHARE) for scored in ranked[1:]])
 
 
 def _meaning_lead(ranked: Sequence[Scored]) -> float | None:

@@ -21,6 +21,8 @@ MAX_CHARS = 700
 """Characters in a snippet."""
 DUPLICATE_SHARE = 0.85
 """Two texts that share this much of their words are near-duplicates."""
+DUPLICATE_WORTH = 0.9
+"""Share of its own score that a near-duplicate in another note is worth."""
 _TOLERANCE = 1e-9
 """Rounding tolerance: a score equal to min_score passes, in whatever order its parts were added up."""
 _UNRELATED_BELOW = 1e-6
@@ -62,10 +64,10 @@ def select_hits(
     """Return the hits, best first, and the reason why each other candidate is dropped.
 
     A note is one hit. Further passages of it are shown under its hit if they are among the best ``max_results``
-    passages of all, so they never take the place of another note. A near-duplicate of a better hit goes after all
-    other hits of its grade, and is returned only if there is room. ``repeats`` has the row of the note that a message
-    repeats: if the note is a hit, the message is a further occurrence of it, and ``bystanders``, which are found only
-    by such messages, are left out.
+    passages of all, so they never take the place of another note. A near-duplicate of a better hit goes after the
+    other hits of its grade, but for those that fit much less, and is returned only if there is room. ``repeats`` has
+    the row of the note that a message repeats: if the note is a hit, the message is a further occurrence of it, and
+    ``bystanders``, which are found only by such messages, are left out.
     """
     related = [scored for scored in ranked if scored.relevance >= _UNRELATED_BELOW]
     choice = _Choice(chunks, windows, max_results)
@@ -140,9 +142,8 @@ class _Choice:
         self._hits.append((scored, window))
 
     def _add_better_duplicates(self, scored: Scored) -> None:
-        """Add the near-duplicates of a better grade than this candidate: it must not push them out."""
-        rank = GRADES.index(grade_of(scored.relevance))
-        self._add_duplicates([other for other in self._duplicates if GRADES.index(grade_of(other.relevance)) < rank])
+        """Add the near-duplicates that are better than this candidate: it must not push them out."""
+        self._add_duplicates([other for other in self._duplicates if _is_better_duplicate(other, scored)])
 
     def _add_duplicates(self, duplicates: Sequence[Scored]) -> None:
         for scored in duplicates:
@@ -155,6 +156,16 @@ class _Choice:
     def finish(self, also_in: Mapping[int, Sequence[int]]) -> Selection:
         self._add_duplicates([*self._duplicates])
         return Selection(tuple(self._hits), tuple(self.dropped), also_in, self._further)
+
+
+def _is_better_duplicate(duplicate: Scored, other: Scored) -> bool:
+    """Return whether a near-duplicate is of a better grade than another candidate, or is a note that fits much better:
+    a long note may repeat a passage of another and still be the answer."""
+    if GRADES.index(grade_of(duplicate.relevance)) < GRADES.index(grade_of(other.relevance)):
+        return True
+    if duplicate.candidate.is_utterance or duplicate.unscaled is None or other.unscaled is None:
+        return False
+    return DUPLICATE_WORTH * duplicate.unscaled > other.unscaled
 
 
 def _are_alike(left: frozenset[str], right: frozenset[str]) -> bool:

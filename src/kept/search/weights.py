@@ -150,7 +150,7 @@ WORDS_ONLY = AnsweredModels(
     large=AnsweredModel(-6.1, share=8.0, further=2.6, brevity=3.3, meaning=0.0, unknown=0.6),
 )
 UNSPACED_ANSWERED = UnspacedModel(-11.0, runs=7.3, first=12.7, crowd=1.1)
-FIRST_IS_RIGHT = RightModel(-1.9, first=6.6, crowd=1.7)
+FIRST_IS_RIGHT = RightModel(-1.95, first=6.8, crowd=1.8)
 NEAR_SHARE = 0.15
 """A candidate whose sum is this share of the first lower counts as a third of a rival, one twice as far as a tenth."""
 SMALL_MEMORY_PASSAGES, LARGE_MEMORY_PASSAGES = 60, 1000
