@@ -92,6 +92,7 @@ def served(site: Site) -> Iterator[str]:
     port = bound.getsockname()[1]
     access = WebAccess(KEY, site.memory.clock)
     server = serving.make_server(make_web_app(site, access, cookie_name=cookie_name(port)), ServerLimits())
+    site.is_stopping = lambda: server.should_exit
 
     async def run() -> None:
         await server.serve(sockets=[bound])

@@ -163,3 +163,10 @@ def test_a_person_decides_about_a_call_on_the_page(tmp_path, workspace, allow, r
         return [outcome]
 
     assert result in asyncio.run(talk())[0]
+
+
+def test_without_a_model_the_pages_say_what_to_set(tmp_path, workspace):
+    with visiting(tmp_path) as pages, pages.http:
+        page = pages.follow(pages.post("/chat/send", text="Hello?"))
+        assert "model.provider" in " ".join(texts(page, ".notice"))
+        assert "model.provider" in " ".join(texts(pages.page("/context"), ".notice.bad"))

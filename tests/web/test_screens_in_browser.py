@@ -30,6 +30,16 @@ SCREENS = {
     "changes": "/changes",
     "conversations": "/conversations",
     "conversation": "/conversations/SESSION",
+    "chat": "/chat",
+    "context": "/context?text=what+about+the+backups",
+    "review": "/review",
+    "forget": "/forget?what=backup",
+    "health": "/health",
+    "checks": "/health/checks",
+    "providers": "/health/providers",
+    "recall": "/recall",
+    "settings": "/settings?find=query",
+    "setting": "/settings/memory_search.provider",
     "missing": "/note/memory/none.md",
 }
 

@@ -50,6 +50,8 @@ async def stream_events(visit: Visit) -> Response:
 async def _events(visit: Visit) -> AsyncIterator[bytes]:
     known = ""
     for _ in range(_STREAM_POLLS):
+        if visit.site.is_stopping():
+            return
         digest = (await asyncio.to_thread(read_activity, visit.site)).digest
         if digest != known:
             known = digest

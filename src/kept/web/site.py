@@ -53,6 +53,8 @@ class Site:
         self.settings = memory.config.gateway.web
         self.live: LiveIndex | None = None
         self.poll_s = POLL_S
+        self.is_stopping: Callable[[], bool] = lambda: False
+        """Returns whether the server is about to stop. Streams end then, and do not delay it."""
         self._lock = threading.Lock()
         self._model = model
         self._remembered: dict[str, tuple[float, Any]] = {}

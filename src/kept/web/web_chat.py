@@ -7,7 +7,8 @@ one of `kept chat`, or another one that a page names.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any
 
 from kept.agent.approvals import describe_approval
@@ -26,7 +27,7 @@ from kept.errors import KeptError, UsageError
 from kept.llm.base import ChatModel
 from kept.responder.dispatcher import Dispatcher
 from kept.responder.local_conversation import DEFAULT_CONVERSATION, LocalConversation
-from kept.web.site import Site
+from kept.web.site import POLL_S, Site
 
 _MAX_EVENTS = 20_000
 """Pieces of one answer that are kept for browsers. The transcript has the whole answer in any case."""
@@ -76,17 +77,18 @@ class RunningAnswer:
         self.is_done = True
         self.add(type="done")
 
-    async def follow(self) -> AsyncIterator[ChatEvent]:
-        """Yield all events, those before this call too, until the answer ends."""
+    async def follow(self, is_stopping: Callable[[], bool] = lambda: False) -> AsyncIterator[ChatEvent]:
+        """Yield all events, those before this call too, until the answer ends or the server is about to stop."""
         at = 0
-        while True:
+        while not is_stopping():
             changed = self._changed
             while at < len(self.events):
                 yield self.events[at]
                 at += 1
             if self.is_done:
                 return
-            await changed.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), POLL_S)
 
 
 class WebChat:
@@ -112,12 +114,7 @@ class WebChat:
         if name in self._answers:
             raise UsageError("An answer is being written.", hint="Wait for it, or stop it.")
         answer = self._answers[name] = RunningAnswer(text)
-        try:
-            conversation = await self._open(name)
-        except BaseException:
-            del self._answers[name]
-            raise
-        answer.task = asyncio.create_task(self._answer(conversation, name, answer))
+        answer.task = asyncio.create_task(self._answer(name, answer))
         return answer
 
     async def stop(self, name: str = DEFAULT_CONVERSATION) -> None:
@@ -165,12 +162,15 @@ class WebChat:
         self._model = self._model or open_model(site.loaded, clock=site.memory.clock)
         return open_dispatcher(site.memory, site.sessions, self._model)
 
-    async def _answer(self, conversation: LocalConversation, name: str, answer: RunningAnswer) -> None:
+    async def _answer(self, name: str, answer: RunningAnswer) -> None:
+        conversation: LocalConversation | None = None
         try:
+            conversation = await self._open(name)
             await conversation.answer(answer.question, answer.show)
         except asyncio.CancelledError:
             answer.add(type="notice", text="Stopped.")
-            await conversation.stop()
+            if conversation is not None:
+                await conversation.stop()
         except KeptError as exc:
             answer.add(type="error", text=f"{exc.message} {exc.hint}".strip())
         except Exception as exc:  # noqa: BLE001 - shown on the page: an answer that fails must not end the server

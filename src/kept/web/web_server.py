@@ -132,7 +132,9 @@ def _make_server(
 
     hosts = (*(() if host in _ANY_ADDRESS else (host,)), *site.settings.allowed_hosts)
     app = make_web_app(site, access, hosts=hosts, cookie_name=cookie_name(bound.getsockname()[1]))
-    return serving.make_server(app, limits, handles_signals=handles_signals)
+    server = serving.make_server(app, limits, handles_signals=handles_signals)
+    site.is_stopping = lambda: server.should_exit
+    return server
 
 
 async def _run(server: uvicorn.Server, site: Site, bound: socket.socket) -> None:

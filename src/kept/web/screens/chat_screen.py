@@ -56,15 +56,15 @@ async def send_message(visit: Visit) -> Response:
     name = _name(visit)
     answer = await visit.site.chat.ask(visit.form.get("text", "").replace("\r\n", "\n"), name)
     if STREAM_TYPE in visit.request.headers.get("accept", ""):
-        return StreamingResponse(_lines(answer), media_type=STREAM_TYPE)
-    problem = [event["text"] async for event in answer.follow() if event["type"] == "error"]
+        return StreamingResponse(_lines(visit, answer), media_type=STREAM_TYPE)
+    problem = [event["text"] async for event in answer.follow(visit.site.is_stopping) if event["type"] == "error"]
     return visit.redirect(_url(name), notice=problem[0] if problem else "")
 
 
 async def follow_answer(visit: Visit) -> Response:
     """Stream the answer that is being written, from its beginning."""
     answer = visit.site.chat.find_answer(_name(visit))
-    return StreamingResponse(_lines(answer), media_type=STREAM_TYPE) if answer else Response(status_code=204)
+    return StreamingResponse(_lines(visit, answer), media_type=STREAM_TYPE) if answer else Response(status_code=204)
 
 
 async def stop_answer(visit: Visit) -> Response:
@@ -79,8 +79,8 @@ async def decide_call(visit: Visit) -> Response:
     return visit.redirect(_url(_name(visit)))
 
 
-async def _lines(answer: RunningAnswer) -> AsyncIterator[bytes]:
-    async for event in answer.follow():
+async def _lines(visit: Visit, answer: RunningAnswer) -> AsyncIterator[bytes]:
+    async for event in answer.follow(visit.site.is_stopping):
         yield json.dumps(event).encode() + b"\n"
 
 

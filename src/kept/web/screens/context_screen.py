@@ -43,18 +43,19 @@ class ContextPage:
 
 async def show_context(visit: Visit) -> Response:
     text, name = visit.query.get("text", "").strip(), visit.query.get("with", "").strip() or DEFAULT_CONVERSATION
-    agent = await visit.site.chat.agent()
-    assert isinstance(agent, Agent)
-    return await asyncio.to_thread(_render, visit, agent, text, name)
-
-
-def _render(visit: Visit, agent: Agent, text: str, name: str) -> Response:
-    problem: KeptError | None = None
     preview: ContextPreview | None = None
+    problem: KeptError | None = None
     try:
-        preview = agent.preview(text or "(your next message)", find_session_id(visit, name))
-    except KeptError as exc:
+        agent = await visit.site.chat.agent()
+        assert isinstance(agent, Agent)
+        message = text or "(your next message)"
+        preview = await asyncio.to_thread(lambda: agent.preview(message, find_session_id(visit, name)))
+    except KeptError as exc:  # such as a model that is not set up
         problem = exc
+    return await asyncio.to_thread(_render, visit, text, name, preview, problem)
+
+
+def _render(visit: Visit, text: str, name: str, preview: ContextPreview | None, problem: KeptError | None) -> Response:
     recent = [
         (record.id, record.title or record.key or record.id) for record in visit.site.sessions.recent(limit=_RECENT)
     ]
