@@ -69,7 +69,7 @@ def test_all_shown_changes_can_be_accepted_at_once_and_conflicts_stay(proposing,
     propose(proposing, "Ada likes tea.")
     write_note(workspace, "MEMORY.md", "# Memory\n\n- Something else.\n")
     page = proposing.page("/review")
-    assert len(page.select(".notice.bad")) == 1
+    assert len(page.select(".change .notice.bad")) == 1
     ids = page.select_one("input[name=items]")["value"]
     page = proposing.follow(proposing.post("/review/decide-all", items=ids, action="accept"))
     assert "1 accepted. 1 left" in texts(page, ".notice.good")[0]
