@@ -40,6 +40,25 @@ def test_a_message_is_answered_where_it_came_from(tmp_path, api):
     asyncio.run(scenario())
 
 
+def test_each_of_several_bots_answers_its_own_messages(tmp_path, api):
+    """Both number the messages of a person alike."""
+
+    async def scenario():
+        with BotApi() as shop:
+            api.others["shop-token"] = shop
+            async with bot(tmp_path, api, **{"telegram.accounts": {"shop": "shop-token"}}) as at:
+                await wait_until_async(lambda: len(at.lines) == 2)
+                api.write("Good morning", user=7)
+                shop.write("Are you open?", user=7)
+                await wait_until_async(lambda: len(api.sent) == len(shop.sent) == 1)
+                assert "Good morning" in api.sent[0]["text"]
+                assert "Are you open?" in shop.sent[0]["text"]
+                assert at.sessions.find("telegram", "7").messages == 2
+                assert at.sessions.find("telegram", "7", account_id="shop").messages == 2
+
+    asyncio.run(scenario())
+
+
 def test_an_update_is_confirmed_when_its_message_is_on_disk(tmp_path, api):
     async def scenario():
         async with bot(tmp_path, api, ScriptedChat(lambda request: "Yes.")) as at:

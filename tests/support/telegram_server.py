@@ -89,6 +89,8 @@ def _note(notes: list[Any], note: Any) -> bool:
 
 class BotApi:
     def __init__(self) -> None:
+        self.others: dict[str, BotApi] = {}
+        """Further bots on the same server, by their tokens."""
         self.sent: list[dict[str, Any]] = []
         self.deleted: list[int] = []
         self.reactions: list[dict[str, Any]] = []
@@ -286,7 +288,9 @@ class _Handler(BaseHTTPRequestHandler):
         fields = {name: values[0] for name, values in parse_qs(body.decode(), keep_blank_values=True).items()}
         _, token, method = self.path.split("/")
         api = self.server.api
-        if token != f"bot{TOKEN}":
+        if token != f"bot{TOKEN}" and token.removeprefix("bot") in api.others:
+            api = api.others[token.removeprefix("bot")]
+        elif token != f"bot{TOKEN}":
             self._answer(401, b'{"ok": false, "error_code": 401, "description": "Unauthorized"}')
             return
         fault = api.faults[method].popleft() if api.faults[method] else None

@@ -17,7 +17,7 @@ from kept.app import open_dispatcher, open_memory, open_sessions
 from kept.channels import chat_completions, http, http_messages
 from kept.channels.discord import DiscordChannel, find_discord_token
 from kept.channels.switchboard import ChatSwitchboard, Switchboard
-from kept.channels.telegram import TelegramChannel, find_token
+from kept.channels.telegram import TelegramChannel, bot_tokens
 from kept.config import LoadedConfig
 from kept.config.agent_paths import GATEWAY_LOCK
 from kept.config.agents import settings_by_agent
@@ -29,6 +29,7 @@ from kept.responder.channel import Channel, PullChannel, ResponderTiming
 from kept.responder.inbox import Inbox
 from kept.responder.responder import Responder
 from kept.responder.scheduler import OWN_CHANNEL, Scheduler
+from kept.sessions.session_key import DEFAULT_ACCOUNT
 from kept.sessions.store import SessionStore
 from kept.values import frozen
 
@@ -154,8 +155,9 @@ class Gateway:
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
         self._services: dict[str, TelegramChannel | DiscordChannel] = {}
-        if find_token(config):
-            self._services["telegram"] = TelegramChannel(config, timing)
+        for account in bot_tokens(config):
+            name = "telegram" if account == DEFAULT_ACCOUNT else f"telegram/{account}"
+            self._services[name] = TelegramChannel(config, timing, account_id=account)
         if find_discord_token(config):
             self._services["discord"] = DiscordChannel(config, timing)
         channels: dict[str, Channel] = {}

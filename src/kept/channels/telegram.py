@@ -37,6 +37,7 @@ from kept.errors import (
     ScheduleInvalid,
 )
 from kept.responder.channel import ResponderTiming, utf16_length
+from kept.sessions.session_key import DEFAULT_ACCOUNT
 
 if TYPE_CHECKING:
     import telegram
@@ -62,18 +63,27 @@ def find_token(config: Config) -> str | None:
     return config.gateway.telegram.token or config.keys.telegram
 
 
+def bot_tokens(config: Config) -> dict[str, str]:
+    """Return the tokens of all bots, by the names of their accounts."""
+    own = find_token(config)
+    return {**({DEFAULT_ACCOUNT: own} if own else {}), **config.gateway.telegram.accounts}
+
+
 class TelegramChannel:
     """Channel to a bot: fetches its messages for the responder, and sends the replies."""
 
     pushes = True
     limit: int | None = LIMIT
 
-    def __init__(self, config: Config, timing: ResponderTiming | None = None) -> None:
-        token = find_token(config)
+    def __init__(
+        self, config: Config, timing: ResponderTiming | None = None, *, account_id: str = DEFAULT_ACCOUNT
+    ) -> None:
+        token = bot_tokens(config).get(account_id)
         if not token:
             raise ConfigError("There is no Telegram token.", hint="Set gateway.telegram.token or TELEGRAM_BOT_TOKEN.")
         self._settings = config.gateway.telegram
         self._agent_id = config.agent_id
+        self._account_id = account_id
         self.debounce_ms = config.gateway.auto_responder.debounce_ms
         self.allowed = Allowed.of(self._settings.allow_users)
         if not self.allowed:
@@ -145,7 +155,9 @@ class TelegramChannel:
         if message is None:
             return None
         try:
-            return read_message(message, me=self._me, agent_id=self._agent_id, allowed=self.allowed)
+            return read_message(
+                message, me=self._me, agent_id=self._agent_id, allowed=self.allowed, account_id=self._account_id
+            )
         except (AttributeError, TypeError, ValueError, LookupError):
             # Fields that the library does not check. The same update would fail again, so it is not fetched again.
             self._set_aside(update.to_json().encode("utf-8", "backslashreplace"))

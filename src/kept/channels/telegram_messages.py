@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import GroupLine, Inbound
@@ -30,7 +31,7 @@ _QUOTED_CHARS = 2_000
 
 
 def read_message(
-    message: telegram.Message, *, me: Person, agent_id: str, allowed: Allowed
+    message: telegram.Message, *, me: Person, agent_id: str, allowed: Allowed, account_id: str = DEFAULT_ACCOUNT
 ) -> AddressedMessage | OverheardMessage | Person | None:
     """Sort a message. Return the sender if they are not allowed, and None if the message is to be ignored.
 
@@ -44,7 +45,7 @@ def read_message(
     if not in_group and chat.type != "private":
         return None
     is_allowed = sender in allowed
-    key = _key(message, agent_id, in_group=in_group)
+    key = _key(message, agent_id, account_id, in_group=in_group)
     if in_group and not (is_allowed and _is_addressed(message, own, me)):
         is_edit = message.edit_date is not None  # it was overheard before
         return None if is_edit else _overheard(message, key, with_media(own, media))
@@ -52,7 +53,10 @@ def read_message(
         return Person(sender.id, sender.username or "")
     if _origin(message) is None and _is_for_another_bot(own, me):
         return None
-    return AddressedMessage(key, _inbound(message, own, media, me), media, message.edit_date)
+    inbound = _inbound(message, own, media, me)
+    if account_id != DEFAULT_ACCOUNT:  # each bot has its own numbers for the messages of a person
+        inbound = replace(inbound, id=f"{account_id}:{inbound.id}")
+    return AddressedMessage(key, inbound, media, message.edit_date)
 
 
 def _overheard(message: telegram.Message, key: SessionKey, text: str) -> OverheardMessage:
@@ -121,10 +125,10 @@ def _shorten(name: str) -> str:
     return one_line(name)[:_NAME_CHARS] or "somebody"
 
 
-def _key(message: telegram.Message, agent_id: str, *, in_group: bool) -> SessionKey:
+def _key(message: telegram.Message, agent_id: str, account_id: str, *, in_group: bool) -> SessionKey:
     thread = _thread(message)
     user_id = f"{message.chat.id}:{thread}" if thread else str(message.chat.id)
-    return SessionKey(agent_id, "telegram", DEFAULT_ACCOUNT, "group" if in_group else "direct", user_id)
+    return SessionKey(agent_id, "telegram", account_id, "group" if in_group else "direct", user_id)
 
 
 def _thread(message: telegram.Message) -> int | None:

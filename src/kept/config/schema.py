@@ -512,6 +512,8 @@ class TelegramSettings:
     """The Telegram channel. It is on if there is a token."""
 
     token: str | None = secret()
+    accounts: dict[str, str] = field(default_factory=dict, repr=False, metadata={"secret": True})
+    """Tokens of further bots, each by a name for routes. They answer the same people."""
     allow_users: tuple[str, ...] = ()
     """Numeric ids, or names without '@'. A name can change hands; a number cannot."""
     base_url: str | None = None

@@ -21,6 +21,7 @@ from kept.clock import Backoff
 from kept.errors import DeliveryRefused, NotSent
 from kept.responder.inbox import AnswerRun
 from kept.responder.markdown_spans import cut_markdown, plain_text
+from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 from kept.values import frozen
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,11 @@ class ResponderTiming:
 
     def backoff(self) -> Backoff:
         return Backoff(self.first_retry_s, self.longest_retry_s)
+
+
+def channel_name(key: SessionKey) -> str:
+    """Return the name of the channel of a chat, among several accounts of the gateway on it: telegram/shop."""
+    return key.channel if key.account_id == DEFAULT_ACCOUNT else f"{key.channel}/{key.account_id}"
 
 
 class Channel(Protocol):

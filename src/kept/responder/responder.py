@@ -22,7 +22,7 @@ from kept.clock import Backoff
 from kept.config import ResponderSettings
 from kept.errors import KeptError, MessageConflict, MessageNotFound
 from kept.responder.answer_runner import AnswerJob, AnswerRunner, InboxWriter
-from kept.responder.channel import Channel, ResponderTiming, deliver
+from kept.responder.channel import Channel, ResponderTiming, channel_name, deliver
 from kept.responder.conversation_queue import AnswerSlot, ConversationQueue, EventReplay, GroupHistory, QueueLimits
 from kept.responder.dispatcher import CommandCall, Dispatcher, find_command
 from kept.responder.inbox import AcceptedMessage, AnswerRun, Inbox, Name, check_same
@@ -74,16 +74,23 @@ class Responder:
         messages, and these are not debounced: their pause is long over.
         """
         for run in self.inbox.unfinished():
-            if run.channel in self._channels:
+            if self._find_channel(run.key) is not None:
                 for message in self.inbox.messages_of(run):
                     self._expect(message)
-                self._queue(run.key, run.channel).interrupted.append(run)
+                self._queue(run.key).interrupted.append(run)
         for message in self.inbox.waiting():
-            if message.channel in self._channels:
+            if self._find_channel(message.key) is not None:
                 self._expect(message)
-                self._queue(message.key, message.channel).add(message)
+                self._queue(message.key).add(message)
         for queue in self._queues.values():
             queue.hurry()
+
+    def _find_channel(self, key: str) -> Channel | None:
+        return self._channels.get(channel_name(parse_key(key, agent_id="")))
+
+    def _channel(self, key: str) -> Channel:
+        """Return the channel of a conversation that is served."""
+        return self._channels[channel_name(parse_key(key, agent_id=""))]
 
     def _expect(self, message: AcceptedMessage) -> None:
         self.limits.reserve(message.key)
@@ -139,7 +146,7 @@ class Responder:
             return
         message = arriving.result()
         self._replays[name] = EventReplay()
-        queue = self._queue(key, message.channel)
+        queue = self._queue(key)
         command = queue.add(message).command
         if command is not None and command.name == "stop":
             self._stop_before(queue, message)
@@ -247,11 +254,11 @@ class Responder:
 
     # answering, one run of a conversation after the other
 
-    def _queue(self, key: str, channel: str) -> ConversationQueue:
+    def _queue(self, key: str) -> ConversationQueue:
         """Return the queue of a conversation. The worker of a new queue starts when the caller awaits or returns."""
         queue = self._queues.get(key)
         if queue is None:
-            queue = ConversationQueue(key, debounce_s=self._channels[channel].debounce_ms / 1000)
+            queue = ConversationQueue(key, debounce_s=self._channel(key).debounce_ms / 1000)
             self._queues[key] = queue
             self._workers[key] = asyncio.create_task(self._work_on(queue))
         return queue
@@ -270,10 +277,10 @@ class Responder:
                     messages = self.inbox.messages_of(run)
                     self._end_replays(messages)
                     if run.preview and not run.parts:  # stopped, or there is nothing to say after all
-                        await self._channels[run.channel].retract(run.preview)
+                        await self._channel(run.key).retract(run.preview)
                     if not run.finished:
                         to = messages[-1].inbound.metadata or {}
-                        await deliver(run, self._channels[run.channel], to, self._mark, self._timing)
+                        await deliver(run, self._channel(run.key), to, self._mark, self._timing)
                     self.limits.release(run.key, len(messages))
         except Exception:
             log.exception("a conversation came to a halt; the rest of it is answered after the next start")
@@ -341,7 +348,7 @@ class Responder:
             messages, command = [queued.message for queued in batch], batch[0].command
             run = await self._writer.write_until_done(partial(self.inbox.begin, messages, session_id))
         replay = self._replays.get((run.channel, messages[-1].id))
-        return AnswerJob(run, messages, command, self._channels[run.channel], replay, slot)
+        return AnswerJob(run, messages, command, self._channel(run.key), replay, slot)
 
     async def _mark(self, run: AnswerRun, state: str, *, reason: str | None = None) -> AnswerRun:
         return await self._writer.write_until_done(partial(self.inbox.mark, run, state, reason=reason))

@@ -20,7 +20,7 @@ from kept.agent.events import Inbound
 from kept.clock import Clock
 from kept.config import Config
 from kept.errors import KeptError, LockMissing, ScheduleInvalid, WriteFailed
-from kept.responder.channel import Channel
+from kept.responder.channel import Channel, channel_name
 from kept.responder.responder import Responder
 from kept.schedules.due import DueRun, find_wait_s, plan_due, read_heartbeat
 from kept.schedules.schedule_book import Schedule, ScheduleBook, ScheduleBookFile
@@ -162,7 +162,7 @@ class Scheduler:
         return target_key(to, self._config.agent_id, own_id=_HEARTBEAT_NAME)
 
     def _address(self, key: SessionKey) -> Mapping[str, object]:
-        channel = self._channels.get(key.channel)
+        channel = self._channels.get(channel_name(key))
         if channel is None:
             raise ScheduleInvalid(f"The gateway serves no channel '{key.channel}'.")
         return channel.address(key.user_id)
