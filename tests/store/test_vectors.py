@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import random
 import struct
@@ -164,3 +165,19 @@ def test_packs_in_memory_follow_the_table(open_table, bits_above):
         table.live.vectors.maintain()
     rows = {row: vector for row, vector in rows.items() if row > 250}
     assert recall(table, rows, rng) >= 0.9
+
+
+def test_similarities_after_a_search_are_those_of_the_stored_codes(table):
+    importlib.import_module("numpy")  # as a process that keeps searching does
+    rng = random.Random(21)
+    rows = fill(table, 700, rng)
+    query = quantise(packed(unit(rng)))
+    wanted = [*rng.sample([*rows], 50), 5_000]
+    read = table.live.vectors.similarities(query, wanted)
+    table.live.vectors.nearest(query, 10, generation=1)
+    with table.writing():
+        table.db.execute("DELETE FROM chunks_vec WHERE pack IS NOT NULL")  # so that only memory has them
+    in_memory = table.live.vectors.similarities(query, wanted, generation=1)
+    assert in_memory == read
+    assert len(table.live.vectors.similarities(query, wanted, generation=2)) < len(read)
+    assert len(table.live.vectors.similarities(quantise(packed(unit(rng))), wanted, generation=1)) < len(read)

@@ -69,6 +69,8 @@ class _VectorBlock:
         """Row numbers."""
         self.packed = packed
         self.norms = norms
+        self._compared: tuple[bytes, memoryview[float]] | None = None
+        """The last query, and its distances."""
 
     @cached_property
     def _order(self) -> tuple[Any, Any]:
@@ -80,21 +82,24 @@ class _VectorBlock:
         return rows[positions], positions
 
     def measure(self, query: bytes, rows: Sequence[int]) -> list[tuple[float, int]]:
-        """Return the distances of those of the given rows whose codes are here, if the process has imported numpy."""
+        """Return the distances of those of the given rows that `distances` has compared with this query, if the process
+        has imported numpy."""
         np: Any = sys.modules.get("numpy")
-        if np is None or self.kind != "codes" or not self.packed or len(self.packed) != len(self.rows) * len(query):
+        if np is None or self.kind != "codes" or not self.rows or self._compared is None or self._compared[0] != query:
             return []
         ordered, positions = self._order
         wanted = np.array(rows, dtype=np.int64)
         at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
         is_here = ordered[at] == wanted
-        codes = np.frombuffer(self.packed, dtype=np.int8).reshape(-1, len(query))[positions[at[is_here]]]
-        return list(zip(cosine_distances(query, codes.tobytes()), wanted[is_here].tolist(), strict=True))
+        distances = np.frombuffer(self._compared[1])[positions[at[is_here]]]
+        return list(zip(distances.tolist(), wanted[is_here].tolist(), strict=True))
 
     def distances(self, query: bytes) -> memoryview[float]:
         if self.kind == "bits":
             return hamming_distances(query, self.packed)
-        return cosine_distances(query, self.packed, self.norms)
+        compared = cosine_distances(query, self.packed, self.norms)
+        self._compared = query, compared
+        return compared
 
 
 _Part = tuple["array[int]", bytes | memoryview]
@@ -209,7 +214,7 @@ class VectorTable:
     ) -> list[tuple[int, float]]:
         """Return the cosine of each of these rows that has a vector, best first.
 
-        Codes that a scan of the same ``generation`` has left in memory are not read again.
+        Rows that a search for the nearest in the same ``generation`` has just compared are not read again.
         """
         limit = len(rows) if limit is None else limit
         near: list[tuple[float, int]] = []
