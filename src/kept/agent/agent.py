@@ -34,6 +34,7 @@ from kept.agent.extra_tools import ExtraTools
 from kept.agent.flush import flush_and_record, is_early_flush_due
 from kept.agent.function_tool import FunctionTool
 from kept.agent.material import TurnMaterial, find_day_notes, gather_material
+from kept.agent.room import flush_backlog, flush_ended, prune
 from kept.agent.services import ATTEMPTS, AgentServices, ModelLimits, add_usage, load_secret, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.agent.session_models import SessionModels
@@ -160,6 +161,15 @@ class Agent:
             services = await asyncio.to_thread(self.models.equip, self.services, log)
             return await compact(services, log, CompactionRequest("asked for", instructions=instructions))
 
+    async def flush_ended(self, session_id: str) -> None:
+        """Write down what is new in a session that has ended. A failure is logged: nobody waits for it."""
+        try:
+            async with self._session(session_id) as ended:
+                services = await asyncio.to_thread(self.models.equip, self.services, ended)
+                await flush_ended(services.writer, ended)
+        except KeptError as exc:
+            log.warning("session %s: it could not be flushed at its end (%s)", session_id, exc.code)
+
     def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
         """Decide about a call of a tool that waits. Return False if it does not wait any more."""
         return self.services.approvals.decide(approval_id, allow=allow, by=by)
@@ -278,6 +288,8 @@ class AgentTurn:
         context = await asyncio.to_thread(self._build_context)
         problems = (*self._material.problems, *map(str, context.cuts), *unavailable)
         notices = [Notice(problem) for problem in problems if self.log.is_new_notice(problem)]
+        if self._is_too_long(context.tokens) and await prune(self.services, self.log):
+            context = await asyncio.to_thread(self._build_context)
         if self._is_too_long(context.tokens):
             result = await compact(self.services, self.log, CompactionRequest("threshold", context.fixed_tokens))
             if result.done:
@@ -416,7 +428,11 @@ class AgentTurn:
         The reply has been given, so a failure is logged; the next turn tries again.
         """
         try:
+            if await flush_backlog(self.services.writer, self.log):
+                return
             context = await asyncio.to_thread(self._build_context)
+            if context.tokens >= self.services.budget.flush_at and await prune(self.services, self.log):
+                context = await asyncio.to_thread(self._build_context)
             if self._is_too_long(context.tokens):
                 await compact(self.services, self.log, CompactionRequest("threshold", context.fixed_tokens))
             elif context.tokens >= self.services.budget.flush_at and self.services.flushes:

@@ -19,10 +19,16 @@ from kept.agent.events import CompactionResult
 from kept.agent.flush import FlushResult, flush_and_record, is_flush_due
 from kept.agent.services import AgentServices, add_usage, ask, read_in_pieces, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
-from kept.context.compaction_plan import CompactionPlan, NothingToCompact, TranscriptPiece, plan_compaction
+from kept.context.compaction_plan import (
+    CompactionPlan,
+    NothingToCompact,
+    TranscriptPiece,
+    plan_compaction,
+    split_transcript,
+)
 from kept.context.fence import make_fence
 from kept.context.shortening import shorten
-from kept.context.view import ConversationView, LoggedMessage
+from kept.context.view import DEFERRED, ConversationView, LoggedMessage
 from kept.durable import claimed
 from kept.errors import KeptError, ModelError, ModelFailed
 from kept.limits import estimate_tokens
@@ -35,6 +41,8 @@ from kept.sessions.transcript import Transcript
 from kept.sessions.transcript_paths import cite_transcript, find_cited_path
 from kept.values import frozen
 
+_MOST_PIECES = 2
+"""Pieces of a conversation that a compaction lets the model read while somebody waits."""
 CLAIM_ENDING = ".compacting"
 _MIN_GAIN_DIVISOR = 10
 """A compaction that saves less than a tenth is not worth a summary: it would soon be due again."""
@@ -79,10 +87,13 @@ async def compact(services: AgentServices, log: SessionLog, request: CompactionR
         if isinstance(plan, NothingToCompact):
             return CompactionResult(False, plan.reason)
         receipt = await asyncio.to_thread(make_receipt, services.memory, log, plan.removed)
-        flushed = await _flush_once(services.writer, log, view, plan.removed)
-        summary = await summarise(services.writer, log.path, view.summary, plan.removed, focus=request.instructions)
+        older, newer = _split_work(services.writer, plan, request)
+        flushed = await _flush_once(services.writer, log, view, newer)
+        earlier = _extract(view.summary, older, services.budget.summary, None).text if older else view.summary
+        summary = await summarise(services.writer, log.path, earlier, newer, focus=request.instructions)
         summary = _with_open_question(summary, plan, services.budget.summary)
-        return await run_to_end(_append, log, view, request, plan, summary, receipt, flushed)
+        deferred = [older[0].line, older[-1].line] if older and services.flushes else None
+        return await run_to_end(_append, log, view, request, plan, summary, receipt, flushed, deferred)
 
 
 def _plan(
@@ -98,6 +109,21 @@ def _plan(
         if isinstance(whole, CompactionPlan):
             return plan_compaction(view, keep_tokens=whole.tokens_before // 2, message_tokens=budget.message)
     return plan
+
+
+def _split_work(
+    services: AgentServices, plan: CompactionPlan, request: CompactionRequest
+) -> tuple[Sequence[LoggedMessage], Sequence[LoggedMessage]]:
+    """Return the messages to extract now and flush later, and those that the model reads now.
+
+    Somebody waits for a reply: of a very long conversation, such as an imported one, the model reads the last part.
+    """
+    pieces = split_transcript(plan.removed, services.budget.window // 2) if request.reason != "asked for" else []
+    if len(pieces) <= _MOST_PIECES:
+        return (), plan.removed
+    first = pieces[-1].first_line
+    older = [logged for logged in plan.removed if logged.line < first]
+    return older, [logged for logged in plan.removed if logged.line >= first]
 
 
 async def _flush_once(
@@ -130,6 +156,7 @@ def _append(
     summary: ConversationSummary,
     receipt: dict[str, Any],
     flush: FlushResult | None,
+    deferred: list[int] | None,
 ) -> CompactionResult:
     before = request.fixed_tokens + plan.tokens_before
     after = request.fixed_tokens + plan.tokens_kept + estimate_tokens(summary.text)
@@ -138,6 +165,8 @@ def _append(
         log.futile_tokens = before
         return CompactionResult(False, "a summary would not be shorter", tokens_before=before, flushed=flushed)
     metadata: dict[str, Any] = {"why": request.reason, "flush": flushed, **summary.metadata()}
+    if deferred:
+        metadata[DEFERRED] = deferred
     if request.instructions:
         metadata["instructions"] = request.instructions
     entry = log.add_compaction(

@@ -134,6 +134,10 @@ class AnsweringAgent(Protocol):
         """Record that messages are not to be answered any more."""
         ...
 
+    async def flush_ended(self, session_id: str) -> None:
+        """Write down what is new in a session that has ended."""
+        ...
+
     @property
     def models(self) -> SessionModels:
         """Models and thinking levels that a session may choose."""

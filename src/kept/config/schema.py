@@ -270,12 +270,16 @@ class ModelSettings:
 class FlushSettings:
     enabled: bool = True
     soft_threshold_tokens: int = bounded(4_000, 0, 10_000_000)
+    at_session_end: bool = True
+    """True to flush what is new also when a session ends."""
 
 
 @frozen
 class CompactionSettings:
     reserve_tokens: int = bounded(20_000, 0, 10_000_000)
     keep_recent_tokens: int = bounded(20_000, 0, 10_000_000)
+    prune_tool_results: bool = True
+    """True to cut old tool results from the context before a compaction is needed."""
     memory_flush: FlushSettings = FlushSettings()
 
 

@@ -17,6 +17,7 @@ from kept.config.schema import CompactionSettings, ContextSettings, usable_token
 from kept.context.context_parts import ContextParts
 from kept.context.fence import Fence, clean_line, make_fence
 from kept.context.prompt_files import WorkspaceFile, choose_shown, is_instruction
+from kept.context.pruning import MIN_CUT_TOKENS, cut_remark
 from kept.context.shortening import TrimmedText, shorten
 from kept.context.view import GROUP, ConversationView, LoggedMessage
 from kept.limits import estimate_tokens
@@ -111,6 +112,8 @@ class TurnOptions:
     """Time zone of the times before messages. None to leave them out."""
     thinker: str = ""
     """Model whose signed thoughts are sent back to it; no other model can read them."""
+    pruned_line: int = 0
+    """Last line whose tool results are cut."""
     thoughts_from: int = 0
     """Line from which on thoughts are sent: those of the answer that is being written."""
 
@@ -170,8 +173,12 @@ def _answer_turns(logged: LoggedMessage, index: int, results: _Results, options:
             outputs.append(ToolOutput(call_id, NO_RESULT, is_error=True))
             continue
         _, result, result_logged = queue.pop(at)
-        note = f"the full text is in {options.path}#L{result_logged.line}"
-        text = shorten(result.text, options.message_tokens, note)
+        place = f"{options.path}#L{result_logged.line}"
+        size = estimate_tokens(result.text)
+        if result_logged.line <= options.pruned_line and size > MIN_CUT_TOKENS:
+            outputs.append(ToolOutput(call_id, cut_remark(size, result.name, place), is_error=result.is_error))
+            continue
+        text = shorten(result.text, options.message_tokens, f"the full text is in {place}")
         block = options.fence.block("result", text, tool=result.name)
         outputs.append(ToolOutput(call_id, block, is_error=result.is_error))
     return Turn("assistant", tuple(parts)), Turn("user", tuple(outputs))
@@ -337,6 +344,7 @@ def build_context(material: ContextMaterial, budget: Budget, *, secret: bytes) -
         material.now.tzinfo if material.fenced else None,
         thinker=material.thinker,
         thoughts_from=min(lines, default=0),
+        pruned_line=material.view.pruned_line,
     )
     stable, history = _measure_history(material, options, leads)
     if recalled and material.recalled_for:

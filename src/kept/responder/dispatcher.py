@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:\s+(.*))?\Z", re.DOTALL)
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _MAX_HITS = 5
+_FLUSH_WAIT_S = 60.0
+"""How long a program that ends waits for the flush of a session that has ended."""
 _SNIPPET_CHARS = 300
 
 HELP = """\
@@ -308,10 +310,17 @@ class Dispatcher:
         self.sessions = sessions
         self.commands = commands
         self.indexer = indexer
+        self._ended: set[str] = set()
+        """Sessions whose last flush was started here."""
+        self._flushes: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
-        """Finish indexing, and end what the agent has started."""
+        """Finish indexing and flushes, and end what the agent has started."""
         await self.indexer.close()
+        if self._flushes:
+            _, left = await asyncio.wait(self._flushes, timeout=_FLUSH_WAIT_S)
+            for task in left:
+                task.cancel()
         await self.agent.close()
 
     async def current_session_id(self, key: SessionKey) -> str:
@@ -324,7 +333,17 @@ class Dispatcher:
             account_id=key.account_id,
             chat_type=key.chat_type,
         )
+        if record.is_new and record.predecessor:
+            self.flush_ended(record.predecessor)
         return record.id
+
+    def flush_ended(self, session_id: str) -> None:
+        """Start to write down what is new in a session that has ended, once."""
+        if session_id not in self._ended:
+            self._ended.add(session_id)
+            task = asyncio.create_task(self.agent.flush_ended(session_id))
+            self._flushes.add(task)
+            task.add_done_callback(self._flushes.discard)
 
     def answer(
         self,
@@ -349,12 +368,15 @@ class Dispatcher:
 
     async def _run_command(self, call: CommandCall) -> AsyncGenerator[AgentEvent, None]:
         yield Reply(await self.commands.run(call), "")
+        if call.command.name in ("new", "reset"):
+            self.flush_ended(call.session_id)
 
     async def _answer_in_new_session(
         self, call: CommandCall, message: Inbound, group: Sequence[GroupLine]
     ) -> AsyncGenerator[AgentEvent, None]:
         """Answer the text after /new in the session that it begins."""
         session = await self.commands.start_session(call)
+        self.flush_ended(call.session_id)
         text = replace(message, text=call.command.rest)
         async with aclosing(self.agent.respond(session.id, [text], group=group)) as events:
             async for event in events:
