@@ -9,37 +9,31 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from kept.testing import FrozenClock
+from kept.web.screens import SCREENS
 from tests.support.agents import NOW
 from tests.support.repository import ROOT
 from tests.support.sample_memory import write_sample
 from tests.support.web_site import open_site, served
+from tests.support.workspaces import write_note
 
 pytestmark = [pytest.mark.browser, pytest.mark.node]
 
 AXE = ROOT / "tests/node/node_modules/axe-core/axe.min.js"
 WIDTHS = {"desk": 1280, "phone": 390}
-SCREENS = {
-    "search": "/",
+PAGES = {
+    **{screen.name: screen.home for screen in SCREENS if screen.label},
     "hits": "/?q=why+did+nobody+notice+that+backups+were+broken&source=memory",
-    "nothing": "/?q=zyzzyva&tag=none",
-    "timeline": "/timeline",
-    "notes": "/notes",
-    "note": "/note/memory/suppliers/altenberg-mill.md?lines=9-9",
-    "edit": "/edit/MEMORY.md",
+    "nothing found": "/?q=zyzzyva&tag=none",
+    "one note": "/note/memory/suppliers/altenberg-mill.md?lines=9-9",
+    "a wide note": "/note/memory/wide.md",
+    "editor": "/edit/MEMORY.md",
     "around": "/graph/MEMORY.md",
-    "changes": "/changes",
-    "conversations": "/conversations",
-    "conversation": "/conversations/SESSION",
-    "chat": "/chat",
-    "context": "/context?text=what+about+the+backups",
-    "review": "/review",
-    "forget": "/forget?what=backup",
-    "health": "/health",
+    "one conversation": "/conversations/SESSION",
+    "context of a question": "/context?text=what+about+the+backups",
+    "places to forget": "/forget?what=backup",
     "checks": "/health/checks",
     "providers": "/health/providers",
-    "recall": "/recall",
-    "settings": "/settings?find=query",
-    "setting": "/settings/memory_search.provider",
+    "one setting": "/settings/memory_search.provider",
     "missing": "/note/memory/none.md",
 }
 
@@ -49,7 +43,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Link to a served sample, and the id of its conversation."""
     folder: Path = tmp_path_factory.mktemp("sample")
     session = write_sample(folder)
-    with served(open_site(folder, clock=FrozenClock(NOW))) as link:
+    row = "| " + " | ".join("x" * 40 for _ in range(12)) + " |\n"
+    wide = f"# Wide\n\n{row}{'|---' * 12}|\n{row}\n```\n{'y' * 500}\n```\n\n{'z' * 500}\n"
+    write_note(folder / "workspace", "memory/wide.md", wide)
+    with served(open_site(folder, clock=FrozenClock(NOW), model__provider="extractive")) as link:
         yield link, session
 
 
@@ -62,10 +59,10 @@ def signed_in(browser: Browser, site: tuple[str, str]) -> Iterator[Page]:
     page.close()
 
 
-@pytest.mark.parametrize("name", SCREENS)
+@pytest.mark.parametrize("name", PAGES)
 def test_a_screen_is_whole_and_accessible_at_every_width_and_in_every_theme(browser, site, signed_in, name):
     home = site[0].partition("open?")[0].rstrip("/")
-    address = home + SCREENS[name].replace("SESSION", site[1])
+    address = home + PAGES[name].replace("SESSION", site[1])
     state = signed_in.context.storage_state()
     faults: list[str] = []
     for theme in ("light", "dark"):

@@ -57,10 +57,7 @@ def kind_text(change: NoteChange) -> str:
 
 
 def author_text(change: NoteChange) -> str:
-    by = change.by
-    names = [by.client or by.person, by.tool]
-    parts = [name for name in names if name] or ([by.agent] if by.agent else [])
-    return _one_line(", ".join(parts)) or "another program"
+    return _one_line(change.by.description)
 
 
 def about_text(change: NoteChange, line: str = "") -> str:

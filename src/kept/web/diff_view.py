@@ -45,12 +45,6 @@ class ChangeView:
         return "removed" if change.after is None else "edited"
 
     @property
-    def author(self) -> str:
-        by = self.change.by
-        names = [name for name in (by.person or by.client, by.tool) if name] or ([by.agent] if by.agent else [])
-        return ", ".join(names) or "another program"
-
-    @property
     def can_undo(self) -> bool:
         change = self.change
         return not change.is_undone and not change.is_forgotten and change.kind not in ("baseline", "forget")

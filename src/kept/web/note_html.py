@@ -35,6 +35,7 @@ _ATTRIBUTES = {
     "img": {"src", "alt", "title", "loading"},
     "input": {"type", "checked", "disabled", "aria-label"},
     "ol": {"start"},
+    "table": {"tabindex"},
 }
 _ALIGNED = {"text-align:right": "right", "text-align:center": "centre"}
 _SCHEMES = {"http", "https", "mailto"}
@@ -222,8 +223,10 @@ def _mark_tasks(tokens: Iterable[Token]) -> None:
 
 
 def _align_cells(tokens: Iterable[Token]) -> None:
-    """Give cells a class for their alignment, in place of a style."""
+    """Give cells a class for their alignment, in place of a style. A wide table can be scrolled by keys."""
     for token in tokens:
+        if token.type == "table_open":
+            token.attrSet("tabindex", "0")
         style = token.attrs.pop("style", None)
         if style in _ALIGNED:
             token.attrJoin("class", _ALIGNED[str(style)])

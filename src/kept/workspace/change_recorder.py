@@ -25,6 +25,12 @@ class Author:
     client: str | None = None
     """Program that called the tool, such as an MCP client."""
 
+    @property
+    def description(self) -> str:
+        """Who it was, for people: the client or the person, and the tool; or else the agent."""
+        names = [name for name in (self.client or self.person, self.tool) if name]
+        return ", ".join(names) or self.agent or "another program"
+
 
 class ChangeRecorder(Protocol):
     """Records changes of notes. It never stops a write: a failure becomes a notice."""
