@@ -19,6 +19,7 @@ from kept.config.agent_paths import GATEWAY_LOCK
 from kept.config.agents import agents_sharing_workspace
 from kept.durable import DAMAGED_ENDING, Fault, claimed, count_set_aside
 from kept.errors import KeptError, SessionError, SessionNotFound, StoreDamaged, StoreError
+from kept.forgetting.attachment_files import find_mentioned
 from kept.history.history_check import check_history, repair_history
 from kept.indexing.batch_book import BatchBookFile
 from kept.indexing.sources import find_copies, scan_transcripts
@@ -27,6 +28,7 @@ from kept.memory import Memory
 from kept.records import Progress
 from kept.responder.inbox import Inbox
 from kept.schedules.schedule_book import ScheduleBookFile
+from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.transcript import Transcript, faults_of
 from kept.sqlite import checksum_vfs, database_files
 from kept.store.integrity import check_index
@@ -69,6 +71,7 @@ def examine(memory: Memory) -> list[Check]:
         _sessions,
         _receipts,
         _records,
+        _attachments,
         _forgetting,
         _history,
     )
@@ -290,6 +293,21 @@ def _records(memory: Memory) -> Iterator[Check]:
         quarantined = count_quarantined(memory.config)
         set_aside = "; ".join(f"{count} lines were moved to {path}" for path, count in quarantined.items())
         yield Check("records", True, set_aside or "inbox, ledgers, batches and schedules, all readable")
+
+
+def _attachments(memory: Memory) -> Iterator[Check]:
+    """Compare the files that came with messages with their hashes, and with what transcripts mention."""
+    folder = AttachmentFolder(memory.config.paths.attachments)
+    names = {name[:64]: name for name in folder.names()}
+    changed = [name for digest, name in names.items() if not folder.is_intact(name, digest)]
+    mentioned = {digest.decode() for digest in find_mentioned(memory.config)}
+    missing = len(mentioned - set(names))
+    for name in changed:
+        yield Check("attachments", False, f"{os.path.join(folder.path, name)} was changed: a model is not handed it.")
+    if missing:
+        yield Check("attachments", False, f"{missing} files that messages mention are missing.")
+    if names and not changed and not missing:
+        yield Check("attachments", True, f"{len(names)} files that came with messages, all intact")
 
 
 def _forgetting(memory: Memory) -> Iterator[Check]:

@@ -11,6 +11,7 @@ from kept import SessionStore
 from kept.channels.chat_intake import CORRECTION
 from kept.channels.gateway import Gateway
 from kept.errors import ChannelUnavailable, ConfigError
+from kept.llm.base import PICTURES, FilePart
 from kept.responder.channel import ResponderTiming
 from kept.testing import ScriptedChat, Stall
 from tests.support.discord_server import BOT, ME, TOKEN, DiscordServer, user_json
@@ -148,6 +149,22 @@ def test_files_are_named_and_forwarded_words_are_somebody_elses(tmp_path):
     run(scenario)
     assert asked(model.requests[0]).endswith("Look\n\n(picture: cat.jpg, 34 kB)\n\n(voice message, 34 kB, 0:12 min)")
     assert "Ada forwarded a message that somebody else wrote:" in asked(model.requests[1])
+
+
+def test_a_picture_is_handed_to_a_model_that_takes_it(tmp_path):
+    model = ScriptedChat(lambda request: "A cat.")
+    model.media = PICTURES
+
+    async def scenario(discord):
+        discord.files["cat.png"] = b"\x89PNG a cat"
+        url = discord.url.replace("/api/v10", "/files/cat.png")
+        file = {"id": "1", "filename": "cat.png", "size": 9, "url": url, "proxy_url": url, "content_type": "image/png"}
+        async with bot(tmp_path, discord, model):
+            discord.write("What is this?", user=7, attachments=[file])
+            await wait_until_async(lambda: len(discord.sent) == 1)
+
+    run(scenario)
+    assert FilePart("image/png", b"\x89PNG a cat", "cat.png") in model.requests[0].turns[-1].parts
 
 
 def test_a_long_reply_is_cut_to_what_discord_takes(tmp_path):

@@ -52,6 +52,7 @@ class DiscordServer:
         self.resumed = 0
         self.intents = 0
         self.faults: dict[str, deque[web.Response]] = defaultdict(deque)
+        self.files: dict[str, bytes] = {}
         self.servers: dict[str, str] = {}
         """Server of each channel that is on one."""
         self._next = 1_000_000_000_000_000_000
@@ -76,6 +77,7 @@ class DiscordServer:
                 web.delete("/api/v10/channels/{channel}/messages/{message}", self._delete),
                 web.put("/api/v10/channels/{channel}/messages/{message}/reactions/{emoji}/@me", self._react),
                 web.post("/api/v10/channels/{channel}/typing", self._type),
+                web.get("/files/{name}", self._get_file),
                 web.get("/gateway", self._connect),
                 web.get("/gateway/", self._connect),
             ]
@@ -198,7 +200,7 @@ class DiscordServer:
 
     @web.middleware
     async def _check(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        if request.path.startswith("/gateway"):
+        if not request.path.startswith("/api/"):
             return await handler(request)
         if request.headers.get("Authorization") != f"Bot {TOKEN}":
             return web.json_response({"code": 0, "message": "401: Unauthorized"}, status=401)
@@ -210,6 +212,9 @@ class DiscordServer:
     async def _gateway(self, request: web.Request) -> web.Response:
         limit = {"total": 1000, "remaining": 999, "reset_after": 1, "max_concurrency": 1}
         return web.json_response({"url": f"ws://{self._host}/gateway", "shards": 1, "session_start_limit": limit})
+
+    async def _get_file(self, request: web.Request) -> web.Response:
+        return web.Response(body=self.files[request.match_info["name"]])
 
     async def _get_me(self, request: web.Request) -> web.Response:
         return web.json_response(OWN)

@@ -19,7 +19,7 @@ from functools import partial
 from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 TOKEN = "123456:TEST-token"
 BOT = {"id": 123456, "is_bot": True, "first_name": "Kept", "username": "kept_bot", "can_join_groups": True}
@@ -310,7 +310,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Serve a file at /file/bot<token>/files/<id>."""
-        *_, token, _, file_id = self.path.split("/")
+        *_, token, _, file_id = unquote(self.path).split("/")
         content = self.server.api.files.get(file_id)
         known = token == f"bot{TOKEN}" and content is not None
         self._answer(200 if known else 404, content if known and content is not None else b"")

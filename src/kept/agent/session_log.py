@@ -19,9 +19,11 @@ from kept.agent.events import GroupLine, Inbound
 from kept.context.context import NO_RESULT
 from kept.context.view import ANSWERS, DAY_NOTES, GROUP, INBOUND, ConversationView, build_view
 from kept.durable import claimed
+from kept.sessions.attachments import ATTACHMENTS, read_attachments
 from kept.sessions.entries import (
     CHANNEL,
     SENT,
+    Block,
     Body,
     CompactionEntry,
     Entry,
@@ -152,7 +154,8 @@ class SessionLog:
                     {"sender": line.sender, "text": line.text, "timestamp": format_time(line.timestamp)}
                     for line in group
                 ]
-            messages.append(Message("user", (Text(message.text),), sender=message.sender, metadata=metadata))
+            content: tuple[Block, ...] = (Text(message.text), *read_attachments(metadata.pop(ATTACHMENTS, None)))
+            messages.append(Message("user", content, sender=message.sender, metadata=metadata))
         # Another process may add the same messages between the read and the append, so append only to what was read.
         while True:
             view = self.view()

@@ -14,6 +14,8 @@ from kept.agent.session_log import SessionLog
 from kept.clock import new_id
 from kept.context.context import Context, ContextMaterial, build_context
 from kept.context.view import DAY_NOTES, INBOUND, ConversationView, build_view
+from kept.llm.base import media_of
+from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.entries import SENT, Entry, Message, Text, format_time
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Transcript, TranscriptLine
@@ -37,6 +39,8 @@ def build_turn_context(
         ContextMaterial(
             view=view,
             path=log.path,
+            media=media_of(services.model),
+            load_file=AttachmentFolder(services.config.paths.attachments).load,
             agent=services.config.agent_id,
             now=services.clock.now(),
             files=material.files,

@@ -18,6 +18,7 @@ import re
 from kept.config.layers import check_agent_id
 from kept.errors import ConfigError
 from kept.limits import is_utf8
+from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
 from kept.values import frozen
 from kept.workspace.workspace import MAX_NAME_BYTES, MAX_PATH_BYTES
 
@@ -117,6 +118,8 @@ def is_agent_record(parts: tuple[str, ...]) -> bool:
     if len(parts) > _MAX_RECORD_DEPTH or any(part.startswith(".") or _DERIVED.search(part) for part in parts):
         return False
     name = parts[-1]
+    if parts[0] == ATTACHMENTS:
+        return len(parts) == 2 and STORED_NAME.fullmatch(name) is not None
     if parts[0] in _UNFINISHED:
         return False
     is_record = name.endswith(_RECORD_ENDINGS) or _DELETED in name

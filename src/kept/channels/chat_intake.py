@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,13 +14,18 @@ from typing import Any
 from kept.agent.events import GroupLine, Inbound
 from kept.channels.media import MediaItem
 from kept.channels.switchboard import ResponderFront
+from kept.config import Config
+from kept.config.agent_paths import AgentPaths
 from kept.errors import MessageConflict, MessageNotFound, QueueFull
+from kept.sessions.attachments import ATTACHMENTS, STORED_TYPES, AttachmentFolder
 from kept.sessions.session_key import SessionKey
 from kept.values import frozen
 
 CORRECTION = "(I have edited an earlier message. It now says:)"
 PLACEHOLDER = "…"
 """Text of a preview before its first words."""
+
+_FETCH_TIMEOUT_S = 60.0
 
 log = logging.getLogger(__name__)
 
@@ -70,12 +76,29 @@ class OverheardMessage:
     line: GroupLine
 
 
-class ChatIntake:
-    """Hands messages of a chat service to the responder. ``acknowledge`` shows the sender that one was accepted."""
+Fetch = Callable[[str], Awaitable[bytes]]
+"""Returns a file by the source that its `MediaItem` names. May raise anything."""
 
-    def __init__(self, channel: str, acknowledge: Callable[[Mapping[str, Any]], Awaitable[None]]) -> None:
+
+class ChatIntake:
+    """Hands messages of a chat service to the responder. ``acknowledge`` shows the sender that one was accepted.
+
+    Pictures and documents that models take are fetched and stored first, so that a message that is accepted has its
+    files. One that is too large or cannot be fetched is only named.
+    """
+
+    def __init__(
+        self,
+        channel: str,
+        config: Config,
+        acknowledge: Callable[[Mapping[str, Any]], Awaitable[None]],
+        fetch: Fetch,
+    ) -> None:
         self._channel = channel
+        self._agents = os.path.join(config.home, "agents")
+        self._max_bytes = config.gateway.max_attachment_bytes
         self._acknowledge = acknowledge
+        self._fetch = fetch
         self._tasks: set[asyncio.Future[None]] = set()
 
     async def take(self, responder: ResponderFront, content: AddressedMessage | OverheardMessage) -> None:
@@ -90,6 +113,8 @@ class ChatIntake:
 
     async def _accept(self, responder: ResponderFront, addressed: AddressedMessage) -> None:
         key, message = addressed.key, addressed.message
+        if files := await self._store_files(responder, addressed):
+            message = replace(message, metadata={**(message.metadata or {}), ATTACHMENTS: files})
         while True:
             await responder.limits.wait_for_space(str(key))
             try:
@@ -103,6 +128,24 @@ class ChatIntake:
         task = asyncio.ensure_future(self._acknowledge(message.metadata or {}))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _store_files(self, responder: ResponderFront, addressed: AddressedMessage) -> list[dict[str, Any]]:
+        """Fetch and store the files of a message, and return what the transcript says about them."""
+        agent = responder.route(addressed.key).agent_id
+        folder = AttachmentFolder(AgentPaths(os.path.join(self._agents, agent)).attachments)
+        files = []
+        for item in addressed.media:
+            if item.source is None or item.media_type not in STORED_TYPES or (item.size_bytes or 0) > self._max_bytes:
+                continue
+            try:
+                async with asyncio.timeout(_FETCH_TIMEOUT_S):
+                    data = await self._fetch(item.source)
+            except Exception as exc:  # noqa: BLE001 - a library may raise anything; the file is named in any case
+                log.warning("%s: a file could not be fetched (%s)", self._channel, type(exc).__name__)
+                continue
+            if 0 < len(data) <= self._max_bytes:
+                files.append(await asyncio.to_thread(folder.save, data, item.media_type, item.name))
+        return files
 
     async def _accept_edit(
         self, responder: ResponderFront, addressed: AddressedMessage, edited_at: dt.datetime

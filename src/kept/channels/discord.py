@@ -60,7 +60,7 @@ class DiscordChannel:
             )
         self._timing = timing or ResponderTiming()
         self._me = Person(0, "")
-        self._intake = ChatIntake(NAME, self._acknowledge)
+        self._intake = ChatIntake(NAME, config, self._acknowledge, self._fetch)
         self._events: asyncio.Queue[hikari.PartialMessage | None] = asyncio.Queue()
         """Messages in the order of their arrival. None means that some may be missing before the next one."""
         self._bot = self._make_bot()
@@ -145,6 +145,13 @@ class DiscordChannel:
     async def _find_server(self, chat: int) -> hikari.Snowflake | None:
         """Return the server of a channel. Messages that are fetched do not say."""
         return getattr(await self._bot.rest.fetch_channel(chat), "guild_id", None)
+
+    async def _fetch(self, url: str) -> bytes:
+        import aiohttp
+
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            response.raise_for_status()
+            return await response.read()
 
     async def close(self) -> None:
         self._intake.close()

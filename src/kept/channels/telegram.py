@@ -100,7 +100,7 @@ class TelegramChannel:
             on_unreadable=self._set_aside,
         )
         self._me = Person(0, "")
-        self._intake = ChatIntake(NAME, self._acknowledge)
+        self._intake = ChatIntake(NAME, config, self._acknowledge, self._fetch)
 
     # receiving
 
@@ -187,6 +187,10 @@ class TelegramChannel:
             await read_press(query, self.allowed, lambda name, allow, by: responder.decide(name, allow=allow, by=by))
         except Exception as exc:  # noqa: BLE001 - it must not stop the messages after it
             log.warning("telegram: a button could not be read (%s)", type(exc).__name__)
+
+    async def _fetch(self, file_id: str) -> bytes:
+        file = await self._bot.get_file(file_id)
+        return bytes(await file.download_as_bytearray())
 
     async def close(self) -> None:
         self._intake.close()

@@ -46,8 +46,8 @@ def make_bot(token: str, base_url: str | None, *, poll_timeout_s: int, on_unread
     sending = SendingRequest(connection_pool_size=16, pool_timeout=30)
     if base_url is None:
         return telegram.Bot(token, request=sending, get_updates_request=polling)
-    base = base_url.rstrip("/") + "/bot"
-    return telegram.Bot(token, base_url=base, request=sending, get_updates_request=polling)
+    base, files = base_url.rstrip("/") + "/bot", base_url.rstrip("/") + "/file/bot"
+    return telegram.Bot(token, base_url=base, base_file_url=files, request=sending, get_updates_request=polling)
 
 
 def read_answer(payload: bytes) -> dict[str, Any]:

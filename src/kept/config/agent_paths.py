@@ -22,6 +22,11 @@ class AgentPaths:
         return os.path.join(self.folder, "sessions")
 
     @property
+    def attachments(self) -> str:
+        """Folder of the files that came with messages."""
+        return os.path.join(self.folder, "attachments")
+
+    @property
     def catalogue(self) -> str:
         return os.path.join(self.folder, "sessions.sqlite")
 

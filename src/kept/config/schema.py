@@ -200,6 +200,7 @@ class MemorySearchSettings:
 
 
 ModelProvider = Literal["claude_cli", "anthropic", "openai", "extractive"]
+MediaFamily = Literal["image", "pdf"]
 ThinkingLevel = Literal["off", "low", "medium", "high"]
 
 
@@ -247,6 +248,8 @@ class ModelSettings:
     """Program that `claude_cli` runs."""
     tools: bool = True
     """True to offer Kept's tools to `claude_cli`, over MCP."""
+    media: tuple[MediaFamily, ...] | None = None
+    """Files that the model is handed: `image`, `pdf`, both or none. Null hands both to the providers' own servers."""
     thinking: ThinkingLevel | None = None
     """How much the model thinks before it answers, unless a session says otherwise; null is the model's default."""
     choices: dict[str, ModelChoiceSettings] = field(default_factory=dict)
@@ -593,6 +596,8 @@ class GatewaySettings:
     web: WebSettings = WebSettings()
     telegram: TelegramSettings = TelegramSettings()
     discord: DiscordSettings = DiscordSettings()
+    max_attachment_bytes: int = bounded(5_000_000, 0, 100_000_000)
+    """Largest picture or document of a message that is stored and handed to the model."""
     shutdown_timeout_s: float = bounded(30.0, 0, 3_600)
 
 

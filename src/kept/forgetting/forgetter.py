@@ -19,6 +19,7 @@ from kept.config import Config
 from kept.durable import locked, make_private_folder
 from kept.errors import ForgetFailed, KeptError, LockBusy
 from kept.forgetting.archive_places import ArchiveStore
+from kept.forgetting.attachment_files import AttachmentStore
 from kept.forgetting.byte_scan import ByteScan, scan_bytes
 from kept.forgetting.derived_files import CatalogueStore, IndexStore, QmdStore
 from kept.forgetting.history_places import HistoryStore
@@ -79,6 +80,7 @@ class Forgetter:
             RecordStore(self.config),
             ProposalStore(self.workspace),
             self.inbox or InboxStore(self.config),
+            AttachmentStore(self.config),
             ExportStore(self.config, self.workspace.root),
             ArchiveStore(self.config, self.workspace.root),
             CatalogueStore(self.config),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from kept.limits import MAX_TOKENS, count_or_zero, utf8_safe
 from kept.llm.base import (
     REDACTED,
     ChatRequest,
+    FilePart,
     Finished,
     ModelEvent,
     ModelUsage,
@@ -86,7 +88,9 @@ class AnthropicChat(SdkChat):
                 "role": turn.role,
                 # The API requires tool results before any other content of their turn.
                 "content": [
-                    _block(part) for part in sorted(turn.parts, key=lambda part: not isinstance(part, ToolOutput))
+                    _block(part)
+                    for part in sorted(turn.parts, key=lambda part: not isinstance(part, ToolOutput))
+                    if not isinstance(part, FilePart) or part.media_type in self.media
                 ],
             }
             for turn in tidy_turns(request.turns)
@@ -135,6 +139,10 @@ def _block(part: Part) -> dict[str, Any]:
     match part:
         case TextPart(text):
             return {"type": "text", "text": text}
+        case FilePart(media_type, data):
+            kind = "image" if media_type.startswith("image/") else "document"
+            content = base64.b64encode(data).decode()
+            return {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": content}}
         case Thought(text, signature):
             if signature.startswith(REDACTED):
                 return {"type": "redacted_thinking", "data": signature.removeprefix(REDACTED)}

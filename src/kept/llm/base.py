@@ -62,7 +62,23 @@ class Thought:
 
 REDACTED = "redacted:"
 
-Part = TextPart | ToolUse | ToolOutput | Thought
+
+@frozen
+class FilePart:
+    """Picture or document."""
+
+    media_type: str
+    data: bytes
+    name: str = ""
+
+    @property
+    def tokens(self) -> int:
+        """Estimated: a picture takes about this much, and a page of a document about 50 kB."""
+        pages = 1 if self.media_type.startswith("image/") else max(1, len(self.data) // 50_000)
+        return 1_600 * pages
+
+
+Part = FilePart | TextPart | ToolUse | ToolOutput | Thought
 
 
 @frozen
@@ -122,6 +138,16 @@ class Finished:
 ModelEvent = TextDelta | ToolUse | Thought | Finished
 
 
+PICTURES = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
+DOCUMENTS = frozenset(("application/pdf",))
+
+
+def media_of(model: object) -> frozenset[str]:
+    """Return the types of files that a model takes. One that does not say takes none."""
+    media: frozenset[str] = getattr(model, "media", frozenset())
+    return media
+
+
 class ChatModel(Protocol):
     provider: str
     name: str
@@ -162,7 +188,7 @@ def tidy_turns(turns: Iterable[Turn]) -> list[Turn]:
                 case ToolUse():
                     arguments = utf8_safe_tree(dict(part.arguments))
                     parts.append(ToolUse(utf8_safe(part.id), utf8_safe(part.name), arguments))
-                case Thought():
+                case Thought() | FilePart():
                     parts.append(part)
                 case ToolOutput():
                     parts.append(replace(part, call_id=utf8_safe(part.call_id), text=utf8_safe(part.text)))
@@ -177,8 +203,9 @@ def count_tokens(request: ChatRequest) -> int:
     """Estimate how many tokens of the model's window a request fills."""
     texts = [request.system]
     texts += [_part_text(part) for turn in request.turns for part in turn.parts]
+    files = sum(part.tokens for turn in request.turns for part in turn.parts if isinstance(part, FilePart))
     texts += [f"{tool.name} {tool.description} {json.dumps(dict(tool.parameters))}" for tool in request.tools]
-    return sum(map(estimate_tokens, texts))
+    return sum(map(estimate_tokens, texts)) + files
 
 
 def turn_text(turn: Turn) -> str:
@@ -190,6 +217,8 @@ def _part_text(part: Part) -> str:
     match part:
         case TextPart(text) | ToolOutput(text=text) | Thought(text=text):
             return text
+        case FilePart():
+            return part.name
         case ToolUse():
             return f"{part.name} {json.dumps(dict(part.arguments), ensure_ascii=False, default=str)}"
 

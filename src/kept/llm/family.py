@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
 
-from kept.llm.base import ChatModel, ChatRequest, ModelEvent
+from kept.llm.base import ChatModel, ChatRequest, ModelEvent, media_of
 
 DEFAULT_CHOICE = "default"
 
@@ -25,6 +25,7 @@ class ModelFamily:
         self.context_window = main.context_window
         self.runs_tools = main.runs_tools
         self.writes = main.writes
+        self.media = media_of(main)
         self.main = main
         self.background = background
         self._open_choice = choices

@@ -14,7 +14,17 @@ from contextlib import aclosing
 from kept.errors import BudgetExhausted, KeptError
 from kept.ledger import Ledger, tokens_of_day
 from kept.limits import estimate_tokens
-from kept.llm.base import ChatModel, ChatRequest, Finished, ModelEvent, ModelUsage, Purpose, TextDelta, count_tokens
+from kept.llm.base import (
+    ChatModel,
+    ChatRequest,
+    Finished,
+    ModelEvent,
+    ModelUsage,
+    Purpose,
+    TextDelta,
+    count_tokens,
+    media_of,
+)
 from kept.reports import ModelSpending
 
 BACKGROUND_SHARE = 0.8
@@ -32,6 +42,7 @@ class MeteredChat:
         self.context_window = model.context_window
         self.runs_tools = model.runs_tools
         self.writes = model.writes
+        self.media = media_of(model)
         self._model = model
         self._ledger = ledger
         self._budget = budget_tokens

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Literal
 
 from kept.config.schema import ThinkingLevel
 from kept.limits import MAX_TOKENS, count_or_zero, utf8_safe
 from kept.llm.base import (
     ChatRequest,
+    FilePart,
     Finished,
     ModelUsage,
     TextDelta,
@@ -75,7 +78,7 @@ class OpenAIChat(SdkChat):
         system = [{"role": "system", "content": utf8_safe(request.system)}] if request.system.strip() else []
         body: dict[str, Any] = {
             "model": self.name,
-            "messages": [*system, *(message for turn in tidy_turns(request.turns) for message in _messages(turn))],
+            "messages": [*system, *chain(*(_messages(turn, self.media) for turn in tidy_turns(request.turns)))],
             "stream_options": {"include_usage": True},
         }
         if request.tools:
@@ -99,7 +102,7 @@ class OpenAIChat(SdkChat):
         return body
 
 
-def _messages(turn: Turn) -> Iterator[dict[str, Any]]:
+def _messages(turn: Turn, media: frozenset[str]) -> Iterator[dict[str, Any]]:
     """Yield the messages of a turn. The API wants each tool result as a separate message, before any other."""
     for part in turn.parts:
         if isinstance(part, ToolOutput):
@@ -109,8 +112,18 @@ def _messages(turn: Turn) -> Iterator[dict[str, Any]]:
     calls = [_call(part) for part in turn.parts if isinstance(part, ToolUse)]
     if calls:
         yield {"role": turn.role, "content": text or None, "tool_calls": calls}
-    elif text:
+    files = [part for part in turn.parts if isinstance(part, FilePart) and part.media_type in media]
+    if files and not calls:
+        yield {"role": turn.role, "content": [{"type": "text", "text": text}, *map(_file, files)]}
+    elif text and not calls:
         yield {"role": turn.role, "content": text}
+
+
+def _file(part: FilePart) -> dict[str, Any]:
+    url = f"data:{part.media_type};base64,{base64.b64encode(part.data).decode()}"
+    if part.media_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"filename": part.name or "document.pdf", "file_data": url}}
 
 
 def _call(use: ToolUse) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from kept.config import ProviderKeys
 from kept.config.schema import ModelSettings
 from kept.errors import ModelUnavailable
-from kept.llm.base import ChatModel
+from kept.llm.base import DOCUMENTS, PICTURES, ChatModel
 from kept.llm.streaming import ANTHROPIC, OPENAI, ProviderDefaults, SdkChat, get_service
 
 if TYPE_CHECKING:
@@ -58,4 +58,13 @@ def _make_sdk(kind: type[SdkChat], home: ProviderDefaults, settings: ModelSettin
         context_window=settings.context_window,
         timeout_s=settings.timeout_s,
         max_output_tokens=settings.max_output_tokens,
+        media=_media(settings, is_home=service.account.is_home),
     )
+
+
+def _media(settings: ModelSettings, *, is_home: bool) -> frozenset[str]:
+    """Return the types of files that are sent to a model: by default only to the providers' own servers, because many
+    compatible ones refuse a request with a picture."""
+    kinds = {"image": PICTURES, "pdf": DOCUMENTS}
+    chosen = settings.media if settings.media is not None else (("image", "pdf") if is_home else ())
+    return frozenset().union(*(kinds[kind] for kind in chosen))

@@ -267,8 +267,15 @@ class SdkChat(ABC):
     writes = True
 
     def __init__(
-        self, service: ModelService, *, context_window: int, timeout_s: float, max_output_tokens: int | None = None
+        self,
+        service: ModelService,
+        *,
+        context_window: int,
+        timeout_s: float,
+        max_output_tokens: int | None = None,
+        media: frozenset[str] = frozenset(),
     ) -> None:
+        self.media = media
         self.name = service.name
         self.context_window = context_window
         self.service = service

@@ -80,6 +80,9 @@ class Attachment:
     media_type: str
     name: str | None = None
     path: str | None = None
+    sha256: str | None = None
+    """Hash of the file, if it is stored beside the transcripts."""
+    size: int | None = None
 
 
 @frozen
@@ -326,8 +329,9 @@ def _block_fields(block: Block) -> dict[str, Any]:
         case ToolResult(call_id, text, name, is_error):
             optional = _present(toolName=name)
             return {"type": "toolResult", "toolCallId": call_id, **optional, "isError": is_error, "text": text}
-        case Attachment(media_type, name, path):
-            return {"type": "attachment", "mediaType": media_type, **_present(name=name, path=path)}
+        case Attachment(media_type, name, path, sha256, size):
+            optional = _present(name=name, path=path, sha256=sha256, size=size)
+            return {"type": "attachment", "mediaType": media_type, **optional}
         case UnknownBlock(fields):
             return fields
         case _:  # from a caller who does not check types
@@ -460,7 +464,8 @@ def _parse_block(content: Any) -> Block:
             return ToolResult(call_id, text, _take(tree, "toolName", str, None), _take(tree, "isError", bool, False))
         case "attachment":
             media_type, name = _take(tree, "mediaType", str), _take(tree, "name", str, None)
-            return Attachment(media_type, name, _take(tree, "path", str, None))
+            path, sha256 = _take(tree, "path", str, None), _take(tree, "sha256", str, None)
+            return Attachment(media_type, name, path, sha256, _take(tree, "size", int, None))
         case _:
             return UnknownBlock(content)
 
