@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kept.listings import BrokenLinks, Listing, NoteLink, NoteLinks, TagList
 from kept.records import Hit, Passage, SearchResult, Written
 from kept.redact import redact
-from kept.reports import Status
+
+if TYPE_CHECKING:
+    from kept.listings import BrokenLinks, Listing, NoteLink, NoteLinks, TagList
+    from kept.reports import Status
 
 _NOT_IN_EVERY_HIT = frozenset(
     "heading parts sessionKey channel title listed project alsoIn newerThan otherWords further validity".split()
