@@ -176,3 +176,24 @@ def test_a_key_goes_only_where_it_belongs():
     assert (other.api_key, other.provider) == (None, "anthropic")
     foreign = main.choose(ModelChoiceSettings(provider="openai", name="gpt", context_window=9_000))
     assert (foreign.api_key, foreign.base_url, foreign.context_window) == (None, None, 9_000)
+
+
+@pytest.mark.parametrize(
+    ("mode", "chat_type", "words"),
+    [
+        ("auto", "direct", ""),
+        ("auto", "group", "Do not mention file names"),
+        ("on", "group", "name its citation"),
+        ("off", "direct", "Do not mention file names"),
+    ],
+)
+def test_the_citations_mode_is_part_of_the_prompt(tmp_path, mode, chat_type, words):
+    model = ScriptedChat(["Yes."])
+    with open_agent(tmp_path, model, **{"memory_search.citations": mode}) as at:
+        session = at.sessions.get_or_create("telegram", "7", chat_type=chat_type)
+        at.say("Hello?", session=session.id)
+        system = model.requests[0].system
+        assert words in system
+        if not words:
+            assert "name its citation" not in system
+            assert "Do not mention file names" not in system

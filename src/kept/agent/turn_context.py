@@ -17,12 +17,22 @@ from kept.context.view import DAY_NOTES, INBOUND, ConversationView, build_view
 from kept.llm.base import media_of
 from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.entries import SENT, Entry, Message, Text, format_time
+from kept.sessions.record import SessionRecord
+from kept.sessions.session_key import DEFAULT_CHAT_TYPE
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Transcript, TranscriptLine
 from kept.values import frozen
 
 _NEW = "sessions/new.jsonl"
 """Path of a conversation that has not begun, for a preview."""
+
+
+def _cites(services: AgentServices, record: SessionRecord) -> bool | None:
+    """Return whether replies of a conversation name their sources. A private one is left to the model."""
+    mode = services.memory.settings.citations
+    if mode == "auto":
+        return None if record.chat_type == DEFAULT_CHAT_TYPE else False
+    return mode == "on"
 
 
 def build_turn_context(
@@ -53,6 +63,7 @@ def build_turn_context(
             trusts_files=services.config.trusts_workspace,
             fenced=services.model.writes,
             thinker=services.model.name,
+            cites=_cites(services, log.record),
         ),
         services.budget,
         secret=services.secret,
