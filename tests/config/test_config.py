@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -686,6 +687,20 @@ def test_config_explain_in_a_pipe_has_one_line_for_each_setting_however_long(kep
     lines = kept("--config", deep, "config", "explain", "memory_search.query").out.splitlines()
     assert len(lines) == 1 + 12
     assert [line for line in lines if RESULTS in line and line.rstrip().endswith(str(deep))]
+
+
+def test_routes_and_links_are_shown_as_they_are_written(kept, home):
+    write_file(
+        home / "config.yaml",
+        "agents: {defaults: {session: {identity_links: {ada: [http:ada, telegram:7]}}}}\n"
+        "gateway: {routes: [{agent: main, chat: '7'}]}\n",
+    )
+    (row,) = json.loads(kept("config", "get", "gateway.routes", "--json").out)["settings"]
+    assert row["value"] == [{"agent": "main", "chat": "7"}]
+    assert kept("config", "get", "gateway.routes").out == "{'agent': 'main', 'chat': '7'}\n"
+    for name in ("gateway.routes", "session.identity_links"):
+        assert kept("config", "explain", name).code == 0
+        assert kept("config", "explain", name, "--json").code == 0
 
 
 def test_config_explain_can_be_limited_and_says_when_nothing_is_called_that(kept):

@@ -74,7 +74,8 @@ def get(options: Globals, key: str, as_json: bool) -> None:
         print_json({"settings": [_row_json(row) for row in rows]})
     elif len(rows) == 1:
         value = rows[0].value
-        echo("\n".join(map(str, value)) if isinstance(value, tuple) else "null" if value is None else value_text(value))
+        values = value if isinstance(value, tuple) else (value,)
+        echo("\n".join("null" if item is None else value_text(item) for item in values))
     else:
         _show_table(rows)
 

@@ -40,7 +40,7 @@ def plain_value(value: Any) -> Any:
         return {name: item for name, item in asdict(value).items() if item is not None}
     if isinstance(value, dict):
         return {name: plain_value(item) for name, item in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+    return [plain_value(item) for item in value] if isinstance(value, tuple) else value
 
 
 def value_text(value: Any) -> str:
@@ -48,7 +48,7 @@ def value_text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple | list):
-        return ", ".join(map(str, value)) or "(none)"
+        return ", ".join(str(plain_value(item)) for item in value) or "(none)"
     return "(none)" if value is None or value == {} else str(plain_value(value))
 
 
