@@ -22,9 +22,11 @@ import numpy as np
 
 from kept.bench.dataset import read_set
 from kept.bench.measurement import MeasurePlan, measure_set
-from kept.config import LocalModelSettings, MemorySearchSettings, load_config
+from kept.config import LocalModelSettings, load_config
+from kept.embedding.model_catalogue import BUILT_IN, CATALOGUE
 from kept.embedding.multilingual.joined import QueryShare, open_encoder, open_table
-from kept.embedding.pulled_model import open_chosen
+from kept.embedding.pulled_model import open_pulled
+from kept.embedding.static import StaticEmbedder
 
 TOP = 10
 
@@ -39,7 +41,9 @@ def open_model(name: str, models_folder: str):
     local = replace(
         LocalModelSettings(), **{key: int(value) if value.isdigit() else value for key, value in values.items()}
     )
-    return open_chosen(models_folder, MemorySearchSettings(model=name, local=local))
+    if name == BUILT_IN:
+        return StaticEmbedder()
+    return open_pulled(models_folder, CATALOGUE[name], local)  # not checked, so that it may be a changed copy
 
 
 def vectors_of(embedder, texts: list[str], role: str) -> np.ndarray:
