@@ -271,3 +271,17 @@ def test_start_greets(tmp_path, api):
 
     asyncio.run(scenario())
     assert api.sent[0]["text"].startswith("Hello!")
+
+
+def test_a_command_that_fails_names_no_path_and_no_setting(tmp_path, api, caplog):
+    async def scenario():
+        async with bot(tmp_path, api) as at:
+            (tmp_path / "workspace").rename(tmp_path / "elsewhere")
+            api.write("/remember The key is under the mat.", user=7)
+            await wait_until_async(lambda: len(api.sent) == 1)
+            (tmp_path / "elsewhere").rename(tmp_path / "workspace")
+            assert at.inbox.messages()
+
+    asyncio.run(scenario())
+    assert api.sent[0]["text"] == "That did not work. The log of the gateway has the details."
+    assert "a command failed" in caplog.text

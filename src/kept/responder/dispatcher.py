@@ -14,6 +14,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from kept.agent.events import AgentEvent, AnsweringAgent, CompactionResult, GroupLine, Inbound, Reply
+from kept.error_statuses import status_of
 from kept.errors import EmptyNote, KeptError, SessionNotFound
 from kept.forgetting.order import ForgetStore
 from kept.indexing.viewpoint import find_viewer, visible_status
@@ -136,7 +137,14 @@ class Commands:
         try:
             return await handler(call)
         except KeptError as exc:
-            return f"{exc.message} {exc.hint}".strip()
+            return self._explain(exc)
+
+    def _explain(self, error: KeptError) -> str:
+        """Return what the person is told. In a chat, errors that are not about the request name no path or setting."""
+        if self._inbox is None or status_of(error).http < 500:
+            return f"{error.message} {error.hint}".strip()
+        log.warning("a command failed: %s %s", error.message, error.hint)
+        return "That did not work. The log of the gateway has the details."
 
     async def start_session(self, call: CommandCall) -> SessionRecord:
         """End the session and return the next one. Called again after a crash, return the one that was begun then."""
