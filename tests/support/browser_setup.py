@@ -32,10 +32,10 @@ def install() -> bool:
     if os.geteuid() == 0 and shutil.which("apt-get"):
         env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         get = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
-        commands = ([*get, "update"], [*get, "install", "--yes", "--no-install-recommends", *PACKAGES])
-        if all(
-            subprocess.run(command, env=env, stdout=sys.stderr, check=False).returncode == 0 for command in commands
-        ):
+        install_packages = [*get, "install", "--yes", "--no-install-recommends", *PACKAGES]
+        for command in ([*get, "update"], install_packages):  # lists that are there may be enough
+            ended = subprocess.run(command, env=env, stdout=sys.stderr, check=False)
+        if ended.returncode == 0:
             return True
     return subprocess.run([sys.executable, "-m", "playwright", "install", "chromium"], check=False).returncode == 0
 
