@@ -196,7 +196,13 @@ def _answer_turns(logged: LoggedMessage, index: int, results: _Results, options:
         place = f"{options.path}#L{result_logged.line}"
         size = estimate_tokens(result.text)
         if result_logged.line <= options.pruned_line and size > MIN_CUT_TOKENS:
-            outputs.append(ToolOutput(call_id, cut_remark(size, result.name, place), is_error=result.is_error))
+            outputs.append(
+                ToolOutput(
+                    call_id,
+                    cut_remark(size, clean_line(result.name or "", _NAME_CHARS), place),
+                    is_error=result.is_error,
+                )
+            )
             continue
         text = shorten(result.text, options.message_tokens, f"the full text is in {place}")
         block = options.fence.block("result", text, tool=result.name)

@@ -69,16 +69,16 @@ class ConversationView:
     """Complete answers of the whole session that name the messages they answer."""
     inbound: tuple[LoggedMessage, ...]
     """Messages of the whole session that have a channel id."""
+    summary: str = ""
+    """Summary of the last compaction. Empty if there is none."""
+    end: Position = Position()
+    """Position up to which the transcript was read for this."""
     pruned_line: int = 0
     """Last line whose tool results are cut from the context."""
     backlog: tuple[LoggedMessage, ...] = ()
     """Messages that left the context and were not flushed yet, oldest first."""
     undecided: frozenset[str] = frozenset()
     """Ids of tool calls that a person was asked about and that were not decided."""
-    summary: str = ""
-    """Summary of the last compaction. Empty if there is none."""
-    end: Position = Position()
-    """Position up to which the transcript was read for this."""
 
     @property
     def compaction_id(self) -> str | None:
