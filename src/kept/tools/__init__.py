@@ -1,6 +1,7 @@
 """The memory as tools for a model, independent of the transport.
 
-tool_definitions   the tools: names, descriptions, schemas of their arguments and results; checking a call
+tool_definitions   the tools: names, descriptions, arguments; checking a call
+tool_outputs       schemas of their results, written with `tool_schema`
 toolbox            running a call on the memory and the conversations
 record_json        results as data for a program
 tool_text          results as text for a model, and how they cite a passage
