@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 from kept.config.bounds import notices_of
 from kept.config.keys import read_keys
+from kept.config.old_names import iter_old_names
 from kept.config.read import build, coerce, group_by_name, hints, nearest, normalise, snake, unknown_key
 from kept.config.schema import AgentSettings, Config, GatewaySettings
 from kept.config.settings_file import read_yaml
@@ -41,6 +42,8 @@ class Layer:
     name: str
     agent: dict[str, Any] = field(default_factory=dict)
     gateway: dict[str, Any] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+    """What became of names that Kept does not have."""
 
 
 @frozen
@@ -109,6 +112,7 @@ def load_config(
         notices=(
             *notices_of(AgentSettings, agent_tree, origins, at=""),
             *notices_of(GatewaySettings, gateway_tree, origins, at="gateway"),
+            *(notice for layer in layers for notice in layer.notices),
         ),
     )
     return LoadedConfig(config, origins, user_file, project_file)
@@ -163,7 +167,13 @@ def layers_of_tree(tree: dict[str, Any], path: str, agent_id: str) -> list[Layer
     except ConfigError as exc:
         raise _in_file(path, exc) from None
     name = f"user file {path}"
-    return [Layer(name, defaults, gateway), Layer(f"{name}, agent '{agent_id}'", own)]
+    notices = [
+        *iter_old_names(AgentSettings, agents.get("defaults"), at="agents.defaults", snake=snake),
+        *iter_old_names(GatewaySettings, tree.get("gateway"), at="gateway", snake=snake),
+    ]
+    for at, entry in enumerate(agents.get("list") or ()):
+        notices += iter_old_names(AgentSettings, entry, at=f"agents.list[{at}]", snake=snake)
+    return [Layer(name, defaults, gateway, notices), Layer(f"{name}, agent '{agent_id}'", own)]
 
 
 def _refuse_unknown(tree: dict[Any, Any], known: tuple[str, ...], *, at: str) -> None:

@@ -10,6 +10,7 @@ import typing
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast
 
+from kept.config.old_names import OldName, find_old_name
 from kept.config.schema import RETIRED
 from kept.errors import ConfigError
 
@@ -35,17 +36,23 @@ def normalise(kind: type, tree: Any, *, at: str) -> dict[str, Any]:
         raise ConfigError(f"{at or 'the file'}: expected a group of settings, got {describe(tree)}.")
     known = hints(kind)
     out: dict[str, Any] = {}
+    old_names: list[tuple[OldName, Any]] = []
     for raw_key, value in tree.items():
         key = snake(str(raw_key))
         where = f"{at}.{key}" if at else key
         if key not in known:
             if key in (retired := RETIRED.get(kind, {})) and value == retired[key]:
                 continue
+            if old := find_old_name(kind, key):
+                old_names.append((old, value))
+                continue
             raise unknown_key(where, str(raw_key), list(known))
         if key in out:
             raise ConfigError(f"{where}: given twice, once in camelCase.")
         inner = known[key]
         out[key] = normalise(inner, value, at=where) if dataclasses.is_dataclass(inner) else value  # type: ignore[arg-type]
+    for old, value in old_names:
+        old.translate(out, value)
     return out
 
 

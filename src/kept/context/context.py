@@ -9,6 +9,7 @@ tool call is followed by its result.
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -185,7 +186,7 @@ def _answer_turns(logged: LoggedMessage, index: int, results: _Results, options:
     for number, call in enumerate(calls):
         # New ids: two calls of a turn may not share one, and providers refuse some ids of others.
         call_id = f"call_{logged.line}_{number}"
-        parts.append(ToolUse(call_id, call.name, call.arguments))
+        parts.append(ToolUse(call_id, call.name, _shorten_arguments(call.arguments, logged, options)))
         # Ids are not unique in every transcript: take the first result from here on, and each result once.
         queue = results.get(call.id, [])
         at = next((at for at, (result_index, _, _) in enumerate(queue) if result_index >= index), None)
@@ -219,6 +220,19 @@ def _iter_thoughts(logged: LoggedMessage, options: TurnOptions) -> Iterator[Part
         for block in message.content:
             if isinstance(block, Thinking) and block.signature:
                 yield Thought(block.text, block.signature)
+
+
+def _shorten_arguments(arguments: Mapping[str, Any], logged: LoggedMessage, options: TurnOptions) -> Mapping[str, Any]:
+    """Return the arguments of a call, with their values as shortened texts if they are too long for a message."""
+    if estimate_tokens(json.dumps(arguments, ensure_ascii=False)) <= options.message_tokens:
+        return arguments
+    note = f"the full text is in {options.path}#L{logged.line}"
+    room = options.message_tokens // len(arguments)
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in arguments.items()
+    }
+    return {name: shorten(text, room, note) for name, text in texts.items()}
 
 
 def _iter_user_parts(logged: LoggedMessage, options: TurnOptions, lead: str) -> Iterator[Part]:

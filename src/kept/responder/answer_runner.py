@@ -15,7 +15,7 @@ from kept.agent.approvals import NOBODY
 from kept.agent.events import AgentEvent, ApprovalAsked, ApprovalDecided, Notice, Reply, ReplyDelta, ToolEnded
 from kept.clock import Backoff
 from kept.errors import BudgetExhausted, ContextOverflow, KeptError, ModelError, ModelRefused, WriteFailed
-from kept.responder.channel import Channel, ResponderTiming, split_reply
+from kept.responder.channel import Channel, ResponderTiming, limit_parts, split_reply
 from kept.responder.conversation_queue import AnswerSlot, EventReplay, GroupHistory
 from kept.responder.dispatcher import Command, Dispatcher
 from kept.responder.inbox import AcceptedMessage, AnswerRun, Inbox
@@ -182,7 +182,7 @@ class AnswerRunner:
                 await progress.finish()
         if is_heartbeat(job.messages):
             reply = quiet_heartbeat(reply, is_failure=error is not None)
-        parts = [] if reply.silent else split_reply(reply.text, channel.limit, measure=channel.measure)
+        parts = [] if reply.silent else limit_parts(split_reply(reply.text, channel.limit, measure=channel.measure))
         entry_id = reply.entry_id or None
         return await self._writer.write_until_done(
             lambda: self._inbox.answer(

@@ -192,6 +192,10 @@ async def _give_up(run: AnswerRun, mark: Mark, reason: str) -> AnswerRun:
 
 # splitting a reply
 
+MAX_PARTS = 25
+"""A model that does not come to an end must not flood a chat. The conversation has the whole reply."""
+TOO_LONG = "[… The rest of this reply is too long to be sent. The conversation has all of it.]"
+
 Measure = Callable[[str], int]
 
 _MARKUP = re.compile(r"[*_`~\[\]<]")
@@ -215,6 +219,11 @@ class _Block:
     @property
     def text(self) -> str:
         return "\n".join(self.lines)
+
+
+def limit_parts(parts: list[str]) -> list[str]:
+    """Return as many parts of a reply as are sent one after the other, the last with a remark if there are more."""
+    return parts if len(parts) <= MAX_PARTS else [*parts[: MAX_PARTS - 1], TOO_LONG]
 
 
 def split_reply(text: str, limit: int | None, *, measure: Measure = len) -> list[str]:

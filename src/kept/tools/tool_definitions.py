@@ -12,6 +12,7 @@ from typing import Any, Literal
 from kept.config.schema import QuerySettings
 from kept.errors import UsageError
 from kept.records import SOURCES
+from kept.tools.old_arguments import translate_arguments
 from kept.tools.tool_outputs import (
     GET_OUTPUT,
     LIST_OUTPUT,
@@ -284,6 +285,7 @@ def check_arguments(tool: Tool, arguments: object) -> dict[str, Any]:
     if not isinstance(arguments, Mapping):
         raise UsageError(f"{tool.name}: the arguments have to be an object.", hint=_takes(tool))
     properties: dict[str, Schema] = tool.parameters["properties"]
+    arguments = translate_arguments(tool.name, arguments)
     for name in arguments:
         if name not in properties:
             raise UsageError(f"{tool.name}: there is no argument '{name}'.{_near(name, properties)}", hint=_takes(tool))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 _DEFAULT_SESSIONS = 6
 _HITS_PER_SESSION = 3
 _MAX_TAGS = 50
+_FORGED_SOURCE = re.compile(r"\(from (?=sessions/)")
+"""What a flush writes after a fact: the lines that it was taken from. A model cannot vouch for that."""
 
 
 @frozen
@@ -195,7 +198,7 @@ class Toolbox:
         arguments = request.arguments
         to, replaces = arguments.get("to"), arguments.get("replaces")
         written = self.memory.add(
-            redact(arguments["text"]),
+            redact(_FORGED_SOURCE.sub("(see ", arguments["text"])),
             to=from_uri(to) if to else None,
             replaces=_from_reference(replaces) if replaces else None,
             again=arguments.get("again", False),

@@ -1,0 +1,72 @@
+"""Names of settings in OpenClaw's documents that Kept does not have, and what becomes of them.
+
+Files that contain them are accepted as they are. A notice says what each of them does here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kept.config.schema import (
+    LocalModelSettings,
+    MemorySearchSettings,
+    QuerySettings,
+    ResponderSettings,
+    VectorStoreSettings,
+)
+from kept.values import frozen
+
+Tree = dict[str, Any]
+
+
+@frozen
+class OldName:
+    notice: str
+    """What becomes of it, after its name and a colon."""
+    translate: Callable[[Tree, Any], object] = lambda tree, value: None
+    """Puts what it means into the normalised tree of its group, unless that says something itself."""
+
+
+def _set_sources(tree: Tree, value: Any) -> None:
+    """Leave conversations out if an experiment with them is off, which OpenClaw had them as."""
+    if isinstance(value, dict) and value.get("sessionMemory", value.get("session_memory")) is False:
+        tree.setdefault("sources", ["memory"])
+
+
+OLD_NAMES: dict[type, dict[str, OldName]] = {
+    ResponderSettings: {"memory_fts_enabled": OldName("Kept always searches by word; the setting has no effect.")},
+    MemorySearchSettings: {
+        "experimental": OldName("conversations are searched if memory_search.sources names them.", _set_sources)
+    },
+    QuerySettings: {
+        "top_k": OldName(
+            "read as memory_search.query.max_results.", lambda tree, value: tree.setdefault("max_results", value)
+        )
+    },
+    VectorStoreSettings: {"extension_path": OldName("Kept needs no SQLite extension; the setting has no effect.")},
+    LocalModelSettings: {
+        "model_cache_dir": OldName("'kept models' keeps models below Kept's home; the setting has no effect.")
+    },
+}
+
+
+def find_old_name(kind: type, key: str) -> OldName | None:
+    return OLD_NAMES.get(kind, {}).get(key)
+
+
+def iter_old_names(kind: type, tree: Any, *, at: str, snake: Callable[[str], str]) -> Iterator[str]:
+    """Yield a notice for each old name in a tree that was accepted."""
+    from kept.config.read import hints
+
+    if not isinstance(tree, dict):
+        return
+    for raw_key, value in tree.items():
+        key = snake(str(raw_key))
+        where = f"{at}.{key}" if at else key
+        inner = hints(kind).get(key)
+        if old := find_old_name(kind, key):
+            yield f"{where}: {old.notice}"
+        elif inner is not None and dataclasses.is_dataclass(inner):
+            yield from iter_old_names(inner, value, at=where, snake=snake)  # type: ignore[arg-type]

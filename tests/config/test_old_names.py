@@ -1,0 +1,125 @@
+"""Settings of OpenClaw and of the designs that Kept grew from are accepted, and it is said what each of them does."""
+
+from __future__ import annotations
+
+import pytest
+
+from kept.config import load_config
+from kept.errors import ConfigError
+from tests.support.files import write_file
+
+RESPONDER = """
+gateway:
+  autoResponder:
+    enabled: true
+    maxConcurrent: 3
+    debounceMs: 1500
+    maxHistoryMessages: 20
+    sessionMaxAgeMs: 14400000
+    memoryIndexIntervalMessages: 5
+    memorySearchMaxResults: 5
+    memoryFtsEnabled: true
+"""
+SEARCH = """
+agents:
+  defaults:
+    memorySearch:
+      enabled: true
+      provider: auto
+      model: text-embedding-3-small
+      sources: [memory, sessions]
+      extraPaths: ["~/notes"]
+      query:
+        maxResults: 6
+        minScore: 0.35
+        hybrid: {enabled: true, vectorWeight: 0.7, textWeight: 0.3, candidateMultiplier: 4}
+      chunking: {tokens: 400, overlap: 80}
+      cache: {enabled: true, maxEntries: 50000}
+      sync: {onSessionStart: true, onSearch: true, watch: true, watchDebounceMs: 1500}
+"""
+RESOLVED = """
+agents:
+  defaults:
+    memorySearch:
+      enabled: true
+      sources: [memory, sessions]
+      extraPaths: []
+      provider: local
+      remote:
+        baseUrl: http://127.0.0.1:9/v1
+        batch: {enabled: false, wait: true, concurrency: 2, pollIntervalMs: 2000, timeoutMinutes: 60}
+      experimental: {sessionMemory: true}
+      fallback: none
+      local: {modelPath: ~, modelCacheDir: ~/.cache/models}
+      store:
+        driver: sqlite
+        path: ~/.openclaw/memory/main.sqlite
+        vector: {enabled: true, extensionPath: /usr/lib/vec0.so}
+      chunking: {tokens: 400, overlap: 80}
+      sync:
+        onSessionStart: true
+        onSearch: true
+        watch: true
+        watchDebounceMs: 1500
+        intervalMinutes: 0
+        sessions: {deltaBytes: 100000, deltaMessages: 50}
+      query:
+        topK: 5
+        minScore: 0.35
+        hybrid: {enabled: true, vectorWeight: 0.7, textWeight: 0.3, candidateMultiplier: 4}
+      cache: {enabled: true, maxEntries: 50000}
+"""
+FLUSH = "agents: {defaults: {compaction: {memoryFlush: {enabled: true, softThresholdTokens: 4000}}}}"
+
+
+def load(home, text):
+    write_file(home / "config.yaml", text)
+    return load_config(home=str(home), environ={}).config
+
+
+@pytest.mark.parametrize("block", [RESPONDER, SEARCH, RESOLVED, FLUSH])
+def test_the_blocks_of_the_documents_are_accepted_as_they_stand(tmp_path, block):
+    assert load(tmp_path, block).agent_id == "main"
+
+
+def test_a_setting_without_an_effect_says_so(tmp_path):
+    config = load(tmp_path, RESPONDER)
+    assert config.gateway.auto_responder.memory_search_max_results == 5
+    assert config.notices == (
+        "gateway.auto_responder.memory_fts_enabled: Kept always searches by word; the setting has no effect.",
+    )
+    notices = load(tmp_path, RESOLVED).notices
+    assert [notice.partition(":")[0].rpartition(".")[2] for notice in notices] == [
+        "experimental",
+        "model_cache_dir",
+        "extension_path",
+        "top_k",
+    ]
+
+
+def test_a_setting_with_another_name_here_is_used(tmp_path):
+    assert load(tmp_path, RESOLVED).memory_search.query.max_results == 5
+    both = "agents: {defaults: {memorySearch: {query: {topK: 5, maxResults: 9}}}}"
+    assert load(tmp_path, both).memory_search.query.max_results == 9
+    with pytest.raises(ConfigError):
+        load(tmp_path, "agents: {defaults: {memorySearch: {query: {topK: many}}}}")
+
+
+def test_conversations_are_left_out_if_the_experiment_with_them_was_off(tmp_path):
+    off = "agents: {list: [{id: main, memorySearch: {experimental: {sessionMemory: false}}}]}"
+    assert load(tmp_path, off).memory_search.sources == ("memory",)
+    on = "agents: {defaults: {memorySearch: {experimental: {sessionMemory: true}}}}"
+    assert load(tmp_path, on).memory_search.sources == ("memory", "sessions")
+    named = "agents: {defaults: {memorySearch: {experimental: {sessionMemory: false}, sources: [sessions]}}}"
+    assert load(tmp_path, named).memory_search.sources == ("sessions",)
+
+
+def test_other_unknown_names_are_refused_as_before(tmp_path):
+    with pytest.raises(ConfigError, match="no such setting"):
+        load(tmp_path, "gateway: {autoResponder: {memoryFtsEnable: true}}")
+
+
+def test_a_command_prints_the_notice(kept, home):
+    write_file(home / "config.yaml", RESPONDER)
+    done = kept("search", "anything")
+    assert "memory_fts_enabled: Kept always searches by word" in done.err
