@@ -103,7 +103,7 @@ def list_schedules(options: Globals, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def remove(options: Globals, schedule_id: str, as_json: bool) -> None:
-    """Remove a schedule. What it asked and was answered stays in its conversation."""
+    """Remove the schedule ID. What it asked and was answered stays in its conversation."""
     file = _book(options.load().config)
     removed: list[Schedule] = []
 
@@ -123,7 +123,7 @@ def remove(options: Globals, schedule_id: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def pause(options: Globals, schedule_id: str, as_json: bool) -> None:
-    """Stop a schedule until it is resumed."""
+    """Stop the schedule ID until it is resumed."""
     schedule = _change(options, schedule_id, paused=True)
     _report(schedule, as_json)
     if not as_json:
@@ -135,7 +135,7 @@ def pause(options: Globals, schedule_id: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def resume(options: Globals, schedule_id: str, as_json: bool) -> None:
-    """Go on with a schedule that was paused. What it missed meanwhile is not caught up."""
+    """Resume the schedule ID, which was paused. What it missed meanwhile is not caught up."""
     now = SystemClock().now().astimezone(dt.UTC).replace(microsecond=0)
     schedule = _change(options, schedule_id, paused=False, last_due=now)
     _report(schedule, as_json)
@@ -148,7 +148,7 @@ def resume(options: Globals, schedule_id: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def run(options: Globals, schedule_id: str, as_json: bool) -> None:
-    """Ask now, out of turn. The gateway does it within some seconds, or when it starts."""
+    """Run the schedule ID now, out of turn: within some seconds, or when a gateway starts."""
     now = SystemClock().now().astimezone(dt.UTC).replace(microsecond=0)
     schedule = _change(options, schedule_id, asked_for=now)
     config = options.load().config
