@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from kept.clock import Clock, SystemClock
 from kept.config import Config, load_config
-from kept.config.schema import BuiltInProvider
+from kept.config.search_settings import BuiltInProvider
 from kept.durable import make_private_folder
 from kept.errors import UsageError, UsedAfterClose, WorkspaceMissing
 from kept.memory_search import MemorySearch, require_number, require_text

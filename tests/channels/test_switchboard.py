@@ -15,7 +15,7 @@ from kept import Memory, SessionStore
 from kept.channels.gateway import Gateway, ServedAgent, served_agents
 from kept.channels.switchboard import find_agent
 from kept.config import load_config
-from kept.config.schema import RouteSettings
+from kept.config.gateway_settings import RouteSettings
 from kept.errors import AgentNotFound, ConfigError
 from kept.sessions.session_key import SessionKey
 from kept.testing import FakeEmbedder, ScriptedChat

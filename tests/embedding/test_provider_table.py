@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kept.config import KEY_VARIABLES, MemorySearchSettings
-from kept.config.schema import Provider
+from kept.config.search_settings import Provider
 from kept.embedding.registry import PROVIDERS, find_price
 
 ROOT = Path(__file__).parent.parent.parent

@@ -10,8 +10,9 @@ import click
 import pytest
 
 from kept.cli.root import COMMANDS, cli
+from kept.config.gateway_settings import GatewaySettings
 from kept.config.layers import settings_of
-from kept.config.schema import AgentSettings, GatewaySettings
+from kept.config.schema import AgentSettings
 from kept.error_statuses import STATUSES
 from tests.support.repository import ROOT
 

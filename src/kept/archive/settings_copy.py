@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from kept.config.gateway_settings import GatewaySettings
 from kept.config.layers import secret_names
 from kept.config.read import snake
-from kept.config.schema import AgentSettings, GatewaySettings
+from kept.config.schema import AgentSettings
 from kept.config.settings_edit import find_value, remove_value
 from kept.config.settings_file import parse_settings
 from kept.config.settings_lines import Path

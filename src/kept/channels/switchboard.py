@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from kept.agent.events import AgentEvent, ApprovalAsked, GroupLine, Inbound
-from kept.config.schema import RouteSettings
+from kept.config.gateway_settings import RouteSettings
 from kept.errors import AgentNotFound, MessageNotFound
 from kept.responder.inbox import AcceptedMessage, AnswerRun, check_same
 from kept.responder.responder import Responder

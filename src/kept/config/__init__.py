@@ -7,25 +7,20 @@ that must stay out of messages, `agent_paths` names the files of an agent, and `
 is the only package that reads the environment.
 """
 
+from kept.config.gateway_settings import HttpSettings, ResponderSettings
 from kept.config.keys import KEY_VARIABLES, ProviderKeys
 from kept.config.layers import ConfigFile, Layer, LoadedConfig, load_config
-from kept.config.schema import (
-    AgentSettings,
+from kept.config.schema import AgentSettings, Config, McpServerSettings, ResetOverrideSettings, ResetSettings
+from kept.config.search_settings import (
     BatchSettings,
     CacheSettings,
     ChunkingSettings,
-    Config,
-    HttpSettings,
     HybridSettings,
     LocalModelSettings,
-    McpServerSettings,
     MemorySearchSettings,
     QuerySettings,
     RemoteSettings,
     RerankSettings,
-    ResetOverrideSettings,
-    ResetSettings,
-    ResponderSettings,
     SyncSettings,
 )
 

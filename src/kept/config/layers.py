@@ -12,10 +12,11 @@ from dataclasses import field, fields, is_dataclass
 from typing import Any, Literal, cast
 
 from kept.config.bounds import notices_of
+from kept.config.gateway_settings import GatewaySettings
 from kept.config.keys import read_keys
 from kept.config.old_names import iter_old_names
 from kept.config.read import build, coerce, group_by_name, hints, nearest, normalise, snake, unknown_key
-from kept.config.schema import AgentSettings, Config, GatewaySettings
+from kept.config.schema import AgentSettings, Config
 from kept.config.settings_file import read_yaml
 from kept.errors import ConfigError
 from kept.values import frozen

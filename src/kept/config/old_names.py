@@ -9,13 +9,8 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kept.config.schema import (
-    LocalModelSettings,
-    MemorySearchSettings,
-    QuerySettings,
-    ResponderSettings,
-    VectorStoreSettings,
-)
+from kept.config.gateway_settings import ResponderSettings
+from kept.config.search_settings import LocalModelSettings, MemorySearchSettings, QuerySettings, VectorStoreSettings
 from kept.values import frozen
 
 Tree = dict[str, Any]

@@ -8,9 +8,10 @@ from dataclasses import is_dataclass
 from typing import Any
 
 from kept.config.bounds import find_outside
+from kept.config.gateway_settings import GatewaySettings
 from kept.config.layers import Layer, put_setting, secret_names, settings_of
 from kept.config.read import group_by_name, hints, snake
-from kept.config.schema import AgentSettings, GatewaySettings
+from kept.config.schema import AgentSettings
 from kept.errors import ConfigError, UsageError
 from kept.safe_yaml import YamlRefused, load_yaml
 

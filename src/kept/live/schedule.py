@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kept.config.schema import SyncSettings
+from kept.config.search_settings import SyncSettings
 from kept.values import frozen
 
 MAX_SETTLE_FACTOR = 4.0

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from kept.config.schema import QuerySettings
+from kept.config.search_settings import QuerySettings
 from kept.errors import UsageError
 from kept.records import SOURCES
 from kept.tools.old_arguments import translate_arguments

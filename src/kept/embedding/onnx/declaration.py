@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any, Literal, cast
 
-from kept.config.schema import Pooling
+from kept.config.search_settings import Pooling
 from kept.config.settings_file import read_settings
 from kept.errors import ConfigError, EmbedderUnavailable
 from kept.values import frozen

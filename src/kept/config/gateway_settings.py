@@ -1,0 +1,124 @@
+"""Settings of the gateway: answering, channels, routes and pages."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from kept.config.setting_fields import bounded, secret
+from kept.values import frozen
+
+
+@frozen
+class ResponderSettings:
+    enabled: bool = True
+    max_concurrent: int = bounded(3, 1, 100)
+    debounce_ms: int = bounded(1500, 0, 600_000)
+    max_history_messages: int = bounded(50, 0, 50)
+    """Group messages kept since the last reply. The conversation with the agent is measured in tokens instead."""
+    session_max_age_ms: int = bounded(14_400_000, 0, 1 << 40)
+    memory_index_interval_messages: int = bounded(5, 1, 100_000)
+    memory_search_max_results: int = bounded(5, 0, 200)
+    max_queued: int = bounded(100, 1, 100_000)
+    max_queued_per_conversation: int = bounded(20, 1, 100_000)
+
+
+@frozen
+class HttpSettings:
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int = bounded(8737, 0, 65_535)
+    token: str | None = secret()
+    user_tokens: dict[str, str] = field(default_factory=dict, repr=False, metadata={"secret": True})
+    """A token for each user. Who sends it is that user, and reads no other user's messages."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further host names under which the server is reached, as in the Host header."""
+    debounce_ms: int = bounded(0, 0, 600_000)
+    """Programs send whole messages, so by default there is nothing to wait for."""
+    max_body_bytes: int = bounded(1_000_000, 1_000, 100_000_000)
+
+
+@frozen
+class TelegramSettings:
+    """The Telegram channel. It is on if there is a token."""
+
+    token: str | None = secret()
+    accounts: dict[str, str] = field(default_factory=dict, repr=False, metadata={"secret": True})
+    """Tokens of further bots, each by a name for routes. They answer the same people."""
+    allow_users: tuple[str, ...] = ()
+    """Numeric ids, or names without '@'. A name can change hands; a number cannot."""
+    base_url: str | None = None
+    """Address of another Bot API server."""
+    poll_timeout_s: int = bounded(30, 0, 300)
+    stream: bool = True
+    """True to show a reply while it is written, by editing its message."""
+    ack_reaction: str = "👀"
+    """Reaction to a message that was accepted. Empty for none."""
+
+
+@frozen
+class DiscordSettings:
+    """The Discord channel. It is on if there is a token."""
+
+    token: str | None = secret()
+    allow_users: tuple[str, ...] = ()
+    """Numeric ids, or names without '@'."""
+    read_along: bool = False
+    """True to read messages on servers that are not addressed to the bot. The bot needs the message content intent."""
+    base_url: str | None = None
+    """Address of another REST server."""
+    stream: bool = True
+    """True to show a reply while it is written, by editing its message."""
+    ack_reaction: str = "👀"
+    """Reaction to a message that was accepted. Empty for none."""
+
+
+@frozen
+class McpSettings:
+    token: str | None = secret()
+    """Token that clients of `kept mcp --http` must send."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further host names under which the server is reached, as in the Host header."""
+
+
+@frozen
+class WebSettings:
+    """The pages of `kept web`."""
+
+    enabled: bool = False
+    """True to serve them from `kept gateway` too."""
+    host: str = "127.0.0.1"
+    port: int = bounded(8740, 0, 65_535)
+    token: str | None = secret()
+    """Token that opens the pages without a link of `kept web`. Required on any address but loopback."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further host names under which the pages are reached, as in the Host header."""
+    remote_images: bool = False
+    """True to load images of other servers that notes name. Those servers see when a note is read."""
+
+
+@frozen
+class RouteSettings:
+    """An agent, and the messages that it answers. What is left out fits any message."""
+
+    agent: str
+    channel: str | None = None
+    account: str | None = None
+    """Account of the gateway on the channel, such as one of several bots."""
+    chat: str | None = None
+    """Id of a person or a group on the channel."""
+
+
+@frozen
+class GatewaySettings:
+    routes: tuple[RouteSettings, ...] = ()
+    """Agents for messages, by channel, account and chat. The first that fits counts; otherwise the agent of the
+    command answers."""
+    auto_responder: ResponderSettings = ResponderSettings()
+    mcp: McpSettings = McpSettings()
+    http: HttpSettings = HttpSettings()
+    web: WebSettings = WebSettings()
+    telegram: TelegramSettings = TelegramSettings()
+    discord: DiscordSettings = DiscordSettings()
+    max_attachment_bytes: int = bounded(5_000_000, 0, 100_000_000)
+    """Largest picture or document of a message that is stored and handed to the model."""
+    shutdown_timeout_s: float = bounded(30.0, 0, 3_600)
