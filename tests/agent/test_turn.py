@@ -13,7 +13,7 @@ from kept.agent.events import GroupLine, Inbound, Notice, Reply, ReplyDelta, Too
 from kept.agent.flush import Fact, select_new_facts
 from kept.agent.material import KnownText, recall
 from kept.agent.session_log import SessionLog
-from kept.context.context import NO_RESULT
+from kept.context.model_turns import NO_RESULT
 from kept.durable import locked
 from kept.errors import (
     BudgetExhausted,

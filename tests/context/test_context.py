@@ -10,15 +10,9 @@ from hypothesis import strategies as st
 
 from kept.config.schema import CompactionSettings, ContextSettings
 from kept.context.compaction_plan import NothingToCompact, find_safe_cuts, plan_compaction, split_transcript
-from kept.context.context import (
-    ContextMaterial,
-    RecalledPassage,
-    TurnOptions,
-    build_context,
-    make_turns,
-    plan_budget,
-)
+from kept.context.context import ContextMaterial, RecalledPassage, build_context, plan_budget
 from kept.context.fence import Fence
+from kept.context.model_turns import TurnOptions, make_turns
 from kept.context.prompt_files import WorkspaceFile
 from kept.context.shortening import shorten, shorten_lines
 from kept.context.view import build_view

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from kept.agent.approvals import UNDECIDED
 from kept.agent.events import GroupLine, Inbound
-from kept.context.context import NO_RESULT
+from kept.context.model_turns import NO_RESULT
 from kept.context.view import ANSWERS, DAY_NOTES, GROUP, INBOUND, ConversationView, build_view
 from kept.durable import claimed
 from kept.sessions.attachments import ATTACHMENTS, read_attachments

@@ -10,7 +10,7 @@ from kept.agent.approvals import UNDECIDED, asked_state, decided_state, denied_t
 from kept.agent.events import AgentEvent, ApprovalAsked, ToolEnded, ToolStarted
 from kept.agent.services import AgentServices
 from kept.agent.session_log import SessionLog, run_to_end
-from kept.context.context import NO_RESULT
+from kept.context.model_turns import NO_RESULT
 from kept.durable import claimed
 from kept.llm.base import ToolUse
 from kept.records import SeenTail
