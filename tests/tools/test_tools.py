@@ -288,6 +288,16 @@ def test_the_tools_are_plain_functions_too(toolbox):
         search()
 
 
+def test_a_secret_that_a_model_writes_is_redacted_in_the_note_and_the_index(toolbox, workspace):
+    key = "sk-ant-api03-" + "a1B2c3D4" * 5
+    outcome = toolbox.run("memory_write", {"text": f"The key of the bot is {key}.", "to": "memory/bot.md"})
+    assert not outcome.is_error
+    note = (workspace / "memory/bot.md").read_text()
+    assert "The key of the bot is" in note
+    assert key not in note
+    assert key not in toolbox.run("memory_search", {"query": f"key of the bot {key}"}).text.replace(f"bot {key}", "")
+
+
 def test_the_title_of_a_conversation_is_redacted(toolbox):
     session = talk(toolbox)
     key = "sk-proj-" + "a1B2c3D4" * 4
