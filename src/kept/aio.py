@@ -78,6 +78,8 @@ class AsyncMemory:
     find_project = _in_thread(Memory.find_project)
     preview = _in_thread(Memory.preview)
     status = _in_thread(Memory.status)
+    as_person = _in_thread(Memory.as_person)
+    seen_by = _in_thread(Memory.seen_by)
 
     async def __aenter__(self) -> AsyncMemory:
         return self

@@ -239,8 +239,8 @@ def test_notes_are_copied_where_there_is_none_and_never_over_one(tmp_path, works
     assert not (workspace / "SOUL.md").exists()
     done = adopt_notes(Workspace.at(str(workspace)), str(theirs), **options)
     assert planned == done
-    assert done.copied == ("SOUL.md", "memory/2026-01-05.md")
-    assert (done.same, done.conflicts, done.left_out) == (("memory/same.md",), ("MEMORY.md",), ("TOOLS.md",))
+    assert done.copied == ("SOUL.md", "TOOLS.md", "memory/2026-01-05.md")
+    assert (done.same, done.conflicts, done.left_out) == (("memory/same.md",), ("MEMORY.md",), ())
     assert [problem.reason for problem in done.problems] == ["is a symbolic link, which is not followed"]
     assert (workspace / "memory.md").read_text() == "ours"
     assert (workspace / "memory" / "2026-01-05.md").read_bytes() == b"\xff raw"

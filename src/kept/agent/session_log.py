@@ -71,6 +71,8 @@ class SessionLog:
         self.sessions = sessions
         self.record = sessions.get(session_id)
         self.session_id = self.record.id
+        self.key = self.record.key
+        self.chat_type = self.record.chat_type
         self.absolute = self.record.transcript_path
         self.path = self.record.citation
         """Path by which a search cites it."""

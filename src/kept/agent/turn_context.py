@@ -17,7 +17,6 @@ from kept.context.view import DAY_NOTES, INBOUND, ConversationView, build_view
 from kept.llm.base import media_of
 from kept.sessions.attachments import AttachmentFolder
 from kept.sessions.entries import SENT, Entry, Message, Text, format_time
-from kept.sessions.record import SessionRecord
 from kept.sessions.session_key import DEFAULT_CHAT_TYPE
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Transcript, TranscriptLine
@@ -27,11 +26,11 @@ _NEW = "sessions/new.jsonl"
 """Path of a conversation that has not begun, for a preview."""
 
 
-def _cites(services: AgentServices, record: SessionRecord) -> bool | None:
+def _cites(services: AgentServices, chat_type: str) -> bool | None:
     """Return whether replies of a conversation name their sources. A private one is left to the model."""
     mode = services.memory.settings.citations
     if mode == "auto":
-        return None if record.chat_type == DEFAULT_CHAT_TYPE else False
+        return None if chat_type == DEFAULT_CHAT_TYPE else False
     return mode == "on"
 
 
@@ -63,14 +62,14 @@ def build_turn_context(
             trusts_files=services.config.trusts_workspace,
             fenced=services.model.writes,
             thinker=services.model.name,
-            cites=_cites(services, log.record),
+            cites=_cites(services, log.chat_type),
         ),
         services.budget,
         secret=services.secret,
     )
     request = replace(context.request, thinking=services.thinking)
     if services.memory.viewer is not None:
-        request = replace(request, conversation=log.record.key)
+        request = replace(request, conversation=log.key)
     return replace(context, request=request)
 
 
@@ -89,7 +88,7 @@ class DraftLog(SessionLog):
         self._drafted: ConversationView | None = None
         lines: list[TranscriptLine] = []
         if session_id is None:
-            self.path = _NEW
+            self.path, self.key, self.chat_type = _NEW, "", DEFAULT_CHAT_TYPE
         else:
             super().__init__(sessions, session_id)
             lines = list(Transcript(self.absolute).iter_lines())

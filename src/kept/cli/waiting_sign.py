@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-from kept.cli.output import style
+from kept.cli.output import use_colour
 from kept.cli.streams import unguarded
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _ASCII_FRAMES = "|/-\\"
 _ERASE_LINE = "\r\x1b[K"
+_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
+"""Written as they are: `style` marks its sequences for the guarded stream, which escapes all others."""
 
 
 class WaitingSign:
@@ -28,7 +30,7 @@ class WaitingSign:
         if self._can_draw:
             frame = self._frames[self._ticks % len(self._frames)]
             self._ticks += 1
-            self._write(f"\r{style(f'{frame} thinking', dim=True)}")
+            self._write(f"\r{_DIM}{frame} thinking{_PLAIN}" if use_colour() else f"{_ERASE_LINE}{frame} thinking")
             self._is_shown = True
 
     def erase(self) -> None:

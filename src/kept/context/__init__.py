@@ -1,6 +1,6 @@
 """The request that a model gets, built from a transcript, workspace files and recalled memories. Pure.
 
 ``view`` selects the messages since the last compaction; ``model_turns`` converts them to the model's turns, and
-``context`` assembles the request within a budget. ``fence`` marks text from others as data. ``compaction_plan`` chooses what a compaction
-removes, and renders that for summaries.
+``context`` assembles the request within a budget. ``fence`` marks text from others as data. ``compaction_plan`` chooses
+what a compaction removes, and renders that for summaries.
 """
