@@ -125,7 +125,7 @@ def test_a_model_that_calls_tools_for_ever_is_stopped(tmp_path):
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])
 def test_an_answer_of_five_megabytes_is_broken_off(tmp_path, provider):
     with ModelServer() as server:
-        server.otherwise = lambda request: Says("All work and no play. " * 240_000)
+        server.otherwise = lambda request: Says("All work and no play. " * 240_000, piece_chars=1_000)
         with remote(tmp_path, server, provider) as at:
             with pytest.raises(ModelFailed):
                 at.say("Hello?")
